@@ -26,7 +26,7 @@ echo "installed after $(($(date +%s) - started)) s"
 floodtide info
 python "$here/try_h5py.py"
 if [ "${1:-}" = --short ]; then
-  floodtide synth volume.h5 --shape 48,48,48
+  floodtide lab synth volume.h5 --shape 48,48,48
   floodtide partition volume.h5:labels classes.h5:af --lom-radius 8,8,8 --min-size 100
   cat >short.toml <<'EOF'
 [run]

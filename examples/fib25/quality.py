@@ -60,8 +60,8 @@ SAMPLES = {
 }
 CONFIGURATION = "examples/fib25/zero_shot.toml"
 COARSE = {
-    "published network, coarse to fine (1, 2, 2)": ["--coarse", "1,2,2"],
-    "published network, coarse to fine (2, 2, 2)": ["--coarse", "2"],
+    "published network, coarse to fine (1, 2, 2)": ["--set", "segment.coarse=[1,2,2]"],
+    "published network, coarse to fine (2, 2, 2)": ["--set", "segment.coarse=[2,2,2]"],
 }
 
 
@@ -121,15 +121,15 @@ def flooded(sample: Sample, out: Path, tuned: str | None) -> Iterator[Row]:
     if tuned:
         name, seconds = flood(sample, out / "fine_tuned", tuned)
         yield Row("fine-tuned network", name, seconds)
-    base, base_s = flood(sample, out / "consensus", words=("--consensus", "reverse"))
+    base, base_s = flood(sample, out / "consensus", words=("--set", "segment.consensus=reverse"))
     yield Row("published network, consensus", base, base_s)
     name, pairs = f"{out / 'objects'}.h5:segmentation", str(out / "pairs")
-    words = ("resegment", CONFIGURATION, base, pairs, "--out", name, *settings(sample))
+    words = ("agglomerate", CONFIGURATION, base, name, "--pairs", pairs, *settings(sample))
     merged = run(out / "objects.json", *words)
     seconds = base_s + merged["processor_s"]
     yield Row("published network, consensus and agglomeration", name, seconds)
     for method, words in COARSE.items():
-        name, seconds = flood(sample, out / f"coarse_{words[-1]}", words=words)
+        name, seconds = flood(sample, out / f"coarse_{words[-1].partition('=')[2]}", words=words)
         yield Row(method, name, seconds)
 
 

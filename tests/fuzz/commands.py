@@ -161,9 +161,9 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "coordinates": Command(
-        "coordinates cube=partitions.h5:af out.h5 --margin 3,3,3 --json",
+        "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10 --coordinates out_c.h5 --json",
         hdf5_outcome(),
-        outputs=("out.h5",),
+        outputs=("out.h5", "out_c.h5"),
         whole=("out.h5",),
     ),
     "segment": Command(
@@ -193,10 +193,10 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "segment-request": Command(
-        "segment --request request.pbtxt --box 0:20,0:22,0:24 --out out.h5:segmentation --json",
-        hdf5_outcome("origins/walltime_s", "counters"),
-        outputs=("out.h5",),
-        whole=("out.h5",),
+        "convert request.pbtxt out.toml --json",
+        lines,
+        outputs=("out.toml",),
+        whole=("out.toml",),
     ),
     "segment-origins": Command(
         "segment segment.toml --out out.h5:segmentation --json --set segment.seeds=npz/0/0/seg-0_0_0.npz",
@@ -223,7 +223,7 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "segment-coarse": Command(
-        "segment segment.toml --out out.h5:segmentation --json --coarse 1,2,2",
+        "segment segment.toml --out out.h5:segmentation --json --set segment.coarse=[1,2,2]",
         hdf5_outcome("origins/walltime_s", "counters"),
         outputs=("out.h5",),
         whole=("out.h5",),
@@ -248,7 +248,7 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "consensus": Command(
-        "consensus segmentation.h5:segmentation segmentation.h5:segmentation out.h5:both --min-size 5",
+        "lab consensus segmentation.h5:segmentation segmentation.h5:segmentation out.h5:both --min-size 5",
         hdf5_outcome(),
         outputs=("out.h5",),
         whole=("out.h5",),
@@ -260,7 +260,7 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "resegment": Command(
-        "resegment segment.toml segmentation.h5:segmentation pairs --json",
+        "agglomerate segment.toml segmentation.h5:segmentation --pairs pairs --json",
         nothing,
         outputs=("pairs",),
         changes=("pairs",),
@@ -289,7 +289,7 @@ COMMANDS = {
     ),
     "evaluate": Command("evaluate segmentation.h5:segmentation volume.h5:labels --json", scores),
     "compare": Command(
-        "compare segmentation.h5:segmentation segmentation.h5:segmentation --json", scores
+        "lab compare segmentation.h5:segmentation segmentation.h5:segmentation --json", scores
     ),
     "evaluate-picture": Command(
         "evaluate segmentation.h5:segmentation volume.h5:labels --picture out.png --json",
@@ -361,7 +361,7 @@ COMMANDS = {
         whole=("out.html",),
     ),
     "sweep-list": Command("lab sweep sweep.toml --list", lines),
-    "check": Command("check train.toml --json", lines),
+    "check": Command("inspect train.toml --json", lines),
     "inspect": Command(
         "inspect volume.h5:raw --labels volume.h5:labels --out out.html",
         lines,
@@ -376,7 +376,9 @@ COMMANDS = {
         "lab simulate --compute-s 0.1 --allreduce allreduce.jsonl --algorithm ring --ranks 1,2,5 --steps 50",
         lines,
     ),
-    "doctor": Command("doctor train.toml --dir out", nothing, outputs=("out",), problem="problem"),
+    "machine": Command(
+        "info --machine train.toml --set run.dir=out", nothing, outputs=("out",), problem="problem"
+    ),
     "job": Command(
         "job slurm train.toml --nodes 2 --time 01:00:00 --out out.slurm",
         nothing,

@@ -15,9 +15,17 @@ from fuzz.damage import damage_text
 
 # A valid configuration of every kind, and the commands that read it. Long trainings end after a second.
 _FILES = {
-    "train.toml": ("train {} --set run.dir=out", "doctor {} --dir out", "job slurm {} {job}"),
-    "slices.toml": ("train {} --set run.dir=out", "doctor {} --dir out", "job pbs {} {job}"),
-    "affinities.toml": ("train {} --set run.dir=out", "doctor {} --dir out"),
+    "train.toml": (
+        "train {} --set run.dir=out",
+        "info --machine {} --set run.dir=out",
+        "job slurm {} {job}",
+    ),
+    "slices.toml": (
+        "train {} --set run.dir=out",
+        "info --machine {} --set run.dir=out",
+        "job pbs {} {job}",
+    ),
+    "affinities.toml": ("train {} --set run.dir=out", "info --machine {} --set run.dir=out"),
     "segment.toml": ("segment {} --out out.h5:ids",),
 }
 _JOB = "--nodes 2 --cores-per-node 2 --time 01:00:00 --out out.job"
@@ -119,7 +127,7 @@ def _case(name: str, text: str, random: Random) -> Case:
     if line.startswith("train"):
         line += " --set run.stop_after_s=1.0"
     outcome = losses("out") if line.startswith("train") else nothing
-    problem = "problem" if line.startswith("doctor") else ""
+    problem = "problem" if line.startswith("info") else ""
     command = Command(line, outcome, outputs=("out",), problem=problem)
     return Case(command, f"{name}: {text}", strict=False, outcome_of="")
 

@@ -88,7 +88,7 @@ _FOREIGN = (
         "hdf5",
     ),
 )
-_PARTITIONS = (Source("partitions.h5", ("coordinates", "train"), "hdf5", covered=True),)
+_PARTITIONS = (Source("partitions.h5", ("train",), "hdf5", covered=True),)
 _COORDINATES = (Source("coordinates.h5", ("train-coordinates",), "hdf5", covered=True),)
 _SLICES = (Source("slices.h5", ("train-slices", "predict"), "hdf5"),)
 _CHECKPOINTS = (

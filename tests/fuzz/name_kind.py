@@ -47,7 +47,6 @@ NAMES = (
 _RUN_COMMANDS = ("report {}", "report {} run2", "lab simulate {} --ranks 1,2 --steps 20")
 _FILE_COMMANDS = (
     ("volume.h5", "partition {}:labels out.h5:af --lom-radius 3,3,3 --min-size 10"),
-    ("partitions.h5", "coordinates {}:af out.h5"),
     ("network.h5", "convert {} out.h5"),
     ("segmentation.h5", "evaluate {}:segmentation volume.h5:labels"),
     ("slices.h5", "predict slices_run {}:image out.h5:labels"),
@@ -55,8 +54,9 @@ _FILE_COMMANDS = (
     ("samples.txt", "lab simulate --samples {} --ranks 1,2 --steps 20"),
 )
 _OUTPUT_COMMANDS = (
-    "synth {} --shape 16,16,16",
+    "lab synth {} --shape 16,16,16",
     "partition volume.h5:labels {}:af --lom-radius 3,3,3 --min-size 10",
+    "partition volume.h5:labels out.h5:af --coordinates {} --lom-radius 3,3,3 --min-size 10",
     "partition volume.h5:labels out.h5:{} --lom-radius 3,3,3 --min-size 10",
     "segment segment.toml --out {}:ids",
     "segment segment.toml --out out.h5:{}",
@@ -66,7 +66,6 @@ _OUTPUT_COMMANDS = (
     "report run2 --out {}",
     "report run2 --figures {} --out out.html",
     "job slurm train.toml --nodes 2 --time 01:00:00 --out {}",
-    "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job --name={}",
     "lab simulate --compute-s 0.1 --ranks 1,2 --steps 20 --out {}",
 )
 

@@ -19,13 +19,12 @@ from fuzz.damage import ODD_NUMBERS
 
 # Valid command lines that take a moment; every numeric option of these commands is tried on them.
 _LINES = {
-    "synth": "synth out.h5 --shape 16,16,16",
+    "lab synth": "lab synth out.h5 --shape 16,16,16",
     "partition": "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10",
-    "coordinates": "coordinates cube=partitions.h5:af out.h5",
     "segment": "segment segment.toml --out out.h5:ids",
     "predict": "predict slices_run slices.h5:image out.h5:labels",
     "evaluate": "evaluate segmentation.h5:segmentation volume.h5:labels",
-    "compare": "compare segmentation.h5:segmentation segmentation.h5:segmentation",
+    "lab compare": "lab compare segmentation.h5:segmentation segmentation.h5:segmentation",
     "convert": "convert network.h5 out.h5",
     "init": "init volume.h5:raw --labels volume.h5:labels --voxel-nm 8,8,8 --out out.toml",
     "train": "train train.toml --set run.dir=out --set run.stop_after_s=1.0",
@@ -33,9 +32,9 @@ _LINES = {
     "report": "report run2 run2 --out out.html",
     "job": "job pbs train.toml --nodes 2 --cores-per-node 4 --time 01:00:00 --out out.job",
     "bench conv": "bench conv --size 5 --channels 4 --threads 1 --seconds 0",
-    "bench step": "bench step --threads 1 --seconds 0 --depth 2 --features 4",
-    "bench forward": "bench forward --threads 1 --seconds 0 --depth 2 --features 4",
-    "bench unet": "bench unet --threads 1 --seconds 0 --size 16 --depth 2 --batch 1",
+    "bench step": "bench step --threads 1 --seconds 0 --set model.depth=2 --set model.features=4",
+    "bench forward": "bench forward --threads 1 --seconds 0 --set model.depth=2 --set model.features=4",
+    "bench unet": "bench unet --threads 1 --seconds 0 --set data.size=[16,16] --set model.depth=2",
     "bench allreduce": "bench allreduce --elements 10 --seconds 0",
     "bench scaling": "bench scaling --ranks 2 --seconds 0",
     "lab bench forecast": "lab bench forecast --ranks 2 --steps 10 --rounds 1",
@@ -57,12 +56,12 @@ _SETTINGS = {
     "train slices.toml --set run.dir=out --set run.stop_after_s=1.0": "slices.toml",
     "train affinities.toml --set run.dir=out --set run.stop_after_s=1.0": "affinities.toml",
     "segment segment.toml --out out.h5:ids": "segment.toml",
-    "doctor train.toml --dir out": "train.toml",
+    "info --machine train.toml --set run.dir=out": "train.toml",
     "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job": "train.toml",
 }
 _LINES_OF_RUN = "lab simulate run --ranks 1,2 --steps 20"
 # Texts that hold numbers: z,y,x; a list; a box; a time.
-_VECTORS = {"shape", "margin", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
+_VECTORS = {"shape", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
 _BOXES = {"box"}
 _TIMES = {"time"}
 # A larger number than this asks for more work or memory than a trial has, and rightly gets it.
@@ -152,7 +151,7 @@ def _setting(folder: Path, random: Random) -> Case:
     line, file = random.choice(sorted(_SETTINGS.items()))
     keys = list(_number_keys(config.to_dict(config.load(folder / file)), ""))
     words = ("--set", f"{random.choice(keys)}={random.choice(ODD_NUMBERS)}")
-    problem = "problem" if line.startswith("doctor") else ""
+    problem = "problem" if line.startswith("info") else ""
     command = Command(line, nothing, outputs=("out",), problem=problem)
     return Case(command, f"--set {words[1][:80]!r}", strict=False, outcome_of="", arguments=words)
 

@@ -190,7 +190,7 @@ def _import_everything() -> None:
         "floodtide.report.planes",
         "floodtide.lab.forecasting",
         "floodtide.doctor",
-        "floodtide.cli.demo",
+        "floodtide.cli.demonstration",
         "h5py",
         "tensorboardX",
         "tensorboardX.proto.event_pb2",

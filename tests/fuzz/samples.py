@@ -134,8 +134,10 @@ def make(folder: Path) -> None:
         ("sweep.toml", SWEEP),
     ):
         Path(name).write_text(text)
+    from floodtide import data
+
     _run("partition volume.h5:labels partitions.h5:af --lom-radius 3,3,3 --min-size 10")
-    _run("coordinates cube=partitions.h5:af coordinates.h5 --margin 5,5,5")
+    data.coordinates(["cube=partitions.h5:af"], "coordinates.h5", margin=(5, 5, 5))
     _run("train train.toml --set training.steps=2")
     _run("train train.toml")
     _run("train slices.toml")
@@ -148,8 +150,10 @@ def make(folder: Path) -> None:
     _run("segment segment.toml --out pieces --set segment.subvolume=[14,14,14]")
     _checkpoint()
     Path("request.pbtxt").write_text(REQUEST)
-    _run("segment --request request.pbtxt --box 0:20,0:22,0:24 --out npz.h5:labels --npz npz")
-    _run("resegment segment.toml segmentation.h5:segmentation pairs")
+    _run("convert request.pbtxt request.toml")
+    _run("segment request.toml --box 0:20,0:22,0:24 --out npz.h5:labels")
+    _run("convert npz.h5:labels npz://npz")
+    _run("agglomerate segment.toml segmentation.h5:segmentation --pairs pairs")
     Path("seeds.txt").write_text("# z, y, x\n12, 11, 10\n8 9 10  # a dendrite\n")
     _run("predict affinities_run volume.h5:raw affinities.h5:affinities")
     _run("predict slices_run slices.h5:image predicted.h5:labels")

@@ -12,21 +12,25 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core
-from floodtide.base.outputs import files_of, hdf5_result, reserved
+from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs, reserved
+from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Vec3, Volume
 from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan
+from floodtide.data.formats import Geometry, Plan, format_of
 from floodtide.data.volumes import whole_geometry
-from floodtide.segment import Cut, Pieces
+from floodtide.errors import InvalidArgumentError
+from floodtide.segment import Pieces
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.segment.content import sampled_digest
+from floodtide.segment.cut import Cut
 from floodtide.segment.pieces import DATASET
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
 _COMMAND = "floodtide agglomerate"
+_OVERLAP = 32  # voxels of neighbouring subvolumes
 _CHUNK = 64  # voxels along each axis of a stored chunk
 
 
@@ -70,6 +74,52 @@ def write_segments(
     read = Volume(labels.astype(np.uint32, copy=False)).read
     write_blocks(destination, plan, read, inputs=files_of([affinities.name]))
     return int(labels.max(initial=0)), float(np.count_nonzero(labels) / max(1, labels.size))
+
+
+def agglomerate(
+    affinities: AffinityFile,
+    out: str,
+    options: AffinityOptions,
+    *,
+    subvolume: Vec3 | None = None,
+    overlap: Vec3 | None = None,
+) -> dict[str, Any]:
+    """Make segments of affinities, as `floodtide agglomerate` does. Collective.
+
+    Args:
+        affinities: The affinities.
+        out: The volume to write; with `subvolume` a folder, for `floodtide.segment.reconcile`.
+        options: How they become segments.
+        subvolume: Size (z, y, x) in voxels of the subvolumes that ranks share; None: one piece, made by rank 0.
+        overlap: Smallest overlap (z, y, x) of subvolumes; None: 32 voxels, at most a quarter of a subvolume.
+
+    Returns:
+        `out`, and `subvolumes`; or in one piece `segments` and `coverage`, on rank 0 alone.
+
+    Raises:
+        floodtide.errors.Error: As `write_segments` and `agglomerate_on_ranks`.
+    """
+    with world.agreed():
+        refuse_inputs("agglomerate", [out], files_of([affinities.name]))
+        if subvolume is None:
+            format_of(out)
+        elif ":" in out:
+            raise InvalidArgumentError(
+                f"{out}: names a dataset, expected a folder with --subvolume"
+            )
+    if subvolume is not None:
+        z, y, x = (min(_OVERLAP, size // 4) for size in subvolume)
+        overlap = overlap or (z, y, x)
+        with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
+            pieces = agglomerate_on_ranks(
+                out, affinities, options, subvolume=subvolume, overlap=overlap, progress=progress
+            )
+        return {"subvolumes": len(pieces.cut), "out": out}
+    report: dict[str, Any] = {"out": out}
+    with world.agreed():
+        if world.rank() == 0:
+            report["segments"], report["coverage"] = write_segments(affinities, options, out)
+    return report
 
 
 def agglomerate_on_ranks(

@@ -106,7 +106,7 @@ def write_merged(
         shape=segmentation.shape,
         dtype=segmentation.dtype,
         geometry=whole_geometry(segmentation.geometry, segmentation.text("image")),
-        command="floodtide resegment",
+        command="floodtide agglomerate",
         notes={"segmentation": segmentation.name},
     )
     inputs = files_of([segmentation.name])

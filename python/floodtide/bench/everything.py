@@ -66,7 +66,7 @@ BENCHMARKS = (
     Benchmark("all", "reading", function="floodtide.bench.kernels:bandwidth"),
     Benchmark("conv", "convolution 33³, 32 to 32 channels"),
     Benchmark("step", "FFN training step, depth 9, 33³", "torch"),
-    Benchmark("step --batch 2", "FFN training step, depth 9, 33³, batch 2", "torch"),
+    Benchmark("step --set training.walkers=2", "FFN training step, depth 9, 33³, batch 2", "torch"),
     Benchmark("step", "FFN training step, depth 9, 33³, against bfloat16", "torch-bf16"),
     Benchmark("forward", "FFN forward pass, depth 12, 33³", "torch"),
     Benchmark("unet", "U-Net, 240², batch 8", "torch"),

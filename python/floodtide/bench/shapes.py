@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of the networks that benchmarks measure, and how long they measure. `floodtide bench` has options for them."""
+"""What benchmarks measure: a convolution, the network of a configuration, and for how long."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
+from floodtide.config import Config, FfnConfig, UNet2DConfig
+from floodtide.errors import InvalidArgumentError
 
 CLASSES = 2  # of the U-Net
-_COMPUTE = "Convolution algorithms, as `run.compute`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,28 +41,39 @@ class ConvShape:
     channels: tuple[int, int] = option(
         (32, 32), "Numbers of input and output channels", range=limits.FFN_FEATURES
     )
-    kernel: tuple[int, int, int] = option(
-        (3, 3, 3), "Size z,y,x of the convolution kernel, each 1 or 3", range=limits.KERNEL
-    )
-    compute: str = option("fp32", _COMPUTE, choices=_core.choices("compute"))
+    kernel: tuple[int, int, int] = (3, 3, 3)
+    compute: str = "fp32"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FfnShape:
     """The flood-filling network and the batch that a benchmark measures; see `floodtide.nn.FFN`."""
 
-    depth: int = option(9, "Number of modules", range=limits.FFN_DEPTH)
-    fov: tuple[int, int, int] = option(
-        (33, 33, 33), "Size z,y,x of the field of view in voxels", range=limits.FIELD_OF_VIEW
-    )
-    features: int = option(32, "Number of feature maps", range=limits.FFN_FEATURES)
-    batch: int = option(1, "Number of examples in the batch", range=limits.BATCH)
-    compute: str = option("fp32", _COMPUTE, choices=_core.choices("compute"))
-    parallel: str = option(
-        "fovs",
-        "Whether each thread computes whole fields of view, or all threads share the voxels of each",
-        choices=_core.choices("parallel"),
-    )
+    depth: int = 9
+    fov: tuple[int, int, int] = (33, 33, 33)
+    features: int = 32
+    batch: int = 1
+    compute: str = "fp32"
+    parallel: str = "fovs"
+
+    @classmethod
+    def of(cls, settings: Config) -> FfnShape:
+        """Return the network of a configuration, with a field of view of each walker (0: one) as the batch.
+
+        Raises:
+            InvalidArgumentError: If the network is another one.
+        """
+        model, run = settings.model, settings.run
+        if not isinstance(model, FfnConfig):
+            raise InvalidArgumentError(f"model.kind is '{model.kind}', expected 'ffn'")
+        return cls(
+            depth=model.depth,
+            fov=model.fov,
+            features=model.features,
+            batch=settings.training.walkers or 1,
+            compute=run.compute,
+            parallel=run.parallel,
+        )
 
     def __str__(self) -> str:
         z, y, x = self.fov
@@ -70,15 +82,37 @@ class FfnShape:
 
 @dataclass(frozen=True, kw_only=True)
 class UNetShape:
-    """The 2-D U-Net (batch normalisation, softmax, Dice and cross-entropy) and the batch that a benchmark measures."""
+    """The 2-D U-Net (batch normalisation, softmax, Dice and cross-entropy) and the batch that a benchmark measures.
 
-    depth: int = option(5, "Number of levels", range=limits.UNET_DEPTH)
-    features: int = option(
-        16, "Number of feature maps of the first level", range=limits.UNET_FEATURES
-    )
-    size: tuple[int, int] = option((240, 240), "Size y,x of a slice in pixels", range=limits.PATCH)
-    batch: int = option(8, "Number of slices in the batch", range=limits.BATCH)
-    compute: str = option("fp32", _COMPUTE, choices=_core.choices("compute"))
+    Attributes:
+        size: Size (y, x) of a slice in pixels.
+    """
+
+    depth: int = 5
+    features: int = 16
+    size: tuple[int, int] = (240, 240)
+    batch: int = 8
+    compute: str = "fp32"
+
+    @classmethod
+    def of(cls, settings: Config) -> UNetShape:
+        """Return the network of a configuration, with training.batch slices of data.size.
+
+        Raises:
+            InvalidArgumentError: If the network is another one, or no size is set.
+        """
+        model, size = settings.model, settings.data.size
+        if not isinstance(model, UNet2DConfig):
+            raise InvalidArgumentError(f"model.kind is '{model.kind}', expected 'unet2d'")
+        if 0 in size:
+            raise InvalidArgumentError(f"data.size is {list(size)}, expected y and x in pixels")
+        return cls(
+            depth=model.depth,
+            features=model.features,
+            size=size,
+            batch=settings.training.batch,
+            compute=settings.run.compute,
+        )
 
     def __str__(self) -> str:
         y, x = self.size
@@ -94,7 +128,7 @@ class ScalingOptions:
         "Number of ranks to start, unless mpiexec started this command",
         range=limits.SEVERAL_RANKS,
     )
-    threads: int = option(1, "Number of threads of each rank", range=limits.SOME_THREADS)
+    threads: int = 1
     network: str = option(
         "ffn", "Network to train, as for bench step or bench unet", choices=("ffn", "unet2d")
     )

@@ -15,7 +15,7 @@ BENCHMARKS = {
         "floodtide.cli.bench_all:command",
         "Table of all benchmarks of computation, beside PyTorch.",
     ),
-    "conv": ("floodtide.cli.bench_passes:conv", "Forward and backward passes of one convolution."),
+    "conv": ("floodtide.cli.bench_conv:command", "Forward and backward passes of one convolution."),
     "step": ("floodtide.cli.bench_passes:step", "Training step of a flood-filling network."),
     "forward": ("floodtide.cli.bench_passes:forward", "Forward pass of a flood-filling network."),
     "unet": ("floodtide.cli.bench_passes:unet", "Training step and forward pass of a U-Net."),

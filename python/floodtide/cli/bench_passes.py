@@ -1,76 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench conv`, `step`, `forward` and `unet`."""
+"""`floodtide bench step`, `forward` and `unet`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from floodtide.bench import ffn_passes, kernels, unet_passes
-from floodtide.bench.shapes import ConvShape, FfnShape, Timing, UNetShape
-from floodtide.cli.options import filled, of_fields
+from floodtide import config
+from floodtide.bench import ffn_passes, unet_passes
+from floodtide.bench.shapes import FfnShape, Timing, UNetShape
+from floodtide.cli.options import Command, filled, of_fields, overrides
 from floodtide.cli.rows import as_json, print_rows
 
-_AGAINST = "Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast)"
+_TORCH = "Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast)"
+_TORCH_OR_KERNEL = f"{_TORCH}, or with another convolution kernel by its name, such as 'onednn'"
 
 
-def _against(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option("--against", default="", help=f"{text}. Samples of the two alternate.")
+def _measured(against: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command its configuration, what to compare with, and the times to measure."""
+    file = click.argument("file", metavar="[CONFIG.toml]", required=False)
+    other = click.option("--against", default="", help=f"{against}. Samples of the two alternate.")
+
+    def decorate(command: Command) -> Command:
+        for option in (as_json, of_fields(Timing), other, overrides, file):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _settings(file: str | None, overrides: Sequence[str], **defaults: Any) -> config.Config:
+    return config.load(file, overrides) if file else config.from_dict(defaults, "bench", overrides)
 
 
 @click.command()
-@of_fields(ConvShape)
-@_against("Compare with a second kernel, by its name")
-@of_fields(Timing)
-@as_json
-def conv(against: str, as_json: bool, **options: Any) -> None:
-    """Measure forward, backward-data and backward-weights of a convolution. Checks the results first.
-
-    Example: floodtide bench conv --size 33 --channels 32 --against onednn
-    """
-    shape, timing = filled(ConvShape, options), filled(Timing, options)
-    print_rows(kernels.conv(shape, timing, against), as_json)
-
-
-@click.command()
-@of_fields(FfnShape)
-@_against(f"{_AGAINST}, or with another convolution kernel by its name, such as 'onednn'")
-@of_fields(Timing)
-@as_json
-def step(against: str, as_json: bool, **options: Any) -> None:
+@_measured(_TORCH_OR_KERNEL)
+def step(
+    file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
+) -> None:
     """Measure time and memory of a training step: forward, backward, gradient clipping and Adam.
 
-    Example: floodtide bench step --depth 9 --fov 33 --threads 2 --against torch
+    The network is that of CONFIG.toml, by default the paper's. The batch has one field of view for each walker.
+
+    Example: floodtide bench step --set model.depth=9 --set training.walkers=2 --against torch
     """
-    shape, timing = filled(FfnShape, options), filled(Timing, options)
-    print_rows(ffn_passes.step(shape, timing, against), as_json)
+    shape = FfnShape.of(_settings(file, overrides))
+    print_rows(ffn_passes.step(shape, filled(Timing, options), against), as_json)
 
 
 @click.command()
-@of_fields(FfnShape, depth=12)
-@_against(f"{_AGAINST}, or with another convolution kernel by its name, such as 'onednn'")
-@of_fields(Timing)
-@as_json
-def forward(against: str, as_json: bool, **options: Any) -> None:
+@_measured(_TORCH_OR_KERNEL)
+def forward(
+    file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
+) -> None:
     """Measure time and memory of the forward pass of a network, as used in segmentation.
 
-    Example: floodtide bench forward --depth 12 --fov 33 --threads 2 --against torch
+    The network is that of CONFIG.toml, by default the published one of depth 12.
+
+    Example: floodtide bench forward --threads 2 --against torch
     """
-    shape, timing = filled(FfnShape, options), filled(Timing, options)
-    print_rows(ffn_passes.forward(shape, timing, against), as_json)
+    shape = FfnShape.of(_settings(file, overrides, model={"depth": 12}))
+    print_rows(ffn_passes.forward(shape, filled(Timing, options), against), as_json)
 
 
 @click.command()
-@of_fields(UNetShape)
-@_against(_AGAINST)
-@of_fields(Timing)
-@as_json
-def unet(against: str, as_json: bool, **options: Any) -> None:
-    """Measure time and memory of training passes (forward and backward) and of forward passes of a U-Net.
+@_measured(_TORCH)
+def unet(
+    file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
+) -> None:
+    """Measure time and memory of training passes (forward and backward) and forward passes of a 2-D U-Net.
 
-    Example: floodtide bench unet --threads 1,2 --against torch
+    The network and its slices are those of CONFIG.toml, by default 8 slices of 240 x 240 pixels.
+
+    Example: floodtide bench unet --set training.batch=4 --threads 1,2 --against torch
     """
-    shape, timing = filled(UNetShape, options), filled(Timing, options)
-    print_rows(unet_passes.unet(shape, timing, against), as_json)
+    defaults: dict[str, Any] = {"model": {"kind": "unet2d"}, "training": {"batch": 8}}
+    shape = UNetShape.of(_settings(file, overrides, **defaults, data={"size": [240, 240]}))
+    print_rows(unet_passes.unet(shape, filled(Timing, options), against), as_json)

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide evaluate` prints: scores next to those of trivial answers, as text or as JSON."""
+"""What `floodtide evaluate` prints: scores next to those of trivial answers."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodtide.evaluate import trivial
 
 if TYPE_CHECKING:
-    from floodtide.evaluate import ContingencyTable
     from floodtide.evaluate.mistakes import Mistake
+    from floodtide.evaluate.reporting import Report
     from floodtide.evaluate.skeletons import RunLengths
-
-Scores = Mapping[str, float]
 
 _COLUMNS = (
     ("Rand error", "all_adapted_rand_error"),
@@ -38,77 +34,26 @@ _DETAILS = (
 _WIDTH, _NAME = 12, 24
 
 
-@dataclasses.dataclass
-class Report:
-    """The scores of a segmentation, next to those of an earlier one and of trivial answers.
-
-    Attributes:
-        table: Voxels of each pair of segment and object.
-        others: {name: scores} of an earlier segmentation, if there is one.
-        answers: {name: scores} of the trivial answers.
-        level: The grey level of the answer `best grey level`; None if it is not among the answers.
-        notes: Sentences below the table.
-    """
-
-    table: ContingencyTable
-    others: dict[str, Scores]
-    answers: dict[str, Scores]
-    level: trivial.GreyLevel | None = None
-    notes: list[str] = dataclasses.field(default_factory=list)
-    runs: RunLengths | None = None
-    unit: str = "nm"
-    mistakes: list[Mistake] | None = None
-
-    def json(self, matching: bool) -> str:
-        """Return one JSON object: the scores by name, and the other parts under a name each."""
-        plain: dict[str, Any] = _plain(self.table.scores())
-        answers = {name: _plain(scores) for name, scores in self.answers.items()}
-        if self.level is not None:
-            answers[trivial.GREY_LEVEL] |= self.level._asdict()
-        plain["trivial"] = answers
-        plain["notes"] = self.notes
-        if self.others:
-            plain["before"] = next(_plain(scores) for scores in self.others.values())
-        if self.runs is not None:
-            plain["run_lengths"] = dataclasses.asdict(self.runs)
-        if matching:
-            plain["matching"] = self.table.matching()
-        if self.mistakes is not None:
-            plain["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
-        return json.dumps(plain)
-
-    def text(self, matching: bool) -> str:
-        """Return tables and sentences for a terminal."""
-        scores = self.table.scores()
-        lines = []
-        if found := trivial.verdict(scores, self.answers):
-            lines += [found.text, ""]
-        lines += table({"segmentation": scores, **self.others, **self.answers})
-        lines += [*self.notes, ""]
-        lines.append(f"{'segmentation':{_NAME}}{'all voxels':>{_WIDTH}}{'segmented':>{_WIDTH}}")
-        for title, name, note in _DETAILS:
-            values = (_text(scores["all_" + name]), _text(scores[name]))
-            cells = "".join(f"{value:>{_WIDTH}}" for value in values)
-            lines.append(f"{title:{_NAME}}{cells}  {note}".rstrip())
-        if self.runs is not None:
-            lines.append(_run_line(self.runs, self.unit))
-        lines += [_line(mistake) for mistake in self.mistakes or []]
-        if matching:
-            found_ids = self.table.matching()
-            lines.append(
-                f"ids matched one to one: {100 * found_ids['same_voxels'] / found_ids['voxels']:.4f} % of"
-                f" {found_ids['voxels']} voxels are the same; {found_ids['identical']} of {found_ids['objects']}"
-                " objects are equal in every voxel"
-            )
-        return "\n".join(lines)
+def of_objects(report: Report) -> str:
+    """Return tables and sentences for a terminal."""
+    scores = report.table.scores()
+    lines = []
+    if found := trivial.verdict(scores, report.answers):
+        lines += [found.text, ""]
+    lines += table({"segmentation": scores, **report.others, **report.answers})
+    lines += [*report.notes, ""]
+    lines.append(f"{'segmentation':{_NAME}}{'all voxels':>{_WIDTH}}{'segmented':>{_WIDTH}}")
+    for title, name, note in _DETAILS:
+        values = (_text(scores["all_" + name]), _text(scores[name]))
+        cells = "".join(f"{value:>{_WIDTH}}" for value in values)
+        lines.append(f"{title:{_NAME}}{cells}  {note}".rstrip())
+    if report.runs is not None:
+        lines.append(_run_line(report.runs, report.unit))
+    lines += [_line(mistake) for mistake in report.mistakes or []]
+    return "\n".join(lines)
 
 
-def dice_json(rows: Sequence[Mapping[str, float]]) -> str:
-    """Return the Dice scores of class masks as one JSON object."""
-    return json.dumps({"classes": [_plain(row) for row in rows]})
-
-
-def dice_text(rows: Sequence[Mapping[str, float]]) -> str:
+def of_classes(rows: Sequence[Mapping[str, float]]) -> str:
     """Return the Dice scores of class masks as a table."""
     head = f"{'':10}{'Dice':>10}{'everything':>12}{'true voxels':>14}{'predicted':>14}"
     lines = [head]
@@ -120,7 +65,7 @@ def dice_text(rows: Sequence[Mapping[str, float]]) -> str:
     return "\n".join([*lines, "everything: the Dice of predicting this class everywhere"])
 
 
-def table(rows: Mapping[str, Scores]) -> list[str]:
+def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return the main scores over all voxels as lines of a table, one for each name."""
     head = f"{'all voxels':{_NAME}}" + "".join(f"{title:>{_WIDTH}}" for title, _ in _COLUMNS)
     lines = [head]
@@ -128,11 +73,6 @@ def table(rows: Mapping[str, Scores]) -> list[str]:
         cells = "".join(f"{_text(scores[key]):>{_WIDTH}}" for _, key in _COLUMNS)
         lines.append(f"{name[: _NAME - 1]:{_NAME}}{cells}")
     return lines
-
-
-def _plain(scores: Mapping[str, float]) -> dict[str, Any]:
-    """Return the scores with None for undefined ones, as JSON can hold them."""
-    return {name: None if math.isnan(value) else value for name, value in scores.items()}
 
 
 def _run_line(runs: RunLengths, unit: str) -> str:

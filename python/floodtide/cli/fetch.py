@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from floodtide.fetch.fetching import fetch
@@ -21,14 +19,10 @@ from floodtide.segment.published import data_folder
     metavar="FOLDER|ARCHIVE|ADDRESS",
     help="Read the files from here instead of their public origin: prepared files, or clones of the repositories.",
 )
-@click.option(
-    "--out",
-    metavar="FOLDER",
-    help="Data folder; default: $FLOODTIDE_DATA, else ~/.local/share/floodtide. Other commands look for data there.",
-)
-@click.option("--list", "listing", is_flag=True, help="List the data sets, and do nothing else.")
-def command(name: str | None, origin: str | None, out: str | None, listing: bool) -> None:
-    """Bring a public data set, or the published network, to the data folder.
+def command(name: str | None, origin: str | None) -> None:
+    """Bring a public data set, or the published network, to the data folder; without a name, list them.
+
+    The folder is $FLOODTIDE_DATA, else ~/.local/share/floodtide. Other commands look for data there.
 
     Every file is compared with a checksum. Sources, licences and attribution are written beside the files. A file that
     is there already is kept. Without a network, `--from` reads the same files from a folder, a zip or a tar archive.
@@ -40,13 +34,11 @@ def command(name: str | None, origin: str | None, out: str | None, listing: bool
     """
     from floodtide.base.progress import bar
 
-    if listing:
+    if name is None:
         for key, row in DATA_SETS.items():
             click.echo(f"{key:8} {row.summary}")
         return
-    if name is None:
-        raise click.UsageError(f"no data set, expected one of: {', '.join(DATA_SETS)}")
-    folder = Path(out) if out else data_folder()
+    folder = data_folder()
     with bar("files", f"fetch {name}", line_every_s=10.0) as progress:
         if origin is None:
             paths = fetch(name, DATA_SETS[name], folder, progress=progress)

@@ -1,123 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide info`: show the build of floodtide and the properties of this machine."""
+"""`floodtide info`: show the build of floodtide and this machine, and find what would make a job slow or fail."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
 from pathlib import Path
-from typing import Any
 
 import click
 
+from floodtide.cli import options as shared
+
 
 @click.command()
+@click.argument("file", metavar="[CONFIG.toml]", required=False)
+@click.option(
+    "--machine",
+    is_flag=True,
+    help="Instead, examine launcher, MPI, threads, cores, memory, run directory and clocks before a training.",
+)
+@shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--mpi", is_flag=True, help="Start MPI, to show the thread level that it provides.")
-def command(as_json: bool, mpi: bool) -> None:
+def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json: bool) -> int:
     """Show version, build, instruction sets, threads, memory and MPI. Under mpiexec rank 0 prints.
 
-    Example: mpiexec -n 2 floodtide info
+    `--machine` examines this machine, and every rank under mpiexec, for the training of CONFIG.toml. Without
+    CONFIG.toml, the training of the paper's network in the working directory is assumed. The exit status is then 1 if a
+    finding is a problem, else 0. Advice is not a problem.
+
+    \b
+    Example:
+      floodtide info
+      mpiexec -n 2 floodtide info --machine fib25.toml
     """
+    from floodtide.doctor import host
+
+    started_s = host.since_process_start_s()  # before MPI starts
+    if machine:
+        return _examine(file, overrides, as_json, started_s)
+    if file or overrides:
+        raise click.UsageError("CONFIG.toml or --set without --machine, expected --machine too")
     from floodtide.comm import world
+    from floodtide.doctor import build
 
-    facts = collect(start_mpi=mpi)
-    if world.rank() != 0:
-        return
-    if as_json:
-        click.echo(json.dumps(facts))
-        return
-    for line in _lines(facts):
-        click.echo(line)
+    facts = build.about()
+    if world.rank() == 0:
+        click.echo(json.dumps(facts) if as_json else "\n".join(build.lines(facts)))
+    return 0
 
 
-def collect(*, start_mpi: bool = False) -> dict[str, Any]:
-    """Return all facts by name. Collective if a launcher started this process.
-
-    Args:
-        start_mpi: Start MPI even without a launcher.
-    """
-    from floodtide import _core
-
-    total, available = _memory_bytes()
-    return {
-        "version": _core.__version__,
-        "build": dict(_core.build_info()),
-        "processor": _core.processor_name(),
-        "processor_isa": _core.processor_isa(),
-        "isa": _core.active_isa(),
-        "kernels": [{"name": n, "isa": level} for n, level in _core.bench.conv_kernels()],
-        "cores": _core.available_cores(),
-        "threads": _core.num_threads(),
-        "memory_bytes": total,
-        "memory_available_bytes": available,
-        "onednn_plugin": Path(_core.__file__).with_name("_dnnl.so").exists(),
-        "mpi": _mpi(start_mpi),
-    }
-
-
-def _mpi(start: bool) -> dict[str, Any]:
+def _examine(
+    file: str | None, overrides: tuple[str, ...], as_json: bool, started_s: float | None
+) -> int:
+    from floodtide import config
     from floodtide.comm import world
-    from floodtide.comm.launching import libraries
-    from floodtide.errors import UnsupportedError
+    from floodtide.doctor import examine
 
-    launched = libraries.launcher()
-    if launched is not None:
-        world.ensure_init()  # raises if the launcher does not match the MPI library
-    facts: dict[str, Any] = {
-        "plugins": libraries.plugins(),
-        "launcher": launched.name if launched is not None and launched.live else None,
-        "ranks": world.size(),
-    }
-    try:
-        library = world.library()
-    except UnsupportedError as error:
-        return facts | {"library": None, "reason": str(error)}
-    running = start or world.size() > 1
-    return facts | {
-        "family": library.family,
-        "library": library.library,
-        "library_version": " ".join(library.version.splitlines()[0].split()),
-        "thread_level": library.start() if running else None,
-    }
-
-
-def _memory_bytes() -> tuple[int | None, int | None]:
-    """Return (total, free) memory of the machine in bytes; (None, None) if the system does not report them."""
-    try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
-    except (ValueError, OSError):
-        return None, None
-
-
-def _lines(facts: dict[str, Any]) -> list[str]:
-    build, mpi = facts["build"], facts["mpi"]
-    kernels = ", ".join(kernel["name"] for kernel in facts["kernels"])
-    rows = [
-        ("floodtide", facts["version"]),
-        ("built with", f"{build['compiler']}, {build['build_type']}"),
-        ("", f"HDF5 {build['hdf5']}, Eigen {build['eigen']}, oneDNN {_found(facts)}"),
-        ("processor", facts["processor"]),
-        ("instructions", f"{facts['isa']} in use, the processor has {facts['processor_isa']}"),
-        ("kernels", kernels),
-        ("cores, threads", f"{facts['cores']} available, {facts['threads']} used a rank"),
-        ("memory", f"{_gib(facts['memory_bytes'])}, {_gib(facts['memory_available_bytes'])} free"),
-        ("MPI plug-ins", ", ".join(mpi["plugins"]) or "none"),
-    ]
-    if mpi["library"] is None:
-        rows.append(("MPI library", f"none: {mpi['reason']}"))
-    else:
-        level = mpi["thread_level"]
-        state = "not started" if level is None else f"thread level {level}"
-        rows.append(("MPI library", f"{mpi['library_version']} ({mpi['library']}), {state}"))
-    rows.append(("ranks", f"{mpi['ranks']}, started by {mpi['launcher'] or 'no launcher'}"))
-    return [f"{name:<15} {text}".rstrip() for name, text in rows]
-
-
-def _found(facts: dict[str, Any]) -> str:
-    return "plug-in present" if facts["onednn_plugin"] else "plug-in absent"
-
-
-def _gib(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 2**30:.1f} GiB"
+    settings = config.load(file, overrides) if file else config.from_dict({}, overrides=overrides)
+    where = Path(settings.run.dir if file or overrides else ".")
+    findings, facts = examine(settings, where, started_s=started_s)
+    healthy = all(finding.level != "problem" for finding in findings)
+    if world.rank() == 0 and as_json:
+        found = [dataclasses.asdict(finding) for finding in findings]
+        click.echo(json.dumps({"ok": healthy, "findings": found, "ranks": facts}))
+    elif world.rank() == 0:
+        for finding in findings:
+            click.echo(f"{finding.level:<8} {finding.check:<13} {finding.text}")
+            if finding.advice:
+                click.echo(f"{'':<22} -> {finding.advice}")
+    return 0 if healthy else 1

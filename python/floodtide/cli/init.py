@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,6 +21,7 @@ from floodtide.cli import options as shared
 )
 @click.option(
     "--voxel-nm",
+    "voxel_size_nm",
     type=shared.Numbers(limits.VOXEL_SIZE, 3),
     metavar="Z,Y,X",
     help="Voxel size z,y,x in nm (default: stored in IMAGE).",
@@ -33,8 +35,7 @@ from floodtide.cli import options as shared
 @click.option(
     "--network",
     type=click.Choice(["affinities", "ffn"]),
-    help="A U-Net for affinities, useful after minutes, or a flood-filling network.  [default: affinities; with --from"
-    " or for at least 240 minutes ffn]",
+    help="A U-Net for affinities (the default below 240 minutes), or a flood-filling network.",
 )
 @click.option(
     "--minutes",
@@ -46,28 +47,15 @@ from floodtide.cli import options as shared
 @click.option(
     "--out", metavar="FILE.toml", help="The plan to write (default: IMAGE's name and .toml)."
 )
-@click.option(
-    "--run", metavar="FOLDER", help="The run directory (default: runs/ and the plan's name)."
-)
 @click.option("--replace", is_flag=True, help="Write over an older plan of the same name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    image: str,
-    labels: str,
-    voxel_nm: tuple[float, float, float] | None,
-    start: str | None,
-    network: str | None,
-    minutes: float,
-    out: str | None,
-    run: str | None,
-    replace: bool,
-    as_json: bool,
+    image: str, labels: str, start: str | None, out: str | None, as_json: bool, **asked: Any
 ) -> None:
     """Look at IMAGE and LABELS, and write a configuration for `floodtide train`, with the reason of every value.
 
-    IMAGE and LABELS are volumes of any format: stack.tif, volume.zarr, file.h5:dataset. If the network
-    to start from needs other voxels, resampled copies are written beside the plan. A few passes of the network are run
-    to measure this machine.
+    IMAGE and LABELS are volumes of any format: stack.tif, volume.zarr, file.h5:dataset. If the network to start from
+    needs other voxels, resampled copies are written beside the plan. A few passes of the network measure this machine.
 
     \b
     Example:
@@ -80,25 +68,13 @@ def command(
 
     name = out or f"{stem(image)}.toml"
     set_threads(0)
-    plan = prepare(
-        image,
-        labels,
-        Path(name),
-        voxel_size_nm=voxel_nm,
-        start=None if start is None else known_network(start),
-        network=network,
-        minutes=minutes,
-        run=run or f"runs/{Path(name).stem}",
-        replace=replace,
-    )
+    known = None if start is None else known_network(start)
+    run = f"runs/{Path(name).stem}"
+    plan = prepare(image, labels, Path(name), start=known, run=run, **asked)
     if as_json:
         facts = {"out": name, "notes": plan.notes, "head": plan.head}
         click.echo(json.dumps(facts | {"config": plan.tables}))
         return
-    for line in plan.lines:
+    for line in (*plan.lines, *plan.head, *(f"note: {one}" for one in plan.notes)):
         click.echo(line)
-    for text in plan.head:
-        click.echo(text)
-    for note in plan.notes:
-        click.echo(f"note: {note}")
     click.echo(f"{name} is written. Next: floodtide train {shlex.quote(name)}")

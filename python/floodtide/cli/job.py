@@ -22,13 +22,11 @@ _SUBMIT = {"slurm": "sbatch", "pbs": "qsub"}
 @shared.overrides
 @shared.of_fields(Job)
 @click.option("--out", help="Script to write [default: CONFIG.slurm or CONFIG.pbs].")
-@click.option("--force", is_flag=True, help="Replace an existing script.")
 def command(
     scheduler: str,
     file: str,
     overrides: tuple[str, ...],
     out: str | None,
-    force: bool,
     **options: Any,
 ) -> None:
     """Write a batch script that trains the network of CONFIG.toml, in as many jobs as the training needs.
@@ -45,7 +43,7 @@ def command(
 
     job = shared.filled(Job, options)
     target = Path(out or f"{Path(file).stem}.{scheduler}")
-    write(scheduler, job, file, overrides, target, force=force)
+    write(scheduler, job, file, overrides, target)
     threads = f" of {count_of(job.threads, 'thread')}" if job.threads else ""
     what = f"{count_of(job.ranks, 'rank')}{threads} on {count_of(job.nodes, 'node')}"
     submit = f"{_SUBMIT[scheduler]} {shlex.quote(str(target))}"

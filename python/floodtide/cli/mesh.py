@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.comm import world
 
@@ -16,22 +15,8 @@ from floodtide.comm import world
 @click.command()
 @click.argument("volume", metavar="precomputed://FOLDER")
 @click.option("--skeletons", is_flag=True, help="Also add skeletons (kimimaro).")
-@click.option(
-    "--max-error",
-    type=shared.Number(limits.NANOMETRES),
-    help="Most distance in nm by which simpler surfaces may differ; default: four times the longest edge of a voxel.",
-)
-@click.option(
-    "--min-size",
-    type=shared.Number(limits.SOME_VOXELS),
-    default=1000,
-    show_default=True,
-    help="Smaller segments, in voxels, have no skeleton.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    volume: str, skeletons: bool, max_error: float | None, min_size: int, as_json: bool
-) -> None:
+def command(volume: str, skeletons: bool, as_json: bool) -> None:
     """Add surface meshes to a precomputed segmentation, for Neuroglancer. Ranks share the volume.
 
     \b
@@ -44,12 +29,10 @@ def command(
 
     shared.require_same_arguments()
     with bar("blocks", "mesh") as progress:
-        report: dict[str, Any] = {
-            "meshes": add_meshes(volume, max_error=max_error, progress=progress)
-        }
+        report: dict[str, Any] = {"meshes": add_meshes(volume, progress=progress)}
     with world.agreed():
         if world.rank() == 0:
             if skeletons:
-                report["skeletons"] = add_skeletons(volume, min_voxels=min_size)
+                report["skeletons"] = add_skeletons(volume)
             made = " and ".join(f"{count} {name}" for name, count in report.items())
             click.echo(json.dumps(report) if as_json else f"{made}: {volume}")

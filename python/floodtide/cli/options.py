@@ -6,11 +6,12 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from floodtide.base.options import Range
 
@@ -47,7 +48,9 @@ def require_same_arguments() -> None:
     require_same(str(context.info_name), context.params, "arguments")
 
 
-def of_fields(options: type[Any], **defaults: Any) -> Callable[[Command], Command]:
+def of_fields(
+    options: type[Any], only: Collection[str] = (), **defaults: Any
+) -> Callable[[Command], Command]:
     """Return a decorator that gives a command an option for each field of a dataclass of options.
 
     A truth value becomes a flag, a tuple of numbers becomes numbers with commas between them, and a tuple of texts
@@ -55,12 +58,15 @@ def of_fields(options: type[Any], **defaults: Any) -> Callable[[Command], Comman
 
     Args:
         options: The dataclass, with fields of `floodtide.base.options.option`.
+        only: Names of fields; empty: all that `option` has made. The others keep their defaults.
         defaults: Defaults by field, in place of those of the dataclass.
     """
     hints = typing.get_type_hints(options)
 
     def decorate(command: Command) -> Command:
         for field in reversed(dataclasses.fields(options)):
+            if "help" not in field.metadata or (only and field.name not in only):
+                continue
             default = defaults.get(field.name, field.default)
             text = field.metadata["help"]
             given: dict[str, Any] = {"default": default}
@@ -80,7 +86,8 @@ def of_fields(options: type[Any], **defaults: Any) -> Callable[[Command], Comman
 
 def filled(options: type[Options], values: dict[str, Any]) -> Options:
     """Take the fields of a dataclass out of a command's values, and return the dataclass with them."""
-    return options(**{field.name: values.pop(field.name) for field in dataclasses.fields(options)})  # type: ignore[arg-type]
+    names = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+    return options(**{name: values.pop(name) for name in names if name in values})
 
 
 def _parsing(hint: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +107,23 @@ def _parsing(hint: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
     if hint is str:
         return {"type": click.Choice(choices) if choices else str}
     return {"type": Number(known)}
+
+
+def refuse_given(names: Collection[str], why: str) -> None:
+    """Refuse options of the current command that were given and would have no effect.
+
+    Args:
+        names: Names of parameters of the command.
+        why: The rest of the message, behind the option.
+
+    Raises:
+        click.UsageError: If one of the options is on the command line.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name in names and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[0]} {why}")
 
 
 class Number(NumberBase):

@@ -17,20 +17,6 @@ from floodtide.comm import world
 @click.argument("folder")
 @click.argument("out")
 @click.option(
-    "--min-voxels",
-    type=shared.Number(limits.SOME_VOXELS),
-    default=1,
-    show_default=True,
-    help="Voxels that two segments must have in common.",
-)
-@click.option(
-    "--min-share",
-    type=shared.Number(limits.SOME_SHARE),
-    default=0.5,
-    show_default=True,
-    help="Share of both segments that must lie in the other one.",
-)
-@click.option(
     "--inside-voxels",
     type=shared.Number(limits.VOXELS),
     default=5000,
@@ -46,8 +32,6 @@ from floodtide.comm import world
 def command(
     folder: str,
     out: str,
-    min_voxels: int,
-    min_share: float,
     inside_voxels: int,
     probability: str | None,
     as_json: bool,
@@ -63,47 +47,15 @@ def command(
       floodtide reconcile pieces brain.h5:segmentation
       mpiexec -n 8 floodtide reconcile pieces precomputed://brain
     """
-    from floodtide.base.progress import bar
-    from floodtide.data.copies import require_new
-    from floodtide.data.formats import format_of
-    from floodtide.segment import Pieces, reconcile, write_probabilities, write_reconciled
+    from floodtide.segment.commands import reconcile_subvolumes
 
     shared.require_same_arguments()
-    with world.agreed():
-        format_of(out)
-        pieces = Pieces.open(folder)
-        if probability is not None:
-            require_new(out)
-            require_new(probability)
-            if probability == out:
-                raise click.UsageError(f"--probability {out}: is OUT, expected another volume")
-            pieces.require_probabilities()
-    with bar("overlaps", "reconcile") as progress:
-        found = reconcile(
-            pieces,
-            min_voxels=min_voxels,
-            min_share=min_share,
-            inside_voxels=inside_voxels,
-            progress=progress,
-        )
-    with bar("voxels", "reconcile") as progress:
-        write_reconciled(pieces, found, out, progress)
-    if probability is not None:
-        with bar("voxels", "reconcile") as progress:
-            write_probabilities(pieces, probability, progress)
-    if world.rank() > 0:
-        return
-    report = {
-        "subvolumes": len(pieces.cut),
-        "objects": found.objects,
-        "splits": found.splits,
-        "out": out,
-        "probability": probability,
-    }
+    report = reconcile_subvolumes(folder, out, inside_voxels=inside_voxels, probability=probability)
     text = (
-        f"{count_of(found.objects, 'object')} from {count_of(len(pieces.cut), 'subvolume')}: {out};"
-        f" segments that end at a border without agreement: {found.splits}"
+        f"{count_of(report['objects'], 'object')} from {count_of(report['subvolumes'], 'subvolume')}: {out};"
+        f" segments that end at a border without agreement: {report['splits']}"
     )
     if probability is not None:
         text += f"; probabilities: {probability}"
-    click.echo(json.dumps(report) if as_json else text)
+    if world.rank() == 0:
+        click.echo(json.dumps(report) if as_json else text)

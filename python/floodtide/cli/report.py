@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import click
@@ -21,15 +20,7 @@ import click
     type=click.Path(path_type=Path),
     help="Also write the curves as SVG files to this folder.",
 )
-@click.option(
-    "--loss",
-    "losses",
-    metavar="LOSS,...",
-    help="Training losses for the table of times that the runs need to reach a loss; default: chosen from the runs.",
-)
-def command(
-    runs: tuple[Path, ...], out: Path | None, figures: Path | None, losses: str | None
-) -> None:
+def command(runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:
     """Write a report about the run directories RUN...: figures, tables and pictures in one HTML file.
 
     Several runs are shown in the same figures and compared: speed-up by number of workers, loss and validation against
@@ -38,20 +29,7 @@ def command(
     \b
     Example:
       floodtide report runs/fib25 runs/fib25-sqrt --out compare.html
-      floodtide report runs/liver-1 runs/liver-2 runs/liver-4 --loss 0.25,0.24
     """
     from floodtide import report
 
-    click.echo(str(report.write(runs, out, figures, _numbers("loss", losses))))
-
-
-def _numbers(option: str, text: str | None) -> list[float]:
-    if text is None:
-        return []
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [math.nan]
-    if not all(math.isfinite(number) for number in numbers):
-        raise click.UsageError(f"--{option} '{text}': expected numbers, for example 0.25,0.24")
-    return numbers
+    click.echo(str(report.write(runs, out, figures)))

@@ -20,8 +20,7 @@ SECOND = "floodtide train: aborted; the same command resumes from the newest che
 @click.command()
 @click.argument("file", metavar="CONFIG.toml")
 @shared.overrides
-@click.option("--box", help="Box of the first volume to train on, z0:z1,y0:y1,x0:x1 in voxels.")
-def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
+def command(file: str, overrides: tuple[str, ...]) -> int:
     """Train the network that CONFIG.toml describes.
 
     If the run directory holds checkpoints, training resumes from the newest one.
@@ -38,8 +37,7 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
 
     world.ensure_init()
     with world.agreed():
-        extra = (f"data.volumes.0.box={box}",) if box else ()
-        settings = config.load(file, [*overrides, *extra])
+        settings = config.load(file, overrides)
     trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
     speaks = world.rank() == 0
     status = 0

@@ -19,15 +19,13 @@ from floodtide.cli import options as shared
 )
 @click.option("--truth", default="", metavar="VOLUME", help="The true objects.")
 @click.option(
-    "--port", type=shared.Number(limits.PORT), default=0, help="Port; default: a free one."
-)
-@click.option(
     "--bind",
-    default="127.0.0.1",
+    default="127.0.0.1:0",
     show_default=True,
-    help="Address to listen on. The default serves this machine only.",
+    metavar="ADDRESS[:PORT]",
+    help="Address to listen on, and port; 0: a free one. The default serves this machine only.",
 )
-def command(shown: str, image: str, truth: str, port: int, bind: str) -> None:
+def command(shown: str, image: str, truth: str, bind: str) -> None:
     """Show a run or a volume in Neuroglancer: image, segmentation with meshes, and truth.
 
     Prints the address for a browser on this machine, and the ssh command for one elsewhere. Ctrl-C ends it.
@@ -41,10 +39,18 @@ def command(shown: str, image: str, truth: str, port: int, bind: str) -> None:
     from floodtide.view.server import serve
 
     layers, size = layers_of(shown, image, truth)
-    served = serve(layers, size, bind=bind, port=port)
+    address, port = _place(bind)
+    served = serve(layers, size, bind=address, port=port)
     with contextlib.suppress(KeyboardInterrupt):
         click.echo(f"layers: {', '.join(layer.name for layer in layers)}")
         click.echo(f"open {served.url}")
         click.echo(f"from another machine, first: {served.ssh}")
         click.echo("Ctrl-C ends this.")
         threading.Event().wait()
+
+
+def _place(text: str) -> tuple[str, int]:
+    address, _, port = text.partition(":")
+    number = shared.parse_number(port or "0", whole=True)
+    limits.PORT.check(number, f"--bind {text}: the port")
+    return address, int(number or 0)

@@ -175,7 +175,8 @@ class DataConfig(Checked):
     )
     coordinates: str = option(
         "",
-        "File of example centres, made by `floodtide coordinates`; empty: centres are drawn from the partition volumes",
+        "File of example centres, made by `floodtide partition --coordinates`; empty: centres are drawn from the"
+        " partition volumes",
         path=True,
         kinds=(FLOOD,),
         differs=FOLDER,

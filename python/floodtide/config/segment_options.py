@@ -137,7 +137,8 @@ class SegmentOptions(Registered):
     seeds: str = option(
         "",
         "Seeds instead of `seed_policy`, or where `seed_policy` names `listed`: a text file with z, y, x in"
-        " each line, or the file of an earlier segmentation, whose seeds are tried in reverse order; empty: none",
+        " each line, or the file of an earlier segmentation (of google/ffn also its folder), whose seeds are tried in"
+        " reverse order; empty: none",
         path=True,
         differs=FOLDER,
     )
@@ -212,7 +213,7 @@ class SegmentOptions(Registered):
     probability: bool = option(
         False,
         "Also store the object probability of each voxel of a segment, as uint8 in the dataset `probability` beside"
-        " the segmentation, and with --npz in google/ffn's file seg-X_Y_Z.prob; 1 more byte of memory per voxel",
+        " the segmentation, and in google/ffn's file seg-X_Y_Z.prob; 1 more byte of memory per voxel",
     )
     forward: str = option(
         "fastest",

@@ -4,6 +4,7 @@
 from floodtide.evaluate.classes import dice, dice_of_table
 from floodtide.evaluate.compared import compared
 from floodtide.evaluate.mistakes import worst_mistakes
+from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
@@ -24,6 +25,7 @@ __all__ = [
     "dice_of_table",
     "matching",
     "read_both",
+    "report",
     "run_lengths",
     "score_volumes",
     "scores",

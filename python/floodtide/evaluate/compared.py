@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -70,22 +69,4 @@ def compared(segmentation: str, reference: str) -> Compared:
         start=found.geometry.offset or (0, 0, 0),
         labels=cleared(found.read(), found.name),
         stored=cleared(other.read(), other.name),
-    )
-
-
-def as_text(report: Mapping[str, Any]) -> str:
-    """Return the report of `floodtide compare` as lines."""
-    found = report["matching"]
-    return "\n".join(
-        [
-            f"objects        {found['segments']} (reference {found['objects']})",
-            f"network calls  {report['network_calls']} of objects (reference {report['reference_network_calls']})",
-            f"equal voxels   {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']}, ids matched one"
-            " to one",
-            f"equal objects  {found['identical']} of {found['objects']}, voxel for voxel",
-            *(
-                f"object {one['object']}: {one['missing']} voxels missing, {one['additional']} additional"
-                for one in report["differences"]
-            ),
-        ]
     )

@@ -25,6 +25,8 @@ SCHEDULERS = ("slurm", "pbs")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
 IMAGES = (".sif", ".sqsh", ".squashfs")
 LEAST_TRAINING_S = 60
+MARGIN_S = 120
+"""Seconds before the time limit at which the training writes a checkpoint and stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +45,11 @@ class Job:
         "Cores of a node, divided among its ranks.  [default, Slurm only: the job counts them]",
         range=limits.COUNT,
     )
-    margin: int = options.option(
-        120,
-        "Seconds before the time limit at which the training writes a checkpoint and stops",
-        range=limits.COUNT,
-    )
     max_jobs: int = options.option(
         20,
         "Maximum number of jobs in sequence; 1: the script does not submit itself again",
         range=limits.COUNT,
     )
-    name: str = options.option("", "Name of the job.  [default: floodtide-CONFIG]")
     environment: str = options.option(
         "",
         "Python environment with floodtide: a folder, an archive (.tar.gz, ...) that each node unpacks, or an Apptainer"
@@ -129,7 +125,8 @@ def render(
         head=f"{scheduler}.sh",
         version=__version__,
         job=job,
-        name=job.name or re.sub(r"[^\w.-]", "-", f"floodtide-{Path(config_file).stem}"),
+        margin_s=MARGIN_S,
+        name=re.sub(r"[^\w.-]", "-", f"floodtide-{Path(config_file).stem}"),
         time=_time(job.time_s),
         arguments=[config_file, *(part for text in overrides for part in ("--set", text))],
         script=out,
@@ -146,14 +143,11 @@ def write(
     config_file: str,
     overrides: Sequence[str],
     target: Path,
-    *,
-    force: bool = False,
 ) -> None:
     """Write the batch script of a configuration file. Arguments as for `render`.
 
     Args:
         target: The script.
-        force: Replace an existing script.
 
     Raises:
         InvalidArgumentError: If the script exists, is an input, or the numbers of the job contradict each other.
@@ -164,12 +158,10 @@ def write(
         require_utf8(name, "the name of a file in a batch script")
     settings = config.load(config_file, overrides)
     text = render(scheduler, job, settings, config_file, overrides, str(target))
-    if target.exists() and not force:
-        raise InvalidArgumentError(
-            f"{target} exists, expected a new name (--out) or --force to replace it"
-        )
     inputs = [config_file, *files_named(config.to_dict(settings)), job.environment]
     with reserved("job", target, unchecked, inputs, wait_s=WAIT_S):
+        if target.exists():
+            raise InvalidArgumentError(f"{target} exists, expected a new name (--out), or no file")
         replace_text(target, text)
         try:
             target.chmod(0o755)
@@ -186,19 +178,13 @@ def _check(scheduler: str, job: Job) -> None:
         raise InvalidArgumentError(
             f"--ranks-per-node is {job.ranks_per_node}, expected at most the {job.cores_per_node} cores of a node"
         )
-    if job.time_s < job.margin + LEAST_TRAINING_S:
+    if job.time_s < MARGIN_S + LEAST_TRAINING_S:
         raise InvalidArgumentError(
-            f"--time is {job.time_s} s, expected at least {LEAST_TRAINING_S} s more than the margin of {job.margin} s"
+            f"--time is {job.time_s} s, expected at least {LEAST_TRAINING_S} s more than the margin of {MARGIN_S} s"
         )
-    for text in (job.name, *job.option, *job.setup):
+    for text in (*job.option, *job.setup):
         if "\n" in text:
-            raise InvalidArgumentError(
-                f"--name, --option and --setup are one line each, got {text!r}"
-            )
-    if not re.fullmatch(r"[\w.-]*", job.name):
-        raise InvalidArgumentError(
-            f"--name is '{job.name}', expected letters, digits, '_', '-' and '.'"
-        )
+            raise InvalidArgumentError(f"--option and --setup are one line each, got {text!r}")
 
 
 def _check_walkers(job: Job, settings: Config) -> None:

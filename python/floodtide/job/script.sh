@@ -74,9 +74,9 @@ launcher=(mpiexec -n "$ranks")
 training=$!
 trap 'echo "asked to stop: saving"; kill -USR1 "$training"' TERM
 {% if head == "pbs.sh" %}
-# PBS gives no signal in time: a timer does, {{ job.margin }} s before the limit.
+# PBS gives no signal in time: a timer does, {{ margin_s }} s before the limit.
 (
-  sleep $(({{ job.time_s - job.margin }} - SECONDS)) &
+  sleep $(({{ job.time_s - margin_s }} - SECONDS)) &
   trap 'kill $! 2>/dev/null' EXIT
   trap 'exit' TERM
   wait $! && kill -TERM $$

@@ -5,7 +5,7 @@
 #SBATCH --cpus-per-task={{ job.threads }}
 {% endif %}
 #SBATCH --time={{ time }}
-#SBATCH --signal=B:TERM@{{ job.margin }}
+#SBATCH --signal=B:TERM@{{ margin_s }}
 #SBATCH --exclusive
 #SBATCH --hint=nomultithread
 #SBATCH --output={{ name }}-%j.log

@@ -100,7 +100,7 @@ def prepare(
         if checkpoints(Path(run)):
             note = (
                 f"{run} holds a training already, and `floodtide train` continues it; for a new training, give another"
-                " --out or --run"
+                " --out"
             )
             plan = dataclasses.replace(plan, notes=(*plan.notes, note))
         _ = plan.config  # every value is valid

@@ -7,13 +7,12 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import evaluate
 from floodtide.base.outputs import files_of
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume, look
@@ -23,8 +22,7 @@ from floodtide.data.formats import Geometry, Plan, size_text
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
-from floodtide.errors import InvalidArgumentError, OutOfRangeError
-from floodtide.evaluate import trivial
+from floodtide.errors import OutOfRangeError
 from floodtide.plan import judging, measuring
 from floodtide.plan.known import KnownNetwork
 from floodtide.segment import Segmenter
@@ -73,7 +71,6 @@ class Preview:
         segments, coverage, network_calls, seconds: As `floodtide segment` prints them.
         stopped: True if the time was over before the whole box was settled.
         whole_hours: Estimate for the whole image on this machine.
-        scores: Rows of scores by name, the network first; empty without labels.
     """
 
     box: Box
@@ -83,7 +80,6 @@ class Preview:
     seconds: float
     stopped: bool
     whole_hours: float
-    scores: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def setting_for(
@@ -91,7 +87,6 @@ def setting_for(
     network: KnownNetwork,
     voxel_size_nm: Sequence[float] | None,
     options: SegmentOptions,
-    labels: Volume | None = None,
 ) -> Setting:
     """Return how a network sees an image, after a look at the image's grey levels.
 
@@ -100,7 +95,6 @@ def setting_for(
         network: The network.
         voxel_size_nm: Voxel size (z, y, x); None: what the image states.
         options: Options; mean and std that are not None are kept.
-        labels: Labels of the image, to see whether they lie on it.
 
     Raises:
         InvalidArgumentError: If the voxel size is unknown.
@@ -116,8 +110,6 @@ def setting_for(
     found = judging.problems_of(
         seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=wanted, trained=network.images
     )
-    if labels is not None:
-        found += judging.label_problems(image, labels)
     notes = [*problems.raise_errors(found)]
     notes.append(judging.stated_size_note(size, image.geometry.voxel_size_nm))
     if network.voxel_size_nm is None:
@@ -137,7 +129,6 @@ def preview(
     setting: Setting,
     out: str,
     *,
-    labels: Volume | None = None,
     box: Box | None = None,
     progress: Progress | None = None,
 ) -> Preview:
@@ -149,20 +140,14 @@ def preview(
         image: The image.
         setting: From `setting_for`.
         out: The name of the segmentation.
-        labels: Labels to compare with.
         box: Box (start, size) of the image; None: one in the middle that takes about two minutes.
         progress: Called as progress(voxels settled, voxels).
 
     Raises:
-        InvalidArgumentError: If labels and image have different shapes, or the box is too small.
+        InvalidArgumentError: If the box is too small.
         OutOfRangeError: If the box is not inside the image.
         StorageError: If the result cannot be written.
     """
-    if labels is not None and labels.shape != image.shape:
-        raise InvalidArgumentError(
-            f"{labels.name}: labels have {size_text(labels.shape)} voxels, the image {image.name} has"
-            f" {size_text(image.shape)}; expected the same"
-        )
     if box is not None and intersection(box, ((0, 0, 0), image.shape)) != box:
         raise OutOfRangeError(
             f"{image.name}: box {box_text(box)} is not inside the image of {size_text(image.shape)} voxels"
@@ -187,7 +172,7 @@ def preview(
     segmentation = labels_at(found.segmentation, inner[0], new.ratio, box)
     _write(out, segmentation, box, image, setting)
     whole = math.prod(image.shape) / math.prod(box[1]) / max(share, 1e-3)
-    result = Preview(
+    return Preview(
         box=box,
         segments=len(found.origins),
         coverage=float(np.count_nonzero(segmentation) / segmentation.size),
@@ -196,11 +181,6 @@ def preview(
         stopped=not found.complete,
         whole_hours=seconds * whole / 3600,
     )
-    if labels is None:
-        return result
-    truth = labels.read(box)
-    own = {setting.network.name: evaluate.scores(segmentation, truth)}
-    return dataclasses.replace(result, scores=own | trivial.answers(image.read(box), truth))
 
 
 def _middle(shape: Sequence[int], voxels: float) -> Box:

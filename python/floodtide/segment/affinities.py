@@ -53,23 +53,19 @@ class AffinityOptions(Checked):
         " agglomeration by mean affinity (waterz)",
         choices=METHODS,
     )
-    bias: float = option(
+    threshold: float = option(
         0.5,
-        "For mutex: an affinity of nearest neighbours above this attracts, one below it repels",
+        "For mean: segments are merged while the mean affinity between them is above this. For mutex: an affinity of"
+        " nearest neighbours above this attracts, one below it repels",
         range=limits.FRACTION,
     )
     far_bias: float = option(
-        0.5, "For mutex: the same for all other offsets", range=limits.FRACTION
+        0.5, "For mutex: the threshold of all other offsets", range=limits.FRACTION
     )
     stride: int = option(
         2,
         "For mutex: far offsets start at every n-th voxel along each axis only, because all would split objects",
         range=limits.STRIDE,
-    )
-    threshold: float = option(
-        0.5,
-        "For mean: segments are merged while the mean affinity between them is above this",
-        range=limits.FRACTION,
     )
     background: float = option(
         0.0,
@@ -209,7 +205,7 @@ def _mutex(
 ) -> NDArray[np.uint64]:
     mwatershed = library("mwatershed", "agglomerate", "affinities")
     is_near = [sum(map(abs, offset)) == 1 for offset in offsets]
-    biases = np.array([options.bias if near else options.far_bias for near in is_near])
+    biases = np.array([options.threshold if near else options.far_bias for near in is_near])
     shifted = affinities.astype(np.float64) - biases[:, None, None, None]
     strides = [[1 if near else options.stride] * 3 for near in is_near]
     labels: NDArray[np.uint64] = mwatershed.agglom(

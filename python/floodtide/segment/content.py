@@ -16,7 +16,7 @@ from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.look.sampling import starts
 from floodtide.segment.masks import volumes_of
-from floodtide.segment.seeds import read_seeds
+from floodtide.segment.seeds import read_seeds, seed_files
 
 _WHOLE = 1 << 24  # voxels of a volume that is read whole
 _GRID = (8, 4, 4)  # boxes that are read of a larger one, along each axis
@@ -40,7 +40,8 @@ def voxels_of(
         found[f"voxels of {name}"] = _digest_of(Volume(name, channel=0))
     if options is not None and options.seeds:
         seeds = hashlib.sha256()
-        _add(seeds, read_seeds(options.seeds))
+        for name in seed_files(options.seeds):
+            _add(seeds, read_seeds(name))
         found[f"seeds in {options.seeds}"] = seeds.hexdigest()[:_LETTERS]
     return found
 

@@ -14,53 +14,65 @@ from typing import Any
 
 import numpy as np
 
-from floodtide.base.files import make_folder, replace_bytes
+from floodtide.base.files import make_folder, path_and_dataset, replace_bytes
+from floodtide.base.reading import reading
+from floodtide.data import Volume
+from floodtide.data.formats.conventions import WRITTEN_BY
 from floodtide.segment.ffn_origins import OriginInfo, path_in
-from floodtide.segment.flooding import Segmentation
 
 _MODULE = "ffn.inference.storage"
+_COLUMNS = ("id", "start_zyx", "iterations", "walltime_s")
 
 
-def write_npz(result: Segmentation, folder: str | Path, request: bytes = b"") -> Path:
+def write_npz(segmentation: str, folder: str | Path) -> Path:
     """Write a segmentation, and its probabilities if it has them, as google/ffn does.
 
     Args:
-        result: The segmentation.
-        folder: `segmentation_output_dir` of the request.
-        request: The request, in protobuf's binary format.
+        segmentation: "file:dataset" that `floodtide segment` has written.
+        folder: google/ffn's `segmentation_output_dir`.
 
     Returns:
         The file of the segmentation.
 
     Raises:
+        InvalidFileError: If the file is damaged, or no segmentation by flood filling.
         StorageError: If it cannot be written.
     """
-    path = path_in(folder, result.start_zyx)
+    import h5py
+
+    name, dataset = path_and_dataset(segmentation)
+    labels, probability = Volume(segmentation).read(), None
+    with reading(name, "a segmentation of `floodtide segment`"), h5py.File(name, "r") as file:
+        start = [int(a) for a in file[dataset].attrs["box_start"]]
+        columns = {key: file[f"origins/{key}"][()] for key in _COLUMNS}
+        counts = {k: v for k, v in file["counters"].attrs.items() if k != WRITTEN_BY}
+        counters = {name: int(count) for name, count in counts.items()}
+        pairs = [file[f"overlaps/{key}"][()] for key in ("id", "earlier_id", "voxels")]
+        if "probability" in file:
+            probability = file["probability"][()]
     overlaps: dict[int, list[tuple[int, int]]] = {}
-    for overlap in result.overlaps:
-        overlaps.setdefault(overlap.id, []).append((overlap.earlier_id, overlap.voxels))
+    for label, earlier, voxels in zip(*pairs, strict=True):
+        overlaps.setdefault(int(label), []).append((int(earlier), int(voxels)))
+    data = io.BytesIO()
     with _their_class() as their_class:
         origins = {
-            origin.id: their_class(
-                tuple(a - b for a, b in zip(origin.start_zyx, result.start_zyx, strict=True)),
-                origin.iterations,
-                origin.walltime_s,
-            )
-            for origin in result.origins
+            int(label): their_class(tuple((place - start).tolist()), int(calls), float(seconds))
+            for label, place, calls, seconds in zip(*columns.values(), strict=True)
         }
-        data = io.BytesIO()
         np.savez_compressed(
             data,
-            segmentation=result.segmentation,
+            segmentation=labels,
             origins=np.array(origins, dtype=object),
             overlaps=np.array({a: np.array(rows).T for a, rows in overlaps.items()}, dtype=object),
-            request=np.array(request),
-            counters=np.array(json.dumps(result.counters)),
+            request=np.array(b""),
+            counters=np.array(json.dumps(counters)),
         )
+    z, y, x = start
+    path = path_in(folder, (z, y, x))
     make_folder(path.parent)
-    if result.probability is not None:
+    if probability is not None:
         map_data = io.BytesIO()
-        np.savez_compressed(map_data, qprob=result.probability)
+        np.savez_compressed(map_data, qprob=probability)
         replace_bytes(path.with_suffix(".prob"), map_data.getvalue())
     replace_bytes(path, data.getvalue())
     return path

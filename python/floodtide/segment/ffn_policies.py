@@ -8,7 +8,6 @@ from typing import Any
 
 from floodtide.base.registry import REVERSED
 from floodtide.config.segment_options import LISTED, seed_policies
-from floodtide.data import Box
 from floodtide.segment.ffn_refuse import Refuse
 
 _ARGUMENTS = "seed_policy_args"
@@ -17,16 +16,15 @@ _SEQUENCE = "SequentialPolicies"
 _PLANAR_PEAKS = "PolicyPeaks2d"
 
 
-def seed_options(name: str, refuse: Refuse, box: Box | None) -> dict[str, Any]:
+def seed_options(name: str, refuse: Refuse) -> dict[str, Any]:
     """Return the options of a request's seed policy.
 
     Args:
         name: Name of the policy; its arguments are in the request.
         refuse: The request.
-        box: (start, size) that will be segmented: PolicyInvertOrigins reads the seeds of the same box.
     """
     given = refuse.arguments(_ARGUMENTS)
-    policies = _Policies(refuse, box)
+    policies = _Policies(refuse)
     names = policies.names(name, given, _ARGUMENTS)
     if names == [LISTED]:
         return {"seeds": policies.seeds}
@@ -42,14 +40,13 @@ class _Policies:
 
     Attributes:
         values: Parameters of all policies so far, by our names.
-        seeds: The file of PolicyInvertOrigins; empty without this policy.
+        seeds: The folder of PolicyInvertOrigins; empty without this policy.
     """
 
-    def __init__(self, refuse: Refuse, box: Box | None) -> None:
+    def __init__(self, refuse: Refuse) -> None:
         self.values: dict[str, Any] = {}
         self.seeds = ""
         self._refuse = refuse
-        self._start = (0, 0, 0) if box is None else box[0]
         self._rows = {row["published"]: row for row in seed_policies()}
 
     def names(self, name: str, given: Mapping[str, Any], where: str) -> list[str]:
@@ -66,7 +63,7 @@ class _Policies:
             self._refuse.field(label, f"{known} or {_SEQUENCE}")
         row = self._rows[policy]
         if row["name"] == LISTED:
-            self._take_file(rest, where)
+            self._take_folder(rest, where)
             return [LISTED]
         order = rest.pop("sort_cmp", "ascending") if policy == _PLANAR_PEAKS else "ascending"
         if order not in ("ascending", "descending"):
@@ -84,10 +81,9 @@ class _Policies:
         names = [row["name"]]
         return _turned(names) if order == "descending" else names
 
-    def _take_file(self, given: Mapping[str, Any], where: str) -> None:
+    def _take_folder(self, given: Mapping[str, Any], where: str) -> None:
         self._refuse.other_keys(where, given, {"segmentation_dir"})
-        z, y, x = self._start
-        seeds = f"{given.get('segmentation_dir')}/{x}/{y}/seg-{x}_{y}_{z}.npz"
+        seeds = str(given.get("segmentation_dir"))
         if self.seeds not in ("", seeds):
             self._refuse.field(
                 f"{where}: a second segmentation_dir", "one for all parts of a sequence"

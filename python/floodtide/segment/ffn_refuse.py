@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from floodtide.errors import ConfigurationError, InvalidFileError
@@ -20,6 +20,11 @@ class Refuse:
 
     def field(self, name: str, expected: str = "a request without it") -> NoReturn:
         raise ConfigurationError(f"{self._path}: {name} is not supported, expected {expected}")
+
+    def missing(self, names: Sequence[str]) -> NoReturn:
+        raise ConfigurationError(
+            f"{self._path}: {', '.join(names)} not set, expected a value for each"
+        )
 
     def set_fields(self, *names: str) -> None:
         for name in names:

@@ -6,14 +6,19 @@ Source: google/ffn, inference.proto; shared defaults as in its Python code.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import tomli_w
+
+from floodtide import config, nn
 from floodtide.base import reading
+from floodtide.base.files import replace_text
+from floodtide.base.outputs import files_in, reserved, unchecked
 from floodtide.config import SegmentOptions
-from floodtide.data import Box, Vec3
+from floodtide.data import Vec3
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.segment.ffn_masks import mask_options
 from floodtide.segment.ffn_policies import seed_options
@@ -33,56 +38,56 @@ class FfnRequest:
     Attributes:
         options: As options of this package.
         depth: Modules of the network; None if the request does not say it.
-        output_folder: Where google/ffn would write its files.
-        message: The request, in protobuf's binary format.
         notes: What floodtide does otherwise than google/ffn, a line each.
     """
 
     options: SegmentOptions
     depth: int | None
-    output_folder: str
-    message: bytes
     notes: tuple[str, ...]
 
 
-def read_request(path: str, box: Box | None = None) -> FfnRequest:
-    """Read an InferenceRequest of google/ffn in text format.
+def write_configuration(path: str, out: str) -> tuple[str, ...]:
+    """Write the configuration (TOML) for `floodtide segment` that a request describes, and return its notes.
 
-    Args:
-        path: The file.
-        box: (start, size) that will be segmented: PolicyInvertOrigins reads the seeds of the same box.
+    Raises:
+        InvalidFileError: If the file is no request, or the network cannot be read.
+        ConfigurationError: If the request asks for something that floodtide does not do, or for another depth than that
+            of the network.
+        StorageError: If `out` cannot be written.
+    """
+    asked = read_request(path)
+    options = asked.options
+    with reserved("convert", out, unchecked, [path, *files_in(options.checkpoint)]):
+        network = nn.load(options.checkpoint, fov=options.fov, deltas=options.deltas)
+        depth = network.core.options.depth
+        if asked.depth not in (None, depth):
+            raise ConfigurationError(
+                f"{path}: model_args.depth is {asked.depth}, expected {depth}, that of {options.checkpoint}"
+            )
+        head = [f"# floodtide convert wrote this from {path}, a request of google/ffn."]
+        head += [f"# {note}" for note in asked.notes]
+        document = tomli_w.dumps({"segment": config.to_dict(options)})
+        replace_text(Path(out), "\n".join([*head, document]))
+    return asked.notes
+
+
+def read_request(path: str) -> FfnRequest:
+    """Read an InferenceRequest of google/ffn in text format.
 
     Raises:
         InvalidFileError: If the file is not such a request. The message names line and field.
         ConfigurationError: If it asks for something that floodtide does not do, or a value is out of range.
     """
     text = reading.read_text(path, "an InferenceRequest in text format")
-    request, message = parse(text, REQUEST, "InferenceRequest", path)
+    request = parse(text, REQUEST, "InferenceRequest", path)
     refuse = Refuse(path, request)
-    refuse.set_fields(
-        "reference_histogram",
-        "histogram_masks",
-        "self_prediction",
-    )
-    refuse.other_than("movement_policy_name", _MOVES)
-    refuse.other_than("model_name", _MODEL)
+    flooding = request.get("inference_options", {})
+    _refuse_others(refuse, request, flooding)
     arguments = refuse.arguments("model_args")
     refuse.other_keys("model_args", arguments, {"depth", "fov_size", "deltas", "features"})
-    refuse.other_keys("movement_policy_args", refuse.arguments("movement_policy_args"), set())
-    flooding = request.get("inference_options", {})
-    if flooding.get("consistency_threshold"):
-        refuse.field("inference_options.consistency_threshold")
-    if request.get("alignment_options", {}).get("save_raw"):
-        refuse.field("alignment_options.save_raw")
-    needed = ["image", "image_mean", "image_stddev", "model_checkpoint_path", "seed_policy"]
-    missing = [name for name in needed if name not in request]
-    missing += [f"inference_options.{name}" for name in _THRESHOLDS if name not in flooding]
-    if missing:
-        raise ConfigurationError(f"{path}: {', '.join(missing)} not set, expected a value for each")
     distance = flooding.get("min_boundary_dist", {})
     initial = request.get("init_segmentation")
-    options = dataclasses.replace(
-        SegmentOptions(),
+    options = SegmentOptions(
         checkpoint=request["model_checkpoint_path"],
         image=refuse.volume(request["image"], "image"),
         initial=refuse.volume(initial, "init_segmentation") if initial is not None else "",
@@ -98,25 +103,37 @@ def read_request(path: str, box: Box | None = None) -> FfnRequest:
         **{name: flooding[name] for name in _THRESHOLDS},
         **_shift_options(request, refuse),
         checkpoint_interval=float(request.get("checkpoint_interval", 0)),
-        **seed_options(request["seed_policy"], refuse, box),
+        **seed_options(request["seed_policy"], refuse),
     )
-    notes = []
+    return FfnRequest(options, arguments.get("depth"), tuple(_notes(request, options)))
+
+
+def _refuse_others(refuse: Refuse, request: Mapping[str, Any], flooding: Mapping[str, Any]) -> None:
+    """Refuse a request that asks for what floodtide does not do, or lacks what it needs."""
+    refuse.set_fields("reference_histogram", "histogram_masks", "self_prediction")
+    refuse.other_than("movement_policy_name", _MOVES)
+    refuse.other_than("model_name", _MODEL)
+    refuse.other_keys("movement_policy_args", refuse.arguments("movement_policy_args"), set())
+    if flooding.get("consistency_threshold"):
+        refuse.field("inference_options.consistency_threshold")
+    if request.get("alignment_options", {}).get("save_raw"):
+        refuse.field("alignment_options.save_raw")
+    needed = ["image", "image_mean", "image_stddev", "model_checkpoint_path", "seed_policy"]
+    missing = [name for name in needed if name not in request]
+    missing += [f"inference_options.{name}" for name in _THRESHOLDS if name not in flooding]
+    if missing:
+        refuse.missing(missing)
+
+
+def _notes(request: Mapping[str, Any], options: SegmentOptions) -> Iterator[str]:
+    """Yield what floodtide does otherwise than google/ffn."""
     if max(request.get("batch_size", 1), request.get("concurrent_requests", 1)) > 1:
-        notes.append(
-            "batch_size and concurrent_requests: one field of view at a time, on each rank"
-        )
+        yield "batch_size and concurrent_requests: one field of view at a time, on each rank"
     if any(key.endswith("_step") and step != 16 for key, step in options.seed_values.items()):
-        notes.append(
+        yield (
             "seed_policy_args.step: the shifts of the grids are parts of the step, also where google/ffn's are"
             " 8, 4, 12, ... voxels for each step"
         )
-    return FfnRequest(
-        options=options,
-        depth=arguments.get("depth"),
-        output_folder=request.get("segmentation_output_dir", ""),
-        message=message,
-        notes=tuple(notes),
-    )
 
 
 def _shift_options(request: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:

@@ -309,7 +309,7 @@ class Segmenter:
         labels = self._initial(initial, volume, image)
         closed = closed_voxels(self.options, volume.shape, image, labels, self.model.fov)
         if seeds is None and self.options.seeds and not uses_file(self.options):
-            seeds = read_seeds(self.options.seeds)
+            seeds = read_seeds(self.options.seeds, image.start)
         passes = 1 if self.options.consensus == "none" else 2
         if seeds is None:
             positions = policy_seeds(

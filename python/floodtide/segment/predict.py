@@ -186,7 +186,7 @@ class Predictor:
         limits.require_memory(
             f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
             self._bytes_per_voxel * math.prod(lengths),
-            "fewer MiB for a block (--memory)",
+            "fewer MiB for a block (memory_mib)",
         )
         same = SameParameters(self.model, "predict")
         done, total = 0, int(np.prod(size))

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +25,7 @@ from floodtide.segment.canvas_image import (
     read_part,
     with_halo,
 )
-from floodtide.segment.ffn_origins import read_reversed_seeds
+from floodtide.segment.ffn_origins import path_in, read_reversed_seeds
 
 
 class Seeded(NamedTuple):
@@ -88,7 +90,7 @@ def policy_seeds(
     found = []
     for name, is_reversed in listed(options.seed_policy):
         if name == LISTED:
-            seeds = place_seeds(_listed_seeds(options), image, fov)
+            seeds = place_seeds(_listed_seeds(options, image.start), image, fov)
             found.append(seeds[::-1] if is_reversed else seeds)
             continue
         known = {spec["name"] for spec in rows[name]["parameters"]}
@@ -104,25 +106,33 @@ def uses_file(options: SegmentOptions) -> bool:
     return any(name == LISTED for name, _ in listed(options.seed_policy))
 
 
-def _listed_seeds(options: SegmentOptions) -> NDArray[np.int64]:
+def _listed_seeds(options: SegmentOptions, start: Vec3) -> NDArray[np.int64]:
     if not options.seeds:
         raise InvalidArgumentError(
             f"segment: seed_policy is '{options.seed_policy}', but segment.seeds is empty; expected the file of the"
             f" policy {LISTED}"
         )
-    return read_seeds(options.seeds)
+    return read_seeds(options.seeds, start)
 
 
-def read_seeds(path: str) -> NDArray[np.int64]:
+def seed_files(path: str) -> list[str]:
+    """Return the files with seeds that a name stands for: all files of google/ffn in a folder, or the file itself."""
+    return sorted(map(str, Path(path).rglob("seg-*.npz"))) if os.path.isdir(path) else [path]
+
+
+def read_seeds(path: str, start: Vec3 = (0, 0, 0)) -> NDArray[np.int64]:
     """Return the seeds (n, 3) in a file: z, y, x in each line of a text; or the seeds of an earlier segmentation.
 
     Args:
         path: A text file; or an HDF5 file that `floodtide segment` has written, or a file seg-X_Y_Z.npz of google/ffn,
-            whose seeds are taken in reverse order, as in PolicyInvertOrigins.
+            whose seeds are taken in reverse order, as in PolicyInvertOrigins; or a folder of such files.
+        start: First voxel (z, y, x) of the box that will be segmented: chooses the file of a folder.
 
     Raises:
         InvalidFileError: If the file is missing or holds something else.
     """
+    if os.path.isdir(path):
+        return read_reversed_seeds(path_in(path, start))
     if path.lower().endswith(".npz"):
         return read_reversed_seeds(path)
     if path.lower().endswith((".h5", ".hdf5")):

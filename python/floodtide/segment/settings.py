@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from floodtide import config
+from floodtide import _core, config
+from floodtide.comm import world
 from floodtide.config import SegmentOptions
 from floodtide.data import Volume, parse_box
 from floodtide.data.copies import settled_size
 from floodtide.data.formats import format_of
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import Problem, Reading
+from floodtide.data.look.problems import settle
 from floodtide.data.volumes import require_same_size
 from floodtide.errors import ConfigurationError
 from floodtide.segment.image_check import image_problems
@@ -63,6 +65,21 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
         changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
     options = _normalised(dataclasses.replace(options, **changes), volume)
     _require_all(file, options, settings.data.volumes)
+    return options
+
+
+def use_threads(settings: config.Config) -> None:
+    """Use the threads of run.threads; 0: as many as before."""
+    if settings.run.threads > 0:
+        _core.set_num_threads(settings.run.threads)
+
+
+def prepared(file: str, settings: config.Config, box: str | None = None) -> SegmentOptions:
+    """Return the resolved [segment] options, after the checks of the image on rank 0, and use run.threads."""
+    options = resolved(file, settings, box)
+    if world.rank() == 0:
+        settle(checked(settings, options))
+    use_threads(settings)
     return options
 
 

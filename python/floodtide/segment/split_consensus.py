@@ -101,7 +101,7 @@ def write_consensus(
         shape=a.shape,
         dtype=dtype,
         geometry=geometry,
-        command="floodtide consensus",
+        command="floodtide lab consensus",
         notes={"a": a.name, "b": b.name, "min_size": str(min_size)},
     )
     write_blocks(destination, plan, read, inputs=files_of([a.name, b.name]), progress=second)

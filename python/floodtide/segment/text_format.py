@@ -48,7 +48,7 @@ class Field:
 Schema = Mapping[str, Field]
 
 
-def parse(text: str, schema: Schema, name: str, where: str) -> tuple[dict[str, Any], bytes]:
+def parse(text: str, schema: Schema, name: str, where: str) -> dict[str, Any]:
     """Return the message of a text.
 
     Args:
@@ -58,8 +58,7 @@ def parse(text: str, schema: Schema, name: str, where: str) -> tuple[dict[str, A
         where: The file, for errors.
 
     Returns:
-        The fields that are set, nested dictionaries with lists for repeated fields; and the message in protobuf's
-        binary format.
+        The fields that are set, nested dictionaries with lists for repeated fields.
 
     Raises:
         InvalidFileError: If the text is not in the format, or a field is unknown, of another type or given twice. The
@@ -74,7 +73,7 @@ def parse(text: str, schema: Schema, name: str, where: str) -> tuple[dict[str, A
         text_format.Parse(text, message)
     except text_format.ParseError as error:
         raise InvalidFileError(f"{where}:{str(error).replace(f'{_PACKAGE}.', '')}") from None
-    return _plain(message), message.SerializeToString(deterministic=True)
+    return _plain(message)
 
 
 def _describe(out: descriptor_pb2.DescriptorProto, schema: Schema, name: str, path: str) -> None:

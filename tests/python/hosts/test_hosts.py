@@ -147,11 +147,16 @@ def test_training_by_workers_has_the_bits_of_one_rank(hosts: Network, folder: Pa
     assert checkpoints(folder / "spread") == checkpoints(folder / "alone")
 
 
-def test_doctor_counts_hosts_and_names_those_of_one_name(namesakes: Network, folder: Path) -> None:
+def test_info_of_the_machine_counts_hosts_and_names_those_of_one_name(
+    namesakes: Network, folder: Path
+) -> None:
     path = configuration(folder, "examined")
 
     done = run(
-        namesakes, ["-m", "floodtide", "doctor", path, "--json"], ranks_per_host=2, timeout_s=120
+        namesakes,
+        ["-m", "floodtide", "info", "--machine", path, "--json"],
+        ranks_per_host=2,
+        timeout_s=120,
     )
 
     assert done.stdout, done.stderr
@@ -174,7 +179,7 @@ def test_signal_to_a_job_script_makes_the_ranks_of_all_hosts_save(
     wrapper = folder / "floodtide"
     wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m floodtide "$@"\n')
     wrapper.chmod(0o755)
-    options = ["--nodes", "2", "--ranks-per-node", "1", "--cores-per-node", "1", "--force"]
+    options = ["--nodes", "2", "--ranks-per-node", "1", "--cores-per-node", "1"]
     options += ["--time", "01:00:00", "--max-jobs", "1", "--out", str(script)]
     launcher = ["--launcher", shlex.join(line[:python])]
     assert cli.run(["job", "pbs", path, *options, *launcher]) == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands under mpiexec that belong to no other test: info, doctor and bench allreduce."""
+"""Commands under mpiexec that belong to no other test: info and bench allreduce."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ def test_launcher_of_another_family_is_one_line_from_a_command_and_exit_status_2
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_doctor_gathers_all_ranks_and_prints_once(tmp_path: Path) -> None:
-    result = mpiexec(2, ["-m", "floodtide", "doctor", "--json", "--dir", str(tmp_path)])
+def test_info_of_the_machine_gathers_all_ranks_and_prints_once(tmp_path: Path) -> None:
+    result = mpiexec(
+        2, ["-m", "floodtide", "info", "--machine", "--json", "--set", f"run.dir={tmp_path}"]
+    )
 
     printed = json.loads(result.stdout)  # one object: rank 0 alone prints
     assert result.status == (0 if printed["ok"] else 1)
@@ -71,11 +73,13 @@ def test_doctor_gathers_all_ranks_and_prints_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_doctor_names_oversubscription_over_ranks_and_all_exit_1(tmp_path: Path) -> None:
+def test_info_of_the_machine_names_oversubscription_over_ranks_and_all_exit_1(
+    tmp_path: Path,
+) -> None:
     threads = str(os.cpu_count() or 1)  # of each of the two ranks
     result = mpiexec(
         2,
-        ["-m", "floodtide", "doctor", "--dir", str(tmp_path)],
+        ["-m", "floodtide", "info", "--machine", "--set", f"run.dir={tmp_path}"],
         env={"OMP_NUM_THREADS": threads},
     )
 
@@ -84,14 +88,14 @@ def test_doctor_names_oversubscription_over_ranks_and_all_exit_1(tmp_path: Path)
     assert result.stdout.count("over-subscribed") == 1
 
 
-def test_doctor_says_that_the_launcher_does_not_fit() -> None:
+def test_info_of_the_machine_says_that_the_launcher_does_not_fit() -> None:
     skip_without_mpi()
 
     for variables in (
         {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
         {"PMI_SIZE": "2", "PMI_RANK": "0"},
     ):
-        result = run([sys.executable, "-m", "floodtide", "doctor"], env=variables)
+        result = run([sys.executable, "-m", "floodtide", "info", "--machine"], env=variables)
 
         assert result.status == 1
         assert result.stdout.startswith("problem  launcher")

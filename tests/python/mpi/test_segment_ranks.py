@@ -104,8 +104,8 @@ def test_resegmentation_does_not_depend_on_ranks(tmp_path: Path) -> None:
     found = []
     for ranks in (1, 3):
         pairs = tmp_path / f"pairs{ranks}"
-        command = ["-m", "floodtide", "resegment", str(file), f"{tmp_path}/out.h5:labels"]
-        command += [str(pairs), "--out", f"{tmp_path}/out{ranks}.h5:objects"]
+        command = ["-m", "floodtide", "agglomerate", str(file), f"{tmp_path}/out.h5:labels"]
+        command += [f"{tmp_path}/out{ranks}.h5:objects", "--pairs", str(pairs)]
         result = shared(ranks, [*command, "--set", "resegment.max_distance=4.0"])
         assert result.status == 0, result.stderr
         assert sum(" merged, from " in line for line in result.stdout.splitlines()) == 1
@@ -135,7 +135,7 @@ def test_scores_do_not_depend_on_ranks(tmp_path: Path) -> None:
             file[name] = generator.integers(0, 40, size=(40, 30, 30)).astype(np.uint16)
     command = ["-c", EVALUATE_IN_SMALL_BLOCKS, "evaluate"]
     command += [f"{tmp_path}/a.h5:segments", f"{tmp_path}/a.h5:truth"]
-    one, three = (shared(ranks, [*command, "--json", "--matching"]) for ranks in (1, 3))
+    one, three = (shared(ranks, [*command, "--json"]) for ranks in (1, 3))
     assert one.status == three.status == 0, three.stderr
     assert one.stdout == three.stdout
     assert len(one.stdout.splitlines()) == 1  # rank 0 alone prints

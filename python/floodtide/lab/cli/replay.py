@@ -26,7 +26,7 @@ from floodtide.comm import world
 def command(segmentation: str, reference: str, roundings: int, as_json: bool) -> None:
     """Flood each object of REFERENCE that differs again, and name the network call where it leaves REFERENCE.
 
-    `floodtide compare` tells which objects differ. REFERENCE is an HDF5 file with origins, as `floodtide segment`
+    `floodtide lab compare` tells which objects differ. REFERENCE is an HDF5 file with origins, as `floodtide segment`
     writes them. Image, network and options are those that FILE.h5 states.
 
     Example: floodtide lab replay out.h5:segmentation published.h5:segmentation

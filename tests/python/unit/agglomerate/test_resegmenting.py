@@ -10,7 +10,6 @@ import bright_network
 import h5py
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import ndimage
 
 from floodtide import config, errors
@@ -25,9 +24,7 @@ from floodtide.agglomerate.merging import should_merge
 from floodtide.agglomerate.pairs import Pairs
 from floodtide.agglomerate.points import DecisionPoint
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
-from floodtide.cli import resegment as resegment_cli
 from floodtide.cli import run
-from floodtide.cli import segment as segment_cli
 from floodtide.config import ResegmentOptions
 from floodtide.data import Volume
 from floodtide.segment import Segmenter
@@ -253,73 +250,46 @@ def test_a_segmentation_of_a_box_is_placed_by_its_offset(whole: Whole, tmp_path:
     assert checked >= 2
 
 
-def test_command_from_an_image_to_objects(tmp_path: Path) -> None:
+def test_command_from_an_image_to_objects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     toml = bright_network.configuration(tmp_path)
-    arguments = [str(toml), "--out", f"{tmp_path}/out.h5:labels", "--consensus", "reverse"]
-    arguments += ["--agglomerate", "--json", "--set", "segment.consensus_min_size=20"]
-    done = CliRunner().invoke(segment_cli.command, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    report = json.loads(done.stdout.splitlines()[-1])
-    base = Volume(f"{tmp_path}/out.base.h5:labels").read()
-    objects = Volume(f"{tmp_path}/out.h5:labels").read()
+    segments, out = f"{tmp_path}/out.h5:labels", f"{tmp_path}/objects.h5:labels"
+    line = ["segment", str(toml), "--out", segments, "--set", "segment.consensus=reverse"]
+    assert run([*line, "--set", "segment.consensus_min_size=20"]) == 0
+    line = ["agglomerate", str(toml), segments]
+    capsys.readouterr()
+    assert run([*line, out, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    base, objects = Volume(segments).read(), Volume(out).read()
     np.testing.assert_array_equal(base > 0, objects > 0)
-    assert report["resegment"]["pairs"] == len(Pairs.open(tmp_path / "out.pairs").points) > 0
+    assert report["pairs"] == len(Pairs.open(tmp_path / "out.pairs").points) > 0
     merged = len(np.unique(base)) - len(np.unique(objects))
-    assert merged == report["resegment"]["merged_segments"] - report["resegment"]["objects_of_them"]
-    again = CliRunner().invoke(
-        resegment_cli.command,
-        [str(toml), f"{tmp_path}/out.base.h5:labels", f"{tmp_path}/other", "--json"],
-        catch_exceptions=False,
-    )
-    assert (
-        json.loads(again.stdout.splitlines()[-1])["merged_pairs"]
-        == report["resegment"]["merged_pairs"]
-    )
+    assert merged == report["merged_segments"] - report["objects_of_them"]
+    assert run([*line, "--pairs", f"{tmp_path}/other", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["merged_pairs"] == report["merged_pairs"]
+    assert again["out"] is None
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["resegment", "{toml}", "{folder}/none.h5:labels", "{folder}/p"], "none.h5"),
+        (["{toml}", "{folder}/none.h5:labels"], "none.h5"),
         (
-            ["resegment", "{toml}", "{folder}/volume.h5:raw", "{folder}"],
+            ["{toml}", "{folder}/volume.h5:raw", "--pairs", "{folder}"],
             "has files but no pairs.json",
         ),
+        (["{toml}", "{folder}/small.h5:labels"], "expected a segmentation inside"),
+        (["{toml}", "{folder}/float.h5:labels"], "holds float32, expected integers"),
         (
-            ["resegment", "{toml}", "{folder}/small.h5:labels", "{folder}/p"],
-            "expected a segmentation inside",
-        ),
-        (
-            ["resegment", "{toml}", "{folder}/float.h5:labels", "{folder}/p"],
-            "holds float32, expected integers",
-        ),
-        (
-            [
-                "resegment",
-                "{toml}",
-                "{folder}/volume.h5:raw",
-                "{folder}/p",
-                "--set",
-                "resegment.min_iou=1.5",
-            ],
+            ["{toml}", "{folder}/volume.h5:raw", "--set", "resegment.min_iou=1.5"],
             "min_iou is 1.5",
         ),
-        (
-            [
-                "segment",
-                "{toml}",
-                "--out",
-                "{folder}/p",
-                "--agglomerate",
-                "--set",
-                "segment.subvolume=[24,24,24]",
-            ],
-            "floodtide reconcile",
-        ),
-        (
-            ["segment", "{toml}", "--out", "{folder}/out.zarr", "--agglomerate"],
-            "expected FILE.h5:DATASET",
-        ),
+        (["{toml}", "{folder}/volume.h5:raw", "--method", "mean"], "--method is for affinities"),
+        (["{toml}", "{folder}/volume.h5:raw", "a.zarr", "b.zarr"], "expected SEGMENTATION and OUT"),
+        (["a.h5:affinities", "{folder}/a.zarr", "--set", "a.b=1"], "--set is for a configuration"),
+        (["a.h5:affinities", "a.zarr", "b.zarr"], "b.zarr: more than one volume"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(
@@ -331,7 +301,7 @@ def test_wrong_input_is_refused_in_one_line(
     with h5py.File(tmp_path / "float.h5", "w") as file:
         file["labels"] = np.zeros((40, 44, 48), np.float32)
     filled = [word.format(toml=toml, folder=tmp_path) for word in arguments]
-    assert run(filled) == 2
+    assert run(["agglomerate", *filled]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert says in lines[0]

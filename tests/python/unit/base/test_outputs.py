@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from floodtide import cli, data, nn
+from floodtide import cli, data, errors, nn
 from floodtide.base import locks
 from floodtide.base.files import SUFFIX
 from floodtide.base.mounts import Mount
@@ -115,8 +115,6 @@ def test_no_output_replaces_an_input_whatever_its_name(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["coordinates", "cube=af.h5:af", "af.h5"],
-        ["coordinates", "cube=af.h5:af", "x=./af.h5:af", "af.h5"],
         ["segment", "config.toml", "--out", "raw.h5:segmentation"],
         ["segment", "config.toml", "--out", "raw.h5:raw"],
         ["segment", "config.toml", "--out", "model.h5:segmentation"],
@@ -125,10 +123,10 @@ def test_no_output_replaces_an_input_whatever_its_name(
         ["convert", "model.h5", "./model.h5"],
         ["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "labels.h5"],
         ["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "af.h5"],
-        [*JOB, "--out", "config.toml", "--force"],
-        [*JOB, "--out", "hard-raw.h5", "--force"],
-        [*JOB, "--out", "model.h5", "--force"],
-        [*JOB, "--out", "env.tar.gz", "--force", "--environment", "./env.tar.gz"],
+        [*JOB, "--out", "config.toml"],
+        [*JOB, "--out", "hard-raw.h5"],
+        [*JOB, "--out", "model.h5"],
+        [*JOB, "--out", "env.tar.gz", "--environment", "./env.tar.gz"],
         ["lab", "simulate", "--compute-s", "1", "--samples", "samples.png", "--out", "samples.png"],
     ],
 )
@@ -148,8 +146,6 @@ def test_inputs_of_every_command_stay(
             ["partition", "labels.h5:stack", "raw.h5:raw", *PARTITION],
             "no attribute written_by says that floodtide",
         ),
-        (["coordinates", "cube=af.h5:af", "labels.h5"], "not a file of format"),
-        (["coordinates", "cube=af.h5:af", "notes.txt"], "cannot be read as an HDF5 file"),
         (
             ["segment", "config.toml", "--out", "labels.h5:stack"],
             "no attribute written_by says that floodtide",
@@ -162,10 +158,10 @@ def test_inputs_of_every_command_stay(
         (["segment", "config.toml", "--out", "notes.txt:ids"], "cannot be read as an HDF5 file"),
         (["convert", "model.h5", "labels.h5"], "not a file of format"),
         (
-            ["synth", "synth.h5", "--shape", "16,16,16"],
-            "no attribute written_by says that floodtide synth wrote it",
+            ["lab", "synth", "synth.h5", "--shape", "16,16,16"],
+            "no attribute written_by says that floodtide lab synth wrote it",
         ),
-        (["synth", "notes.txt", "--shape", "16,16,16"], "cannot be read as an HDF5 file"),
+        (["lab", "synth", "notes.txt", "--shape", "16,16,16"], "cannot be read as an HDF5 file"),
         (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "notes.txt"], "not a PNG"),
         (
             ["lab", "simulate", "--paper", "--ranks", "1", "--out", "notes.svg"],
@@ -182,12 +178,27 @@ def test_files_that_the_command_did_not_write_stay(
     refused(folder, capsys, *arguments, says=says)
 
 
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [
+        ("af.h5", "is also the input"),
+        ("labels.h5", "not a file of format"),
+        ("notes.txt", "cannot be read as an HDF5 file"),
+    ],
+)
+def test_coordinates_replace_no_other_file(out: str, says: str, folder: Path) -> None:
+    (folder / "notes.txt").write_text("notes of a person\n")
+    before = digests(folder)
+    with pytest.raises(errors.Error, match=says):
+        data.coordinates(["x=./af.h5:af"], out)
+    assert digests(folder) == before
+
+
 WRITERS: list[Callable[[str], list[str]]] = [
     lambda out: ["partition", "labels.h5:stack", f"{out}:af", *PARTITION],
-    lambda out: ["coordinates", "cube=af.h5:af", out],
     lambda out: ["segment", "config.toml", "--out", f"{out}:ids"],
     lambda out: ["convert", "model.h5", out],
-    lambda out: ["synth", out, "--shape", "16,16,16"],
+    lambda out: ["lab", "synth", out, "--shape", "16,16,16"],
     lambda out: ["evaluate", "labels.h5:stack", "af.h5:af", "--picture", out],
 ]
 
@@ -286,8 +297,8 @@ def test_a_second_segmentation_in_one_file_is_refused(
 
 def test_an_older_result_alone_in_its_file_is_replaced(folder: Path) -> None:
     assert run("partition", "labels.h5:stack", "af.h5:af", "--lom-radius", "1,1,1") == 0
-    assert run("coordinates", "cube=af.h5:af", "c.h5") == 0
-    assert run("coordinates", "cube=af.h5:af", "c.h5", "--seed", "3") == 0
+    data.coordinates(["cube=af.h5:af"], "c.h5")
+    data.coordinates(["cube=af.h5:af"], "c.h5", seed=3)
     assert run("convert", "model.h5", "copy.h5") == 0
     assert run("convert", "model.h5", "copy.h5") == 0
     with h5py.File("af.h5") as file:
@@ -395,9 +406,8 @@ sys.exit(cli.run(sys.argv[1:]))
     [
         ["partition", "labels.h5:stack", "out.h5:af", *PARTITION],
         ["partition", "labels.h5:stack", "raw.h5:af", *PARTITION],
-        ["coordinates", "cube=af.h5:af", "out.h5"],
         ["segment", "config.toml", "--out", "out.h5:ids"],
-        ["synth", "out.h5", "--shape", "32,32,32"],
+        ["lab", "synth", "out.h5", "--shape", "32,32,32"],
         ["convert", "model.h5", "out.h5"],
         ["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "out.png"],
         ["lab", "simulate", "--paper", "--ranks", "1,2", "--out", "out.svg"],

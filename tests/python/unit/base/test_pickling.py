@@ -21,8 +21,9 @@ from floodtide.comm import handles
 from floodtide.comm import world as ranks
 from floodtide.data import Volume
 from floodtide.data.training_volume import TrainingVolume
-from floodtide.segment import Cut, Segmenter, SegmentOptions
+from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.affinities import AffinityFile
+from floodtide.segment.cut import Cut
 from floodtide.train import FloodValidation, Trainer
 
 WAYS: list[Callable[[Any], Any]] = [

@@ -160,18 +160,18 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
     segment.Seeded: lambda folder: segment.Seeded(1, (2, 3, 4), 5),
     segment.Predictor: lambda folder: segment.Predictor(nn.UNet2D(depth=2), mean=1.0, std=2.0),
-    segment.CoarseCounts: lambda folder: segment.CoarseCounts(1, 2, 3, 4),
-    segment.Cut: lambda folder: segment.Cut(BOX, (3, 3, 3), (1, 1, 1)),
+    segment.coarse.CoarseCounts: lambda folder: segment.coarse.CoarseCounts(1, 2, 3, 4),
+    segment.cut.Cut: lambda folder: segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
     segment.Object: lambda folder: segment.Object(
         np.ones((2, 2, 2), np.float32), [(1, 2, 3)], {"a": 1}
     ),
-    segment.Origin: lambda folder: segment.Origin(1, (2, 3, 4), 5, 6, 7.5),
-    segment.Overlap: lambda folder: segment.Overlap(1, 2, 3),
+    segment.flooding.Origin: lambda folder: segment.flooding.Origin(1, (2, 3, 4), 5, 6, 7.5),
+    segment.flooding.Overlap: lambda folder: segment.flooding.Overlap(1, 2, 3),
     segment.Pieces: lambda folder: segment.Pieces(
-        folder / "pieces", segment.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
+        folder / "pieces", segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
     ),
-    segment.Reconciled: lambda folder: segment.Reconciled(
+    segment.reconciling.Reconciled: lambda folder: segment.reconciling.Reconciled(
         1, 0, [np.array([1], np.uint64)], [np.array([7])]
     ),
     segment.Segmentation: lambda folder: segmentation(),

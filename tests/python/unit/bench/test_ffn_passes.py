@@ -27,7 +27,8 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_row_has_the_promised_fields_and_they_agree() -> None:
-    arguments = "step --depth 2 --fov 3,5,7 --features 4 --batch 2 --threads 1 --seconds 0 --json"
+    arguments = "step --set model.depth=2 --set model.fov=[3,5,7] "
+    arguments += "--set model.features=4 --set training.walkers=2 --threads 1 --seconds 0 --json"
     result = CliRunner().invoke(command, arguments.split(), standalone_mode=False)
     assert result.exception is None, result.output
     (row,) = (json.loads(line) for line in result.output.splitlines())
@@ -43,7 +44,8 @@ def test_a_row_has_the_promised_fields_and_they_agree() -> None:
 
 
 def test_forward_is_a_benchmark_of_its_own() -> None:
-    arguments = "forward --depth 2 --fov 3,5,7 --features 16 --threads 1 --seconds 0 --json"
+    arguments = "forward --set model.depth=2 --set model.fov=[3,5,7] "
+    arguments += "--set model.features=16 --threads 1 --seconds 0 --json"
     result = CliRunner().invoke(command, arguments.split(), standalone_mode=False)
     assert result.exception is None, result.output
     (row,) = (json.loads(line) for line in result.output.splitlines())

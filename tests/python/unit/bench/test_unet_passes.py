@@ -62,7 +62,8 @@ def test_pytorch_runs_the_same_network() -> None:
 
 
 def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> None:
-    arguments = ["unet", "--depth", "1", "--size", "4", "--batch", "1", "--seconds", "0"]
+    arguments = ["unet", "--set", "model.depth=1", "--set", "data.size=[4,4]", "--seconds", "0"]
+    arguments += ["--set", "training.batch=1"]
     done = CliRunner().invoke(command, [*arguments, "--threads", "1", "--json"])
     assert done.exit_code == 0, done.output
     names = [json.loads(line)["name"] for line in done.output.splitlines()]

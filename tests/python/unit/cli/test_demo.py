@@ -10,7 +10,7 @@ import pytest
 from scipy import ndimage
 
 from floodtide import _core, errors
-from floodtide.cli import demo
+from floodtide.cli import demonstration as demo
 from floodtide.evaluate import trivial
 
 

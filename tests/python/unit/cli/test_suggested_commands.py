@@ -13,7 +13,7 @@ import tomli_w
 import training_volume
 
 from floodtide import cli, errors
-from floodtide.cli import segment_model
+from floodtide.plan import segmenting
 from floodtide.view import layers
 
 NAME = "it's  my volume; $HOME"
@@ -43,7 +43,7 @@ def test_the_training_of_a_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["synth", "v.h5", "--shape", "48,48,48"]) == 0
+    assert cli.run(["lab", "synth", "v.h5", "--shape", "48,48,48"]) == 0
     volumes = ["v.h5:raw", "--labels", "v.h5:labels", "--voxel-nm", "8,8,8"]
     assert cli.run(["init", *volumes, "--minutes", "1", "--out", f"{NAME}.toml"]) == 0
 
@@ -57,7 +57,7 @@ def test_the_command_that_resamples(capsys: pytest.CaptureFixture[str]) -> None:
         resampled=True, voxel_size_nm=(40, 4, 4), wanted_nm=(8, 8, 8), network=network
     )
     with pytest.raises(errors.InvalidArgumentError) as caught:
-        segment_model.require_same_voxels(f"{NAME}.tif", setting)
+        segmenting.require_same_voxels(f"{NAME}.tif", setting)
 
     words = suggested(cli._one_line(str(caught.value)).partition("with `")[2])
     assert words[:4] == ["floodtide", "convert", f"{NAME}.tif", "resampled.zarr"]

@@ -307,24 +307,33 @@ def test_partition_and_coordinates_commands(
     expected = reference_partition(labels[:18], [0.5, 0.9], (2, 3, 4), 100)
     np.testing.assert_array_equal(data.Volume(out).read()[:18], expected)
     assert (data.Volume(out).read()[18:] == 255).all()
-    assert cli.run(["coordinates", f"a={out}", f"{tmp_path}/c.h5", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == len(counts) * max(counts.values())
+    assert cli.run([*arguments, "--coordinates", f"a={tmp_path}/c.h5", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    counts = result["partition_counts"]
+    assert result["rows"] == len({*counts} - {"255"}) * max(
+        voxels for value, voxels in counts.items() if value != "255"
+    )
+    with h5py.File(tmp_path / "c.h5") as file:
+        assert file.attrs["volumes"] == "a"
+        assert len(file["centres"]) == result["rows"]
+    assert cli.run([*arguments, "--coordinates", f"{tmp_path}/labels.h5"]) == 2
+    assert "is also the input" in capsys.readouterr().err
     assert cli.run(["partition", f"{path}:stack", out, "--lom-radius", "2,3"]) == 2
-    assert "lom radius '2,3'" in capsys.readouterr().err
+    assert "'2,3', expected 1 or 3 numbers" in capsys.readouterr().err
 
 
 def test_synth_command_writes_a_volume_that_partition_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "volume.h5"
-    assert cli.run(["synth", str(out), "--shape", "24,32,40", "--seed", "5", "--json"]) == 0
+    assert cli.run(["lab", "synth", str(out), "--shape", "24,32,40", "--seed", "5", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     image, labels = data.synth((24, 32, 40), seed=5)
     np.testing.assert_array_equal(data.Volume(out, "raw").read(), image)
     np.testing.assert_array_equal(data.Volume(out, "labels").read(), labels)
     assert figures["shape"] == [24, 32, 40]
     assert figures["cells"] == labels.max()
-    assert cli.run(["synth", str(out), "--shape", "24,32"]) == 2
+    assert cli.run(["lab", "synth", str(out), "--shape", "24,32"]) == 2
     assert "shape '24,32'" in capsys.readouterr().err
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide doctor`: findings from facts, the facts themselves, and the command."""
+"""`floodtide info --machine`: findings from facts, the facts themselves, and the command."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ def test_command_prints_findings_and_exits_by_them(
     document = {"run": {"dir": str(tmp_path / "runs" / "a"), "threads": 1}}
     (tmp_path / "a.toml").write_text(tomli_w.dumps(document))
 
-    status = cli.run(["doctor", str(tmp_path / "a.toml"), "--json"])
+    status = cli.run(["info", "--machine", str(tmp_path / "a.toml"), "--json"])
 
     printed = json.loads(capsys.readouterr().out)
     assert status == 0
@@ -383,7 +383,9 @@ def test_command_prints_findings_and_exits_by_them(
     assert {finding["level"] for finding in printed["findings"]} <= {"ok", "advice"}
 
     many = str(8 * (os.cpu_count() or 1))
-    status = cli.run(["doctor", str(tmp_path / "a.toml"), "--set", f"run.threads={many}"])
+    status = cli.run(
+        ["info", "--machine", str(tmp_path / "a.toml"), "--set", f"run.threads={many}"]
+    )
 
     lines = capsys.readouterr().out.splitlines()
     assert status == 1
@@ -395,10 +397,10 @@ def test_command_prints_findings_and_exits_by_them(
 def test_command_refuses_a_wrong_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["doctor", str(tmp_path / "none.toml")]) == 2
+    assert cli.run(["info", "--machine", str(tmp_path / "none.toml")]) == 2
     assert "cannot be read: No such file" in capsys.readouterr().err
-    assert cli.run(["doctor", "--set", "run.threads=2"]) == 2
-    assert "expected a CONFIG.toml too" in capsys.readouterr().err
+    assert cli.run(["info", "--set", "run.threads=2"]) == 2
+    assert "expected --machine too" in capsys.readouterr().err
 
 
 def test_examination_without_a_fitting_launcher_is_one_problem(

@@ -164,4 +164,4 @@ def test_class_masks_get_dice(volumes: str, tmp_path: Path) -> None:
         evaluate_cli.command, [f"{volumes}:whole", f"{volumes}:truth", "--worst", "3"]
     )
     assert refused.exit_code == 2
-    assert "holds classes, expected no --worst" in refused.output
+    assert "--worst is about objects, and SEGMENTATION holds classes" in refused.output

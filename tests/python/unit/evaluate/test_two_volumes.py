@@ -39,14 +39,14 @@ def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 # Voxel sizes
 
 
-@pytest.mark.parametrize("command", ["evaluate", "compare", "consensus"])
+@pytest.mark.parametrize("command", ["evaluate", "lab compare", "lab consensus"])
 def test_volumes_of_other_voxels_are_refused(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     coarse = stored(tmp_path / "s.h5", LABELS[::2, ::2, ::2], resolution=(20.0, 20.0, 20.0))
     fine = stored(tmp_path / "t.h5", LABELS, element_size_um=(0.01, 0.01, 0.01))
-    more = [f"{tmp_path}/out.zarr"] if command == "consensus" else []
-    assert cli.run([command, coarse, fine, *more]) == 2
+    more = [f"{tmp_path}/out.zarr"] if command == "lab consensus" else []
+    assert cli.run([*command.split(), coarse, fine, *more]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "s.h5:x has voxels of 20 x 20 x 20 nm (attribute resolution)" in said

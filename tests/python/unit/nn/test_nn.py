@@ -290,7 +290,7 @@ def test_convert_keeps_every_bit(data_folder: Path, tmp_path: Path) -> None:
     [
         (["a", "b.h5"], "neither a file"),
         (["a", "b.npz"], "does not end in .h5"),
-        (["a", "b.h5", "--fov", "33,33"], "expected three whole numbers"),
+        (["a", "b.h5", "--fov", "33,33"], "expected 1 or 3 numbers"),
     ],
 )
 def test_convert_names_wrong_arguments(

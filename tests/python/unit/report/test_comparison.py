@@ -16,7 +16,7 @@ from report_page import Page
 from report_runs import write_log
 from unet_runs import affinity_record, dice_record, make_unet_run
 
-from floodtide import cli, report
+from floodtide import report
 from floodtide.base import style
 from floodtide.report import comparison, comparison_figures, curves, tables
 from floodtide.train import Run, read_run
@@ -255,13 +255,7 @@ def test_the_throughput_of_every_run_is_inside_the_figure(
     assert high > 37.0  # the fastest run's slices a second
 
 
-def test_the_command_takes_losses(
-    study: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_chooses_the_losses(study: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out.html"
-    command = ["report", *map(str, study[:2]), "--out", str(out), "--loss"]
-    assert cli.run([*command, "0.5,0.25"]) == 0
+    report.write(study[:2], out, losses=[0.5, 0.25])
     assert "to loss 0.5 (s)" in Page(out).row_before("one")
-    assert cli.run([*command, "low"]) == 2
-    assert cli.run([*command, ""]) == 2
-    assert "expected numbers" in capsys.readouterr().err

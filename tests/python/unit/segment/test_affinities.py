@@ -18,8 +18,9 @@ from floodtide.agglomerate import agglomerate_on_ranks, write_segments
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
 from floodtide.data.formats import Geometry
-from floodtide.segment import read_reconciled, reconcile
+from floodtide.segment import reconcile
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
+from floodtide.segment.reconciling import read_reconciled
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
 ALL = AffinityOptions(method="mutex", min_size=1)
@@ -186,11 +187,11 @@ def test_subvolumes_reconcile_to_the_whole(tmp_path: Path) -> None:
     )
     assert not list(again.missing())
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
-    with pytest.raises(errors.InvalidArgumentError, match=r"bias = 0\.5, now it is 0\.4"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"threshold = 0\.5, now it is 0\.4"):
         agglomerate_on_ranks(
             tmp_path / "pieces",
             source,
-            AffinityOptions(min_size=1, bias=0.4),
+            AffinityOptions(min_size=1, threshold=0.4),
             subvolume=(24, 24, 24),
             overlap=(10, 10, 10),
         )
@@ -216,7 +217,7 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
     assert report["segments"] == int(stored.read().max())
     assert report["coverage"] == pytest.approx(np.mean(stored.read() > 0))
     pieces = f"{tmp_path}/pieces"
-    assert cli.run(["agglomerate", name, pieces, "--subvolume", "8,8,8", "--overlap", "2,2,2"]) == 0
+    assert cli.run(["agglomerate", name, pieces, "--subvolume", "8,8,8"]) == 0
     assert cli.run(["reconcile", pieces, f"{tmp_path}/whole.zarr"]) == 0
     assert Volume(f"{tmp_path}/whole.zarr").shape == (12, 14, 16)
     assert Volume(f"{tmp_path}/whole.zarr").geometry.voxel_size_nm == (40, 8, 8)
@@ -260,7 +261,7 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
         ),
         (
             lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST),
-            ["--bias", "2"],
+            ["--threshold", "2"],
             "expected 0 to 1",
         ),
         (

@@ -17,14 +17,8 @@ from floodtide import config, errors
 from floodtide.cli import reconcile as reconcile_cli
 from floodtide.cli import segment as segment_cli
 from floodtide.data import Box, Volume
-from floodtide.segment import (
-    Pieces,
-    Segmenter,
-    in_subvolumes,
-    segment_block,
-    segment_blocks,
-    segment_on_ranks,
-)
+from floodtide.segment import Pieces, Segmenter, in_subvolumes, segment_block
+from floodtide.segment.blocks import segment_blocks, segment_on_ranks
 from floodtide.segment.content import sampled_digest
 
 SIZE = (24, 24, 24)
@@ -209,23 +203,22 @@ def test_the_commands_segment_and_reconcile(tmp_path: Path) -> None:
     assert estimate["network_calls"] == 27 * 8**3
     assert estimate["memory_bytes_per_rank"] == 20 * 24**3 + 300 * 2**20
     assert not (tmp_path / "pieces").exists()
-    with pytest.raises(errors.InvalidArgumentError, match="is segmented yet"):
-        run(segment_cli.command, file, "--out", pieces, "--estimate", "--ranks", "4")
+    assert estimate["forecasts"] == []
     first = json.loads(
         run(segment_cli.command, file, "--out", pieces, "--subvolumes", "0:10", "--json")
     )
     assert (first["segmented"], first["missing"]) == (10, 17)
     words = [file, "--out", pieces, "--estimate"]
-    under_way = json.loads(run(segment_cli.command, *words, "--ranks", "1,17,100", "--json"))
+    under_way = json.loads(run(segment_cli.command, *words, "--json"))
     assert under_way["segmented"] == 10
     assert under_way["network_calls"] == round(17 / 10 * first["network_calls"])
-    one, all_at_once, too_many = under_way["forecasts"]
-    assert one["efficiency"] == 1.0
-    assert one["hours"] > all_at_once["hours"] == too_many["hours"]
-    assert too_many["efficiency"] <= 0.17 * all_at_once["efficiency"] + 1e-9
-    text = run(segment_cli.command, *words, "--ranks", "17")
+    assert [row["ranks"] for row in under_way["forecasts"]] == [1, 4, 16]  # of 17 subvolumes
+    one, _, sixteen = under_way["forecasts"]
+    assert one["efficiency"] == 1.0 > sixteen["efficiency"]
+    assert one["hours"] > sixteen["hours"]
+    text = run(segment_cli.command, *words)
     assert "for the missing 17, if they are like the others" in text
-    assert "17 ranks: " in text
+    assert "16 ranks: " in text
     with pytest.raises(errors.InvalidArgumentError, match="17 of 27 subvolumes"):
         run(reconcile_cli.command, pieces, f"{tmp_path}/out.h5:labels")
     text = run(segment_cli.command, file, "--out", pieces)

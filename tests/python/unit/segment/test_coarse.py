@@ -281,19 +281,31 @@ def test_the_command_tells_the_calls_of_both_levels(tmp_path: Path, capsys):
     file = bright_network.configuration(tmp_path, coarse_min_size=100)
     plain = run(capsys, file, f"{tmp_path}/plain.h5:ids")
     assert plain["coarse"] is None
-    report = run(capsys, file, f"{tmp_path}/out.h5:ids", "--coarse", "2")
+    report = run(capsys, file, f"{tmp_path}/out.h5:ids", "--set", "segment.coarse=[2,2,2]")
     assert report["network_calls"] > report["coarse"]["network_calls"] > 0
     with h5py.File(tmp_path / "out.h5") as stored:
         assert json.loads(stored["ids"].attrs["coarse"]) == report["coarse"]
         assert json.loads(stored["ids"].attrs["options"])["coarse"] == [2, 2, 2]
         assert len(np.unique(stored["ids"])) == report["segments"] + 1
-    assert cli.run(["segment", str(file), "--out", f"{tmp_path}/out.h5:ids", "--coarse", "2"]) == 0
+    assert (
+        cli.run(
+            [
+                "segment",
+                str(file),
+                "--out",
+                f"{tmp_path}/out.h5:ids",
+                "--set",
+                "segment.coarse=[2,2,2]",
+            ]
+        )
+        == 0
+    )
     assert "at the coarse level" in capsys.readouterr().out
 
 
 def test_subvolumes_and_their_estimate_tell_the_calls_of_both_levels(tmp_path: Path, capsys):
     file = bright_network.configuration(tmp_path, coarse_min_size=100)
-    words = ["--coarse", "1,2,2", "--set", "segment.subvolume=[24,40,40]"]
+    words = ["--set", "segment.coarse=[1,2,2]", "--set", "segment.subvolume=[24,40,40]"]
     estimate = run(capsys, file, str(tmp_path / "pieces"), *words, "--estimate")
     assert 0 < estimate["coarse_network_calls"] < estimate["network_calls"]
     report = run(capsys, file, str(tmp_path / "pieces"), *words)
@@ -308,9 +320,11 @@ def test_subvolumes_and_their_estimate_tell_the_calls_of_both_levels(tmp_path: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--coarse", "0"], "'0', expected N,N,N, each 1 to 64"),
-        (["--coarse", "2,2"], "expected 1 or 3 numbers"),
-        (["--coarse", "8"], "the box has 5 x 6 x 6 voxels, the field of view 9 x 9 x 9"),
+        (["--set", "segment.coarse=[0,2,2]"], "segment.coarse.0 is 0, expected 1 to 64"),
+        (
+            ["--set", "segment.coarse=[8,8,8]"],
+            "the box has 5 x 6 x 6 voxels, the field of view 9 x 9 x 9",
+        ),
         (["--set", "segment.coarse=[2,2,0]"], "segment.coarse"),
         (["--set", "segment.coarse_agreement=1.5"], "segment.coarse_agreement is 1.5"),
     ],

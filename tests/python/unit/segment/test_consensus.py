@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import config, errors
-from floodtide.cli import consensus as consensus_cli
 from floodtide.cli import segment as segment_cli
 from floodtide.data import Volume
-from floodtide.segment import Segmenter, SegmentOptions, consensus, read_seeds, write_consensus
+from floodtide.lab.cli import consensus as consensus_cli
+from floodtide.segment import Segmenter, SegmentOptions, consensus, write_consensus
+from floodtide.segment.seeds import read_seeds
 
 
 def published_rule(a, b, min_size):
@@ -109,7 +110,7 @@ def test_the_second_segmentation_starts_from_the_seeds_of_the_first_in_reverse_o
 def test_the_command_makes_the_consensus(tmp_path: Path) -> None:
     file = str(bright_network.configuration(tmp_path, consensus_min_size=5))
     out = f"{tmp_path}/out.h5:labels"
-    arguments = [file, "--out", out, "--consensus", "reverse"]
+    arguments = [file, "--out", out, "--set", "segment.consensus=reverse"]
     result = CliRunner().invoke(segment_cli.command, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     options = config.load(file, ["segment.consensus='reverse'"]).segment

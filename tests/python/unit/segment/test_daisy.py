@@ -9,14 +9,9 @@ import bright_network
 import numpy as np
 
 from floodtide.data import Volume
-from floodtide.segment import (
-    Segmenter,
-    in_subvolumes,
-    load_options,
-    read_reconciled,
-    reconcile,
-    segment_on_ranks,
-)
+from floodtide.segment import Segmenter, in_subvolumes, load_options, reconcile
+from floodtide.segment.blocks import segment_on_ranks
+from floodtide.segment.reconciling import read_reconciled
 
 EXAMPLE = Path(__file__).parents[4] / "examples/segment_with_daisy.py"
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from floodtide import cli, errors
-from floodtide.segment import read_seeds
 from floodtide.segment.ffn_origins import path_in, read_origins
 from floodtide.segment.ffn_request import read_request
+from floodtide.segment.seeds import read_seeds
 
 # The published request for FIB-25, whose facts are in every copy of google/ffn.
 PUBLISHED = """
@@ -57,7 +57,6 @@ def test_the_published_request(tmp_path: Path) -> None:
     assert (options.min_segment_size, options.min_boundary_dist) == (1000, (1, 1, 1))
     assert options.disco_seed_threshold == 0.0
     assert (options.seed_policy, request.depth) == ("peaks", 12)
-    assert request.output_folder == "results/fib25/training2"
     assert options.checkpoint_interval == 1800
     assert not request.notes
 
@@ -83,8 +82,7 @@ def test_seed_policies(tmp_path: Path) -> None:
         '"PolicyPeaks"',
         '"PolicyInvertOrigins" seed_policy_args: "{\\"segmentation_dir\\": \\"run1\\"}"',
     )
-    found = read_request(written(tmp_path, inverted), ((30, 20, 10), (64, 64, 64)))
-    assert found.options.seeds == "run1/10/20/seg-10_20_30.npz"
+    assert read_request(written(tmp_path, inverted)).options.seeds == "run1"
 
 
 @pytest.mark.parametrize(
@@ -166,9 +164,9 @@ def test_seeds_of_an_earlier_run_inside_a_sequence(tmp_path: Path) -> None:
     }
     text = json.dumps(json.dumps(arguments))
     request = PUBLISHED.replace('"PolicyPeaks"', f'"SequentialPolicies" seed_policy_args: {text}')
-    options = read_request(written(tmp_path, request), ((30, 20, 10), (64, 64, 64))).options
+    options = read_request(written(tmp_path, request)).options
     assert options.seed_policy == "listed, peaks, reversed listed"
-    assert options.seeds == "run1/10/20/seg-10_20_30.npz"
+    assert options.seeds == "run1"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +275,7 @@ def test_volumes_of_tensorstore_and_shift_masks_are_read(tmp_path: Path) -> None
     assert (options.shift_mask_scale, options.shift_mask_threshold) == (4, 6.0)
 
 
-def test_command_with_a_request_writes_google_s_file_too(
+def test_a_request_is_segmented_and_written_as_google_s_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toml = bright_network.configuration(tmp_path)
@@ -290,10 +288,12 @@ def test_command_with_a_request_writes_google_s_file_too(
     request = request.replace('\\"depth\\": 12', '\\"depth\\": 2').replace("1000", "20")
     name = written(tmp_path, request)
     box = ["--box", "2:38,4:40,6:46"]
-    arguments = ["segment", "--request", name, "--out", f"{tmp_path}/a.h5:labels", *box]
-    assert cli.run([*arguments, "--npz", f"{tmp_path}/npz", "--json"]) == 0
-    printed = capsys.readouterr()
-    report = json.loads(printed.out)
+    plan, out = f"{tmp_path}/plan.toml", f"{tmp_path}/a.h5:labels"
+    assert cli.run(["convert", name, plan]) == 0
+    capsys.readouterr()
+    assert cli.run(["segment", plan, "--out", out, *box, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert cli.run(["convert", out, f"npz://{tmp_path}/npz"]) == 0
     assert cli.run(["segment", str(toml), "--out", f"{tmp_path}/b.h5:labels", *box]) == 0
     with h5py.File(tmp_path / "a.h5") as a, h5py.File(tmp_path / "b.h5") as b:
         np.testing.assert_array_equal(a["labels"], b["labels"])
@@ -306,6 +306,9 @@ def test_command_with_a_request_writes_google_s_file_too(
         tuple(row) for row in starts.tolist()
     ]
     np.testing.assert_array_equal(read_seeds(str(path)), starts[::-1])
+    np.testing.assert_array_equal(read_seeds(f"{tmp_path}/npz", (2, 4, 6)), starts[::-1])
+    again = ["--set", f"segment.seeds={tmp_path}/npz"]
+    assert cli.run(["segment", plan, "--out", f"{tmp_path}/c.h5:labels", *box, *again]) == 0
     loaded = as_google_loads(path)
     np.testing.assert_array_equal(loaded["segmentation"], labels)
     assert loaded["segmentation"].dtype == np.uint8
@@ -343,15 +346,18 @@ def test_a_depth_other_than_the_checkpoint_s_is_refused(
     )
     text = text.replace("[33, 33, 33]", "[9, 9, 9]").replace("[8, 8, 8]", "[2, 2, 2]")
     name = written(tmp_path, text)
-    assert cli.run(["segment", "--request", name, "--out", f"{tmp_path}/a.h5:labels"]) == 2
-    assert "model_args.depth is 12, expected 2" in capsys.readouterr().err
-    for arguments, says in (
-        ([], "neither CONFIG.toml nor --request"),
-        ([f"{tmp_path}/segment.toml", "--request", name], "both"),
-        (["--request", name, "--npz", "x", "--set", "segment.subvolume=[20,20,20]"], "--npz with"),
+    for words, says in (
+        ([f"{tmp_path}/a.toml"], "model_args.depth is 12, expected 2"),
+        ([f"{tmp_path}/a.toml", "--voxel-nm", "8"], "--voxel-nm is for volumes"),
+        ([f"npz://{tmp_path}", "--fov", "9"], "--fov is for networks"),
     ):
-        assert cli.run(["segment", *arguments, "--out", f"{tmp_path}/a.h5:labels"]) == 2
+        assert cli.run(["convert", name, *words]) == 2
         assert says in capsys.readouterr().err
+    assert not (tmp_path / "a.toml").exists()
+    for source in (f"{tmp_path}/volume.h5:raw", f"{tmp_path}/bright.h5:kind", "a.tif"):
+        assert cli.run(["convert", source, f"npz://{tmp_path}/n"]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "n").exists()
 
 
 class _Evil:

@@ -23,8 +23,7 @@ from floodtide.config import MaskChannel, MaskOptions
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas_image import CanvasImage, read_image
 from floodtide.segment.ffn_request import read_request
-from floodtide.segment.masks import closed_voxels
-from floodtide.segment.shift_mask import parse_window, shifted_positions
+from floodtide.segment.masks import closed_voxels, parse_window, shifted_positions
 
 CLOSED = _core.segment.closed_bits()
 SHAPE = (12, 13, 14)

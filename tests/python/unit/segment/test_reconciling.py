@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from scipy import ndimage, sparse
 
 from floodtide import _core, data, errors, evaluate
-from floodtide.segment import Cut, Pieces, read_reconciled, reconcile, write_reconciled
+from floodtide.segment import Pieces, reconcile, write_reconciled
+from floodtide.segment.cut import Cut
+from floodtide.segment.reconciling import read_reconciled
 
 
 def store(directory, cut, labels_of, shape=None, settings=None):

@@ -68,10 +68,10 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def check(volume: Path, capsys: pytest.CaptureFixture[str]) -> Check:
-    """Run `floodtide check` with keys of the first volume, or whole keys; return errors and warnings."""
+    """Run `floodtide inspect CONFIG.toml` with keys of the first volume, or whole keys; return errors and warnings."""
 
     def run(*overrides: str, **of_volume: Any) -> tuple[list[str], list[str]]:
-        words = ["check", str(volume / "config.toml"), "--json"]
+        words = ["inspect", str(volume / "config.toml"), "--json"]
         for key, value in of_volume.items():
             if key in ("image", "labels"):
                 value = f"{volume}/volume.h5:{value}"
@@ -213,7 +213,7 @@ def test_a_configuration_without_partitions_is_checked_and_then_trained(
     words = [str(volume / "config.toml"), "--set", f"run.dir={tmp_path}/run"]
     words += ["--set", "data.volumes.0.partitions=", "--set", "data.min_object_size=300"]
     words += ["--set", f"segment.checkpoint={tmp_path}/run"]  # as `floodtide init` writes it
-    assert cli.run(["check", *words]) == 0
+    assert cli.run(["inspect", *words]) == 0
     assert "error" not in capsys.readouterr().out.replace("0 errors", "")
     (made,) = (tmp_path / "run").glob("partitions-*.h5")
     changed = made.stat().st_mtime_ns

@@ -116,7 +116,7 @@ def test_command_prints_the_address_and_ends_with_ctrl_c(volumes: Path) -> None:
         (["{folder}/a.h5:box", "--truth", "{folder}/none.h5:a"], "none.h5"),
         (["{folder}/a.h5:box", "--image", "{folder}/none.h5:a"], "none.h5"),
         (["{folder}/a.h5:box", "--truth", "{folder}/a.h5:real"], "expected ids of segments"),
-        (["{folder}/a.h5:box", "--port", "70000"], "0 to 65535"),
+        (["{folder}/a.h5:box", "--bind", "127.0.0.1:70000"], "0 to 65535"),
         (["{folder}/a.h5:box", "--bind", "203.0.113.7"], "203.0.113.7"),
     ],
 )

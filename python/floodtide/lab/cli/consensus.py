@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide consensus`."""
+"""`floodtide lab consensus`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(a: str, b: str, out: str, min_size: int, as_json: bool) -> None:
 
     \b
     Example:
-      floodtide consensus forward.h5:segmentation other.h5:segmentation both.h5:segmentation
+      floodtide lab consensus forward.h5:segmentation other.h5:segmentation both.h5:segmentation
     """
     from floodtide.base.progress import bar
     from floodtide.data import Volume

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide segment --estimate`: what a segmentation takes, before it is begun or while it is under way."""
+"""What a segmentation takes, before it is begun or while it is under way."""
 
 from __future__ import annotations
 
@@ -11,57 +11,65 @@ from typing import Any
 
 import numpy as np
 
-from floodtide import _core, config
+from floodtide import config
 from floodtide.base import reading
-from floodtide.base.counts import count_of
 from floodtide.comm import world
+from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.errors import InvalidArgumentError
-from floodtide.segment import Segmenter, SegmentOptions, in_subvolumes
-from floodtide.segment.blocks import cut_of
+from floodtide.segment.blocks import cut_of, in_subvolumes
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
 from floodtide.segment.coarse import coarse_shape
+from floodtide.segment.flooding import Segmenter
+from floodtide.segment.image_check import note_without_statistics
 from floodtide.segment.pieces import PLAN
 from floodtide.segment.schedule import forecast, network_calls
 from floodtide.segment.seeds import seed_bytes_per_voxel
+from floodtide.segment.settings import prepared
 
 _NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
 _TIMED_CALLS = 5
 
 
-def run(
-    settings: config.Config, options: SegmentOptions, out: str, ranks: Sequence[int] | None
+def estimate(
+    file: str, settings: config.Config, out: str, box: str | None = None
 ) -> dict[str, Any]:
-    """Estimate what segmenting takes, with the rate of the network on this machine, measured now. Collective."""
+    """Estimate what segmenting takes, with the rate of the network on this machine, measured now. Collective.
+
+    Subvolumes in `out` that are segmented already make the estimate better. Then it also forecasts other numbers of
+    ranks: the powers of four up to the number of subvolumes that are missing.
+
+    Args:
+        file: Name of the configuration, for messages.
+        settings: Its content.
+        out: What `segment` will write: "file:dataset", or with segment.subvolume a folder.
+        box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
+
+    Returns:
+        The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours, `forecasts`.
+
+    Raises:
+        floodtide.errors.Error: If the configuration or a file is wrong.
+    """
     with world.agreed():
-        if settings.run.threads > 0:
-            _core.set_num_threads(settings.run.threads)
+        options = prepared(file, settings, box)
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         volume = Volume(options.image)
-        box = parse_box(options.box) or ((0, 0, 0), volume.shape)
-        cut = cut_of(
-            segmenter,
-            volume,
-            subvolume=options.subvolume or box[1],
-            overlap=options.overlap,
-            box=box,
-        )
+        whole = parse_box(options.box) or ((0, 0, 0), volume.shape)
+        size, overlap = options.subvolume or whole[1], options.overlap
+        cut = cut_of(segmenter, volume, subvolume=size, overlap=overlap, box=whole)
         model, coarse = segmenter.model, 0
         places = _places(model, cut.size)
         if options.coarse != (1, 1, 1):
             coarse = _places(model, coarse_shape(cut.size, options.coarse))
         missing, measured = len(cut), list[int]()
         if options.subvolume is not None and reading.exists(Path(out) / PLAN):
-            missing, measured = _under_way(segmenter, volume, options, out, box)
-        if ranks is not None and not measured:
-            raise InvalidArgumentError(
-                f"--ranks: no subvolume in {out} is segmented yet, expected some, because the forecast takes their"
-                " network calls"
-            )
+            missing, measured = _under_way(segmenter, volume, options, out, whole)
         each = float(np.mean(measured)) if measured else places + coarse
         rate = _rate(segmenter)
-        size = world.size()
-        longest = missing * each / max(1, min(size, missing))
+        ranks = world.size()
+        longest = missing * each / max(1, min(ranks, missing))
+        if world.rank() == 0:
+            note_without_statistics(options.checkpoint, options.image)
         return {
             "subvolumes": len(cut),
             "segmented": len(cut) - missing,
@@ -74,9 +82,11 @@ def run(
             "coarse_network_calls": 0 if measured else missing * coarse,
             "network_calls_from": "subvolumes" if measured else "grid",
             "network_calls_per_s": rate,
-            "ranks": size,
+            "ranks": ranks,
             "hours": longest / rate / 3600,
-            "forecasts": [_forecast(measured, missing, n, rate) for n in ranks or ()],
+            "forecasts": [
+                _forecast(measured, missing, n, rate) for n in _numbers(measured, missing)
+            ],
         }
 
 
@@ -91,9 +101,12 @@ def _under_way(
     return sum(1 for _ in pieces.missing()), network_calls(pieces)
 
 
+def _numbers(measured: Sequence[int], missing: int) -> list[int]:
+    """Return the numbers of ranks to forecast; none before a subvolume is segmented."""
+    return [4**n for n in range(11) if measured and 4**n <= missing]
+
+
 def _forecast(measured: Sequence[int], missing: int, ranks: int, rate: float) -> dict[str, Any]:
-    if missing == 0:
-        return {"ranks": ranks, "hours": 0.0, "efficiency": 1.0, "first_idle": 1.0}
     found = forecast(measured, missing, ranks)
     return {
         "ranks": ranks,
@@ -119,25 +132,3 @@ def _places(model: Any, size: Vec3) -> int:
         1 + max(0, n - fov) // max(1, delta)
         for n, fov, delta in zip(size, model.fov, model.deltas, strict=True)
     )
-
-
-def text(report: dict[str, Any]) -> str:
-    counts = " x ".join(map(str, report["counts"]))
-    size = " x ".join(map(str, report["size"]))
-    calls = f"about {count_of(report['network_calls'], 'network call')}"
-    if report["network_calls_from"] == "subvolumes":
-        calls += f" for the missing {report['subvolumes'] - report['segmented']}, if they are like the others"
-    elif report["coarse_network_calls"] > 0:
-        calls += f" ({report['coarse_network_calls']} at the coarse level, fewer in all if it finds objects)"
-    lines = [
-        f"{count_of(report['subvolumes'], 'subvolume')} ({counts}) of {size} voxels;"
-        f" {report['memory_bytes_per_rank'] / 2**20:.0f} MiB of memory for each rank; {calls},"
-        f" {report['network_calls_per_s']:.1f} per second and rank here; {report['hours']:.2f} hours on"
-        f" {count_of(report['ranks'], 'rank')}"
-    ]
-    lines += [
-        f"{count_of(row['ranks'], 'rank')}: {row['hours']:.2f} hours, of which {100 * row['efficiency']:.1f} % are"
-        f" work; the first rank has nothing left to do after {100 * row['first_idle']:.1f} % of it"
-        for row in report["forecasts"]
-    ]
-    return "\n".join(lines)

@@ -1,64 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide check`."""
+"""Mistakes in the data of a configuration, before a training or a segmentation starts."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from floodtide import config
-from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data.look import Problem
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
+from floodtide.segment.settings import checked, resolved
+from floodtide.train.data_checks import look_at, require_volumes_fit, training_problems
+from floodtide.train.own_partitions import with_partitions
+from floodtide.train.parts import parts_of
 
 
-@click.command()
-@click.argument("file", metavar="CONFIG.toml")
-@shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(file: str, overrides: tuple[str, ...], as_json: bool) -> int:
-    """Look for mistakes in the data of CONFIG.toml, as `train` and `segment` do before they start.
+def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Look for mistakes in the data of a configuration, as `train` and `segment` do before they start. Collective.
 
-    Compares a sample of every volume with the configuration: mean and contrast, voxel size and order of the axes,
-    labels that do not lie on the image, partitions of other labels or of another radius, validation on training data.
-    A network to start from, or to segment with, is compared with the image too. If the configuration names no
-    partitions, they are made in the run directory, where `train` uses them again.
+    If the configuration names no partitions, they are made in the run directory.
 
-    The exit status is 2 if there is an error, else 0.
+    Args:
+        file: Name of a TOML file.
+        overrides: Changed values, as `["data.volumes.0.mean=148"]`.
 
-    \b
-    Example:
-      floodtide check fib25.toml
-      floodtide check fib25.toml --set data.volumes.0.mean=148 --json
+    Returns:
+        The report, equal on all ranks: `config`, `training` and `segmentation` (True if they were looked at),
+        `volumes` (figures of each), `errors` and `warnings` (sentences).
+
+    Raises:
+        InvalidFileError: If the file cannot be read.
+        ConfigurationError: If a key is unknown or has a wrong value.
     """
-    shared.require_same_arguments()
-    status = 0
     with world.agreed():
         settings = config.load(file, overrides)
     refused: Problem | None = None
     if _trains(settings):
-        from floodtide.train.own_partitions import with_partitions
-
         try:
             settings = with_partitions(settings)
         except Error as error:  # on every rank alike
             refused = Problem(True, str(error))
+    report: dict[str, Any] = {}
     with world.agreed():
         if world.rank() == 0:
-            report, found = _report(file, settings, refused)
-            status = 2 if any(problem.error for problem in found) else 0
-            click.echo(json.dumps(report) if as_json else _text(file, report))
-    return int(world.broadcast_object(status))
+            report = _report(file, settings, refused)
+    found: dict[str, Any] = world.broadcast_object(report)
+    return found
 
 
-def _report(
-    file: str, settings: config.Config, refused: Problem | None
-) -> tuple[dict[str, Any], list[Problem]]:
+def _report(file: str, settings: config.Config, refused: Problem | None) -> dict[str, Any]:
     """Return what was looked at and found. `refused`: why no partitions can be made."""
     found: list[Problem] = [] if refused is None else [refused]
     volumes: list[dict[str, Any]] = []
@@ -68,7 +61,7 @@ def _report(
     segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
     if segments:
         found += _of_segmentation(file, settings)
-    report = {
+    return {
         "config": file,
         "training": trains,
         "segmentation": segments,
@@ -76,7 +69,6 @@ def _report(
         "errors": [problem.text for problem in found if problem.error],
         "warnings": [problem.text for problem in found if not problem.error],
     }
-    return report, found
 
 
 def _trains(settings: config.Config) -> bool:
@@ -92,9 +84,6 @@ def _to_be_trained(settings: config.Config) -> bool:
 
 
 def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Problem]]:
-    from floodtide.train.data_checks import look_at, require_volumes_fit, training_problems
-    from floodtide.train.parts import parts_of
-
     try:
         require_volumes_fit(settings)
         parts = parts_of(settings, world.size())
@@ -120,29 +109,7 @@ def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Pr
 
 
 def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:
-    from floodtide.segment.settings import checked, resolved
-
     try:
         return checked(settings, resolved(file, settings, None))
     except Error as error:
         return [Problem(True, str(error))]
-
-
-def _text(file: str, report: dict[str, Any]) -> str:
-    lines = [
-        f"{row['name']}: {row['image']}, {' x '.join(map(str, row['shape']))} voxels of {row['dtype']},"
-        f" mean {row['image_mean']:.1f} and standard deviation {row['image_std']:.1f};"
-        f" set: {row['mean']:g} and {row['std']:g}"
-        for row in report["volumes"]
-    ]
-    lines += [f"error: {text}" for text in report["errors"]]
-    lines += [f"warning: {text}" for text in report["warnings"]]
-    errors, warnings = len(report["errors"]), len(report["warnings"])
-    looked = " and ".join(name for name in ("training", "segmentation") if report[name])
-    if not looked:
-        lines.append(f"{file}: nothing to check: no labels to train on, and no segment.checkpoint")
-    elif errors or warnings:
-        lines.append(f"{file}: {errors} errors, {warnings} warnings ({looked})")
-    else:
-        lines.append(f"{file}: no mistake found ({looked})")
-    return "\n".join(lines)

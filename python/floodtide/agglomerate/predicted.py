@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide segment` with the configuration of a U-Net for affinities: predict, then agglomerate by mean affinity."""
+"""Segments of the affinities that a U-Net predicts: from the configuration of its training to a volume."""
 
 from __future__ import annotations
 
@@ -8,36 +8,30 @@ import time
 from pathlib import Path
 from typing import Any
 
-import click
-
 from floodtide import config
-from floodtide.base.counts import count_of
+from floodtide.agglomerate.affinity_blocks import write_segments
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
-from floodtide.data import Box, Vec3, Volume
+from floodtide.base.progress import bar
+from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.formats import HDF5, format_of
-from floodtide.data.resampling import SizeNm
+from floodtide.data.copies import settled_size, write_blocks
+from floodtide.data.formats import HDF5, Geometry, Plan, format_of
+from floodtide.data.look import Reading
+from floodtide.data.look.problems import settle
+from floodtide.data.resampling import Resampled, SizeNm, labels_at, original_of
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.segment import predict
+from floodtide.segment.affinities import AffinityFile, AffinityOptions
+from floodtide.segment.image_check import image_problems
+from floodtide.segment.settings import use_threads
 
 
-def require_alone(options: dict[str, Any]) -> None:
-    """Refuse options that are for flood-filling networks.
-
-    Args:
-        options: {name on the command line: value}.
-    """
-    for name, value in options.items():
-        if value:
-            raise click.UsageError(
-                f"{name} with a U-Net for affinities, expected a flood-filling network; for affinities there are"
-                " `floodtide predict` and `floodtide agglomerate`"
-            )
-
-
-def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[str, Any]:
-    """Segment a box of the training's volume with the newest checkpoint of the training, and return the report.
+def segment_affinities(
+    file: str, settings: config.Config, out: str, box: str | None = None
+) -> dict[str, Any]:
+    """Segment a box of the training's volume with the newest checkpoint of a U-Net for affinities. Not collective.
 
     If the training's volume is a resampled copy, its segments go to another file, and `out` has the voxels of the
     original.
@@ -46,19 +40,15 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
         file: The configuration, for messages.
         settings: Its content, of model.kind "unet3d".
         out: "file:dataset" of an HDF5 file. The affinities are kept beside it.
-        box: In voxels of the original; None: the held-out box of the validation, else the whole volume.
+        box: z0:z1,y0:y1,x0:x1 in voxels of the original; None: the held-out box of the validation, else the whole
+            volume.
+
+    Returns:
+        The report: segments, coverage, affinities, checkpoint, seconds.
+
+    Raises:
+        floodtide.errors.Error: If an input cannot be read or does not fit, or a library is missing.
     """
-    from floodtide.agglomerate import write_segments
-    from floodtide.base.progress import bar
-    from floodtide.data import parse_box
-    from floodtide.data.copies import settled_size
-    from floodtide.data.look import Reading
-    from floodtide.data.look.problems import settle
-    from floodtide.data.resampling import original_of
-    from floodtide.segment import predict
-    from floodtide.segment.affinities import AffinityFile, AffinityOptions
-    from floodtide.segment.image_check import image_problems
-    from floodtide.train import set_threads
 
     library("waterz", "segment", "affinities")  # missing? say so before a long prediction
     affinities = _affinities(out)
@@ -78,7 +68,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     if original is not None and wanted is not None:
         part = original.grid.box_of(wanted)
     mean, std = volume_settings.mean, volume_settings.std
-    set_threads(settings.run.threads)
+    use_threads(settings)
     keys = "voxel_size_nm of the [[data.volumes]] table"
     reading = Reading("segment", mean, std, "data.volumes.mean and std", size, size_key=keys)
     settle(image_problems(volume, checkpoint, reading, box=part))
@@ -118,18 +108,12 @@ class _Original:
     """The volume from which that of a training was resampled."""
 
     def __init__(self, volume: Volume, size_nm: SizeNm, trained_nm: SizeNm) -> None:
-        from floodtide.data.resampling import Resampled
-
         self.volume = volume
         self.size_nm = size_nm
         self.grid = Resampled(volume, size_nm, trained_nm)
 
     def write(self, made: Volume, out: str, box: Box | None, notes: dict[str, str]) -> None:
         """Write segments of coarser voxels at the voxels of this volume; of `box`, or of all that they cover."""
-        from floodtide.data.copies import write_blocks
-        from floodtide.data.formats import Geometry, Plan
-        from floodtide.data.resampling import labels_at
-
         first = made.geometry.offset or (0, 0, 0)
         labels = made.read()
         start, size = box or self._covered(first, made.shape)
@@ -155,16 +139,6 @@ class _Original:
             for a, n, r, whole in zip(first, shape, ratios, self.volume.shape, strict=True)
         ]
         return start, as_vec3([end - a for a, end in zip(start, ends, strict=True)])
-
-
-def text(report: dict[str, Any]) -> str:
-    """Return the report as text."""
-    found = count_of(report["segments"], "segment")
-    return (
-        f"{found}, {100 * report['coverage']:.1f} % of the voxels, in {report['seconds']:.0f} s:"
-        f" {report['out']}; affinities: {report['affinities']}"
-        " (`floodtide agglomerate` makes other segments of them)"
-    )
 
 
 def _affinities(out: str) -> str:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide compare`."""
+"""`floodtide lab compare`."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -45,9 +47,9 @@ def command(
     of REFERENCE differ. REFERENCE is an HDF5 file with origins (datasets origins/id, iters, start_zyx), as `floodtide
     segment` writes them.
 
-    Example: floodtide compare out.h5:segmentation published.h5:segmentation --picture differences.png
+    Example: floodtide lab compare out.h5:segmentation published.h5:segmentation --picture differences.png
     """
-    from floodtide.evaluate.compared import as_text, compared
+    from floodtide.evaluate import compared
     from floodtide.segment import read_origins
 
     shared.require_same_arguments()
@@ -67,7 +69,24 @@ def command(
             "differences": [dataclasses.asdict(difference) for difference in pair.differences],
         }
         if picture is not None:
-            from floodtide.report.differences import save_differences
+            from floodtide.report import differences
 
-            save_differences(pair, Path(picture), voxel_nm)
-        click.echo(json.dumps(report) if as_json else as_text(report))
+            differences.save_differences(pair, Path(picture), voxel_nm)
+        click.echo(json.dumps(report) if as_json else _text(report))
+
+
+def _text(report: Mapping[str, Any]) -> str:
+    found = report["matching"]
+    return "\n".join(
+        [
+            f"objects        {found['segments']} (reference {found['objects']})",
+            f"network calls  {report['network_calls']} of objects (reference {report['reference_network_calls']})",
+            f"equal voxels   {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']}, ids matched one"
+            " to one",
+            f"equal objects  {found['identical']} of {found['objects']}, voxel for voxel",
+            *(
+                f"object {one['object']}: {one['missing']} voxels missing, {one['additional']} additional"
+                for one in report["differences"]
+            ),
+        ]
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide compare`: which objects of another segmentation differ."""
+"""`floodtide lab compare`: which objects of another segmentation differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def found(tmp_path: Path) -> Path:
 
 def compared(folder: Path, capsys, *arguments: str) -> str:
     capsys.readouterr()
-    words = ["compare", f"{folder}/out.h5:ids", f"{folder}/reference.h5:ids", *arguments]
+    words = ["lab", "compare", f"{folder}/out.h5:ids", f"{folder}/reference.h5:ids", *arguments]
     assert cli.run(words) == 0
     return capsys.readouterr().out
 
@@ -79,7 +79,7 @@ def test_wrong_input_is_one_line(found: Path, capsys, words, message):
         file["ids"] = np.zeros((4, 4, 4), np.uint8)
     capsys.readouterr()
     words = [f"{found}/{word}" if "." in word and "-" not in word else word for word in words]
-    assert cli.run(["compare", f"{found}/out.h5:ids", *words]) == 2
+    assert cli.run(["lab", "compare", f"{found}/out.h5:ids", *words]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert message in lines[0]

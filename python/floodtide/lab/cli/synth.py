@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide synth`."""
+"""`floodtide lab synth`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from floodtide.base.progress import bar
 from floodtide.cli import options as shared
 from floodtide.comm import world
 
-COMMAND = "floodtide synth"
+COMMAND = "floodtide lab synth"
 
 
 @click.command()
@@ -35,7 +35,7 @@ def command(out: str, shape: str, seed: int, as_json: bool) -> None:
 
     Datasets: `raw` (uint8 image) and `labels` (int64 object ids; every voxel has an id of at least 1).
 
-    Example: floodtide synth volume.h5 --shape 112,160,160 --seed 1
+    Example: floodtide lab synth volume.h5 --shape 112,160,160 --seed 1
     """
     extents = data.parse_vec3(shape, "shape")
     shared.require_same_arguments()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `floodtide convert` does with a network, a volume, a request and a segmentation for google/ffn.
+
+Each function returns the report and its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from floodtide import _core, data, nn
+from floodtide.base.outputs import files_in, files_of, refuse_inputs, reserved
+from floodtide.base.progress import bar
+from floodtide.cli import options as shared
+from floodtide.data.boxes import Vec3
+from floodtide.data.formats import format_of
+from floodtide.data.look.trained_on import to_text, training_images
+from floodtide.errors import InvalidArgumentError
+
+_NPZ = "npz://"
+_OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels")
+
+Outcome = tuple[dict[str, Any], str]
+
+
+def convert(
+    source: str,
+    destination: str,
+    *,
+    fov: Vec3 | None,
+    deltas: Vec3 | None,
+    voxel_nm: Sequence[float] | None,
+    resample_nm: Sequence[float] | None,
+    labels: bool,
+) -> Outcome:
+    """Convert what the destination says, and refuse options that are for something else."""
+    of_network = Path(destination).suffix in (".h5", ".hdf5")
+    of_google = destination.startswith(_NPZ) or Path(destination).suffix == ".toml"
+    if of_network or of_google:
+        shared.refuse_given(_OF_VOLUMES, "is for volumes, the destination is none")
+    if not of_network:
+        shared.refuse_given(_OF_NETWORKS, "is for networks, the destination is none")
+    if of_network:
+        return network(source, destination, fov, deltas)
+    if destination.startswith(_NPZ):
+        return npz(source, destination.removeprefix(_NPZ))
+    if of_google:
+        return request(source, destination)
+    return volume(source, destination, voxel_nm, resample_nm, labels)
+
+
+def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Outcome:
+    """Write a network to a file without a training's state."""
+    with reserved("convert", destination, _core.check_network_output, files_in(source)):
+        found = nn.load(source, fov=fov, deltas=deltas)
+        found.save(destination, statistics=to_text(training_images(source)))
+    count = sum(array.size for array in found.parameters().values())
+    row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
+    row |= {"depth": found.core.options.depth, "features": found.core.options.features}
+    if isinstance(found, nn.FFN):
+        row |= {"fov": found.fov, "deltas": found.deltas}
+    return row, f"{destination}: {found!r}, {count:,} parameters"
+
+
+def volume(
+    source: str,
+    destination: str,
+    voxel_nm: Sequence[float] | None,
+    resample_nm: Sequence[float] | None,
+    labels: bool,
+) -> Outcome:
+    """Copy a volume to another format, or to other voxels."""
+    try:
+        format_of(destination)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"the destination {destination} does not end in .h5 or .hdf5, as networks do, and is no volume: {error}"
+        ) from None
+    with bar("voxels", "convert") as progress:
+        if resample_nm is None:
+            copy = data.convert(
+                source, destination, voxel_size_nm=voxel_nm, labels=labels, progress=progress
+            )
+        else:
+            copy = data.resample(
+                source,
+                destination,
+                voxel_size_nm=voxel_nm,
+                new_voxel_size_nm=resample_nm,
+                labels=labels,
+                progress=progress,
+            )
+    row = {
+        "source": source,
+        "destination": destination,
+        "shape": copy.shape,
+        "dtype": copy.dtype.name,
+        "voxel_size_nm": copy.geometry.voxel_size_nm,
+        "offset": copy.geometry.offset,
+    }
+    return row, f"{destination}: {' x '.join(map(str, copy.shape))} voxels of {copy.dtype}"
+
+
+def request(source: str, destination: str) -> Outcome:
+    """Write the configuration that a request of google/ffn describes."""
+    from floodtide.segment.ffn_request import write_configuration
+
+    notes = write_configuration(source, destination)
+    text = "\n".join([*(f"note: {note}" for note in notes), f"{destination} is written"])
+    return {"source": source, "destination": destination, "notes": notes}, text
+
+
+def npz(source: str, folder: str) -> Outcome:
+    """Write google/ffn's file of a segmentation."""
+    from floodtide.segment.ffn_files import write_npz
+
+    refuse_inputs("convert", [folder], files_of([source]))
+    path = str(write_npz(source, folder))
+    return {"source": source, "destination": path}, path

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scores of a segmentation, next to those of an earlier one and of trivial answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from floodtide.base.progress import bar
+from floodtide.comm import world
+from floodtide.data import Box, Volume
+from floodtide.data.volumes import volume_exists
+from floodtide.errors import InvalidFileError, ShapeError, UnsupportedError
+from floodtide.evaluate import trivial
+from floodtide.evaluate.mistakes import Mistake, worst_mistakes
+from floodtide.evaluate.skeletons import RunLengths
+from floodtide.evaluate.voxels import (
+    ContingencyTable,
+    assumed_place,
+    count_on_ranks,
+    read_both,
+    score_volumes,
+    scores,
+)
+
+Scores = Mapping[str, float]
+
+_MOST_GREY = 1 << 25  # voxels of a box for which the grey level is computed: about a GiB of memory
+
+
+@dataclasses.dataclass
+class Report:
+    """The scores of a segmentation, next to those of an earlier one and of trivial answers.
+
+    Attributes:
+        table: Voxels of each pair of segment and object.
+        others: {name: scores} of an earlier segmentation, if there is one.
+        answers: {name: scores} of the trivial answers.
+        level: The grey level of the answer `best grey level`; None if it is not among the answers.
+        notes: Sentences about the answers.
+        runs: Run lengths on skeletons; None: not asked for.
+        unit: Their unit.
+        mistakes: The worst mistakes; None: not asked for.
+    """
+
+    table: ContingencyTable
+    others: dict[str, Scores]
+    answers: dict[str, Scores]
+    level: trivial.GreyLevel | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)
+    runs: RunLengths | None = None
+    unit: str = "nm"
+    mistakes: list[Mistake] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the scores by name, and the other parts under a name each, as JSON can hold them."""
+        found = plain(self.table.scores())
+        answers = {name: plain(scores) for name, scores in self.answers.items()}
+        if self.level is not None:
+            answers[trivial.GREY_LEVEL] |= self.level._asdict()
+        found |= {"trivial": answers, "notes": self.notes}
+        if self.others:
+            found["before"] = next(plain(scores) for scores in self.others.values())
+        if self.runs is not None:
+            found["run_lengths"] = dataclasses.asdict(self.runs)
+        if self.mistakes is not None:
+            found["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
+        return found
+
+
+def plain(scores: Scores) -> dict[str, Any]:
+    """Return scores with None for undefined ones, as JSON can hold them."""
+    return {name: None if math.isnan(value) else value for name, value in scores.items()}
+
+
+def report(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    *,
+    before: Volume | None = None,
+    image: str = "",
+    worst: int | None = None,
+) -> Report | None:
+    """Compare a segmentation with the truth, as `floodtide evaluate` does. Collective: ranks share the counting.
+
+    Args:
+        segmentation: Segment ids; 0: no segment.
+        truth: Object ids; 0: ignored.
+        box: (start, size) in voxels of the whole volume; None: what both volumes cover.
+        before: An earlier segmentation of the same voxels.
+        image: Name of the image for the grey level; "": the image that the segmentation states.
+        worst: Number of splits and of mergers to list; None: none.
+
+    Returns:
+        The report on rank 0, None on the other ranks.
+
+    Raises:
+        floodtide.errors.Error: If a volume cannot be read, or the volumes do not fit.
+    """
+    with bar("voxels", "evaluate") as progress:
+        table = count_on_ranks(segmentation, truth, box, progress)
+    found: Report | None = None
+    with world.agreed():
+        if world.rank() == 0:
+            others: dict[str, Scores] = {}
+            if before is not None:
+                others["before"] = score_volumes(before, truth, box)
+            found = Report(table, others, {trivial.ONE_OBJECT: trivial.one_object(table)})
+            if place := assumed_place(segmentation, truth, box):
+                found.notes.append(place)
+            _add_grey_level(found, image, segmentation, truth, box)
+            if worst is not None:
+                with bar("voxels", "evaluate") as progress:
+                    found.mistakes = worst_mistakes(
+                        segmentation, truth, box, count=worst, table=table, progress=progress
+                    )
+    return found
+
+
+def _add_grey_level(
+    report: Report, image: str, segments: Volume, objects: Volume, box: Box | None
+) -> None:
+    """Add the answer of the best grey level, or a note why it is missing."""
+    name = image or segments.text("image")
+    if not name or (not image and not volume_exists(name)):
+        report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
+        return
+    voxels = int(report.table.rows()[:, 2].sum())
+    if voxels > _MOST_GREY:
+        report.notes.append(
+            f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_GREY} (--box compares a part)"
+        )
+        return
+    try:
+        _, grey = read_both(segments, Volume(name), box, image=True)
+    except (InvalidFileError, ShapeError, UnsupportedError) as error:
+        if image:
+            raise
+        report.notes.append(f"{trivial.GREY_LEVEL}: {error}")
+        return
+    _, known = read_both(segments, objects, box)
+    level = trivial.best_grey_level(grey, known)
+    answer = trivial.pieces(trivial.smoothed(grey), level)
+    report.level = level
+    report.answers[trivial.GREY_LEVEL] = scores(answer, known)
+    report.notes.append(f"{trivial.GREY_LEVEL}: {_side(level)}, chosen with the truth")
+
+
+def _side(level: trivial.GreyLevel) -> str:
+    return f"pieces {'above' if level.above else 'below'} {level.level:.4g}"
