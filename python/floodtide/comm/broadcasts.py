@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from floodtide.comm import world
 from floodtide.comm.arrays import Array, in_place, words_for
 from floodtide.comm.collectives import place_of, ranks_of
-from floodtide.comm.handles import Handle, synchronize
+from floodtide.comm.handles import Handle, completed
 from floodtide.comm.world import ProcessSet
 from floodtide.errors import InvalidArgumentError, ShapeError
 
@@ -34,7 +34,15 @@ class WithSettings(Protocol):
         """Set the learning rate and the parameters to those of another optimizer of the same name."""
 
 
-def broadcast(array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None) -> Array:
+def broadcast_async(
+    array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None
+) -> Handle[Array]:
+    """Start a broadcast and return its handle. The array is copied, so the caller may change it at once."""
+    return _start(np.array(array, order="C"), root_rank, process_set)
+
+
+broadcast = completed(
+    broadcast_async,
     """Return a new array with the values of rank `root_rank`.
 
     Args:
@@ -45,25 +53,8 @@ def broadcast(array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | No
     Raises:
         OutOfRangeError: If root_rank does not take part.
         CommunicationError: On all ranks, if types, shapes or roots differ. Also if a rank is lost.
-    """
-    return synchronize(broadcast_async(array, root_rank, process_set))
-
-
-def broadcast_async(
-    array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None
-) -> Handle[Array]:
-    """Start a broadcast and return its handle. The array is copied, so the caller may change it at once."""
-    return _start(np.array(array, order="C"), root_rank, process_set)
-
-
-def broadcast_(array: Array, root_rank: int = 0, process_set: ProcessSet | None = None) -> Array:
-    """Overwrite an array with the values of rank `root_rank`, without a copy, and return the array.
-
-    Raises:
-        InvalidArgumentError: If the value is not an array, or the array is read-only or not C-contiguous.
-        OutOfRangeError: If root_rank does not take part.
-    """
-    return synchronize(broadcast_async_(array, root_rank, process_set))
+    """,
+)
 
 
 def broadcast_async_(
@@ -71,6 +62,17 @@ def broadcast_async_(
 ) -> Handle[Array]:
     """Start a broadcast in place and return its handle. Do not use the array before `synchronize` returns."""
     return _start(in_place("broadcast_", array), root_rank, process_set)
+
+
+broadcast_ = completed(
+    broadcast_async_,
+    """Overwrite an array with the values of rank `root_rank`, without a copy, and return the array.
+
+    Raises:
+        InvalidArgumentError: If the value is not an array, or the array is read-only or not C-contiguous.
+        OutOfRangeError: If root_rank does not take part.
+    """,
+)
 
 
 def _start(result: Array, root_rank: int, process_set: ProcessSet | None) -> Handle[Array]:
