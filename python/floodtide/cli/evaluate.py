@@ -306,7 +306,7 @@ def _run_lengths(
     merge_nodes: int,
 ) -> RunLengths:
     from floodtide import evaluate
-    from floodtide.shapes import skeletons_of
+    from floodtide.shapes.skeletons import skeletons_of
 
     size = voxel_nm or (1.0, 1.0, 1.0)
     labels, truth = evaluate.read_both(segments, objects, box)

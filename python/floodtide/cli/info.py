@@ -70,7 +70,7 @@ def _mpi(start: bool) -> dict[str, Any]:
         "ranks": world.size(),
     }
     try:
-        library = world.library()
+        library = world.mpi_library()
     except UnsupportedError as error:
         return facts | {"library": None, "reason": str(error)}
     running = start or world.size() > 1

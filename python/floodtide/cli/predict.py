@@ -114,7 +114,7 @@ def _predict(
     from floodtide.data.look.problems import settle
     from floodtide.segment import predict
     from floodtide.segment.image_check import image_problems, note_without_statistics
-    from floodtide.train import set_threads
+    from floodtide.train.threads import set_threads
 
     checkpoint = predict.newest_checkpoint(model)
     try:

@@ -18,6 +18,7 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
 from floodtide.comm import world
+from floodtide.config.networks import UNet3DConfig
 from floodtide.data.formats import HDF5, format_of
 from floodtide.data.look.problems import settle
 from floodtide.errors import ConfigurationError, InvalidArgumentError
@@ -173,7 +174,7 @@ def command(
         with world.agreed():
             file, asked, settings = _settings(file, request, box, overrides)
     assert out is not None
-    if isinstance(settings.model, config.UNet3DConfig):
+    if isinstance(settings.model, UNet3DConfig):
         from floodtide.cli import segment_affinities
 
         with world.agreed():

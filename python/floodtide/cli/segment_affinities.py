@@ -15,6 +15,7 @@ from floodtide.base.counts import count_of
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
+from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import HDF5, format_of
@@ -57,7 +58,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     from floodtide.data.resampling import original_of
     from floodtide.segment import predict
     from floodtide.segment.image_check import image_problems
-    from floodtide.train import set_threads
+    from floodtide.train.threads import set_threads
 
     library("waterz", "segment", "affinities")  # missing? say so before a long prediction
     affinities = _affinities(out)
@@ -111,7 +112,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
 class _Original:
     """The volume from which that of a training was resampled."""
 
-    def __init__(self, volume: Volume, size_nm: SizeNm, trained: config.VolumeConfig) -> None:
+    def __init__(self, volume: Volume, size_nm: SizeNm, trained: VolumeConfig) -> None:
         from floodtide.data.resampling import Resampled
 
         self.volume = volume
@@ -173,7 +174,7 @@ def _beside(out: str, suffix: str, dataset: str) -> str:
     return f"{Path(path_and_dataset(out)[0]).with_suffix(f'.{suffix}.h5')}:{dataset}"
 
 
-def _volume(file: str, settings: config.Config) -> config.VolumeConfig:
+def _volume(file: str, settings: config.Config) -> VolumeConfig:
     """Return the volume of the validation, or the only one."""
     volumes = {volume.name: volume for volume in settings.data.volumes}
     name = settings.validation.volume or next(iter(volumes), "")

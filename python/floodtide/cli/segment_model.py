@@ -17,6 +17,7 @@ from floodtide.base.counts import count_of
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
 from floodtide.cli import evaluate_text
+from floodtide.config.sections import VolumeConfig
 from floodtide.data.formats import HDF5, format_of, stem
 from floodtide.data.look import problems
 from floodtide.errors import InvalidArgumentError
@@ -55,7 +56,7 @@ def settings_for(
         )
     truth = None if labels is None else labels_of(labels)
     setting = setting_for(Volume(image), network, voxel_nm, given, truth)
-    volume = config.VolumeConfig(
+    volume = VolumeConfig(
         name="image",
         image=image,
         mean=setting.options.mean or 0.0,

@@ -11,7 +11,7 @@ from floodtide import _core
 
 Operation = _core.comm.Operation | _core.comm.Exchange
 Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
+Given = ParamSpec("Given")
 
 
 class Handle(Generic[Result]):
@@ -70,14 +70,14 @@ def joint(handles: Sequence[Handle[Result]]) -> Handle[list[Result]]:
 
 
 def completed(
-    start: Callable[Arguments, Handle[Result]], documentation: str
-) -> Callable[Arguments, Result]:
+    start: Callable[Given, Handle[Result]], documentation: str
+) -> Callable[Given, Result]:
     """Return the function that starts a collective as `start` does, waits for it, and returns its result.
 
     Its name is that of `start` without "_async", and its arguments are those of `start`.
     """
 
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         return start(*args, **kwargs)._synchronize()
 
     call.__name__ = call.__qualname__ = start.__name__.replace("_async", "")

@@ -18,7 +18,7 @@ from floodtide import _core
 from floodtide.comm.arrays import Array, in_place
 from floodtide.comm.collectives import compared_as_one, ranks_of
 from floodtide.comm.handles import Handle, Result, completed, joint
-from floodtide.comm.reduction_rules import Average, Group, Op, Rule
+from floodtide.comm.reduction_rules import Average, Buffers, Op, Rule
 from floodtide.comm.world import ProcessSet
 from floodtide.errors import InvalidArgumentError
 
@@ -143,7 +143,7 @@ def grouped_allreduce_async(
     """Start a grouped_allreduce and return its handle. The arrays are copied, so the caller may change them at once."""
     rule = Rule("grouped_allreduce", op, prescale_factor, postscale_factor)
     given = [np.asarray(array) for array in arrays]
-    group, words = Group(given), rule.words(given)
+    group, words = Buffers(given), rule.words(given)
     return _start_allreduces(
         rule, group.buffers, words, algorithm, wire, process_set, finish=lambda _: group.parts()
     )
@@ -174,7 +174,7 @@ def grouped_allreduce_async_(
     """Start a grouped_allreduce in place and return its handle. `synchronize` overwrites the arrays."""
     rule = Rule("grouped_allreduce_", op, prescale_factor, postscale_factor)
     own = [in_place("grouped_allreduce_", array) for array in arrays]
-    group = Group(own)
+    group = Buffers(own)
 
     def finish(_: list[Array]) -> list[Array]:
         for array, part in zip(own, group.parts(), strict=True):

@@ -117,11 +117,10 @@ class AffinitiesRecipe:
 
     def rate(self, settings: config.Config) -> float:
         model = nn.UNet3D(
-            DEPTH,
-            FEATURES,
+            nn.UNet3DOptions(
+                depth=DEPTH, features=FEATURES, kernels=self.kernels, pools=self.pools
+            ),
             classes=len(self.offsets),
-            kernels=self.kernels,
-            pools=self.pools,
         )
         return measuring.patch_rate(model, self.patch)
 

@@ -9,6 +9,7 @@ from floodtide import nn
 from floodtide.data import look
 from floodtide.data.look import TrainedOn
 from floodtide.errors import InvalidFileError
+from floodtide.nn.load import load_ffn
 from floodtide.segment import trained
 from floodtide.segment.published import PUBLISHED, published
 
@@ -50,7 +51,7 @@ def known_network(text: str) -> KnownNetwork:
         return KnownNetwork(
             name=text,
             path=path,
-            model=nn.load_ffn(path),
+            model=load_ffn(path),
             mean=row.trained_on.mean,
             std=row.trained_on.std,
             voxel_size_nm=row.trained_on.voxel_size_nm,
@@ -61,7 +62,7 @@ def known_network(text: str) -> KnownNetwork:
     except InvalidFileError as error:
         names = " or ".join(PUBLISHED)
         raise InvalidFileError(f"{error}, nor the name of a published network ({names})") from None
-    model = nn.load_ffn(path)
+    model = load_ffn(path)
     about, images = trained.trained_on(path), look.training_images(path)
     size = None if about is None else about.voxel_size_nm
     sizes = {image.voxel_size_nm for image in images}  # as the files of the training state them

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from floodtide import _core, evaluate
 from floodtide.base.progress import bar
+from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, box_text, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
@@ -106,7 +107,7 @@ class _HeldOut:
 
     settings: config.Config
     checkpoint: Path
-    source: config.VolumeConfig
+    source: VolumeConfig
     box: Box
 
 

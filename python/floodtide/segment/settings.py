@@ -10,6 +10,7 @@ from typing import Any
 
 from floodtide import config
 from floodtide.config import SegmentOptions
+from floodtide.config.sections import VolumeConfig
 from floodtide.data import Volume, parse_box
 from floodtide.data.copies import settled_size
 from floodtide.data.formats import format_of
@@ -94,7 +95,7 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
     return image_problems(image, options.checkpoint, reading, box=parse_box(options.box))
 
 
-def _volume(settings: config.Config) -> config.VolumeConfig | None:
+def _volume(settings: config.Config) -> VolumeConfig | None:
     """Return the [[data.volumes]] table to segment, or None if segment.image does not name a table."""
     volumes, image = settings.data.volumes, settings.segment.image
     if not image:
@@ -102,7 +103,7 @@ def _volume(settings: config.Config) -> config.VolumeConfig | None:
     return {volume.name: volume for volume in volumes}.get(image)
 
 
-def _normalised(options: SegmentOptions, volume: config.VolumeConfig | None) -> SegmentOptions:
+def _normalised(options: SegmentOptions, volume: VolumeConfig | None) -> SegmentOptions:
     """Return the options with missing mean and std taken from the volume, else from the checkpoint's configuration."""
     known: tuple[float, float] | None = None
     if volume is not None:
@@ -118,9 +119,7 @@ def _normalised(options: SegmentOptions, volume: config.VolumeConfig | None) -> 
     )
 
 
-def _require_all(
-    file: str, options: SegmentOptions, volumes: tuple[config.VolumeConfig, ...]
-) -> None:
+def _require_all(file: str, options: SegmentOptions, volumes: tuple[VolumeConfig, ...]) -> None:
     """Raise one error that names all missing keys.
 
     mean and std may come from the checkpoint or from the named volume. So the error names mean and std only if the

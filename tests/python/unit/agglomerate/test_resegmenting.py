@@ -29,7 +29,7 @@ from floodtide.agglomerate import (
 from floodtide.cli import resegment as resegment_cli
 from floodtide.cli import run
 from floodtide.cli import segment as segment_cli
-from floodtide.config import ResegmentOptions
+from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Volume
 from floodtide.segment import Segmenter
 
