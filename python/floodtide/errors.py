@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import typing
+
 
 class Error(Exception):
     """Base class of the exceptions of floodtide. The message is one line: what is wrong, where, what was expected."""
@@ -10,6 +12,15 @@ class Error(Exception):
     exit_status = 1
     agreed = False
     """True if all ranks raise the same failure, so that no rank waits for another."""
+
+
+_Any = typing.TypeVar("_Any", bound=Error)
+
+
+def on_all_ranks(error: _Any, *, agreed: bool = True) -> _Any:
+    """Return the error, marked as one that all ranks raise alike, unless `agreed` is False."""
+    error.agreed = agreed
+    return error
 
 
 class InvalidArgumentError(Error, ValueError):

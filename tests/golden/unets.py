@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +11,15 @@ import numpy as np
 
 import floodtide as ft
 from floodtide.nn import SegmentationLoss
+from floodtide.nn.losses import segmentation_loss
 from golden.case import Array, Case, Results, draw, prefixed
 
 
 def network_of(kind: Any, **options: Any) -> Any:
     """Return a network none of whose arrays has its initial 0 or 1."""
-    network = kind(**options)
+    made = ft.nn.UNetOptions if kind is ft.nn.UNet2D else ft.nn.UNet3DOptions
+    names = {field.name for field in dataclasses.fields(made)} & options.keys()
+    network = kind(made(**{name: options.pop(name) for name in names}), **options)
     draw(network.parameters() | network.statistics(), 4)
     return network
 
@@ -185,7 +189,7 @@ class Losses(Case):
         losses = []
         gradients: Results = {}
         for name, loss in self.losses().items():
-            report, _, gradients[name] = ft.nn.segmentation_loss(
+            report, _, gradients[name] = segmentation_loss(
                 logits, truth, loss=loss, output=self.output, weights=weights
             )
             losses.append(report["loss"])

@@ -18,7 +18,7 @@ from floodtide.agglomerate.resegmenting import PairScores
 from floodtide.base import reading
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_of
-from floodtide.config import ResegmentOptions
+from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks

@@ -14,6 +14,7 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
+from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.copies import settled_size, write_blocks
@@ -153,7 +154,7 @@ def _beside(out: str, suffix: str, dataset: str) -> str:
     return f"{Path(path_and_dataset(out)[0]).with_suffix(f'.{suffix}.h5')}:{dataset}"
 
 
-def _volume(file: str, settings: config.Config) -> config.VolumeConfig:
+def _volume(file: str, settings: config.Config) -> VolumeConfig:
     """Return the volume of the validation, or the only one."""
     volumes = {volume.name: volume for volume in settings.data.volumes}
     name = settings.validation.volume or next(iter(volumes), "")

@@ -14,9 +14,8 @@ from floodtide.errors import InvalidArgumentError, StorageError
 SUFFIX = ".floodtide-tmp"
 """Suffix of temporary files: `.NAME.PID-RANDOM.floodtide-tmp`, a hidden file in the folder of the file NAME."""
 
-_LONGEST_STEM = (
-    128  # bytes of NAME; the whole name may have 255 (as in cpp/src/base/staged_file.cpp)
-)
+# bytes of NAME; the whole name may have 255 (as in cpp/src/base/staged_file.cpp)
+_LONGEST_STEM = 128
 
 
 def path_and_dataset(reference: str) -> tuple[str, str]:

@@ -76,9 +76,8 @@ UNET_FEATURES = _of_network("unet_features", "feature maps")
 UNET_CHANNELS = _of_network("unet_channels", "channels")
 CLASSES = _of_network("classes", "classes")
 MASK_CLASSES = Range(2, 255, "classes")
-EXCLUSIVE_CLASSES = Range(
-    2, int(CLASSES.maximum), "classes"
-)  # for softmax: with a single class there is nothing to learn
+# for softmax: with a single class there is nothing to learn
+EXCLUSIVE_CLASSES = Range(2, int(CLASSES.maximum), "classes")
 KERNEL = _of_network("kernel", "voxels")
 POOL = _of_network("pool", "voxels")
 DROPOUT = _of_network("dropout", "share", whole=False)
@@ -95,7 +94,6 @@ SOME_THREADS = Range(1, 4096, "threads")
 SECONDS = Range(0.0, 1e9, "s")
 SOME_SECONDS = Range(1e-9, 1e9, "s")
 MINUTES = Range(0.0, 1e7, "minutes", above=True)
-BUFFER_MIB = Range(1 / 16, 2**20, "MiB")
 SOME_MILLISECONDS = Range(1e-6, 1e9, "ms")
 COUNT = Range(1, 10**9)
 COUNT_OR_NONE = Range(0, 10**9)

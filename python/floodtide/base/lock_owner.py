@@ -17,9 +17,8 @@ class Owner:
     """The process that made a lock file, as the file describes it."""
 
     host: str = ""
-    boot: str = (
-        ""  # boot id of the kernel; it differs between hosts and changes at each start of a host
-    )
+    # boot id of the kernel; it differs between hosts and changes at each start of a host
+    boot: str = ""
     process: int = 0
     started: int = 0  # clock ticks from the start of the host to that of the process, because process ids are reused
     processes: str = ""  # namespace of the process id; each container has its own

@@ -21,7 +21,6 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,13 +107,13 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
                 lock = None if descriptor is None else Lock(path, descriptor)
             found = _read(path) if lock is None else None
             if found is not None:
-                verdict = _judge(path, found, job, first)
-                if verdict is _Verdict.THERE and wait_s and time.monotonic() < deadline:
+                exists = _exists(path, found, job, first)
+                if exists and wait_s and time.monotonic() < deadline:
                     time.sleep(0.02)
                     continue
-                if verdict is _Verdict.THERE:
+                if exists:
                     raise LockedError(f"{what}{IN_USE}{parse(found.text)}: {advice}")
-                if verdict is _Verdict.UNKNOWN:
+                if exists is None:
                     if first is None or not first.is_same(found):
                         first = found
                         _say_that_it_waits(path, what, found)
@@ -157,38 +156,31 @@ class _Found(NamedTuple):
         return self.identity == other.identity and self.text == other.text
 
 
-class _Verdict(Enum):
-    THERE = 0
-    GONE = 1
-    UNKNOWN = 2
-
-
-def _judge(path: Path, found: _Found, job: str, first: _Found | None) -> _Verdict:
-    """Return whether the owner of a lock file still exists.
+def _exists(path: Path, found: _Found, job: str, first: _Found | None) -> bool | None:
+    """Return whether the owner of a lock file still exists; None if nothing tells yet.
 
     Args:
         path: The lock file.
         found: The lock file as read now.
         job: A text that all ranks of the job share, or "".
-        first: The lock file as read when the answer was UNKNOWN for the first time.
+        first: The lock file as read when the answer was None for the first time.
     """
     owner = parse(found.text)
     if (job and owner.job == job) or (owner.process == os.getpid() and owner.runs_here):
-        return _Verdict.GONE  # a rank of this job, or an older object of this process: take over
+        return False  # a rank of this job, or an older object of this process: take over
     if found.locked:
-        return _Verdict.THERE
+        return True
     if owner.runs_here is False:
-        return _Verdict.GONE
+        return False
     if owner.runs_here and not owner.kernel_lock:
-        return _Verdict.THERE
-    proof = (
-        owner.kernel_lock or not owner.token
-    )  # a file without the text of an owner was never completed
+        return True
+    # a file without the text of an owner was never completed
+    proof = owner.kernel_lock or not owner.token
     if found.locked is not None and proof and mount_of(path.parent).locks_count:
-        return _Verdict.GONE
+        return False
     if first is not None and first.is_same(found) and found.stamp_s > first.stamp_s:
-        return _Verdict.THERE  # renewed
-    return _Verdict.GONE if found.age_s >= EXPIRY_S else _Verdict.UNKNOWN
+        return True  # renewed
+    return False if found.age_s >= EXPIRY_S else None
 
 
 def _say_that_it_waits(path: Path, what: str, found: _Found) -> None:
@@ -253,7 +245,7 @@ def _replace(path: Path, found: _Found, job: str) -> int | None:
     descriptor = _publish(path, claim, job)
     if descriptor is None:
         other = _read(claim)
-        if other is not None and _judge(path, other, job, None) is _Verdict.GONE:
+        if other is not None and _exists(path, other, job, None) is False:
             claim.unlink(missing_ok=True)  # its process was killed during the few calls below
         return None
     again = _read(path)
@@ -368,9 +360,8 @@ def _release(held: _Held) -> None:
         return  # after a fork, the lock belongs to the parent
     _fresh.discard(held)
     if _is_in_place(held):
-        with contextlib.suppress(
-            OSError
-        ):  # the folder or the disk may be gone; other processes see that the owner has ended
+        # the folder or the disk may be gone; other processes see that the owner has ended
+        with contextlib.suppress(OSError):
             held.path.unlink()
     with contextlib.suppress(OSError):  # the descriptor is closed even if this fails
         os.close(held.descriptor)
@@ -393,9 +384,8 @@ def _renew() -> None:
     while True:
         time.sleep(RENEW_S)
         for held in tuple(_fresh):
-            with contextlib.suppress(
-                OSError
-            ):  # try again next time; a lasting error shows when the owner writes
+            # try again next time; a lasting error shows when the owner writes
+            with contextlib.suppress(OSError):
                 os.utime(held.descriptor)
 
 

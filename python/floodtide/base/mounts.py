@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -12,18 +11,6 @@ from typing import NamedTuple
 _LOCAL = "bcachefs btrfs ext2 ext3 ext4 exfat f2fs jfs overlay ramfs reiserfs tmpfs vfat xfs zfs"
 _CLUSTER = "ceph gfs2 gpfs lustre nfs nfs4 ocfs2"
 _LOCKS_COUNT = frozenset(f"{_LOCAL} {_CLUSTER}".split())
-
-
-# Numbers of local file systems in statfs(2), for a folder whose mount the kernel does not list, as in a chroot.
-_NUMBERS = {
-    0xEF53: "ext4",  # also ext2 and ext3
-    0x01021994: "tmpfs",
-    0x58465342: "xfs",
-    0x9123683E: "btrfs",
-    0x794C7630: "overlay",
-    0x2FC12FC1: "zfs",
-    0xF2F52010: "f2fs",
-}
 
 
 class Mount(NamedTuple):
@@ -46,17 +33,16 @@ class Mount(NamedTuple):
 
 
 def mount_of(path: Path) -> Mount:
-    """Return the file system of an existing path; its type is "" if it is unknown."""
+    """Return the file system of an existing path; its type is "" if the kernel lists none, as in a chroot."""
     directory = Path(os.path.realpath(path))
     length, found = 0, Mount("", frozenset())
     for line in _mounted():
         _, point, kind, options = line.split()[:4]
-        point = os.fsdecode(
-            os.fsencode(point).decode("unicode_escape").encode("latin-1")
-        )  # a space is \040
+        # a space is \040
+        point = os.fsdecode(os.fsencode(point).decode("unicode_escape").encode("latin-1"))
         if directory.is_relative_to(point) and len(point) >= length:
             length, found = len(point), Mount(kind, frozenset(options.split(",")))
-    return found if found.kind else Mount(_local_kind(directory), frozenset())
+    return found
 
 
 def _mounted() -> list[str]:
@@ -65,13 +51,3 @@ def _mounted() -> list[str]:
         return Path("/proc/self/mounts").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return []
-
-
-def _local_kind(path: Path) -> str:
-    """Return the type of a local file system by its number in statfs(2), "" if it is not in the table."""
-    answer = (
-        ctypes.c_long * 64
-    )()  # struct statfs begins with the number; the whole has at most 128 bytes
-    if ctypes.CDLL(None).statfs(os.fsencode(path), answer) != 0:
-        return ""
-    return _NUMBERS.get(answer[0] & 0xFFFFFFFF, "")

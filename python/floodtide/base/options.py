@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,19 +141,46 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+_where: ContextVar[str] = ContextVar("where", default="")
+
+
+@contextlib.contextmanager
+def named_as(where: str) -> Iterator[None]:
+    """Inside the block, messages about fields of configuration dataclasses begin with this text, not with the class."""
+    token = _where.set(where)
+    try:
+        yield
+    finally:
+        _where.reset(token)
+
+
+def one_of(names: Sequence[Any]) -> str:
+    """Return the names as text for a message: "'a', 'b' or 'c'"."""
+    *first, last = (f"'{name}'" for name in names)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 class Checked:
-    """Base class of configuration dataclasses. Numbers are checked when an instance is created.
+    """Base class of configuration dataclasses. Numbers and choices are checked when an instance is created.
 
     Raises:
-        ConfigurationError: If a number is outside the range of its field.
+        ConfigurationError: If a number is outside the range of its field, or a value is not one of its choices.
     """
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             limits: Range | None = field.metadata.get("range")
-            value = getattr(self, field.name)
+            choices = field.metadata.get("choices", ())
+            value, key = getattr(self, field.name), f"{self._prefix}{field.name}"
             if limits is not None and value is not None:
-                limits.check_all(value, f"{type(self).__name__}: {field.name}", ConfigurationError)
+                limits.check_all(value, key, ConfigurationError)
+            if choices and value not in choices:
+                raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
+
+    @property
+    def _prefix(self) -> str:
+        """What stands before the name of a field in messages."""
+        return _where.get() or f"{type(self).__name__}: "
 
 
 class Arguments:

@@ -33,8 +33,15 @@ LOCK_SUFFIX = ".floodtide-lock"
 WAIT_S = 60.0
 """Seconds that short writes wait for another process that writes the same file."""
 
-_PRECOMPUTED = "precomputed://"
-_METADATA = ("zarr.json", ".zarray", ".zgroup", "attributes.json")  # in folders that are volumes
+PRECOMPUTED = "precomputed://"
+"""Beginning of the names of Neuroglancer's precomputed volumes, before the folder."""
+
+STORES = {".zarr": ("zarr.json", ".zarray", ".zgroup"), ".n5": ("attributes.json",)}
+"""Ending of folders that are volumes, and the files of which such a folder has one, whatever its ending."""
+
+TIFF = (".tif", ".tiff")
+"""Endings of TIFF files."""
+
 _noted: set[Path] = set()  # folders for which this process has printed the note of a lock
 _gate = Gate()  # protects _reserved
 _reserved: dict[str, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}
@@ -136,9 +143,8 @@ def reserved(
             if lock.note and file.parent not in _noted:
                 _noted.add(file.parent)
                 notes.show(lock.note)
-            for stale in temporaries(
-                file
-            ):  # left by killed processes, because this process has the lock
+            # left by killed processes, because this process has the lock
+            for stale in temporaries(file):
                 with contextlib.suppress(OSError):
                     stale.unlink()
             check(name)
@@ -225,17 +231,15 @@ def volume_folder(reference: PathLike) -> str | None:
     name = os.fspath(reference)
     if isinstance(name, bytes):
         return None
-    if name.startswith(_PRECOMPUTED):
-        return name.removeprefix(_PRECOMPUTED)
+    if name.startswith(PRECOMPUTED):
+        return name.removeprefix(PRECOMPUTED)
     parts = name.rstrip("/").split("/")
     for i, part in enumerate(parts):
-        if part.lower().endswith((".zarr", ".n5")):
+        if part.lower().endswith(tuple(STORES)):
             return "/".join(parts[: i + 1])
-    return (
-        name
-        if name and any(os.path.lexists(os.path.join(name, file)) for file in _METADATA)
-        else None
-    )
+    files = [file for names in STORES.values() for file in names]
+    found = name and any(os.path.lexists(os.path.join(name, file)) for file in files)
+    return name if found else None
 
 
 def files_of(references: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -10,8 +11,6 @@ from types import TracebackType
 from typing import Any
 
 from floodtide.base import notes
-
-_WIDEST = 120  # columns of a bar
 
 
 class Progress:
@@ -35,12 +34,12 @@ class Progress:
         self._first: tuple[int, float] | None = None  # work done and time at the first call
         self._bar: Any = None
         self._shown = notes.speaks()
-        self._columns = _columns() if self._shown else None
+        self._draws = self._shown and _on_terminal()
 
     def __call__(self, done: int, total: int) -> None:
         if self._first is None:
             self._first = done, time.monotonic()
-        if self._columns is not None:
+        if self._draws:
             self._draw(done, total)
         elif self._shown and time.monotonic() - self._line_s >= self._line_every_s:
             self._line_s = time.monotonic()
@@ -61,7 +60,7 @@ class Progress:
                 desc=self._description,
                 leave=False,
                 file=sys.stderr,
-                ncols=min((self._columns or _WIDEST) - 1, _WIDEST),
+                dynamic_ncols=True,
                 bar_format="{desc}: {percentage:3.0f}%|{bar}| {n}/{total}{unit}{postfix}",
             )
         self._bar.total = total
@@ -97,10 +96,11 @@ class Progress:
             self._bar.close()
 
 
-def _columns() -> int | None:
-    from floodtide.base import terminal
-
-    return terminal.columns()
+def _on_terminal() -> bool:
+    """Return True if standard error is a terminal, which is tqdm's rule too. A launcher gives ranks a pipe."""
+    with contextlib.suppress(ValueError):  # closed
+        return sys.stderr.isatty()
+    return False
 
 
 def duration(seconds: float) -> str:
@@ -121,8 +121,6 @@ def bar(
     at_most_s: Callable[[], float | None] | None = None,
 ) -> Progress:
     """Return a progress display: `with bar("voxels", "segment") as progress: work(progress=progress)`.
-
-    Under a launcher such as mpiexec, rank 0 shows the bar if the launcher's standard error is a terminal of this host.
 
     Args:
         unit: What is counted.

@@ -210,38 +210,12 @@ def read_arrays(
     Raises:
         InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than `limit` bytes.
     """
-    import zipfile
-
     content = read_bytes(path, expected, limit)
-    with reading(path, expected), zipfile.ZipFile(io.BytesIO(content)) as archive:
-        arrays = []
+    with reading(path, expected), np.load(io.BytesIO(content), allow_pickle=False) as archive:
         for name in names:
-            entry = archive.getinfo(f"{name}.npy")
-            if entry.file_size > limit:
+            size = archive.zip.getinfo(f"{name}.npy").file_size
+            if size > limit:
                 raise InvalidFileError(
-                    f"{os.fspath(path)}: {name} has {entry.file_size} bytes; expected at most {limit}"
+                    f"{os.fspath(path)}: {name} has {size} bytes; expected at most {limit}"
                 )
-            with archive.open(entry) as stream:
-                arrays.append(_array(stream.read(limit)))
-        return arrays
-
-
-def _array(content: bytes) -> NDArray[Any]:
-    """Return an array from bytes in NumPy's .npy format, after checking that the header matches the size."""
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    read_header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read_header is None:
-        raise ValueError(f"arrays of format {version}")
-    shape, _, dtype = read_header(stream)
-    size = dtype.itemsize
-    for extent in shape:
-        size *= extent
-    if size != len(content) - stream.tell():
-        raise ValueError(f"an array of shape {shape} that is not complete")
-    stream.seek(0)
-    array: NDArray[Any] = np.load(stream, allow_pickle=False)
-    return array
+        return [archive[name] for name in names]

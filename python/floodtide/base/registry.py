@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from floodtide.base.options import Checked, Range, shown
+from floodtide.base.options import Checked, Range, one_of, shown
 from floodtide.errors import ConfigurationError
 
 Row = dict[str, Any]
@@ -79,9 +79,17 @@ def selected(field: dataclasses.Field[Any], name: str) -> list[str]:
     return [row for row, _ in listed(name)] if field.metadata["several"] else [name]
 
 
-def parameters(field: dataclasses.Field[Any], name: str) -> dict[str, Row]:
-    """Return the parameters {name: specification} that a section has for the row, or the rows, `name`."""
-    wanted = selected(field, name)
+def parameters(field: dataclasses.Field[Any], name: Any, prefix: str = "") -> dict[str, Row]:
+    """Return the parameters {name: specification} that a section has for the row, or the rows, `name`.
+
+    Raises:
+        ConfigurationError: If there is no such row. The message begins with `prefix`.
+    """
+    known = names(field.metadata["rows"]())
+    wanted = selected(field, name) if isinstance(name, str) else []
+    if not wanted or not set(wanted) <= set(known):
+        key = prefix + field.metadata["selector"]
+        raise ConfigurationError(f"{key} is {shown(name)}, expected {one_of(known)}")
     elsewhere = field.metadata["elsewhere"]
     return {
         spec["name"]: spec
@@ -106,7 +114,7 @@ def resolve(
     Raises:
         ConfigurationError: If the row has no such parameter, or a value has the wrong type or is out of range.
     """
-    known = parameters(field, name)
+    known = parameters(field, name, prefix)
     unknown = next((key for key in given if key not in known), None)
     if unknown is not None:
         listed = ", ".join(known) or "none"
@@ -165,14 +173,7 @@ class Registered(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        where = type(self).__name__
         for field in registered_fields(self):
-            selector = field.metadata["selector"]
-            name = getattr(self, selector)
-            known = names(field.metadata["rows"]())
-            if not set(selected(field, name)) <= set(known):
-                raise ConfigurationError(
-                    f"{where}: {selector} is {shown(name)}, expected one of {', '.join(known)}"
-                )
-            values = resolve(field, name, getattr(self, field.name), f"{where}: ")
+            name = getattr(self, field.metadata["selector"])
+            values = resolve(field, name, getattr(self, field.name), self._prefix)
             object.__setattr__(self, field.name, values)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.config import Config, FfnConfig, UNet2DConfig
+from floodtide.config import Config, FfnConfig
+from floodtide.config.networks import UNet2DConfig
 from floodtide.errors import InvalidArgumentError
 
 CLASSES = 2  # of the U-Net

@@ -23,7 +23,9 @@ class Passes:
 
     def __init__(self, network: UNetShape) -> None:
         self.core = nn.UNet2D(
-            network.depth, network.features, CLASSES, compute=network.compute
+            nn.UNetOptions(depth=network.depth, features=network.features),
+            classes=CLASSES,
+            compute=network.compute,
         ).core
         random = np.random.default_rng(1)
         shape = (network.batch, 1, *network.size)

@@ -23,7 +23,7 @@ from floodtide.errors import Error
 from floodtide.evaluate import trivial
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
-from floodtide.train.kinds import Model
+from floodtide.train.kinds.kind import Model
 
 Array = NDArray[Any]
 

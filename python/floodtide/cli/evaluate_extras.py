@@ -13,7 +13,7 @@ from floodtide.data import Box, Volume
 from floodtide.data.volumes import volume_exists
 from floodtide.evaluate.reporting import Report
 from floodtide.report import planes
-from floodtide.shapes import skeletons_of
+from floodtide.shapes.skeletons import skeletons_of
 
 VoxelSize = tuple[float, float, float] | None
 

@@ -25,7 +25,7 @@ def command(volume: str, skeletons: bool, as_json: bool) -> None:
       floodtide mesh precomputed://out --skeletons
     """
     from floodtide.base.progress import bar
-    from floodtide.shapes import add_meshes, add_skeletons
+    from floodtide.shapes.precomputed import add_meshes, add_skeletons
 
     shared.require_same_arguments()
     with bar("blocks", "mesh") as progress:

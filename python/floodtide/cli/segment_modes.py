@@ -12,6 +12,7 @@ from floodtide import config, segment
 from floodtide.cli import options as shared
 from floodtide.cli import segment_text
 from floodtide.comm import world
+from floodtide.config.networks import UNet3DConfig
 from floodtide.errors import InvalidArgumentError
 
 Outcome = tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]
@@ -42,7 +43,7 @@ def run(
     assert out is not None
     with world.agreed():
         settings = _settings(file, model, voxel_nm, overrides)
-    if isinstance(settings.model, config.UNet3DConfig):
+    if isinstance(settings.model, UNet3DConfig):
         return _of_affinities(file, settings, out, box)
     if estimate:
         return segment.estimate(file, settings, out, box), segment_text.of_estimate

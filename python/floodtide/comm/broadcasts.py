@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from floodtide.comm import world
 from floodtide.comm.arrays import Array, in_place, words_for
-from floodtide.comm.collectives import place_of, ranks_of
-from floodtide.comm.handles import Handle, synchronize
+from floodtide.comm.collectives import index_of, ranks_of
+from floodtide.comm.handles import Handle, completed
 from floodtide.comm.world import ProcessSet
-from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.errors import InvalidArgumentError, ShapeError, on_all_ranks
 
 
 @runtime_checkable
@@ -34,7 +34,15 @@ class WithSettings(Protocol):
         """Set the learning rate and the parameters to those of another optimizer of the same name."""
 
 
-def broadcast(array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None) -> Array:
+def broadcast_async(
+    array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None
+) -> Handle[Array]:
+    """Start a broadcast and return its handle. The array is copied, so the caller may change it at once."""
+    return _start(np.array(array, order="C"), root_rank, process_set)
+
+
+broadcast = completed(
+    broadcast_async,
     """Return a new array with the values of rank `root_rank`.
 
     Args:
@@ -45,25 +53,8 @@ def broadcast(array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | No
     Raises:
         OutOfRangeError: If root_rank does not take part.
         CommunicationError: On all ranks, if types, shapes or roots differ. Also if a rank is lost.
-    """
-    return synchronize(broadcast_async(array, root_rank, process_set))
-
-
-def broadcast_async(
-    array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None
-) -> Handle[Array]:
-    """Start a broadcast and return its handle. The array is copied, so the caller may change it at once."""
-    return _start(np.array(array, order="C"), root_rank, process_set)
-
-
-def broadcast_(array: Array, root_rank: int = 0, process_set: ProcessSet | None = None) -> Array:
-    """Overwrite an array with the values of rank `root_rank`, without a copy, and return the array.
-
-    Raises:
-        InvalidArgumentError: If the value is not an array, or the array is read-only or not C-contiguous.
-        OutOfRangeError: If root_rank does not take part.
-    """
-    return synchronize(broadcast_async_(array, root_rank, process_set))
+    """,
+)
 
 
 def broadcast_async_(
@@ -73,8 +64,19 @@ def broadcast_async_(
     return _start(in_place("broadcast_", array), root_rank, process_set)
 
 
+broadcast_ = completed(
+    broadcast_async_,
+    """Overwrite an array with the values of rank `root_rank`, without a copy, and return the array.
+
+    Raises:
+        InvalidArgumentError: If the value is not an array, or the array is read-only or not C-contiguous.
+        OutOfRangeError: If root_rank does not take part.
+    """,
+)
+
+
 def _start(result: Array, root_rank: int, process_set: ProcessSet | None) -> Handle[Array]:
-    place = place_of(root_rank, process_set)
+    place = index_of(root_rank, process_set)
     words = f"{words_for([result])} from rank {root_rank}"
     operation = ranks_of(process_set).start_broadcast(result, place, words)
     return Handle([operation], lambda: result)
@@ -83,7 +85,7 @@ def _start(result: Array, root_rank: int, process_set: ProcessSet | None) -> Han
 def broadcast_object(value: Any, root_rank: int = 0, process_set: ProcessSet | None = None) -> Any:
     """Return the value of rank `root_rank`. The value is sent as a pickle between the ranks of one job."""
     comm = ranks_of(process_set)
-    return world.broadcast_object(value, place_of(root_rank, process_set), comm)
+    return world.broadcast_object(value, index_of(root_rank, process_set), comm)
 
 
 def broadcast_parameters(
@@ -95,13 +97,13 @@ def broadcast_parameters(
         ShapeError: On all ranks, if names, shapes or types differ between ranks.
     """
     comm = ranks_of(process_set)
-    root = place_of(root_rank, process_set)
+    root = index_of(root_rank, process_set)
     names = sorted(parameters)
     own = json.dumps([[n, parameters[n].dtype.str, list(parameters[n].shape)] for n in names])
     described = comm.allgather(own.encode(), "names, types and shapes of parameters")
     for other, description in enumerate(described):
         if description != described[0]:
-            raise _agreed(
+            raise on_all_ranks(
                 ShapeError(
                     f"broadcast_parameters: names, shapes or types on rank {other} differ from "
                     "rank 0's"
@@ -125,7 +127,7 @@ def broadcast_optimizer_state(
             step, is accepted.
     """
     comm = ranks_of(process_set)
-    root = place_of(root_rank, process_set)
+    root = index_of(root_rank, process_set)
     state = optimizer.state_dict()
     _require_equal_kinds(comm, optimizer, state)
     ours = isinstance(optimizer, WithSettings)
@@ -145,7 +147,7 @@ def _require_equal_kinds(comm: world.Communicator, optimizer: Any, state: Any) -
     described = [json.loads(text) for text in comm.allgather(own, "kinds of optimizers")]
     for rank, (other, _) in enumerate(described):
         if other != described[0][0]:
-            raise _agreed(
+            raise on_all_ranks(
                 InvalidArgumentError(
                     f"broadcast_optimizer_state: the optimizer is {described[0][0]} on rank 0 and "
                     f"{other} on rank {rank}"
@@ -156,16 +158,10 @@ def _require_equal_kinds(comm: world.Communicator, optimizer: Any, state: Any) -
         first, expected = with_state[0]
         odd = sorted(n for n in sizes.keys() | expected.keys() if sizes.get(n) != expected.get(n))
         if odd:
-            raise _agreed(
+            raise on_all_ranks(
                 ShapeError(
                     f"broadcast_optimizer_state: the state {odd[0]} has "
                     f"{expected.get(odd[0], 0)} values on rank {first} and "
                     f"{sizes.get(odd[0], 0)} on rank {rank}"
                 )
             )
-
-
-def _agreed(error: ShapeError | InvalidArgumentError) -> ShapeError | InvalidArgumentError:
-    """Mark an error as raised by all ranks alike, and return it."""
-    error.agreed = True
-    return error

@@ -93,7 +93,7 @@ def compared_as_one(comm: Communicator, words: str) -> Iterator[None]:
     group.start(words)
 
 
-def place_of(root_rank: int, process_set: ProcessSet | None) -> int:
+def index_of(root_rank: int, process_set: ProcessSet | None) -> int:
     """Return the index of a rank in a process set, or the rank itself if `process_set` is None.
 
     Raises:

@@ -17,23 +17,8 @@ from numpy.typing import ArrayLike
 
 from floodtide.comm.arrays import Array
 from floodtide.comm.collectives import compared_as_one, ranks_of
-from floodtide.comm.handles import Handle, joint, synchronize
+from floodtide.comm.handles import Handle, completed, joint
 from floodtide.comm.world import ProcessSet
-
-
-def allgather(array: ArrayLike, process_set: ProcessSet | None = None) -> Array:
-    """Return the arrays of all ranks, concatenated along axis 0 in rank order.
-
-    Args:
-        array: Any type except objects, with at least one axis. The length of axis 0 may differ between ranks. The
-            array is not changed.
-        process_set: The ranks that take part; None: all ranks.
-
-    Raises:
-        ShapeError: On all ranks, if the types or the lengths of other axes differ.
-        InvalidArgumentError: On all ranks, if an array has no axis or holds Python objects.
-    """
-    return synchronize(allgather_async(array, process_set))
 
 
 def allgather_async(array: ArrayLike, process_set: ProcessSet | None = None) -> Handle[Array]:
@@ -49,11 +34,20 @@ def allgather_async(array: ArrayLike, process_set: ProcessSet | None = None) -> 
     return Handle([exchange], result)
 
 
-def grouped_allgather(
-    arrays: Sequence[ArrayLike], process_set: ProcessSet | None = None
-) -> list[Array]:
-    """Return the allgather of each of several arrays. The allgathers run at the same time."""
-    return synchronize(grouped_allgather_async(arrays, process_set))
+allgather = completed(
+    allgather_async,
+    """Return the arrays of all ranks, concatenated along axis 0 in rank order.
+
+    Args:
+        array: Any type except objects, with at least one axis. The length of axis 0 may differ between ranks. The
+            array is not changed.
+        process_set: The ranks that take part; None: all ranks.
+
+    Raises:
+        ShapeError: On all ranks, if the types or the lengths of other axes differ.
+        InvalidArgumentError: On all ranks, if an array has no axis or holds Python objects.
+    """,
+)
 
 
 def grouped_allgather_async(
@@ -65,27 +59,10 @@ def grouped_allgather_async(
     return joint(handles)
 
 
-def alltoall(
-    array: ArrayLike,
-    splits: ArrayLike | None = None,
-    process_set: ProcessSet | None = None,
-) -> Array | tuple[Array, Array]:
-    """Send some rows of an array to every rank, and return the rows received from every rank, in rank order.
-
-    Args:
-        array: Any type except objects, with at least one axis. The array is not changed.
-        splits: Number of rows for each rank: the first splits[0] rows go to rank 0, and so on. The sum must be the
-            number of rows. None: the same number for each rank; the number of rows must be a multiple of the ranks.
-        process_set: The ranks that take part, in whose order splits are given; None: all ranks.
-
-    Returns:
-        The received rows. If splits are given, also the number of rows from each rank, int64 (ranks,).
-
-    Raises:
-        InvalidArgumentError: On all ranks, if the splits of any rank are wrong.
-        ShapeError: On all ranks, if the types or the lengths of other axes differ.
-    """
-    return synchronize(alltoall_async(array, splits, process_set))
+grouped_allgather = completed(
+    grouped_allgather_async,
+    """Return the allgather of each of several arrays. The allgathers run at the same time.""",
+)
 
 
 def alltoall_async(
@@ -106,6 +83,26 @@ def alltoall_async(
         return received if splits is None else (received, np.array(counts, np.int64))
 
     return Handle([exchange], result)
+
+
+alltoall = completed(
+    alltoall_async,
+    """Send some rows of an array to every rank, and return the rows received from every rank, in rank order.
+
+    Args:
+        array: Any type except objects, with at least one axis. The array is not changed.
+        splits: Number of rows for each rank: the first splits[0] rows go to rank 0, and so on. The sum must be the
+            number of rows. None: the same number for each rank; the number of rows must be a multiple of the ranks.
+        process_set: The ranks that take part, in whose order splits are given; None: all ranks.
+
+    Returns:
+        The received rows. If splits are given, also the number of rows from each rank, int64 (ranks,).
+
+    Raises:
+        InvalidArgumentError: On all ranks, if the splits of any rank are wrong.
+        ShapeError: On all ranks, if the types or the lengths of other axes differ.
+    """,
+)
 
 
 def allgather_object(value: Any, process_set: ProcessSet | None = None) -> list[Any]:

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
 from floodtide import _core
 
 Operation = _core.comm.Operation | _core.comm.Exchange
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
 class Handle(Generic[Result]):
@@ -65,3 +67,22 @@ def joint(handles: Sequence[Handle[Result]]) -> Handle[list[Result]]:
     """Return one handle for several handles."""
     operations = [operation for handle in handles for operation in handle._operations]
     return Handle(operations, lambda: [synchronize(handle) for handle in handles])
+
+
+def completed(
+    start: Callable[Given, Handle[Result]], documentation: str
+) -> Callable[Given, Result]:
+    """Return the function that starts a collective as `start` does, waits for it, and returns its result.
+
+    Its name is that of `start` without "_async", and its arguments are those of `start`.
+    """
+
+    def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return start(*args, **kwargs)._synchronize()
+
+    call.__name__ = call.__qualname__ = start.__name__.replace("_async", "")
+    call.__module__, call.__doc__ = start.__module__, documentation
+    signature = inspect.signature(start)
+    returned = str(signature.return_annotation).removeprefix("Handle[").removesuffix("]")
+    call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    return call

@@ -33,9 +33,8 @@ Max: Final[Op] = Op.MAX
 Product: Final[Op] = Op.PRODUCT
 
 
-@dataclass(
-    slots=True
-)  # not frozen: a frozen one takes longer to make, and every reduction makes one
+# not frozen: a frozen one takes longer to make, and every reduction makes one
+@dataclass(slots=True)
 class Rule:
     """Operation and factors of a reduction, and the name of the function that started it."""
 
@@ -121,7 +120,7 @@ def _scale(values: Array, factor: float) -> None:
     values[...] = np.clip(scaled, float(limits.min), largest).astype(values.dtype)
 
 
-class Group:
+class Buffers:
     """Copies of several arrays in one buffer for each type, in the order in which types first occur."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:

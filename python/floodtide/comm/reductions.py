@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from floodtide import _core
 from floodtide.comm.arrays import Array, in_place
 from floodtide.comm.collectives import compared_as_one, ranks_of
-from floodtide.comm.handles import Handle, Result, joint, synchronize
-from floodtide.comm.reduction_rules import Average, Group, Op, Rule
+from floodtide.comm.handles import Handle, Result, completed, joint
+from floodtide.comm.reduction_rules import Average, Buffers, Op, Rule
 from floodtide.comm.world import ProcessSet
 from floodtide.errors import InvalidArgumentError
 
@@ -33,7 +33,7 @@ def allreduce_algorithms(*, own: bool = False) -> tuple[str, ...]:
     return tuple(row["name"] for row in rows if row["own"] or not own)
 
 
-def allreduce(
+def allreduce_async(
     array: ArrayLike,
     op: Op = Average,
     algorithm: str | None = None,
@@ -42,7 +42,23 @@ def allreduce(
     *,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Array:
+) -> Handle[Array]:
+    """Start an allreduce and return its handle at once. Arguments and errors as for allreduce.
+
+    The array is copied, so the caller may change it at once. All ranks must start the same collectives
+    in the same order. They may complete them in any order. A collective advances only while this rank is
+    in `poll`, `synchronize` or another collective on the same ranks.
+    """
+    rule = Rule("allreduce", op, prescale_factor, postscale_factor)
+    result = np.array(array, order="C")
+    words = rule.words([result])
+    return _start_allreduces(
+        rule, [result], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
+    )
+
+
+allreduce = completed(
+    allreduce_async,
     """Return the sum, average, minimum, maximum or product over ranks. All ranks get the same bits.
 
     Args:
@@ -71,71 +87,8 @@ def allreduce(
         UnsupportedError: For "mpi" without MPI, or with a type of 1 or 2 bytes.
         CommunicationError: On all ranks, if ranks call different collectives. The message names the
             ranks, and the next collective works. Also if a rank is lost.
-    """
-    return synchronize(
-        allreduce_async(
-            array,
-            op,
-            algorithm,
-            wire,
-            process_set,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-        )
-    )
-
-
-def allreduce_async(
-    array: ArrayLike,
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Handle[Array]:
-    """Start an allreduce and return its handle at once. Arguments and errors as for allreduce.
-
-    The array is copied, so the caller may change it at once. All ranks must start the same collectives
-    in the same order. They may complete them in any order. A collective advances only while this rank is
-    in `poll`, `synchronize` or another collective on the same ranks.
-    """
-    rule = Rule("allreduce", op, prescale_factor, postscale_factor)
-    result = np.array(array, order="C")
-    words = rule.words([result])
-    return _start_allreduces(
-        rule, [result], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
-    )
-
-
-def allreduce_(
-    array: Array,
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Array:
-    """Overwrite an array with its allreduce and return the array. Copies only if prescale_factor is not 1.
-
-    Raises:
-        InvalidArgumentError: As for allreduce. Also if the value is not an array, or the array is
-            read-only or not C-contiguous.
-    """
-    return synchronize(
-        allreduce_async_(
-            array,
-            op,
-            algorithm,
-            wire,
-            process_set,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-        )
-    )
+    """,
+)
 
 
 def allreduce_async_(
@@ -166,34 +119,15 @@ def allreduce_async_(
     return _start_allreduces(rule, copies, words, algorithm, wire, process_set, finish=finish)
 
 
-def grouped_allreduce(
-    arrays: Sequence[ArrayLike],
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[Array]:
-    """Return the allreduce of each of several arrays. Arrays of one type are combined in one allreduce.
+allreduce_ = completed(
+    allreduce_async_,
+    """Overwrite an array with its allreduce and return the array. Copies only if prescale_factor is not 1.
 
-    Args:
-        arrays: Arrays of any shapes and types. Their number, shapes and types must be equal on all ranks.
-
-    The other arguments and the errors are those of allreduce.
-    """
-    return synchronize(
-        grouped_allreduce_async(
-            arrays,
-            op,
-            algorithm,
-            wire,
-            process_set,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-        )
-    )
+    Raises:
+        InvalidArgumentError: As for allreduce. Also if the value is not an array, or the array is
+            read-only or not C-contiguous.
+    """,
+)
 
 
 def grouped_allreduce_async(
@@ -209,38 +143,22 @@ def grouped_allreduce_async(
     """Start a grouped_allreduce and return its handle. The arrays are copied, so the caller may change them at once."""
     rule = Rule("grouped_allreduce", op, prescale_factor, postscale_factor)
     given = [np.asarray(array) for array in arrays]
-    group, words = Group(given), rule.words(given)
+    group, words = Buffers(given), rule.words(given)
     return _start_allreduces(
         rule, group.buffers, words, algorithm, wire, process_set, finish=lambda _: group.parts()
     )
 
 
-def grouped_allreduce_(
-    arrays: Sequence[Array],
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[Array]:
-    """Overwrite each array with its allreduce and return the arrays. Arrays of one type are combined in one allreduce.
+grouped_allreduce = completed(
+    grouped_allreduce_async,
+    """Return the allreduce of each of several arrays. Arrays of one type are combined in one allreduce.
 
-    Raises:
-        InvalidArgumentError: As for allreduce_.
-    """
-    return synchronize(
-        grouped_allreduce_async_(
-            arrays,
-            op,
-            algorithm,
-            wire,
-            process_set,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-        )
-    )
+    Args:
+        arrays: Arrays of any shapes and types. Their number, shapes and types must be equal on all ranks.
+
+    The other arguments and the errors are those of allreduce.
+    """,
+)
 
 
 def grouped_allreduce_async_(
@@ -256,7 +174,7 @@ def grouped_allreduce_async_(
     """Start a grouped_allreduce in place and return its handle. `synchronize` overwrites the arrays."""
     rule = Rule("grouped_allreduce_", op, prescale_factor, postscale_factor)
     own = [in_place("grouped_allreduce_", array) for array in arrays]
-    group = Group(own)
+    group = Buffers(own)
 
     def finish(_: list[Array]) -> list[Array]:
         for array, part in zip(own, group.parts(), strict=True):
@@ -269,7 +187,17 @@ def grouped_allreduce_async_(
     )
 
 
-def reduce_scatter(
+grouped_allreduce_ = completed(
+    grouped_allreduce_async_,
+    """Overwrite each array with its allreduce and return the arrays. Arrays of one type are combined in one allreduce.
+
+    Raises:
+        InvalidArgumentError: As for allreduce_.
+    """,
+)
+
+
+def reduce_scatter_async(
     array: ArrayLike,
     op: Op = Average,
     wire: str | None = None,
@@ -277,7 +205,14 @@ def reduce_scatter(
     *,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Array:
+) -> Handle[Array]:
+    """Start a reduce_scatter and return its handle. The array is copied, so the caller may change it at once."""
+    rule = Rule("reduce_scatter", op, prescale_factor, postscale_factor)
+    return _start_reduce_scatter(rule, np.array(array, order="C"), wire, process_set)
+
+
+reduce_scatter = completed(
+    reduce_scatter_async,
     """Return this rank's rows of the sum, average, minimum, maximum or product over ranks.
 
     Args:
@@ -296,53 +231,8 @@ def reduce_scatter(
         InvalidArgumentError: If the type, operation, wire format or a factor is not valid, or the array has no axis.
         CommunicationError: On all ranks, if ranks call different collectives. The message names the
             ranks, and the next collective works. Also if a rank is lost.
-    """
-    return synchronize(
-        reduce_scatter_async(
-            array,
-            op,
-            wire,
-            process_set,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-        )
-    )
-
-
-def reduce_scatter_async(
-    array: ArrayLike,
-    op: Op = Average,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Handle[Array]:
-    """Start a reduce_scatter and return its handle. The array is copied, so the caller may change it at once."""
-    rule = Rule("reduce_scatter", op, prescale_factor, postscale_factor)
-    return _start_reduce_scatter(rule, np.array(array, order="C"), wire, process_set)
-
-
-def grouped_reduce_scatter(
-    arrays: Sequence[ArrayLike],
-    op: Op = Average,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> list[Array]:
-    """Return the reduce_scatter of each of several arrays. The reduce_scatters run at the same time."""
-    return synchronize(
-        grouped_reduce_scatter_async(
-            arrays,
-            op,
-            wire,
-            process_set,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-        )
-    )
+    """,
+)
 
 
 def grouped_reduce_scatter_async(
@@ -360,6 +250,12 @@ def grouped_reduce_scatter_async(
     with compared_as_one(ranks_of(process_set), rule.words(given)):
         handles = [_start_reduce_scatter(rule, work, wire, process_set) for work in given]
     return joint(handles)
+
+
+grouped_reduce_scatter = completed(
+    grouped_reduce_scatter_async,
+    """Return the reduce_scatter of each of several arrays. The reduce_scatters run at the same time.""",
+)
 
 
 def _start_allreduces(

@@ -28,22 +28,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.comm import reduction_rules, reductions, world
-from floodtide.errors import GradientError, InvalidArgumentError, ShapeError
+from floodtide.errors import GradientError, InvalidArgumentError, ShapeError, on_all_ranks
 
 Array = NDArray[Any]
 Gradients = Mapping[str, Array]
 
 UNIT_ROUNDOFF = 2.0**-24  # of float32
-DIAGNOSIS_BYTES = (
-    2**30
-)  # maximum memory for the gradients of all ranks, which are kept for the diagnosis
+# maximum memory for the gradients of all ranks, which are kept for the diagnosis
+DIAGNOSIS_BYTES = 2**30
 # Steps of the central differences, relative to the norm of the parameters. The curvature is largest along the gradient.
 GRADIENT_STEP, RANDOM_STEP = 1e-4, 1e-3
 OFFSET = 1e-3  # distance, relative to the norm, between the parameters and the point of the central differences
 KINKS = 0.01  # relative change of a slope that kinks of ReLUs within a step may cause
 
 
-class Network(Protocol):
+class Differentiable(Protocol):
     """Methods that verify_gradients needs of a network. `floodtide.nn.FFN` has them."""
 
     def loss_and_gradients(self, *batch: Any) -> tuple[float, Mapping[str, Array]]:
@@ -80,7 +79,7 @@ class GradientCheck:
 
 
 def verify_gradients(
-    network: Network,
+    network: Differentiable,
     *batch: Array | None,
     average: Callable[[Gradients], Gradients] | None = None,
     tolerance: float = 0.0,
@@ -133,7 +132,9 @@ def verify_gradients(
     with world.agreed():
         _require_names(own, averaged)
     serial = _Serial(network, batch, _flat(own, names), counts)
-    bound = _gamma(len(counts) + 2, unit_roundoff) * serial.magnitude
+    gamma = (len(counts) + 2) * unit_roundoff
+    gamma /= 1 - gamma
+    bound = gamma * serial.magnitude
     bound += tolerance * np.abs(serial.gradient).max() + np.finfo(np.float32).smallest_normal
     if serial.largest_deviation > tolerance:
         raise _agreed(
@@ -168,7 +169,11 @@ class _Serial:
     """The gradient of all samples, computed on this rank alone from the samples of all ranks. Collective to build."""
 
     def __init__(
-        self, network: Network, batch: Sequence[Array | None], own: Array, counts: Sequence[int]
+        self,
+        network: Differentiable,
+        batch: Sequence[Array | None],
+        own: Array,
+        counts: Sequence[int],
     ) -> None:
         self.counts = counts
         self.gradient = np.zeros(own.size)
@@ -305,7 +310,7 @@ class _Slopes:
 
     def __init__(
         self,
-        network: Network,
+        network: Differentiable,
         batch: Sequence[Array | None],
         counts: Sequence[int],
         average: Callable[[Gradients], Gradients],
@@ -374,10 +379,6 @@ def _unit(vector: Array) -> Array:
     return vector / (float(np.linalg.norm(vector)) or 1.0)
 
 
-def _gamma(count: int, unit: float) -> float:
-    return count * unit / (1 - count * unit)
-
-
 def _flat(arrays: Gradients, names: Sequence[str]) -> Array:
     return np.concatenate([np.ravel(arrays[name]) for name in names]).astype(np.float64)
 
@@ -401,6 +402,4 @@ def _place(arrays: Gradients, names: Sequence[str], index: int) -> str:
 
 
 def _agreed(message: str) -> GradientError:
-    error = GradientError(f"verify_gradients: {message}")
-    error.agreed = True  # all ranks find the same error
-    return error
+    return on_all_ranks(GradientError(f"verify_gradients: {message}"))

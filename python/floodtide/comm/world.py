@@ -26,6 +26,7 @@ import numpy as np
 
 from floodtide import _core, errors
 from floodtide.comm.launching import libraries
+from floodtide.comm.launching.launchers import Launcher
 
 ActivityLog = _core.comm.ActivityLog
 Communicator = _core.comm.Communicator
@@ -46,9 +47,8 @@ class _State:
     numbers: tuple[int, ...] = ()  # in a process set: its members, as ranks among all ranks
     timeout_s: float | None = None  # argument of init; None before init
     watchdog: Watchdog | None = None  # of the current communicator, if there is a time limit
-    left: list[Watchdog] = field(
-        default_factory=list
-    )  # watchdogs of communicators that were shut down
+    # watchdogs of communicators that were shut down
+    left: list[Watchdog] = field(default_factory=list)
     report_path: str = ""  # file in which a watchdog writes why it ends the job, for floodtide.run
 
 
@@ -155,9 +155,8 @@ def _world() -> Communicator:
         return world
     if world.size == 1:
         raise libraries.mismatch(launched, library.family)
-    if (
-        launched.family is not None
-    ):  # Slurm counts tasks of each part of a heterogeneous job separately
+    # Slurm counts tasks of each part of a heterogeneous job separately
+    if launched.family is not None:
         raise libraries.wrong_size(launched, world.size)
     return world
 
@@ -183,14 +182,14 @@ def _adopt(comm: Any) -> Communicator:
     return library.adopt(comm.handle)
 
 
-def _load(launched: libraries.Launcher | None) -> libraries.MpiLibrary:
+def _load(launched: Launcher | None) -> libraries.MpiLibrary:
     if _state.library is None:
         _state.library = libraries.load(launched)
         atexit.register(_finish)
     return _state.library
 
 
-def library() -> libraries.MpiLibrary:
+def mpi_library() -> libraries.MpiLibrary:
     """Load and return the MPI library for this process, without starting MPI.
 
     Returns:
@@ -415,9 +414,9 @@ class ProcessSet:
                 problem = f"expected ranks from 0 to {everyone.size - 1}"
             else:
                 continue
-            error = errors.InvalidArgumentError(f"ProcessSet on rank {other}: {members}: {problem}")
-            error.agreed = True
-            raise error
+            raise errors.on_all_ranks(
+                errors.InvalidArgumentError(f"ProcessSet on rank {other}: {members}: {problem}")
+            )
 
     def included(self) -> bool:
         """Return True if this rank is a member."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from floodtide.base import reading
-from floodtide.base.files import replace_text
 from floodtide.config import reader
 from floodtide.config.sections import Config
 from floodtide.errors import ConfigurationError, InvalidFileError
@@ -37,19 +36,6 @@ def from_dict(
     for override in overrides:
         _override(changed, override)
     return reader.read(Config, changed, where)
-
-
-def dumps(config: Config) -> str:
-    """Return the complete configuration, with defaults, as TOML text."""
-    return str(config)
-
-
-def save(config: Config, path: str | Path) -> None:
-    """Write the complete configuration, with defaults, to a TOML file.
-
-    The text goes to a temporary file in the same folder, which is then renamed. So `path` never holds half a file.
-    """
-    replace_text(Path(path), dumps(config))
 
 
 def _override(document: dict[str, Any], override: str) -> None:

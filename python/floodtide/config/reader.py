@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the dataclasses of `floodtide.config` from TOML tables; a ConfigurationError names the wrong key."""
+"""Build the dataclasses of `floodtide.config` from TOML tables, and tables from them. Errors name the wrong key."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from floodtide.base.options import Range, shown
-from floodtide.base.registry import names, parameters, registered_fields, resolve, selected
+from floodtide.base.options import named_as, one_of, shown
+from floodtide.base.registry import parameters, registered_fields
+from floodtide.config.networks import FLOOD
 from floodtide.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -45,6 +46,32 @@ def applies(field: dataclasses.Field[Any], kind: str) -> bool:
     return not kinds or kind in kinds
 
 
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return a configuration as nested dictionaries of plain values. This is the inverse of `from_dict`."""
+    return _table(config, config.model.kind if hasattr(config, "model") else FLOOD)
+
+
+def _table(section: Any, kind: str) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for field in dataclasses.fields(section):
+        if not applies(field, kind):
+            continue
+        value = getattr(section, field.name)
+        if isinstance(value, Mapping):
+            result.update(value)
+        elif value is not None:
+            result[field.name] = _plain_of(value, kind)
+    return result
+
+
+def _plain_of(value: Any, kind: str) -> Any:
+    if dataclasses.is_dataclass(value):
+        return _table(value, kind)
+    if isinstance(value, (tuple, list)):
+        return [_plain_of(item, kind) for item in value]
+    return value
+
+
 class _Reader:
     def __init__(self, kind: Any, where: str) -> None:
         self._kind = kind
@@ -67,7 +94,7 @@ class _Reader:
                 if not applies(field, self._kind):
                     raise ConfigurationError(
                         f"{where}: {key} has no meaning for model.kind '{self._kind}', expected it only for "
-                        f"{_one_of(field.metadata['kinds'])}{ADVICE.get((key, self._kind), '')}"
+                        f"{one_of(field.metadata['kinds'])}{ADVICE.get((key, self._kind), '')}"
                     )
                 values[name] = self._value(table[name], hints[name], field, key)
             elif (
@@ -77,20 +104,13 @@ class _Reader:
                 raise ConfigurationError(
                     f"{where}: {key} is missing, expected {_describe(hints[name])}"
                 )
-        return cls(**values)
+        with named_as(f"{where}: {prefix}"):
+            return cls(**values)
 
     def _value(self, value: Any, hint: Any, field: dataclasses.Field[Any], key: str) -> Any:
         if "rows" in field.metadata:
             return value
         value = self._convert(value, hint, key)
-        limits: Range | None = field.metadata.get("range")
-        if limits is not None:
-            limits.check_all(value, f"{self._where}: {key}", ConfigurationError)
-        choices = field.metadata.get("choices", ())
-        if choices and value not in choices:
-            raise ConfigurationError(
-                f"{self._where}: {key} is {shown(value)}, expected {_one_of(choices)}"
-            )
         return _expand(value, key, self._where) if field.metadata.get("path") else value
 
     def _convert(self, value: Any, expected: Any, key: str) -> Any:
@@ -127,23 +147,17 @@ class _Reader:
         prefix: str,
     ) -> Mapping[str, Any]:
         """Separate the section's own keys from the parameters of the registry rows that the section names."""
-        rows: list[tuple[dataclasses.Field[Any], str]] = []
+        rows: list[tuple[dataclasses.Field[Any], list[str]]] = []
         for field in registered:
             selector = fields[field.metadata["selector"]]
-            known_names = names(field.metadata["rows"]())
             name = table.get(selector.name, selector.default)
-            if not isinstance(name, str) or not set(selected(field, name)) <= set(known_names):
-                raise ConfigurationError(
-                    f"{self._where}: {prefix}{selector.name} is {shown(name)}, expected {_one_of(known_names)}"
-                )
-            rows.append((field, name))
+            rows.append((field, list(parameters(field, name, f"{self._where}: {prefix}"))))
         own = [key for key in fields if fields[key] not in registered]
-        known = [key for field, name in rows for key in parameters(field, name)]
+        known = [key for _, keys in rows for key in keys]
         _refuse_unknown(table, [*own, *known], prefix, self._where)
         split = {key: table[key] for key in own if key in table}
-        for field, name in rows:
-            given = {key: table[key] for key in parameters(field, name) if key in table}
-            split[field.name] = resolve(field, name, given, f"{self._where}: {prefix}")
+        for field, keys in rows:
+            split[field.name] = {key: table[key] for key in keys if key in table}
         return split
 
     def alternative(self, alternatives: Sequence[Any], key: str) -> Any:
@@ -154,7 +168,7 @@ class _Reader:
         kinds = {alternative.kind: alternative for alternative in some}
         if not isinstance(self._kind, str) or self._kind not in kinds:
             raise ConfigurationError(
-                f"{self._where}: {key}.kind is {shown(self._kind)}, expected {_one_of(list(kinds))}"
+                f"{self._where}: {key}.kind is {shown(self._kind)}, expected {one_of(list(kinds))}"
             )
         return kinds[self._kind]
 
@@ -238,12 +252,4 @@ def _describe(expected: Any) -> str:
         )
     return {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}.get(
         expected, str(expected)
-    )
-
-
-def _one_of(names: Sequence[str]) -> str:
-    return (
-        ", ".join(f"'{name}'" for name in names[:-1])
-        + (" or " if len(names) > 1 else "")
-        + f"'{names[-1]}'"
     )

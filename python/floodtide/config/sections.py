@@ -12,6 +12,7 @@ import tomli_w
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.network_options import Vec3
 from floodtide.base.options import ANY, FOLDER, REQUIRED, Checked, option
 from floodtide.base.registry import Registered, Value, names, registered
 from floodtide.config.networks import (
@@ -21,11 +22,10 @@ from floodtide.config.networks import (
     FfnConfig,
     UNet2DConfig,
     UNet3DConfig,
-    Vec3,
 )
+from floodtide.config.reader import to_dict
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.segment_options import SegmentOptions
-from floodtide.config.tables import to_dict
 from floodtide.errors import ConfigurationError
 
 
@@ -391,6 +391,10 @@ class TrainingConfig(Checked):
         "Number of times that each walker processes its shard, if on_exhausted is join or stop",
         range=limits.EPOCHS,
     )
+
+    def walkers_of(self, ranks: int) -> int:
+        """Return the number of walkers of a job: `walkers`, or one for each of its ranks."""
+        return self.walkers or ranks
 
 
 @dataclass(frozen=True, kw_only=True)

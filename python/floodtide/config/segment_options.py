@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.options import FOLDER, option
+from floodtide.base.options import FOLDER, Checked, option
 from floodtide.base.registry import Registered, Row, Value, registered
-from floodtide.config.mask_options import MaskOptions
 
 LISTED = "listed"
 """The seed policy whose seeds are those of `segment.seeds`."""
@@ -27,6 +26,40 @@ def seed_policies() -> list[Row]:
         "help": "the seeds of `seeds`, at this place among other policies (PolicyInvertOrigins of google/ffn)",
     }
     return [*_core.segment.seed_policies(), row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskChannel(Checked):
+    """Values of one channel that are masked: `values`, else those from `minimum` to `maximum`, else all but 0."""
+
+    channel: int = option(
+        0, "Index of the channel; a volume of three axes has channel 0 only", range=limits.CHANNEL
+    )
+    values: tuple[int, ...] = option((), "Masked values", range=limits.LABEL)
+    minimum: float | None = option(
+        None, "Smallest masked value; left out: none, if `maximum` is given", range=limits.INTENSITY
+    )
+    maximum: float | None = option(
+        None, "Largest masked value; left out: none, if `minimum` is given", range=limits.INTENSITY
+    )
+    invert: bool = option(False, "Mask the other values instead")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskOptions(Checked):
+    """A mask: the voxels that one of its channels masks. Without channels: where channel 0 is not 0.
+
+    Source: google/ffn, MaskConfig in inference.proto.
+    """
+
+    volume: str = option(
+        "",
+        "Volume, file:dataset, with the axes z, y, x or channel, z, y, x; empty: the image, before normalisation",
+        path=True,
+        differs=FOLDER,
+    )
+    channels: tuple[MaskChannel, ...] = option((), "Channels, one table each")
+    invert: bool = option(False, "Mask the voxels that no channel masks instead")
 
 
 @dataclass(frozen=True, kw_only=True)

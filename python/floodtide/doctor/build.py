@@ -39,7 +39,7 @@ def about() -> dict[str, Any]:
 def _mpi() -> dict[str, Any]:
     if libraries.launcher() is not None:
         world.ensure_init()
-    level = world.library().start() if world.size() > 1 else None
+    level = world.mpi_library().start() if world.size() > 1 else None
     return host.mpi_facts() | {"ranks": world.size(), "thread_level": level}
 
 

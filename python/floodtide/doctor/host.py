@@ -19,8 +19,8 @@ from floodtide.comm import world
 from floodtide.comm.launching import libraries
 from floodtide.config import Config
 from floodtide.errors import UnsupportedError
-from floodtide.train import thread_count
 from floodtide.train.memory import checkpoint_bytes, needed_bytes
+from floodtide.train.threads import thread_count
 
 CLOCK_ROUNDS = 20
 PEAK_S = 0.1  # duration of the multiply-add loop
@@ -66,7 +66,7 @@ def mpi_facts() -> dict[str, Any]:
         "library": None,
     }
     try:
-        library = world.library()
+        library = world.mpi_library()
     except UnsupportedError as error:
         return facts | {"no_library": str(error)}
     return facts | {
@@ -101,7 +101,7 @@ def facts(config: Config) -> dict[str, Any]:
         "host": socket.gethostname(),
         "node": world.current().node_name,
         "local_rank": world.places()[0],
-        "thread_level": world.library().start() if ranks > 1 else None,
+        "thread_level": world.mpi_library().start() if ranks > 1 else None,
         "cores": _core.available_cores(),
         "host_cores": os.cpu_count() or 1,
         "affinity": sorted(os.sched_getaffinity(0)),

@@ -10,17 +10,12 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.options import Arguments
+from floodtide.base.network_options import FfnOptions
+from floodtide.base.options import Arguments, named_as
 from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
-_FFN = Arguments(
-    depth=limits.FFN_DEPTH,
-    fov=limits.FIELD_OF_VIEW,
-    deltas=limits.DELTA,
-    features=limits.FFN_FEATURES,
-    seed=limits.SEED,
-)
+_FFN = Arguments(seed=limits.SEED)
 
 
 class FFN(Network):
@@ -55,16 +50,11 @@ class FFN(Network):
         compute: str = "fp32",
         parallel: str = "fovs",
     ) -> None:
-        _FFN.check("FFN", depth=depth, fov=fov, deltas=deltas, features=features, seed=seed)
-        options = _core.FfnOptions(
-            depth=depth,
-            features=features,
-            fov=list(fov),
-            deltas=list(deltas),
-            seed=seed,
-            compute=compute,
-            parallel=parallel,
-        )
+        _FFN.check("FFN", seed=seed)
+        sizes: Any = tuple(fov), tuple(deltas)
+        with named_as("FFN: "):
+            made = FfnOptions(depth=depth, features=features, fov=sizes[0], deltas=sizes[1])
+        options = made.core(seed=seed, compute=compute, parallel=parallel)
         super().__init__(_core.Ffn(options), seed=seed)
 
     @property
@@ -105,12 +95,6 @@ class FFN(Network):
 
     def _new_core(self, options: dict[str, Any]) -> _core.Ffn:
         return _core.Ffn(_core.FfnOptions(**options))
-
-    def like(self) -> FFN:
-        """Return a new network of the same shape, with weights drawn from the same seed."""
-        network = object.__new__(FFN)
-        Network.__init__(network, _core.Ffn(self.core.options), seed=self.seed)
-        return network
 
     def __repr__(self) -> str:
         return (
@@ -168,13 +152,6 @@ class FFN(Network):
             images, seeds, targets, weights, gradients, 1 / len(images)
         )
         return float(np.mean(losses)), self._named(gradients)
-
-
-def of_core(core: _core.Ffn) -> FFN:
-    """Return the Python network of a core network that was read from a file."""
-    network = object.__new__(FFN)
-    Network.__init__(network, core)
-    return network
 
 
 def _check_batch(image: Array, others: Mapping[str, Array]) -> None:

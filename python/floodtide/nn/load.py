@@ -9,7 +9,7 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base import notes, reading
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.nn import ffn, unet
+from floodtide.nn import unet
 from floodtide.nn.ffn import FFN
 from floodtide.nn.unet import UNet
 
@@ -62,11 +62,11 @@ def load(
             raise InvalidArgumentError(
                 f"load: {text} holds a U-Net, which has no fov and no deltas"
             )
-        unet_network = unet.of_core(core)
+        unet_network = unet.network_of(core)
         unet_network.origin = text
         return unet_network
     if fov is None and deltas is None:
-        network = ffn.of_core(core)
+        network = FFN.of_core(core)
         network.origin = text
         return network
     options = core.options

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
 
 Array = npt.NDArray[np.float32]
 Core = _core.Ffn | _core.UNet
+Self = TypeVar("Self", bound="Network")
 
 
 class Network:
@@ -104,6 +105,18 @@ class Network:
         for name, array in self._named(values).items():
             array[...] = state[name]
         self.core.set_parameters(values)
+
+    @classmethod
+    def of_core(cls: type[Self], core: Core, seed: int = 0) -> Self:
+        """Return the Python network of a core network."""
+        network = object.__new__(cls)
+        Network.__init__(network, core, seed=seed)
+        return network
+
+    def like(self: Self) -> Self:
+        """Return a new network of the same shape, with weights drawn from the same seed."""
+        make: Any = type(self.core)
+        return self.of_core(make(self.core.options), self.seed)
 
     def _new_core(self, options: dict[str, Any]) -> Core:
         """Return a network of the core with these options."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.network_options import SLICE_KERNELS, SLICE_POOLS, UNet3DOptions, UNetOptions
 from floodtide.base.options import Arguments
 from floodtide.errors import ShapeError
 from floodtide.nn.losses import Labels, SegmentationLoss, Sum, labels_or_targets, loss_of
@@ -17,20 +18,7 @@ from floodtide.nn.network import Array, Network
 
 Truth = TypeVar("Truth", Labels, Array, Labels | Array)
 
-SLICE_KERNELS = [[1, 3, 3]]
-SLICE_POOLS = [[1, 2, 2]]
-"""Kernel and pooling factors (z, y, x) of all levels of a UNet2D."""
-
-_UNET = Arguments(
-    depth=limits.UNET_DEPTH,
-    features=limits.UNET_FEATURES,
-    classes=limits.CLASSES,
-    in_channels=limits.UNET_CHANNELS,
-    kernels=limits.KERNEL,
-    pools=limits.POOL,
-    dropout=limits.DROPOUT,
-    seed=limits.SEED,
-)
+_UNET = Arguments(classes=limits.CLASSES, in_channels=limits.UNET_CHANNELS, seed=limits.SEED)
 
 
 class UNet(Network):
@@ -52,14 +40,23 @@ class UNet(Network):
     )
     _spatial = 3
 
+    def _build(
+        self,
+        options: UNetOptions,
+        classes: int,
+        in_channels: int,
+        output: str,
+        seed: int,
+        compute: str,
+    ) -> None:
+        _UNET.check(type(self).__name__, classes=classes, in_channels=in_channels, seed=seed)
+        made = options.core(
+            classes=classes, in_channels=in_channels, output=output, seed=seed, compute=compute
+        )
+        super().__init__(_core.UNet(made), seed=seed)
+
     def _new_core(self, options: dict[str, Any]) -> _core.UNet:
         return _core.UNet(_core.UNetOptions(**options))
-
-    def like(self) -> UNet:
-        """Return a new network of the same shape, with weights drawn from the same seed."""
-        network = object.__new__(type(self))
-        Network.__init__(network, _core.UNet(self.core.options), seed=self.seed)
-        return network
 
     def __repr__(self) -> str:
         return (
@@ -190,15 +187,11 @@ class UNet2D(UNet):
     """A 2-D U-Net for slices, with 3x3 convolutions, and 2x2 pooling between levels.
 
     Args:
-        depth: Number of resolution levels.
-        features: Number of feature maps of the first level, a multiple of 16. Each further level has twice as many.
-        classes: Number of outputs per pixel.
-        in_channels: Number of channels of the images.
+        options: The architecture. None means the defaults of `UNetOptions`.
+        classes: The number of outputs per pixel.
+        in_channels: The number of channels of the images.
         output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
-        batch_norm: Use batch normalisation after each convolution, before the ReLU.
-        synchronised: Compute the statistics of batch normalisation over the images of all ranks.
-        dropout: Share of the lowest level's outputs that training sets to zero, at least 0 and below 1.
-        seed: Random seed of the initial weights and of dropout.
+        seed: The random seed of the initial weights and of dropout.
         compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
 
     Raises:
@@ -211,56 +204,24 @@ class UNet2D(UNet):
 
     def __init__(
         self,
-        depth: int = 5,
-        features: int = 16,
+        options: UNetOptions | None = None,
+        *,
         classes: int = 2,
         in_channels: int = 1,
         output: str = "softmax",
-        batch_norm: bool = True,
-        synchronised: bool = False,
-        dropout: float = 0.0,
         seed: int = 0,
         compute: str = "fp32",
     ) -> None:
-        _UNET.check(
-            "UNet2D",
-            depth=depth,
-            features=features,
-            classes=classes,
-            in_channels=in_channels,
-            dropout=dropout,
-            seed=seed,
-        )
-        options = _core.UNetOptions(
-            in_channels=in_channels,
-            classes=classes,
-            depth=depth,
-            features=features,
-            kernels=SLICE_KERNELS,
-            pools=SLICE_POOLS,
-            output=output,
-            batch_norm=batch_norm,
-            synchronised=synchronised,
-            dropout=dropout,
-            seed=seed,
-            compute=compute,
-        )
-        super().__init__(_core.UNet(options), seed=seed)
+        self._build(options or UNetOptions(), classes, in_channels, output, seed, compute)
 
 
 class UNet3D(UNet):
-    """A 3-D U-Net for volumes. The defaults suit anisotropic data: voxels that are longer along z than along y and x.
+    """A 3-D U-Net for volumes. Anisotropic volumes need other kernels and pools than the defaults.
 
     Args:
-        depth: Number of resolution levels.
-        features: Number of feature maps of the first level, a multiple of 16. Each further level has twice as many.
-        classes: Number of outputs per voxel, such as 3 affinities.
-        in_channels: Number of channels of the images.
-        kernels: Kernel sizes (z, y, x), each 1 or 3: one entry for all levels, or one entry for each level.
-        pools: Pooling factors (z, y, x) from each level to the next, each 1 to 4: one entry for all, or depth - 1
-            entries.
-        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
-        batch_norm, synchronised, dropout, seed, compute: As for `UNet2D`.
+        options: The architecture. None means the defaults of `UNet3DOptions`.
+        classes: The number of outputs per voxel, such as 3 affinities.
+        in_channels, output, seed, compute: As for `UNet2D`.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.
@@ -270,51 +231,19 @@ class UNet3D(UNet):
 
     def __init__(
         self,
-        depth: int = 4,
-        features: int = 16,
+        options: UNet3DOptions | None = None,
+        *,
         classes: int = 3,
         in_channels: int = 1,
-        kernels: Sequence[Sequence[int]] = ((1, 3, 3), (3, 3, 3), (3, 3, 3), (3, 3, 3)),
-        pools: Sequence[Sequence[int]] = ((1, 2, 2), (2, 2, 2), (2, 2, 2)),
         output: str = "sigmoid",
-        batch_norm: bool = True,
-        synchronised: bool = False,
-        dropout: float = 0.0,
         seed: int = 0,
         compute: str = "fp32",
     ) -> None:
-        _UNET.check(
-            "UNet3D",
-            depth=depth,
-            features=features,
-            classes=classes,
-            in_channels=in_channels,
-            kernels=kernels,
-            pools=pools,
-            dropout=dropout,
-            seed=seed,
-        )
-        options = _core.UNetOptions(
-            in_channels=in_channels,
-            classes=classes,
-            depth=depth,
-            features=features,
-            kernels=[tuple(kernel) for kernel in kernels],
-            pools=[tuple(pool) for pool in pools],
-            output=output,
-            batch_norm=batch_norm,
-            synchronised=synchronised,
-            dropout=dropout,
-            seed=seed,
-            compute=compute,
-        )
-        super().__init__(_core.UNet(options), seed=seed)
+        self._build(options or UNet3DOptions(), classes, in_channels, output, seed, compute)
 
 
-def of_core(core: _core.UNet) -> UNet:
+def network_of(core: _core.UNet) -> UNet:
     """Return the Python network of a core network: a UNet2D if its kernels and pools are 2-D, else a UNet3D."""
     options = core.options
     slices = options.kernels == SLICE_KERNELS and options.pools == SLICE_POOLS
-    network = object.__new__(UNet2D if slices else UNet3D)
-    Network.__init__(network, core)
-    return network
+    return (UNet2D if slices else UNet3D).of_core(core)

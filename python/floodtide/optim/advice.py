@@ -6,13 +6,8 @@ from __future__ import annotations
 from floodtide.optim.lr import Schedule, scale
 from floodtide.optim.optimizers import Optimizer
 
-_ADAPTIVE = (
-    "adam",
-    "adamw",
-    "rmsprop",
-    "adagrad",
-    "lamb",
-)  # gradient descent has linear scaling, these have not
+# gradient descent has linear scaling, these have not
+_ADAPTIVE = ("adam", "adamw", "rmsprop", "adagrad", "lamb")
 _STATISTICS_LAG = 10  # updates: 1 / momentum of the moving statistics
 _LARGE_FACTOR = 8.0
 

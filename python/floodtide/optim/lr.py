@@ -9,7 +9,7 @@ from typing import Any
 from floodtide import _core
 from floodtide.errors import InvalidArgumentError
 
-__all__ = ["Cosine", "Schedule", "Warmup", "scale", "scale_rows", "schedule_rows"]
+__all__ = ["Cosine", "Schedule", "Warmup", "scale"]
 
 
 def scale_rows() -> list[dict[str, Any]]:

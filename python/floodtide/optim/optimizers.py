@@ -42,9 +42,8 @@ class Optimizer:
         self.lr = lr
         self.values: Mapping[str, float | str] = values
         self._rules: dict[str, _core.Optimizer] = {}
-        self._loaded: dict[
-            str, dict[str, npt.NDArray[Any]]
-        ] = {}  # states of arrays that no step has seen yet
+        # states of arrays that no step has seen yet
+        self._loaded: dict[str, dict[str, npt.NDArray[Any]]] = {}
 
     def step(
         self,
@@ -123,9 +122,8 @@ class Optimizer:
             parts.setdefault(name, {})[key] = np.array(values)
         for part in parts.values():
             size = max(values.size for values in part.values())
-            _core.Optimizer(self.name, self.values, [size]).load_state(
-                part
-            )  # refuses another kind's
+            # refuses another kind's
+            _core.Optimizer(self.name, self.values, [size]).load_state(part)
         self._rules, self._loaded = {}, parts
 
 

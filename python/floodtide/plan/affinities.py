@@ -69,11 +69,10 @@ class AffinitiesRecipe:
     def rate(self) -> float:
         """Measure and return the training examples per second on this machine."""
         model = nn.UNet3D(
-            DEPTH,
-            FEATURES,
+            nn.UNet3DOptions(
+                depth=DEPTH, features=FEATURES, kernels=self.kernels, pools=self.pools
+            ),
             classes=len(self.offsets),
-            kernels=self.kernels,
-            pools=self.pools,
         )
         return measuring.patch_rate(model, self.patch)
 

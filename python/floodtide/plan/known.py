@@ -10,6 +10,7 @@ from floodtide.data import look
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import TrainedOn
 from floodtide.errors import InvalidFileError
+from floodtide.nn.load import load_ffn
 from floodtide.segment import trained
 from floodtide.segment.published import PUBLISHED, published
 
@@ -49,7 +50,7 @@ def known_network(text: str) -> KnownNetwork:
         return KnownNetwork(
             name=text,
             path=path,
-            model=nn.load_ffn(path),
+            model=load_ffn(path),
             mean=row.trained_on.mean,
             std=row.trained_on.std,
             voxel_size_nm=row.trained_on.voxel_size_nm,
@@ -60,6 +61,7 @@ def known_network(text: str) -> KnownNetwork:
     except InvalidFileError as error:
         names = " or ".join(PUBLISHED)
         raise InvalidFileError(f"{error}, nor the name of a published network ({names})") from None
+    model = load_ffn(path)
     images = look.training_images(path)
     settings = trained.stored_configuration(path)
     volumes = () if settings is None else settings.data.volumes
@@ -71,7 +73,7 @@ def known_network(text: str) -> KnownNetwork:
     return KnownNetwork(
         name=text,
         path=path,
-        model=nn.load_ffn(path),
+        model=model,
         mean=mean,
         std=std,
         voxel_size_nm=sizes.pop() if len(sizes) == 1 else None,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from floodtide import config
+from floodtide.config.sections import VolumeConfig
 from floodtide.data import Volume
 from floodtide.data.look import problems
 from floodtide.errors import InvalidArgumentError
@@ -44,7 +45,7 @@ def settings_for(
             "--set segment.fov or segment.deltas with --model, expected a configuration for another field of view"
         )
     setting = setting_for(Volume(image), network, voxel_nm, given)
-    volume = config.VolumeConfig(
+    volume = VolumeConfig(
         name="image",
         image=image,
         mean=setting.options.mean or 0.0,

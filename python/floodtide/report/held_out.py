@@ -118,7 +118,7 @@ def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
 
 def _section(run: Run) -> Figure:
     """Draw the middle section of the held-out box, predicted with its full context."""
-    from floodtide.config import UNet3DConfig
+    from floodtide.config.networks import UNet3DConfig
     from floodtide.data import Affinities, Volume
     from floodtide.data.affinities import NEAREST
     from floodtide.segment import predict

@@ -14,7 +14,7 @@ from floodtide.data import Volume
 from floodtide.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from floodtide.shapes import Mesh
+    from floodtide.shapes.meshes import Mesh
 
 _SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-th voxel is drawn
 _MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows no shape
@@ -50,7 +50,7 @@ def objects_figure(
     from matplotlib.colors import LightSource
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-    from floodtide.shapes import meshes_of
+    from floodtide.shapes.meshes import meshes_of
 
     ids, counts = np.unique(labels[labels > 0], return_counts=True)
     largest = ids[np.argsort(-counts, kind="stable")][:_MOST].tolist()

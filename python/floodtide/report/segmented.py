@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from floodtide import _core, evaluate
 from floodtide.base.progress import bar
+from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, box_text, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.errors import (
@@ -109,7 +110,7 @@ class HeldOut:
 
     settings: config.Config
     checkpoint: Path
-    source: config.VolumeConfig
+    source: VolumeConfig
     box: Box
 
 

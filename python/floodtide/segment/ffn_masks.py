@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodtide.config.mask_options import MaskChannel, MaskOptions
+from floodtide.config.segment_options import MaskChannel, MaskOptions
 from floodtide.segment.ffn_refuse import Refuse
 
 

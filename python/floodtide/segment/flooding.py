@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core, nn
+from floodtide import _core
 from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
@@ -25,6 +25,7 @@ from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import part_of
 from floodtide.errors import InvalidArgumentError, UnsupportedError
+from floodtide.nn.load import load_ffn
 from floodtide.nn.network import SameParameters
 from floodtide.segment.canvas_image import (
     CanvasImage,
@@ -254,7 +255,7 @@ class Segmenter:
         Raises:
             InvalidFileError: If the checkpoint is missing or damaged, or holds another kind of network.
         """
-        model = nn.load_ffn(
+        model = load_ffn(
             options.checkpoint, fov=options.fov, deltas=options.deltas, compute=compute
         )
         return cls(model, options)

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.config.mask_options import MaskChannel, MaskOptions
-from floodtide.config.segment_options import SegmentOptions
+from floodtide.config.segment_options import MaskChannel, MaskOptions, SegmentOptions
 from floodtide.data import Vec3, Volume
 from floodtide.errors import InvalidArgumentError, ShapeError
 from floodtide.segment.canvas_image import (

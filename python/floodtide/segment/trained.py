@@ -7,6 +7,7 @@ from pathlib import Path
 
 from floodtide import _core, config, nn
 from floodtide.base import reading
+from floodtide.config.networks import UNet2DConfig, UNet3DConfig
 from floodtide.data import Vec3
 from floodtide.data.formats import place
 from floodtide.errors import InvalidArgumentError, InvalidFileError
@@ -35,7 +36,7 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
     settings = stored_configuration(checkpoint)
     if settings is None:
         return None
-    if isinstance(settings.model, config.UNet2DConfig):
+    if isinstance(settings.model, UNet2DConfig):
         return settings.data.mean, settings.data.std
     volumes = settings.data.volumes
     same = {(v.mean, v.std) for v in volumes if _same_dataset(v.image, image)}
@@ -53,7 +54,7 @@ def offsets(checkpoint: str | Path) -> tuple[Vec3, ...] | None:
         InvalidFileError, ConfigurationError: As for `normalisation`.
     """
     settings = stored_configuration(checkpoint)
-    if settings is None or not isinstance(settings.model, config.UNet3DConfig):
+    if settings is None or not isinstance(settings.model, UNet3DConfig):
         return None
     return settings.model.offsets
 
@@ -67,7 +68,7 @@ def mirrored_axes(checkpoint: str | Path) -> tuple[int, ...]:
     settings = stored_configuration(checkpoint)
     if settings is None:
         return ()
-    if isinstance(settings.model, config.UNet2DConfig):
+    if isinstance(settings.model, UNet2DConfig):
         flips = (settings.augmentation.flip_y, settings.augmentation.flip_x)
         return tuple(axis for axis, flipped in enumerate(flips, start=1) if flipped)
     return settings.data.reflectable_axes

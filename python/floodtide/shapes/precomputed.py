@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes
-from floodtide.base.outputs import reserved, unchecked
+from floodtide.base.outputs import PRECOMPUTED, reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
@@ -28,7 +28,6 @@ from floodtide.shapes.skeletons import skeletons_of
 
 Progress = Callable[[int, int], None]
 
-PREFIX = "precomputed://"
 _BLOCK = 256  # voxels along each axis that are meshed at a time
 _BYTES_PER_VOXEL = 60  # of a block: labels, their numbers, and zmesh's triangles
 
@@ -116,9 +115,9 @@ def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
 
 
 def _opened(name: str) -> tuple[Path, Volume, tuple[float, float, float]]:
-    if not name.startswith(PREFIX):
-        raise InvalidArgumentError(f"{name}: expected {PREFIX}FOLDER, a segmentation")
-    folder = Path(name.removeprefix(PREFIX))
+    if not name.startswith(PRECOMPUTED):
+        raise InvalidArgumentError(f"{name}: expected {PRECOMPUTED}FOLDER, a segmentation")
+    folder = Path(name.removeprefix(PRECOMPUTED))
     kind = reading.read_json(folder / "info", "the info of a precomputed volume").get("type")
     if kind != "segmentation":
         raise InvalidArgumentError(

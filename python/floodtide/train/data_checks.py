@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from floodtide.config import Config, FfnConfig, UNet2DConfig
+from floodtide.config import Config, FfnConfig
+from floodtide.config.networks import UNet2DConfig
 from floodtide.data import Box, Shards, Slices, TrainingVolume, Volume, box_text
 from floodtide.data.copies import settled_size
 from floodtide.data.look import (
@@ -30,9 +31,9 @@ from floodtide.data.look import (
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.volumes import VolumeLike, labels_of
-from floodtide.train.fitting import MOST, opened, require_fitting, same_volume
-from floodtide.train.kinds import Parts
+from floodtide.train.fitting import MOST, as_volume, require_fitting, same_volume
 from floodtide.train.kinds.flood_task import FloodValidation
+from floodtide.train.kinds.kind import Parts
 from floodtide.train.kinds.volumes import training_volumes
 
 _RADIUS = 1.6  # ratio of the partitions' radius to half a patch
@@ -57,7 +58,7 @@ def require_volumes_fit(config: Config) -> None:
         require_fitting(training_volumes(config, ()))
 
 
-def checked(config: Config, parts: Parts) -> tuple[str, tuple[str, ...]]:
+def check_data(config: Config, parts: Parts) -> tuple[str, tuple[str, ...]]:
     """Look at the training data. Not collective: only rank 0 does this.
 
     Args:
@@ -89,7 +90,7 @@ def look_at(parts: Parts) -> list[Looked]:
         ]
     found = []
     for number, volume in enumerate(data.volumes[:MOST]):
-        image = opened(volume.image)
+        image = as_volume(volume.image)
         size = settled_size(image, volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
@@ -137,7 +138,7 @@ def training_problems(config: Config, parts: Parts, looked: Sequence[Looked]) ->
 
 
 def _look(source: VolumeLike, box: Box | None, reading: Reading, name: str = "") -> Looked:
-    image = opened(source)
+    image = as_volume(source)
     statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
     return Looked(image, statistics, reading, name or reading.where)
 
@@ -162,7 +163,7 @@ def _of_boxes(parts: Parts, volumes: Sequence[TrainingVolume]) -> list[Problem]:
     for volume in volumes:
         if not same_volume(volume.image, held.image):
             continue
-        whole = whole_of(opened(volume.image).shape)
+        whole = whole_of(as_volume(volume.image).shape)
         trained, validated = volume.extent or whole, held.extent or whole
         shared = _overlap(trained, validated)
         if shared:
@@ -180,7 +181,7 @@ def _of_boxes(parts: Parts, volumes: Sequence[TrainingVolume]) -> list[Problem]:
 
 def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether partitions have another radius than the patches, or were made of other labels."""
-    partitions = opened(volume.partitions)
+    partitions = as_volume(volume.partitions)
     labels = labels_of(volume.labels)
     found = []
     radius = partitions.core.integers("lom_radius_zyx")
@@ -230,7 +231,7 @@ def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
     if shards.coordinates:
         return []
-    boxes = [volume.extent or whole_of(opened(volume.image).shape) for volume in shards.volumes]
+    boxes = [volume.extent or whole_of(as_volume(volume.image).shape) for volume in shards.volumes]
     voxels = sum(math.prod(size) for _, size in boxes)
     room = sum(
         math.prod(max(0, n - patch + 1) for n, patch in zip(size, patch_size, strict=True))

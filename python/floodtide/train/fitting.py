@@ -27,19 +27,19 @@ def require_fitting(volumes: Sequence[TrainingVolume]) -> None:
     for volume in volumes[:MOST]:
         if not volume.labels:
             continue
-        image = opened(volume.image)
+        image = as_volume(volume.image)
         if same_volume(volume.image, volume.labels):
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
                 " one id for each object"
             )
-        labels = opened(volume.labels)
+        labels = as_volume(volume.labels)
         require_labels(labels)
         require_same_shape(image, labels)
         require_same_grid(f"volume '{volume.name}'", labels, image)
 
 
-def opened(volume: VolumeLike) -> Volume:
+def as_volume(volume: VolumeLike) -> Volume:
     """Return a volume that is given by itself or by its name."""
     return volume if isinstance(volume, Volume) else Volume(volume)
 

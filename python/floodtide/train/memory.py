@@ -9,12 +9,11 @@ from floodtide.config import Config
 from floodtide.errors import ConfigurationError
 from floodtide.train.kinds import kind_of
 
-_CERTAIN = (
-    0.8  # share of an estimate that is needed for certain: the estimate may be a fifth too high
-)
+# share of an estimate that is needed for certain: the estimate may be a fifth too high
+_CERTAIN = 0.8
 
 
-def require_memory(config: Config, ranks: int) -> None:
+def require_enough_memory(config: Config, ranks: int) -> None:
     """Refuse a training that cannot fit into memory, before it allocates anything.
 
     Args:
@@ -44,7 +43,7 @@ def needed_bytes(config: Config, ranks: int, threads: int) -> int:
 def training_bytes(config: Config, ranks: int, threads: int) -> int:
     """Return the bytes that a training adds to one rank: network, gradients, optimizer, examples read ahead."""
     kind = kind_of(config)
-    walkers = -(-(config.training.walkers or ranks) // ranks)  # of the rank that has most
+    walkers = -(-config.training.walkers_of(ranks) // ranks)  # of the rank that has most
     parameters = parameter_count(config)
     read_ahead = walkers * (config.data.prefetch + 1) * kind.example_bytes(config)
     apart = 0  # each walker's gradients, where they are summed in any order
@@ -55,7 +54,7 @@ def training_bytes(config: Config, ranks: int, threads: int) -> int:
 
 def checkpoint_bytes(config: Config, ranks: int) -> int:
     """Return the size of a checkpoint in bytes: parameters, two arrays of the optimizer, the average, the canvases."""
-    walkers = config.training.walkers or ranks
+    walkers = config.training.walkers_of(ranks)
     return 4 * (4 * parameter_count(config) + walkers * kind_of(config).canvas_voxels(config))
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from floodtide.base.files import make_folder
 from floodtide.base.progress import bar
 from floodtide.comm import world
-from floodtide.config import Config, FfnConfig, VolumeConfig
+from floodtide.config import Config, FfnConfig
+from floodtide.config.sections import VolumeConfig
 from floodtide.data import THRESHOLDS, Vec3, partition
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import format_of, place

@@ -10,7 +10,8 @@ from floodtide.config import Config
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.kinds import Model, Parts, kind_of
+from floodtide.train.kinds import kind_of
+from floodtide.train.kinds.kind import Model, Parts
 
 
 def parts_of(config: Config, ranks: int) -> Parts:
@@ -25,10 +26,11 @@ def parts_of(config: Config, ranks: int) -> Parts:
         InvalidFileError: If a file cannot be read.
     """
     kind, training = kind_of(config), config.training
-    check_validation(config)
+    require_validations(config)
+    optimizer = optimizer_of(config)
     return Parts(
         model=model_of(config),
-        data=kind.data_of(config, training.walkers or ranks),
+        data=kind.data_of(config, training.walkers_of(ranks)),
         validation=kind.held_out_of(config),
         loss=dataclasses.replace(
             nn.SegmentationLoss.named(training.loss),
@@ -36,8 +38,8 @@ def parts_of(config: Config, ranks: int) -> Parts:
             background=training.background,
             smooth=training.smooth,
         ),
-        optimizer=optimizer_of(config),
-        schedule=schedule_of(config),
+        optimizer=optimizer,
+        schedule=schedule_of(config, optimizer),
     )
 
 
@@ -52,14 +54,15 @@ def require_trainable(config: Config, ranks: int) -> None:
         ConfigurationError: If the training could not start.
     """
     try:
-        check_validation(config)
-        schedule, optimizer = schedule_of(config), optimizer_of(config)
-        complete_schedule(schedule, optimizer, config, config.training.walkers or ranks)
+        require_validations(config)
+        optimizer = optimizer_of(config)
+        schedule = schedule_of(config, optimizer)
+        require_scalable(schedule, optimizer, config.training.walkers_of(ranks))
     except InvalidArgumentError as error:
         raise ConfigurationError(str(error)) from None
 
 
-def check_validation(config: Config) -> None:
+def require_validations(config: Config) -> None:
     """Check that the training validates before its end if it may be given up.
 
     Raises:
@@ -79,23 +82,20 @@ def optimizer_of(config: Config) -> Optimizer:
     return Optimizer(section.name, section.lr, **section.values)
 
 
-def schedule_of(config: Config) -> Schedule:
-    """Return the schedule of a configuration, without the base rate and the number of steps."""
-    section = config.schedule
-    return Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
-
-
-def complete_schedule(
-    schedule: Schedule, optimizer: Optimizer, config: Config, workers: int
-) -> Schedule:
-    """Return a schedule with the base rate and the number of steps of a configuration.
+def schedule_of(config: Config, optimizer: Optimizer) -> Schedule:
+    """Return the schedule of a configuration, with the rate of the optimizer and the number of steps.
 
     Raises:
-        InvalidArgumentError: If the warm-up is longer than the training, or the scaling rule is for other optimizers.
+        InvalidArgumentError: If the warm-up is longer than the training.
     """
-    complete = schedule.for_training(config.optimizer.lr, config.training.steps)
-    _core.scaled_optimizer(complete.scale, optimizer.name, optimizer.values, workers)
-    return complete
+    section = config.schedule
+    schedule = Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
+    return schedule.for_training(optimizer.lr, config.training.steps)
+
+
+def require_scalable(schedule: Schedule, optimizer: Optimizer, workers: int) -> None:
+    """Raise InvalidArgumentError if the scaling rule of the schedule is for other optimizers."""
+    _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, workers)
 
 
 def model_of(config: Config) -> Model:

@@ -12,7 +12,7 @@ from typing import Any
 
 from floodtide.errors import InvalidFileError
 
-Check = Callable[[Any], bool]
+Fits = Callable[[Any], bool]
 
 _LARGEST = 1e30  # of any figure: beyond, drawings overflow
 _LONGEST_S = 1e12
@@ -51,47 +51,40 @@ def text(value: Any) -> bool:
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def optional(check: Check) -> Check:
-    """Null, or what `check` takes."""
-    return lambda value: value is None or check(value)
+def optional(fits: Fits) -> Fits:
+    """Null, or what `fits` takes."""
+    return lambda value: value is None or fits(value)
 
 
-def one_of(*names: str) -> Check:
-    """One of some texts."""
-    return lambda value: isinstance(value, str) and value in names
+def table_of(fits: Fits) -> Fits:
+    """An object all whose values `fits` takes."""
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
 
 
-def list_of(check: Check) -> Check:
-    """A list of what `check` takes."""
-    return lambda value: isinstance(value, list) and all(map(check, value))
+def complete(form: Mapping[str, Any]) -> Fits:
+    """An object of this form with all of its keys."""
+    return lambda value: follows(value, form) and form.keys() <= value.keys()
 
 
-def table(required: Mapping[str, Check], others: Mapping[str, Check] | None = None) -> Check:
-    """An object with the `required` keys; those of `others` that are there fit, too."""
+def follows(value: Any, form: Any) -> bool:
+    """Return True if a value has a form: one of some texts (tuple), a list, an object (dict), or what a function takes.
 
-    def check(value: Any) -> bool:
-        return (
-            isinstance(value, dict)
-            and all(key in value and fits(value[key]) for key, fits in required.items())
-            and all(key not in value or fits(value[key]) for key, fits in (others or {}).items())
+    Keys of an object may be absent, and there may be others.
+    """
+    if isinstance(form, tuple):
+        return isinstance(value, str) and value in form
+    if isinstance(form, list):
+        return isinstance(value, list) and all(follows(item, form[0]) for item in value)
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(
+            follows(value[key], inner) for key, inner in form.items() if key in value
         )
-
-    return check
-
-
-def table_of(check: Check) -> Check:
-    """An object all whose values `check` takes."""
-    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
-
-
-def some_of(check: Check) -> Check:
-    """An object with at least one value, all of which `check` takes."""
-    return lambda value: value != {} and table_of(check)(value)
+    return bool(form(value))
 
 
 _FIGURES = table_of(number)
-_START: dict[str, Check] = {
-    "unit": one_of("fovs", "slices", "patches"),
+_START: dict[str, Any] = {
+    "unit": ("fovs", "slices", "patches"),
     "ranks": positive,
     "walkers": positive,
     "threads": positive,
@@ -108,73 +101,56 @@ _START: dict[str, Check] = {
     "cores": positive,
     "hosts": positive,
 }
-_VALIDATION: dict[str, Check] = {
+_CLASS = {
+    "class": count,
+    "dice_pooled": optional(finite),
+    "dice_mean": optional(finite),
+    "dice_everything": finite,
+    "dice_patients": lambda value: follows(value, [optional(finite)]),
+}
+_AFFINITY = dict.fromkeys(
+    ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc"), number
+)
+_VALIDATION: dict[str, Any] = {
     "cross_entropy": number,
     "first_pass": _FIGURES,
     "moves": _FIGURES,
     "trivial": table_of(_FIGURES),
     "trivial_moves": table_of(_FIGURES),
-    "patients": list_of(text),
-    "classes": list_of(
-        table(
-            {
-                "class": count,
-                "dice_pooled": optional(finite),
-                "dice_mean": optional(finite),
-                "dice_everything": finite,
-                "dice_patients": list_of(optional(finite)),
-            }
-        )
-    ),
-    "affinities": some_of(
-        table(
-            dict.fromkeys(
-                (
-                    "average_precision",
-                    "boundary_average_precision",
-                    "share_of_ones",
-                    "f1",
-                    "mcc",
-                ),
-                number,
-            )
-        ),
-    ),
+    "patients": [text],
+    "classes": [complete(_CLASS)],
+    "affinities": lambda value: value != {} and table_of(complete(_AFFINITY))(value),
 }
 _NEEDED = {"slices": ("classes", "patients"), "patches": ("affinities",)}
-_SIZE = list_of(lambda value: finite(value) and value > 0)
-_CONFIGURATION: dict[str, Check] = {
-    "data": table(
-        {},
-        {
-            "volumes": list_of(
-                table(
-                    {},
-                    {
-                        "name": text,
-                        "image": text,
-                        "labels": text,
-                        "voxel_size_nm": lambda value: _SIZE(value) and len(value) == 3,
-                    },
-                )
-            ),
-            "slices": list_of(table({}, {"images": text})),
-        },
-    ),
-    "run": table({}, {"seed": count}),
-    "model": table({}),
-    "training": table(
-        {},
-        {"steps": count, "loss": text, "walkers": count, "batch": positive, "accumulate": positive},
-    ),
-    "optimizer": table({}, {"name": text, "lr": lambda value: finite(value) and value >= 0}),
-    "schedule": table({}),
-    "validation": table({}),
-    "segment": table({}, {"image": text}),
-    "comm": table({}, {"mode": text, "contributors": count}),
+_VOLUME = {
+    "name": text,
+    "image": text,
+    "labels": text,
+    "voxel_size_nm": lambda value: follows(value, [_size]) and len(value) == 3,
 }
-SCORES = list_of(table({"name": text}))
-FAILURE = table({"reason": text})
+_CONFIGURATION: dict[str, Any] = {
+    "data": {"volumes": [_VOLUME], "slices": [{"images": text}]},
+    "run": {"seed": count},
+    "model": {},
+    "training": {
+        "steps": count,
+        "loss": text,
+        "walkers": count,
+        "batch": positive,
+        "accumulate": positive,
+    },
+    "optimizer": {"name": text, "lr": lambda value: finite(value) and value >= 0},
+    "schedule": {},
+    "validation": {},
+    "segment": {"image": text},
+    "comm": {"mode": text, "contributors": count},
+}
+SCORES = [complete({"name": text})]
+FAILURE = complete({"reason": text})
+
+
+def _size(value: Any) -> bool:
+    return finite(value) and value > 0
 
 
 def check_record(record: Mapping[str, Any], where: str) -> None:
@@ -183,10 +159,10 @@ def check_record(record: Mapping[str, Any], where: str) -> None:
     Raises:
         InvalidFileError: It names the key.
     """
-    common: dict[str, Check] = {"step": count, "time_s": seconds}
+    common = {"step": count, "time_s": seconds}
     others = {"start": _START, "validation": _VALIDATION}.get(str(record.get("kind")), {})
-    for key, fits in {**common, **others}.items():
-        if key in record and not fits(record[key]):
+    for key, form in {**common, **others}.items():
+        if key in record and not follows(record[key], form):
             raise _unexpected(where, key, record[key])
     if record.get("kind") == "train":
         for key in ("noise_scale", "noise_scale_low", "noise_scale_high"):
@@ -223,8 +199,8 @@ def check_configuration(config: Mapping[str, Any], where: str) -> None:
     Raises:
         InvalidFileError: It names the section.
     """
-    for key, fits in _CONFIGURATION.items():
-        if key in config and not fits(config[key]):
+    for key, form in _CONFIGURATION.items():
+        if key in config and not follows(config[key], form):
             raise _unexpected(where, key, config[key])
 
 

@@ -7,13 +7,13 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from floodtide.base import reading
 from floodtide.errors import InvalidFileError
 from floodtide.train import record_checks as checks
+from floodtide.train import task
 
-Record = dict[str, Any]
+Record = task.Record
 
 _FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
 # The unit in which a log counts tells the kind of run. Logs without a unit are older: fields of view.
@@ -108,6 +108,8 @@ def read_run(folder: Path, name: str | None = None) -> Run:
             f"{folder} has none of {', '.join(parts)}; expected a run directory of floodtide train"
         )
     config_text = reading.read_text(parts["config.toml"]) if "config.toml" in present else ""
+    config = reading.parse_toml(config_text, str(parts["config.toml"]))
+    checks.check_configuration(config, str(parts["config.toml"]))
     records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
     train = _series(records, "train")
     validation = _series(records, "validation")
@@ -128,8 +130,9 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         )
     return Run(
         folder=folder,
-        name=_encodable(name or folder.resolve().name),
-        config=_parse_toml(config_text, parts["config.toml"]),
+        # File systems allow names of folders that are not UTF-8 text.
+        name=(name or folder.resolve().name).encode("utf-8", "replace").decode("utf-8"),
+        config=config,
         config_text=config_text,
         start=start,
         train=train,
@@ -140,23 +143,12 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     )
 
 
-def _encodable(name: str) -> str:
-    """Return the name of a folder as UTF-8 text. File systems also allow other bytes in names."""
-    return name.encode("utf-8", "replace").decode("utf-8")
-
-
-def _parse_toml(text: str, path: Path) -> Record:
-    tables = reading.parse_toml(text, str(path))
-    checks.check_configuration(tables, str(path))
-    return tables
-
-
 def _read_scores(path: Path) -> list[Record]:
     expected = "a list of objects with a name each"
     rows = reading.read_json(path, expected)
     if isinstance(rows, dict):
         rows = [{"name": "segmentation", **rows}]  # as `floodtide evaluate --json` prints it
-    if not checks.SCORES(rows):
+    if not checks.follows(rows, checks.SCORES):
         raise InvalidFileError(f"{path}: expected {expected}")
     return list(rows)
 
@@ -177,7 +169,7 @@ def read_failure(folder: Path) -> str:
     path = min(found)[1]
     expected = "an object with a reason"
     failure = reading.read_json(path, expected)
-    if not checks.FAILURE(failure):
+    if not checks.follows(failure, checks.FAILURE):
         raise InvalidFileError(f"{path}: expected {expected}")
     return str(failure["reason"])
 

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 from floodtide import _core
 from floodtide import config as configuration
 from floodtide.base import reading
 from floodtide.base.options import shown
 from floodtide.config import Config
 from floodtide.errors import Error
+from floodtide.train.same_on_ranks import comparable_keys
 
 _FREE = ("initial_weights",)  # keys of [model] that may change when a run resumes
 _TRAINED = ("model.", "optimizer.", "schedule.", "training.", "data.", "augmentation.")
@@ -47,10 +45,10 @@ def without_effect(checkpoint: str, config: Config) -> str:
     stored = _stored(checkpoint)
     if stored is None:
         return ""
-    before = dict(_flat("", configuration.to_dict(stored)))
+    before = dict(comparable_keys(stored))
     changed = [
         f"{key} = {shown(value)}"
-        for key, value in _flat("", configuration.to_dict(config))
+        for key, value in comparable_keys(config)
         if key.startswith(_TRAINED) and key != "training.steps" and before.get(key) != value
     ]
     if not changed:
@@ -64,11 +62,3 @@ def _stored(checkpoint: str) -> Config | None:
         return configuration.from_dict(reading.parse_toml(text, checkpoint), checkpoint)
     except Error:
         return None
-
-
-def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(f"{prefix}{name}.", value)
-        else:
-            yield f"{prefix}{name}", value

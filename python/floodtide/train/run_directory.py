@@ -223,7 +223,7 @@ class RunDirectory(NotPickled):
                 stale.unlink(missing_ok=True)
             if config.run.trace:
                 (self.path / "traces").mkdir(exist_ok=True)
-            replace_text(self.path / "config.toml", MARK + configuration.dumps(config))
+            replace_text(self.path / "config.toml", MARK + str(config))
             replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
             self._log = path.open("a", buffering=1)
         if kept:
@@ -251,9 +251,8 @@ class RunDirectory(NotPickled):
                         self._events = EventFile(self.path)
                     self._events.add(_scalars(record, record["kind"]), record["step"])
         except StorageError:
-            with contextlib.suppress(
-                StorageError
-            ):  # writing the buffers fails again, here and not at exit
+            # writing the buffers fails again, here and not at exit
+            with contextlib.suppress(StorageError):
                 self.close()
             raise
         return stamped

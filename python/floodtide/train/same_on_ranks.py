@@ -12,17 +12,16 @@ import functools
 import hashlib
 import json
 import os
-import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from floodtide import _core
 from floodtide.base.options import ANY, FOLDER
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config
-from floodtide.errors import ConfigurationError, UnsupportedError
+from floodtide.errors import ConfigurationError, UnsupportedError, on_all_ranks
 
 _MOST_KEYS = 3  # that a message lists
 _MOST_VALUES = 4  # of a key
@@ -41,7 +40,7 @@ def require_same_configuration(command: str, config: Config) -> None:
         UnsupportedError: If versions or builds differ.
         ConfigurationError: Names the keys, their values and the ranks that have them.
     """
-    require_same(command, dict(_comparable(config, "")), "configuration")
+    require_same(command, dict(comparable_keys(config)), "configuration")
 
 
 def require_same(command: str, values: Values, what: str) -> None:
@@ -63,17 +62,11 @@ def require_same(command: str, values: Values, what: str) -> None:
     if len(set(digests)) == 1:
         return
     versions, tables = zip(*map(json.loads, world.allgather_bytes(own)), strict=True)
-    error: ConfigurationError | UnsupportedError
     if len(set(versions)) > 1:
-        error = UnsupportedError(
-            f"{command}: {_listing(versions)}; expected the same version on every rank"
-        )
-    else:
-        error = ConfigurationError(
-            f"{command}: {_differences(tables)}; expected the same {what} on every rank"
-        )
-    error.agreed = True
-    raise error
+        message = f"{command}: {_listing(versions)}; expected the same version on every rank"
+        raise on_all_ranks(UnsupportedError(message))
+    message = f"{command}: {_differences(tables)}; expected the same {what} on every rank"
+    raise on_all_ranks(ConfigurationError(message))
 
 
 @functools.cache
@@ -82,7 +75,7 @@ def version() -> str:
     return f"floodtide {_core.__version__} (build {_build(Path(_core.__file__))})"
 
 
-def _comparable(section: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the keys of a configuration, as users name them, with the values that all ranks must share."""
     for field in dataclasses.fields(section):
         key, value = prefix + field.name, getattr(section, field.name)
@@ -90,10 +83,10 @@ def _comparable(section: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         if differs == ANY:
             continue
         if dataclasses.is_dataclass(value):
-            yield from _comparable(value, f"{key}.")
+            yield from comparable_keys(value, f"{key}.")
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
             for index, table in enumerate(value):
-                yield from _comparable(table, f"{key}.{index}.")
+                yield from comparable_keys(table, f"{key}.{index}.")
         elif isinstance(value, Mapping):
             yield from ((prefix + name, number) for name, number in value.items())
         else:
@@ -143,42 +136,9 @@ def _shown(value: Any) -> str:
 
 
 def _build(library: Path) -> str:
-    """Return the build id that the linker gave a library; the checksum of the whole file if it has none."""
+    """Return the checksum of a library, which differs between builds."""
     with library.open("rb") as file:
-        for note in _notes(file):
-            return note.hex()[:12]
-        file.seek(0)
         return f"{zlib.crc32(file.read()):08x}"
-
-
-def _notes(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the GNU build ids in the notes of a 64-bit little-endian ELF file; nothing for other files."""
-    loadable_note, gnu_build_id = 4, 3  # PT_NOTE, NT_GNU_BUILD_ID
-    head = file.read(64)
-    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-        return
-    table, entry_size, entries = (
-        struct.unpack_from("<Q", head, 32)[0],
-        *struct.unpack_from("<HH", head, 54),
-    )
-    for index in range(entries):
-        file.seek(table + index * entry_size)
-        entry = file.read(entry_size)
-        kind, offset, size = (
-            struct.unpack_from("<I", entry)[0],
-            struct.unpack_from("<Q", entry, 8)[0],
-            struct.unpack_from("<Q", entry, 32)[0],
-        )
-        if kind != loadable_note:
-            continue
-        file.seek(offset)
-        notes, at = file.read(size), 0
-        while at + 12 <= len(notes):
-            name_size, value_size, note = struct.unpack_from("<III", notes, at)
-            name_end = at + 12 + -(-name_size // 4) * 4
-            if note == gnu_build_id and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
-                yield notes[name_end : name_end + value_size]
-            at = name_end + -(-value_size // 4) * 4
 
 
 def check_on_lost_rank(section: CommConfig, communicator: world.Communicator) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.train.kinds import Parts, kind_of
-from floodtide.train.memory import require_memory
-from floodtide.train.parts import complete_schedule, parts_of
+from floodtide.train.kinds import kind_of
+from floodtide.train.kinds.kind import Parts, Setup
+from floodtide.train.memory import require_enough_memory
+from floodtide.train.parts import parts_of, require_scalable
 from floodtide.train.same_on_ranks import (
     check_on_lost_rank,
     require_same,
     require_same_configuration,
 )
-from floodtide.train.step_loop import Setup
 from floodtide.train.threads import bind_ranks, set_threads
 
 
@@ -28,14 +28,13 @@ def set_up(config: Config, parts: Parts | None, comm: world.Communicator) -> Set
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
-    walkers = config.training.walkers or comm.size
     require_same_configuration("train", config)
     if config.run.bind == "ranks":
         bind_ranks()
     with world.agreed():
         check_on_lost_rank(config.comm, comm)
         set_threads(config.run.threads)
-        require_memory(config, comm.size)
+        require_enough_memory(config, comm.size)
     # Ranks import modules only when they need them: a thousand ranks read the files at once.
     if parts is None and any(v.labels and not v.partitions for v in config.data.volumes):
         from floodtide.train.own_partitions import with_partitions
@@ -45,20 +44,19 @@ def set_up(config: Config, parts: Parts | None, comm: world.Communicator) -> Set
     warnings: tuple[str, ...] = ()
     with world.agreed():
         if comm.rank == 0:
-            from floodtide.train.data_checks import checked, require_volumes_fit
+            from floodtide.train.data_checks import check_data, require_volumes_fit
 
             if parts is None:
                 require_volumes_fit(config)
             parts = parts or parts_of(config, comm.size)
-            statistics, warnings = checked(config, parts)
+            statistics, warnings = check_data(config, parts)
         else:
             parts = parts or parts_of(config, comm.size)
+        require_scalable(parts.schedule, parts.optimizer, parts.data.walkers)
         setup = Setup(
             config=config,
             parts=parts,
-            schedule=complete_schedule(parts.schedule, parts.optimizer, config, walkers),
             task=kind_of(config).task_of(parts, config),
-            walkers=walkers,
             average=parts.model.like() if config.training.average > 0 else None,
             statistics=statistics,
             warnings=warnings,

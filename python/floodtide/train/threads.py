@@ -8,9 +8,7 @@ import os
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.comm import world
-from floodtide.errors import (
-    ConfigurationError,
-)
+from floodtide.errors import ConfigurationError
 
 
 def bind_ranks() -> None:

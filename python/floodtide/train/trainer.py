@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs: a trainer drives the C++ step loop over a network and its data, and keeps the run directory."""
+"""Training runs: `Trainer` is what scripts use of the step loop, of the recovery from lost ranks, and of the log."""
 
 from __future__ import annotations
 
@@ -8,33 +8,29 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from floodtide import nn
-from floodtide.base import limits
 from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
-from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
-from floodtide.errors import CommunicationError, InvalidArgumentError, StorageError
+from floodtide.config import Config
 from floodtide.nn.losses import loss_of
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.comm_hook import CommHook, CoreHook, adapted
-from floodtide.train.described import configuration_of
-from floodtide.train.kinds import Data, HeldOut, Model, Parts
+from floodtide.train.described import Callback, MoreOptions, configuration_of
+from floodtide.train.kinds.kind import Data, HeldOut, Model, Parts
+from floodtide.train.loop.recovery import Recovery
+from floodtide.train.loop.steering import Steering
+from floodtide.train.loop.step_loop import Step
 from floodtide.train.setup import set_up
 from floodtide.train.signals import Requests
-from floodtide.train.step_loop import KINDS, Setup, Step, StepLoop
 from floodtide.train.task import Record
 
-Callback = Callable[["Trainer", Record], None]
 
+class Trainer(Steering, NotPickled):
+    """A training run on the ranks of a job, or on one rank.
 
-class Trainer(NotPickled):
-    """A training run under MPI or alone. All ranks construct it and call its methods in the same order (collective).
-
-    Build it from objects in a script, or from a configuration file with `from_config`:
+    All ranks make the trainer and call its methods in the same order, because the methods communicate (collective).
+    A script makes a trainer from objects. `from_config` makes a trainer from a configuration file.
 
         model = ft.nn.FFN(depth=9)
         data = ft.data.Shards("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions",
@@ -46,47 +42,30 @@ class Trainer(NotPickled):
             for step in trainer:
                 print(step.number, step.loss)
 
-    `run` trains to the end without a loop. The run resumes from the newest checkpoint of its directory, whatever the
-    number of ranks that wrote the checkpoint. The directory's config.toml describes the same training for
-    `floodtide train`.
+    `run` trains to the end without a loop. If the run directory holds checkpoints, the training goes on from the
+    newest one, whatever the number of ranks that wrote it. `floodtide train` reads the configuration that the trainer
+    writes into the run directory, and trains the same.
 
     Args:
-        comm: An mpi4py communicator. None: the world when launched by mpiexec, else one rank.
-        callbacks: Called on rank 0 as callback(trainer, record) with every record of the log.
-        model: The network to train. All ranks start from the parameters of rank 0.
-        data: Training data: `Shards` for an FFN, `Slices` for a UNet2D, `Affinities` for a UNet3D. Their `walkers`
-            are the global batch, shared out over the ranks.
-        optimizer: Update rule. Its state starts anew, or comes from the checkpoint.
-        schedule: Learning rate of each step, with its warm-up and its scaling with the walkers. What the schedule
-            leaves out comes from the optimizer (`base_lr`) and the trainer (`total_steps`). None: the optimizer's rate.
-        loss: Loss of a U-Net. Flood-filling networks always minimise the sigmoid cross-entropy.
-        validation: Held-out data: `FloodValidation`, `Slices` or `Affinities`. None: no validation.
-        validate_every: Steps between two validations; 0: only at the end.
-        directory: The run directory.
-        steps: Optimizer updates.
-        training, run, communication: Further options, with the names that a configuration file has for them.
-        progress: Show the progress and the time left on rank 0's standard error.
+        model: The network to train. All ranks start from the parameters that the network has on rank 0.
+        data: The training data: `Shards` for an FFN, `Slices` for a UNet2D, `Affinities` for a UNet3D. Their number
+            of walkers is the global batch, which the trainer shares out over the ranks.
+        optimizer: The update rule. The trainer starts with a new state, or with the state in the checkpoint.
+        directory: The run directory. The trainer creates it if it is missing.
+        steps: The number of optimizer updates.
+        schedule: The learning rate of each step, with warm-up and scaling with the number of walkers. If the schedule
+            has no `base_lr`, the trainer takes the rate of the optimizer. If it has no `total_steps`, the trainer takes
+            `steps`. None means the rate of the optimizer in every step.
+        validation: The held-out data: `FloodValidation`, `Slices` or `Affinities`. None means no validation.
+        options: The loss of a U-Net, callbacks, progress, and the remaining options of a configuration file.
 
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
 
-    not_pickled = (
-        "it holds ranks and files; expected a new trainer in each process, from its `config`"
-    )
-    __slots__ = (  # a misspelt name is an error, not a new attribute
-        "__weakref__",
-        "_callbacks",
-        "_hook",
-        "_job",
-        "_loop",
-        "_progress",
-        "_requests",
-        "_start_state",
-        "config",
-        "data",
-        "model",
-    )
+    not_pickled = "it holds ranks and files; expected a new trainer, from its `config`"
+    # A misspelt name is an error, not a new attribute.
+    __slots__ = ("__weakref__", "_progress", "config", "data", "model")
 
     def __init__(
         self,
@@ -97,56 +76,34 @@ class Trainer(NotPickled):
         directory: str | os.PathLike[str],
         steps: int,
         schedule: Schedule | None = None,
-        loss: str | nn.SegmentationLoss = "dice+cross_entropy",
         validation: HeldOut | None = None,
-        validate_every: int = 0,
-        training: TrainingConfig | None = None,
-        run: RunConfig | None = None,
-        communication: CommConfig | None = None,
-        comm: Any = None,
-        callbacks: Sequence[Callback] = (),
-        progress: bool = False,
+        options: MoreOptions | None = None,
     ) -> None:
-        world.ensure_init(comm)
+        world.ensure_init()
+        more = options or MoreOptions()
         with world.agreed():
             parts = Parts(
                 model=model,
                 data=data,
                 validation=validation,
-                loss=loss_of(loss),
+                loss=loss_of(more.loss),
                 optimizer=optimizer,
-                schedule=schedule or Schedule("constant"),
+                schedule=(schedule or Schedule("constant")).for_training(optimizer.lr, steps),
             )
-            described = configuration_of(
-                parts,
-                directory=directory,
-                steps=steps,
-                validate_every=validate_every,
-                run=run or RunConfig(),
-                training=training or TrainingConfig(),
-                comm=communication or CommConfig(),
-            )
-        self._start(described, parts, callbacks, progress)
+            described = configuration_of(parts, directory, steps, more)
+        self._start(described, parts, more.callbacks, more.progress)
 
     @classmethod
     def from_config(
-        cls,
-        config: Config,
-        comm: Any = None,
-        callbacks: Sequence[Callback] = (),
-        *,
-        progress: bool = False,
+        cls, config: Config, *, callbacks: Sequence[Callback] = (), progress: bool = False
     ) -> Trainer:
         """Return a trainer of the objects that a configuration describes. Collective.
 
         Args:
             config: The whole configuration, as `ft.config.load` reads it.
-            comm, callbacks, progress: As for the class.
-
-        Raises:
-            floodtide.errors.Error: On every rank alike, for wrong input.
+            callbacks, progress: As for `MoreOptions`.
         """
-        world.ensure_init(comm)
+        world.ensure_init()
         trainer = cls.__new__(cls)
         trainer._start(config, None, callbacks, progress)
         return trainer
@@ -154,31 +111,21 @@ class Trainer(NotPickled):
     def _start(
         self, config: Config, parts: Parts | None, callbacks: Sequence[Callback], progress: bool
     ) -> None:
-        comm = world.current()
-        setup = set_up(config, parts, comm)
-        self._callbacks, self._progress = tuple(callbacks), progress
+        setup = set_up(config, parts, world.current())
+        self._progress = progress
         self.config = setup.config
         self.model: Model = setup.parts.model
         self.data: Data = setup.parts.data
-        shrinks = config.comm.on_lost_rank == "shrink" and comm.size > 1
-        self._start_state = self.model.state_dict() if shrinks else None
-        self._hook: CoreHook | None = None
         self._requests = Requests()
-        self._job = str(world.broadcast_object(os.urandom(8).hex()))
-        self._loop = self._new_loop(setup, comm)
-        self._loop.begin(self._hook)
-
-    def _new_loop(self, setup: Setup, comm: world.Communicator) -> StepLoop:
-        this = weakref.ref(
-            self
-        )  # a cycle would keep the core's trainer, and its watchdog, after the last use
+        # A cycle would keep the core's trainer, and its watchdog, after the last use.
+        this = weakref.ref(self)
 
         def call_back(record: Record) -> None:
             if trainer := this():
-                for callback in trainer._callbacks:
+                for callback in callbacks:
                     callback(trainer, record)
 
-        return StepLoop(setup, comm, self._job, self._requests, call_back)
+        self._recovery = Recovery(setup, self._requests, call_back)
 
     @property
     def steps_done(self) -> int:
@@ -202,10 +149,7 @@ class Trainer(NotPickled):
 
     @property
     def stopped(self) -> bool:
-        """True if no step follows: all steps are done, or time, a signal or the end of the shards stopped the run.
-
-        The value is the same on all ranks.
-        """
+        """True on all ranks if no step follows: all are done, or time, a signal or the end of the shards ended them."""
         return self._loop.stopped
 
     @property
@@ -221,79 +165,20 @@ class Trainer(NotPickled):
     def step(self) -> Step:
         """Run one training step: one field of view of every walker, then one update. Collective.
 
-        The step also writes the log and checkpoints when they are due. In your own loop, iterate over the trainer
-        instead, because the iterator also watches for signals. Ranks that do not wait for each other (`comm.mode`)
-        make different numbers of steps. Iterating ends on all of them together; a fixed number of calls does not.
+        The step also writes the log and checkpoints when they are due. Your own loop iterates over the trainer instead,
+        because the iterator watches for signals and ends on all ranks together. With `comm.mode`, ranks that do not
+        wait for each other make different numbers of steps.
         """
         return self._loop.step()
 
     def __iter__(self) -> Iterator[Step]:
-        """Run one step per iteration until the training is complete or stopped. Collective.
+        """Run one step per iteration until the training is complete or stopped. A signal ends it as `run`. Collective.
 
-        A signal ends the loop as it ends `run`. If you leave the loop early, the log stays open: call `close`, or use
-        a `with` block.
+        If you leave the loop early, the log stays open: call `close`, or use a `with` block.
         """
-        self._loop.say_if_nothing_is_left()
-        self._loop.validate_after_a_kill()
+        self._loop.check_begin()
         with self.watching_signals(), self._bar() as show:
             yield from self._loop.steps(show)
-
-    def __enter__(self) -> Trainer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close log and events. After an exception, do this without the other ranks: they may have had none."""
-        if kind is None:
-            self.close()
-        else:
-            self._loop.directory.close()
-
-    def stop(self) -> None:
-        """Ask all ranks to end the training after the next step, with a checkpoint. For callbacks and loops.
-
-        Any rank may call it. `complete` stays false, and a later trainer of the same run directory goes on.
-        """
-        self._requests.stop = True
-
-    def scale_lr(self, factor: float) -> None:
-        """Ask all ranks to multiply the schedule's rate by `factor` after the next step. For callbacks and loops.
-
-        The factor replaces the factor before. It is 1 at the start, and checkpoints keep it. Any rank may call this. If
-        several ranks call this before the same step, the factor of the lowest rank holds.
-
-        Raises:
-            InvalidArgumentError: If the factor is not above 0 and at most 1e6.
-        """
-        limits.RATE_FACTOR.check(factor, "scale_lr: factor")
-        self._requests.rate_factor = float(factor)
-
-    @property
-    def lr_factor(self) -> float:
-        """Factor that multiplies the schedule's rate; see `scale_lr`."""
-        return self._loop.core.rate_factor
-
-    def add_record(self, kind: str, values: Record) -> None:
-        """Add a record of your own to log.jsonl and the TensorBoard events, with the step and the time.
-
-        Ranks other than 0 do nothing. The trainer does not pass the record to callbacks, so callbacks may call this.
-
-        Args:
-            kind: Name of the kind of record. The names of its TensorBoard events begin with it.
-            values: Values that JSON can hold, by name.
-
-        Raises:
-            InvalidArgumentError: For a kind that the trainer writes itself, or names that every record has.
-        """
-        if kind in KINDS or not kind:
-            raise InvalidArgumentError(
-                f"add_record: kind is '{kind}', expected a name other than {', '.join(KINDS)}"
-            )
-        taken = sorted({"kind", "step", "time_s"} & values.keys())
-        if taken:
-            raise InvalidArgumentError(
-                f"add_record: '{taken[0]}' is part of every record, expected another name"
-            )
-        self._loop.directory.record({"kind": kind, "step": self.steps_done, **values})
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Train until `training.steps` or `run.stop_after_s`. Collective.
@@ -308,29 +193,24 @@ class Trainer(NotPickled):
         With `comm.on_lost_rank = "shrink"` the ranks that are left when one is lost go on from the newest checkpoint.
         """
         self._loop.go_on()
-        self._loop.say_if_nothing_is_left()
-        self._loop.validate_after_a_kill()
+        self._loop.check_begin()
         with self.watching_signals(), self._bar() as show:
-            _train(self._loop, progress or show, self._begin_again)
-
-    def _begin_again(self, comm: world.Communicator) -> StepLoop:
-        """Begin on the ranks that are left, from the newest checkpoint. Collective."""
-        setup = self._loop.setup
-        self._loop.end()
-        world.replace(comm)
-        with contextlib.suppress(StorageError):  # what is lost here is written again
-            self._loop.directory.close()
-        assert self._start_state is not None  # kept for jobs that shrink
-        self.model.load_state_dict(self._start_state)  # if there is no checkpoint yet
-        self._loop = self._new_loop(setup, comm)
-        self._loop.begin(self._hook)
-        return self._loop
+            self._recovery.run(progress or show)
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
-        """Return the progress display, or one that shows nothing."""
         if not self._progress:
             return contextlib.nullcontext(lambda _done, _total: None)
         return bar("steps", "train", at_most_s=lambda: self.time_left_s)
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close log and events. After an exception, do this without the other ranks: they may have had none."""
+        if kind is None:
+            self.close()
+        else:
+            self._loop.directory.close()
 
     @contextlib.contextmanager
     def watching_signals(self) -> Iterator[None]:
@@ -347,10 +227,7 @@ class Trainer(NotPickled):
         self._loop.raise_if_interrupted()
 
     def close(self) -> None:
-        """Close log and events, and merge the traces of the ranks. `run` does this at its end. Collective.
-
-        A second call does nothing.
-        """
+        """Close log and events, and merge the traces of the ranks. A second call does nothing. Collective."""
         self._loop.close()
 
     def save(self) -> Path:
@@ -370,71 +247,3 @@ class Trainer(NotPickled):
             ConfigurationError: If there is no held-out data.
         """
         return self._loop.validate()
-
-    def register_comm_hook(self, state: Any, hook: CommHook | None) -> None:
-        """Replace the allreduce of gradients by your own function. Call this on all ranks before `run`.
-
-        Args:
-            state: First argument of the hook.
-            hook: Called as hook(state, bucket) on every rank for the same buckets in the same order, as soon as
-                their gradients are computed. It must leave the sum over ranks in `bucket.buffer`. It may call
-                `floodtide.allreduce` and other collectives. None: use the allreduce again.
-
-        Raises:
-            UnsupportedError: With `comm.exactness = "workers"`, which sums no buckets.
-        """
-        if hook is None:
-            self._hook = None
-            self._loop.core.set_bucket_hook(None)
-            return
-        self._hook = adapted(hook, state, list(self.model.state_dict()))
-        self._loop.core.set_bucket_hook(self._hook)
-
-    def take_metrics(self) -> dict[str, float]:
-        """Return counts and sums over ranks since the last call or the last record of the log. Collective.
-
-        The names are those of floodtide::train::Metrics.
-        """
-        return self._loop.core.take_metrics()
-
-
-def _train(
-    loop: StepLoop,
-    show: Callable[[int, int], None],
-    begin_again: Callable[[world.Communicator], StepLoop],
-) -> None:
-    """Run the steps of a loop. With `comm.on_lost_rank = "shrink"`, go on with the ranks that are left. Collective.
-
-    Args:
-        loop: The loop.
-        show: Called as show(done, total) after each step.
-        begin_again: Returns a loop on the ranks that are left, which has begun from the newest checkpoint.
-
-    Raises:
-        CommunicationError: If ranks cannot go on although none is lost.
-    """
-    comm = loop.comm
-    if loop.setup.config.comm.on_lost_rank != "shrink" or comm.size == 1:
-        _run(loop, show)
-        return
-    shrunk = False  # whether `comm` is a new communicator, with which nothing has begun
-    while True:
-        failure = None
-        try:
-            if shrunk:
-                loop = begin_again(comm)
-                loop.validate_after_a_kill()
-            _run(loop, show)
-        except CommunicationError as error:
-            failure = error
-        rest = comm.settle(failure is None)
-        if rest is None:
-            return
-        if rest.size == comm.size:
-            raise failure or CommunicationError("train: another rank could not go on")
-        comm, shrunk = rest, True
-
-
-def _run(loop: StepLoop, show: Callable[[int, int], None]) -> None:
-    for _ in loop.steps(show):
-        pass

@@ -35,8 +35,9 @@ trainer = ft.train.Trainer(
     schedule=ft.optim.lr.Warmup(warmup_steps=3, scale="sqrt"),
     directory=directory,
     steps=8,
-    run=ft.config.RunConfig(threads=1),
-    communication=ft.config.CommConfig(exactness="workers"),
+    options=ft.train.MoreOptions(
+        run=ft.config.RunConfig(threads=1), comm=ft.config.CommConfig(exactness="workers")
+    ),
 )
 rates = []
 with trainer:
@@ -105,8 +106,9 @@ trainer = ft.train.Trainer(
     optimizer=ft.optim.Adam(lr=1e-3),
     directory=directory,
     steps=2,
-    run=ft.config.RunConfig(threads=1),
-    communication=ft.config.CommConfig(timeout_s=2.0),
+    options=ft.train.MoreOptions(
+        run=ft.config.RunConfig(threads=1), comm=ft.config.CommConfig(timeout_s=2.0)
+    ),
 )
 trainer.run()
 del trainer

@@ -48,7 +48,7 @@ def test_a_u_net_stays_the_same_on_all_ranks() -> None:
     check(
         2,
         LOOP.format(
-            model="model = ft.nn.UNet2D(depth=2, seed=ft.rank())",
+            model="model = ft.nn.UNet2D(ft.nn.UNetOptions(depth=2), seed=ft.rank())",
             more="ft.broadcast_parameters(model.statistics(), root_rank=0)",
             sample="random.random((2, 8, 8), dtype=np.float32), random.integers(0, 2, (2, 8, 8)).astype(np.uint8)",
         ),

@@ -36,7 +36,7 @@ def settings(folder: Path, run: str, zarr: bool) -> str:
             n: volumes.FORMS["zarr"].format(folder=folder, name=n) for n in ("image", "labels")
         }
         document["data"]["volumes"][0] |= names
-    config.save(config.from_dict(document), folder / f"{run}.toml")
+    (folder / f"{run}.toml").write_text(str(config.from_dict(document)))
     return str(folder / f"{run}.toml")
 
 

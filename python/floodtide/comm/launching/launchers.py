@@ -33,9 +33,10 @@ PROGRAMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """The launcher of a process.
+    """The launcher of a process, according to one kind of environment variables.
 
     Attributes:
+        kind: The kind of variables: "pmi", "pmix" (also of Open MPI) or "slurm".
         name: Name for messages.
         family: MPI family of the launcher; None if the launcher serves several families.
         ranks: Number of processes that the launcher started; None if unknown.
@@ -46,6 +47,7 @@ class Launcher:
         variables: Environment variables, "NAME=value", that name this launcher.
     """
 
+    kind: str
     name: str
     family: str | None
     ranks: int | None
@@ -53,14 +55,6 @@ class Launcher:
     live: bool = True
     gone: str = ""
     variables: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Claim:
-    """A launcher according to one kind of environment variables: PMI, PMIx (also Open MPI) or Slurm."""
-
-    kind: str
-    launcher: Launcher
 
 
 def launcher(
@@ -76,23 +70,23 @@ def launcher(
         LauncherError: If several launchers may have started this process and it cannot be decided which one did.
     """
     claims = [claim for find in (_pmi, _pmix, _slurm) if (claim := find(environ)) is not None]
-    live = [claim for claim in claims if claim.launcher.live]
+    live = [claim for claim in claims if claim.live]
     if len(live) == 1:
-        return live[0].launcher
+        return live[0]
     if not live:
         # Claims of one rank change nothing, and claims of an unknown number of ranks are not credible.
-        several = [claim for claim in claims if claim.launcher.ranks not in (None, 1)]
-        places = {(claim.launcher.ranks, claim.launcher.rank) for claim in several}
+        several = [claim for claim in claims if claim.ranks not in (None, 1)]
+        places = {(claim.ranks, claim.rank) for claim in several}
         if len(places) > 1:
-            raise _contradiction([claim.launcher for claim in several])
-        return several[0].launcher if several else (claims[0].launcher if claims else None)
+            raise _contradiction(several)
+        return next(iter([*several, *claims]), None)
     kind = nearest(_ancestors() if ancestors is None else ancestors)
-    chosen = [claim.launcher for claim in live if claim.kind == kind]
+    chosen = [claim for claim in live if claim.kind == kind]
     if chosen:
         return chosen[0]
     # srun itself provides PMI or PMIx, and mpiexec in an allocation starts its ranks through Slurm. In both cases the
     # two launchers mean the same job.
-    mpi = [claim.launcher for claim in live if claim.kind != "slurm"]
+    mpi = [claim for claim in live if claim.kind != "slurm"]
     if len(mpi) == 1:
         return mpi[0]
     raise _contradiction(mpi)
@@ -115,7 +109,7 @@ def _ancestors() -> Iterable[str]:
         pid = int(rest.split()[1])
 
 
-def _pmi(environ: Mapping[str, str]) -> _Claim | None:
+def _pmi(environ: Mapping[str, str]) -> Launcher | None:
     """Return the claim of PMI variables: from MPICH, Intel MPI, Cray MPICH, or srun with PMI-2."""
     rank, ranks = _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE")
     if rank is None and ranks is None:
@@ -123,17 +117,15 @@ def _pmi(environ: Mapping[str, str]) -> _Claim | None:
     live = rank is not None and ranks is not None and _pmi_is_there(environ)
     gone = f"PMI_FD={environ['PMI_FD']} is closed" if "PMI_FD" in environ and not live else ""
     slurm = live and _number(environ, "SLURM_STEP_NUM_TASKS") == ranks
-    return _Claim(
+    return Launcher(
         kind="pmi",
-        launcher=Launcher(
-            name="srun" if slurm else "MPICH's mpiexec",
-            family=None if slurm else "mpich",
-            ranks=ranks,
-            rank=rank or 0,
-            live=live,
-            gone=gone,
-            variables=_present(environ, "PMI_"),
-        ),
+        name="srun" if slurm else "MPICH's mpiexec",
+        family=None if slurm else "mpich",
+        ranks=ranks,
+        rank=rank or 0,
+        live=live,
+        gone=gone,
+        variables=_present(environ, "PMI_"),
     )
 
 
@@ -149,7 +141,7 @@ def _pmi_is_there(environ: Mapping[str, str]) -> bool:
     return "PMI_PORT" in environ or "PMI_CONTROL_PORT" in environ
 
 
-def _pmix(environ: Mapping[str, str]) -> _Claim | None:
+def _pmix(environ: Mapping[str, str]) -> Launcher | None:
     """Return the claim of PMIx variables: from Open MPI, srun or PRRTE."""
     ranks = _number(environ, "OMPI_COMM_WORLD_SIZE")
     rank = _number(environ, "OMPI_COMM_WORLD_RANK")
@@ -165,19 +157,16 @@ def _pmix(environ: Mapping[str, str]) -> _Claim | None:
     else:
         ranks = _number(environ, "SLURM_STEP_NUM_TASKS") if "SLURM_PROCID" in environ else None
         name, family = "srun" if ranks else "a PMIx launcher", None
-    return _Claim(
+    gone = "the server that PMIX_SERVER_URI* names does not exist any more"
+    return Launcher(
         kind="pmix",
-        launcher=Launcher(
-            name=name,
-            family=family,
-            ranks=ranks,
-            rank=(pmix_rank if rank is None else rank) or 0,
-            live=live,
-            gone=""
-            if live or pmix_rank is None
-            else "the server that PMIX_SERVER_URI* names does not exist any more",
-            variables=variables,
-        ),
+        name=name,
+        family=family,
+        ranks=ranks,
+        rank=(pmix_rank if rank is None else rank) or 0,
+        live=live,
+        gone="" if live or pmix_rank is None else gone,
+        variables=variables,
     )
 
 
@@ -209,17 +198,15 @@ def _listening_ports() -> set[int]:
     return ports
 
 
-def _slurm(environ: Mapping[str, str]) -> _Claim | None:
+def _slurm(environ: Mapping[str, str]) -> Launcher | None:
     """Return the claim of srun without PMI. Its ranks exist but cannot connect to each other."""
     ranks = _number(environ, "SLURM_STEP_NUM_TASKS")
     rank = _number(environ, "SLURM_PROCID")
     if rank is None or ranks is None or ranks < 2:
         return None
-    return _Claim(
-        kind="slurm",
-        launcher=Launcher(
-            name="srun", family=None, ranks=ranks, rank=rank, variables=_present(environ, "SLURM_")
-        ),
+    variables = _present(environ, "SLURM_")
+    return Launcher(
+        kind="slurm", name="srun", family=None, ranks=ranks, rank=rank, variables=variables
     )
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.comm.launching.launchers import Launcher, launcher
-from floodtide.errors import InvalidArgumentError, UnsupportedError
+from floodtide.errors import InvalidArgumentError, UnsupportedError, on_all_ranks
 
 MpiLibrary = _core.comm.MpiLibrary
 
-__all__ = ["Launcher", "launcher"]
+__all__ = ["launcher"]
 
 FAMILIES = {"mpich": "MPICH", "openmpi": "Open MPI"}
 LIBRARIES = {"mpich": ["libmpi.so.12", "libmpich.so.12"], "openmpi": ["libmpi.so.40"]}
@@ -35,11 +35,6 @@ def mpi4py() -> Any:
     if module is None or not module.Is_initialized() or module.Is_finalized():
         return None
     return module
-
-
-def family_of(version: str) -> str:
-    """Return the family of an MPI library from the text of MPI_Get_library_version."""
-    return "openmpi" if "Open MPI" in version else "mpich"
 
 
 def plugin(family: str) -> Path:
@@ -109,7 +104,7 @@ def _candidates(launched: Launcher | None) -> list[str]:
         )
     module = sys.modules.get("mpi4py.MPI")
     if module is not None:
-        family = family_of(module.Get_library_version())
+        family = "openmpi" if "Open MPI" in module.Get_library_version() else "mpich"
         if chosen not in (None, family):
             raise _agreed(
                 f"mpi: FLOODTIDE_MPI_FAMILY is {chosen}, but mpi4py has loaded {FAMILIES[family]}"
@@ -183,9 +178,7 @@ def _left_over(launched: Launcher) -> str:
 
 
 def _agreed(message: str) -> UnsupportedError:
-    error = UnsupportedError(message)
-    error.agreed = True  # every process finds the same error
-    return error
+    return on_all_ranks(UnsupportedError(message))  # every process finds the same error
 
 
 def _started(launched: Launcher | None) -> str:

@@ -41,7 +41,6 @@ _OTHERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 """Format, endings of its files, and what converts them."""
 
 
-TIFF = (".tif", ".tiff")
 _SERIES = re.compile(r"(.+\.tiff?):(\d{1,9})", re.IGNORECASE | re.DOTALL)
 
 

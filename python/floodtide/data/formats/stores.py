@@ -19,6 +19,7 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.limits import require_decoded
+from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.conventions import (
     NO_SIZE,
@@ -33,7 +34,6 @@ from floodtide.data.formats.geometry import Geometry, is_triple, size_of
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
-PRECOMPUTED = "precomputed://"
 PATIENCE_S = 10.0
 """Seconds that a block may take to read before the files of the volume are looked at."""
 
@@ -47,25 +47,24 @@ _OTHER_ENCODINGS = (
     "jxl",
 )  # of CloudVolume
 _WEBKNOSSOS = "datasource-properties.json"
-_ZARR = ("zarr.json", ".zarray", ".zgroup")
 
 
 def is_zarr(reference: str) -> bool:
     """Return True if the name is that of a Zarr volume."""
-    return _is_in(reference, ".zarr", _ZARR)
+    return _is_in(reference, ".zarr")
 
 
 def is_n5(reference: str) -> bool:
     """Return True if the name is that of an N5 volume."""
-    return _is_in(reference, ".n5", ("attributes.json",))
+    return _is_in(reference, ".n5")
 
 
-def _is_in(reference: str, suffix: str, files: Sequence[str]) -> bool:
-    """Return True if the path contains a folder with this suffix, or is a folder with one of these files."""
+def _is_in(reference: str, suffix: str) -> bool:
+    """Return True if the path contains a folder with this suffix, or is a folder with one of its files."""
     if "\0" in reference or "://" in reference:
         return False
     return any(part.lower().endswith(suffix) for part in reference.split("/")) or any(
-        os.path.isfile(os.path.join(reference, name)) for name in files
+        os.path.isfile(os.path.join(reference, name)) for name in STORES[suffix]
     )
 
 
@@ -348,7 +347,7 @@ def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str
     from floodtide.data.formats.ome import images_of, levels_of, path_of
 
     for folder in array.absolute().parents:
-        if not any((folder / name).is_file() for name in _ZARR):
+        if not any((folder / name).is_file() for name in STORES[".zarr"]):
             break
         path = array.absolute().relative_to(folder).as_posix()
         for image in images_of(_attributes(_metadata(folder, reference))):
@@ -370,7 +369,7 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
         )
         return
     for group in folder.parents:
-        if not any((group / name).is_file() for name in _ZARR):
+        if not any((group / name).is_file() for name in STORES[".zarr"]):
             break
         stated = _attributes(_metadata(group, reference))
         key = next((one.key for one in SIZES if one.key in stated), None)
@@ -382,7 +381,7 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
 
 
 def _metadata(folder: Path, reference: str) -> dict[str, Any]:
-    for name in _ZARR:
+    for name in STORES[".zarr"]:
         if (folder / name).is_file():
             document = _json(folder / name, reference)
             if name != "zarr.json":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
-from floodtide.base.outputs import volume_folder
+from floodtide.base.outputs import PRECOMPUTED, volume_folder
 from floodtide.base.reading import reading
 from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
 from floodtide.data.formats.names import file_and_series, refuse_other
@@ -88,10 +88,10 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="Neuroglancer precomputed",
         form="precomputed://folder",
-        matches=lambda reference: reference.startswith(stores.PRECOMPUTED),
+        matches=lambda reference: reference.startswith(PRECOMPUTED),
         open=stores.open_precomputed,
         create=writers.precomputed,
-        path=lambda reference: Path(reference.removeprefix(stores.PRECOMPUTED)),
+        path=lambda reference: Path(reference.removeprefix(PRECOMPUTED)),
         library="tensorstore",
         axes="x, y, z, channel",
         help="The finest scale of a volume of one channel",
@@ -260,7 +260,7 @@ def _nearest(reference: str) -> str:
         return f", for example {plain}:raw"
     try:
         if os.path.isfile(os.path.join(plain, "info")):
-            return f", or {stores.PRECOMPUTED}{plain} for the precomputed volume in this folder"
+            return f", or {PRECOMPUTED}{plain} for the precomputed volume in this folder"
         names = sorted(os.listdir(plain)) if os.path.isdir(plain) else []
         arrays = stores.zarr_arrays(Path(plain)) if names else []
     except (OSError, ValueError):

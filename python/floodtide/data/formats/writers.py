@@ -22,6 +22,7 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library, tensorstore_library
+from floodtide.base.outputs import PRECOMPUTED
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
 from floodtide.data.formats.conventions import NO_SIZE, WRITTEN_BY
@@ -187,7 +188,7 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
             "voxel_offset": list(plan.offset[::-1]),
         },
     }
-    with _new_folder(reference.removeprefix("precomputed://"), {}) as folder:
+    with _new_folder(reference.removeprefix(PRECOMPUTED), {}) as folder:
         store = _created(reference, folder, spec)
         marks: dict[str, Any] = {WRITTEN_BY: plan.command}
         if plan.geometry.voxel_size_nm is None:

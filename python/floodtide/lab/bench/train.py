@@ -73,7 +73,7 @@ def measure(lab: Laboratory, options: Options) -> Iterator[Row]:
                 cpu_s[index] += step_cpu_s / steps
     rows = [quantiles(each) | {"cpu_s": cpu} for each, cpu in zip(seconds, cpu_s, strict=True)]
     for variant, row, trainer in zip(variants, rows, trainers, strict=True):
-        walkers = trainer.config.training.walkers or world.size()
+        walkers = trainer.data.walkers
         yield {
             "name": "train",
             "kernel": variant or "as it is",

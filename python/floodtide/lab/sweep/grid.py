@@ -51,7 +51,7 @@ class Cell:
     def examples(self) -> int:
         """Number of fields of view or samples of the training, which measures its work."""
         training = self.config.training
-        workers = training.walkers or self.ranks
+        workers = training.walkers_of(self.ranks)
         if self.config.comm.mode == "asynchronous":  # each update has the gradients of one rank
             workers = max(1, workers // self.ranks)
         return training.steps * workers * training.batch * training.accumulate

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from floodtide.config import Config
 from floodtide.train.kinds.ffn import FfnKind
-from floodtide.train.kinds.kind import Data, HeldOut, Kind, Model, Parts
+from floodtide.train.kinds.kind import Kind, Model
 from floodtide.train.kinds.unet2d import UNet2DKind
 from floodtide.train.kinds.unet3d import UNet3DKind
-
-__all__ = ["KINDS", "Data", "HeldOut", "Kind", "Model", "Parts", "kind_of", "kind_of_model"]
 
 KINDS: tuple[Kind, ...] = (FfnKind(), UNet2DKind(), UNet3DKind())
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import math
 
 from floodtide import _core, nn
-from floodtide.config import Config, DataConfig, FfnConfig, ValidationConfig
+from floodtide.config import Config, FfnConfig
+from floodtide.config.sections import DataConfig, ValidationConfig
 from floodtide.data import Shards
 from floodtide.errors import ConfigurationError
+from floodtide.nn.load import load_ffn
 from floodtide.train.kinds.flood_task import FloodTask, FloodValidation
-from floodtide.train.kinds.kind import HeldOut, Kind, Parts, Sections
+from floodtide.train.kinds.kind import DescribedSections, HeldOut, Kind, Parts
 from floodtide.train.kinds.volumes import (
     held_out_volume,
     training_volumes,
@@ -44,7 +46,7 @@ class FfnKind(Kind):
 
     def initial_model(self, config: Config) -> nn.FFN:
         section = _section(config)
-        start = nn.load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
+        start = load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
         if (start.depth, start.features) != (section.depth, section.features):
             raise ConfigurationError(
                 f"model.initial_weights: {section.initial_weights} holds a network of depth {start.depth} with "
@@ -84,11 +86,11 @@ class FfnKind(Kind):
         assert parts.validation is None or isinstance(parts.validation, FloodValidation)
         return FloodTask(parts.model, parts.data, parts.validation, config.training)
 
-    def describe(self, parts: Parts, validate_every: int) -> Sections:
+    def describe(self, parts: Parts, validate_every: int) -> DescribedSections:
         model, data = parts.model, parts.data
         assert isinstance(model, nn.FFN)
         assert isinstance(data, Shards)
-        return Sections(
+        return DescribedSections(
             model=FfnConfig(
                 depth=model.depth,
                 features=model.features,
@@ -109,10 +111,7 @@ class FfnKind(Kind):
         )
 
     def options_of(self, config: Config) -> _core.FfnOptions:
-        section = _section(config)
-        return _core.FfnOptions(
-            depth=section.depth, features=section.features, parallel=config.run.parallel
-        )
+        return _section(config).core(parallel=config.run.parallel)
 
     def pass_bytes(self, config: Config, walkers: int, threads: int) -> int:
         return self.options_of(config).training_bytes(_section(config).fov, walkers, threads)

@@ -16,7 +16,7 @@ from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.training_volume import source_of
 from floodtide.errors import InvalidArgumentError
-from floodtide.train.task import Record, walkers_options
+from floodtide.train.task import Record, Task
 
 _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)
 
@@ -99,14 +99,8 @@ class FloodValidation:
         )
 
 
-class FloodTask:
+class FloodTask(Task):
     """Walkers and validation of a flood-filling network on this rank. Not collective.
-
-    Args:
-        model: The network to train.
-        data: Its training examples.
-        validation: Held-out centres, or None.
-        training: Options of the training loop.
 
     Raises:
         InvalidArgumentError: If the examples do not fit the network's field of view and step.
@@ -127,28 +121,14 @@ class FloodTask:
                     f"Trainer: {what} has patch_size {patches.patch_size}, expected {model.patch_size}, the network's"
                     " field of view and one step to each side (FFN.patch_size)"
                 )
-        self._model = model
-        self._data = data
-        self._validation = validation
-        self._training = training
-        self.validates = validation is not None
+        super().__init__(model, data, validation, training)
         steps = sum(delta > 0 for delta in model.deltas)
         self._most_moves = 3**steps  # the centre, and a step along every axis that has one
-
-    @property
-    def examples(self) -> int:
-        """Examples of an epoch, over all walkers."""
-        return len(self._data)
 
     @property
     def facts(self) -> Record:
         """The imbalance of the walkers' shards, for the log's first record."""
         return {"shard_imbalance": self._data.imbalance(self._most_moves)}
-
-    @property
-    def kernels(self) -> str:
-        """Names of the kernels that the network's convolutions use."""
-        return self._model.core.kernel_names()
 
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
         """Return the walkers of this rank of a communicator, at the start of the first epoch."""
@@ -156,7 +136,7 @@ class FloodTask:
         return _core.flood_walkers(
             self._model.core,
             self._data.core,
-            walkers_options(comm, self._data, training.on_exhausted, training.epochs),
+            self._walkers_options(comm),
             seed_pad=training.seed_pad,
             threshold=training.threshold,
         )
@@ -164,13 +144,13 @@ class FloodTask:
     def validate(self, model: Any) -> Record:
         """Return the validation scores of a network. Collective."""
         assert self._validation is not None  # the trainer asks only if the task validates
-        result = self._validation.run(
+        scores: Record = self._validation.run(
             model,
             seed_pad=self._training.seed_pad,
             threshold=self._training.threshold,
             softness=self._data.softness,
-        )
-        return result.summary()
+        ).summary()
+        return scores
 
     def beats_trivial(self, scores: Record) -> bool:
         """Return True if the order of the voxels of the first pass tells something about the object.

@@ -8,13 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodtide import _core, nn
-from floodtide.config import (
-    AugmentationConfig,
-    Config,
-    DataConfig,
-    ModelConfig,
-    ValidationConfig,
-)
+from floodtide.config import Config
+from floodtide.config.sections import AugmentationConfig, DataConfig, ModelConfig, ValidationConfig
 from floodtide.data import Affinities, Shards, Slices
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
@@ -42,7 +37,28 @@ class Parts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sections:
+class Setup:
+    """What a job trains.
+
+    Attributes:
+        config: The configuration, with the partitions that the job has made itself.
+        parts: The objects that it describes.
+        task: The network with its training and validation data.
+        average: Receives the averaged parameters; None without `training.average`.
+        statistics: Grey values of the training data for the checkpoints; empty on ranks above 0.
+        warnings: What the checks of the data have found; empty on ranks above 0.
+    """
+
+    config: Config
+    parts: Parts
+    task: Task
+    average: Model | None
+    statistics: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedSections:
     """The sections of a configuration that describe network and data.
 
     Attributes:
@@ -101,7 +117,7 @@ class Kind(ABC):
         """Return the training task of a network and its data."""
 
     @abstractmethod
-    def describe(self, parts: Parts, validate_every: int) -> Sections:
+    def describe(self, parts: Parts, validate_every: int) -> DescribedSections:
         """Return the sections from which `new_model`, `data_of` and `held_out_of` build the same objects.
 
         Raises:

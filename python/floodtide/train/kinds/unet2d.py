@@ -4,42 +4,35 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
-from floodtide import _core, nn
-from floodtide.config import (
+from floodtide import nn
+from floodtide.config import Config
+from floodtide.config.networks import UNet2DConfig
+from floodtide.config.sections import (
     AugmentationConfig,
-    Config,
     DataConfig,
     SlicesConfig,
-    UNet2DConfig,
     ValidationConfig,
     require_tables,
 )
 from floodtide.data import Slices, Volume
+from floodtide.data.boxes import Vec3
 from floodtide.data.volumes import name_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.train.kinds import unets
-from floodtide.train.kinds.kind import HeldOut, Kind, Parts, Sections
-from floodtide.train.kinds.unet_task import UNetTask
+from floodtide.train.kinds.kind import DescribedSections, HeldOut, Parts
+from floodtide.train.kinds.unets import UNetKind
 
-_ARRAYS = 2  # of a slice: image, mask
 _AUGMENTATION = [field.name for field in dataclasses.fields(AugmentationConfig)]
 
 
-class UNet2DKind(Kind):
+class UNet2DKind(UNetKind):
     """The row "unet2d"."""
 
     section = UNet2DConfig
     model = nn.UNet2D
     data = Slices
     held_out = Slices
-
-    def new_model(self, config: Config) -> nn.UNet2D:
-        return nn.UNet2D(classes=_section(config).classes, **unets.arguments_of(config))
-
-    def initial_model(self, config: Config) -> nn.UNet:
-        return unets.initial_model(config, self.new_model(config))
 
     def data_of(self, config: Config, walkers: int) -> Slices:
         part = "training" if config.validation.share > 0 else "all"
@@ -57,17 +50,11 @@ class UNet2DKind(Kind):
             return _slices(config, config.data.slices, "data.slices", "validation", 0)
         return None
 
-    def task_of(self, parts: Parts, config: Config) -> UNetTask:
-        assert isinstance(parts.model, nn.UNet2D)
-        assert isinstance(parts.data, Slices)
-        assert parts.validation is None or isinstance(parts.validation, Slices)
-        return UNetTask(parts.model, parts.data, parts.validation, parts.loss, config.training)
-
-    def describe(self, parts: Parts, validate_every: int) -> Sections:
+    def describe(self, parts: Parts, validate_every: int) -> DescribedSections:
         model, data = parts.model, parts.data
         assert isinstance(model, nn.UNet2D)
         assert isinstance(data, Slices)
-        return Sections(
+        return DescribedSections(
             model=UNet2DConfig(classes=model.core.options.classes, **unets.section_keys(model)),
             data=DataConfig(
                 slices=_tables(data),
@@ -85,38 +72,15 @@ class UNet2DKind(Kind):
             validation=_validation(parts.validation, data, validate_every),
         )
 
-    def options_of(self, config: Config) -> _core.UNetOptions:
-        section = _section(config)
-        return _core.UNetOptions(
-            classes=section.classes,
-            depth=section.depth,
-            features=section.features,
-            kernels=nn.SLICE_KERNELS,
-            pools=nn.SLICE_POOLS,
-            output="softmax",
-            batch_norm=section.batch_norm,
-        )
+    def sample_size(self, config: Config) -> Vec3:
+        if config.data.size != (0, 0):
+            return 1, *config.data.size
+        require_tables(config.data.slices, "data.slices")
+        _, y, x = Volume(config.data.slices[0].images).shape
+        return 1, y, x
 
-    def pass_bytes(self, config: Config, walkers: int, threads: int) -> int:
-        images = unets.images_of_a_pass(config, walkers)
-        return self.options_of(config).training_bytes(images, (1, *_size(config)))
-
-    def example_bytes(self, config: Config) -> int:
-        return config.training.batch * _ARRAYS * 4 * math.prod(_size(config))
-
-
-def _section(config: Config) -> UNet2DConfig:
-    assert isinstance(config.model, UNet2DConfig)
-    return config.model
-
-
-def _size(config: Config) -> tuple[int, int]:
-    """Return the size (y, x) in pixels of a slice."""
-    if config.data.size != (0, 0):
-        return config.data.size
-    require_tables(config.data.slices, "data.slices")
-    _, y, x = Volume(config.data.slices[0].images).shape
-    return y, x
+    def arrays_of_sample(self, config: Config) -> int:
+        return 2  # image and mask
 
 
 def _slices(
@@ -124,6 +88,7 @@ def _slices(
 ) -> Slices:
     """Return slices for a number of walkers; without walkers, not augmented."""
     require_tables(stacks, key)
+    assert isinstance(config.model, UNet2DConfig)
     data = config.data
     augmentation = config.augmentation if walkers else AugmentationConfig()
     return Slices(
@@ -131,7 +96,7 @@ def _slices(
         [stack.masks for stack in stacks],
         [stack.patients for stack in stacks],
         size=data.size,
-        classes=_section(config).classes,
+        classes=config.model.classes,
         mean=data.mean,
         std=data.std,
         outside=data.outside,

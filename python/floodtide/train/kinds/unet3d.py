@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from floodtide import _core, nn
-from floodtide.config import Config, DataConfig, UNet3DConfig, ValidationConfig
+from floodtide import nn
+from floodtide.config import Config
+from floodtide.config.networks import UNet3DConfig
+from floodtide.config.sections import DataConfig, ValidationConfig
 from floodtide.data import Affinities, TrainingVolume
+from floodtide.data.boxes import Vec3
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.kinds import unets
-from floodtide.train.kinds.kind import HeldOut, Kind, Parts, Sections
-from floodtide.train.kinds.unet_task import UNetTask
+from floodtide.train.kinds.kind import DescribedSections, HeldOut, Parts
+from floodtide.train.kinds.unets import UNetKind
 from floodtide.train.kinds.volumes import (
     held_out_volume,
     training_volumes,
@@ -23,25 +25,13 @@ from floodtide.train.kinds.volumes import (
 _NEEDED = ("labels",)
 
 
-class UNet3DKind(Kind):
+class UNet3DKind(UNetKind):
     """The row "unet3d"."""
 
     section = UNet3DConfig
     model = nn.UNet3D
     data = Affinities
     held_out = Affinities
-
-    def new_model(self, config: Config) -> nn.UNet3D:
-        section = _section(config)
-        return nn.UNet3D(
-            classes=len(section.offsets),
-            kernels=section.kernels,
-            pools=section.pools,
-            **unets.arguments_of(config),
-        )
-
-    def initial_model(self, config: Config) -> nn.UNet:
-        return unets.initial_model(config, self.new_model(config))
 
     def data_of(self, config: Config, walkers: int) -> Affinities:
         return _affinities(config, training_volumes(config, _NEEDED), walkers)
@@ -51,18 +41,12 @@ class UNet3DKind(Kind):
             return None
         return _affinities(config, [held_out_volume(config, _NEEDED)], 0)
 
-    def task_of(self, parts: Parts, config: Config) -> UNetTask:
-        assert isinstance(parts.model, nn.UNet3D)
-        assert isinstance(parts.data, Affinities)
-        assert parts.validation is None or isinstance(parts.validation, Affinities)
-        return UNetTask(parts.model, parts.data, parts.validation, parts.loss, config.training)
-
-    def describe(self, parts: Parts, validate_every: int) -> Sections:
+    def describe(self, parts: Parts, validate_every: int) -> DescribedSections:
         model, data = parts.model, parts.data
         assert isinstance(model, nn.UNet3D)
         assert isinstance(data, Affinities)
         options = model.core.options
-        return Sections(
+        return DescribedSections(
             model=UNet3DConfig(
                 offsets=data.offsets,
                 kernels=_vectors(options.kernels),
@@ -84,32 +68,11 @@ class UNet3DKind(Kind):
             validation=_validation(parts.validation, data, validate_every),
         )
 
-    def options_of(self, config: Config) -> _core.UNetOptions:
-        section = _section(config)
-        return _core.UNetOptions(
-            classes=len(section.offsets),
-            depth=section.depth,
-            features=section.features,
-            kernels=section.kernels,
-            pools=section.pools,
-            output="sigmoid",
-            batch_norm=section.batch_norm,
-        )
+    def sample_size(self, config: Config) -> Vec3:
+        return config.data.patch
 
-    def pass_bytes(self, config: Config, walkers: int, threads: int) -> int:
-        images = unets.images_of_a_pass(config, walkers)
-        return self.options_of(config).training_bytes(images, config.data.patch)
-
-    def example_bytes(self, config: Config) -> int:
-        arrays = 1 + 2 * len(
-            _section(config).offsets
-        )  # image, and affinities and weights of each offset
-        return config.training.batch * arrays * 4 * math.prod(config.data.patch)
-
-
-def _section(config: Config) -> UNet3DConfig:
-    assert isinstance(config.model, UNet3DConfig)
-    return config.model
+    def arrays_of_sample(self, config: Config) -> int:
+        return 1 + 2 * self.options_of(config).classes  # image; affinities and weights of offsets
 
 
 def _vectors(vectors: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
@@ -118,11 +81,12 @@ def _vectors(vectors: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], ..
 
 def _affinities(config: Config, volumes: list[TrainingVolume], walkers: int) -> Affinities:
     """Return patches for a number of walkers; without walkers, one at a time."""
+    assert isinstance(config.model, UNet3DConfig)
     data = config.data
     return Affinities(
         volumes,
         patch_size=data.patch,
-        offsets=_section(config).offsets,
+        offsets=config.model.offsets,
         zero_is_boundary=data.zero_is_boundary,
         balance=data.balance,
         permutable_axes=data.permutable_axes,

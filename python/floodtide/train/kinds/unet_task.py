@@ -14,18 +14,15 @@ from floodtide.config import TrainingConfig
 from floodtide.data import Affinities, Slices
 from floodtide.data.affinities import affinity_names
 from floodtide.errors import InvalidArgumentError
-from floodtide.train.task import Record, walkers_options
+from floodtide.train.task import Record, Task
 
 
-class UNetTask:
+class UNetTask(Task):
     """Walkers and validation of a U-Net on this rank. Not collective.
 
     Args:
-        model: The network to train.
-        data: Its training samples.
-        validation: Held-out samples of the same kind, or None.
+        model, data, validation, training: As for `Task`.
         loss: What training minimises.
-        training: Options of the training loop.
 
     Raises:
         InvalidFileError: If a mask of this rank's share has a class that the network does not have.
@@ -40,13 +37,9 @@ class UNetTask:
         loss: nn.SegmentationLoss,
         training: TrainingConfig,
     ) -> None:
+        super().__init__(model, data, validation, training)
         self.unit = "slices" if isinstance(data, Slices) else "patches"
-        self.validates = validation is not None
-        self._model = model
-        self._data = data
-        self._validation = validation
         self._loss = loss
-        self._training = training
         _require_fitting(model, data)
         size = data.shape if isinstance(data, Slices) else data.patch_size
         model.forward(np.zeros((1, *size), np.float32))  # chooses the kernels for this size
@@ -56,29 +49,10 @@ class UNetTask:
                 _check_masks(validation)
                 _core.data.require_different_patients(data.core, validation.core)
 
-    @property
-    def examples(self) -> int:
-        """Slices or patches of an epoch, over all walkers."""
-        return len(self._data)
-
-    @property
-    def facts(self) -> Record:
-        """Further facts for the log's first record: none."""
-        return {}
-
-    @property
-    def kernels(self) -> str:
-        """Names of the kernels that the network's convolutions use."""
-        return self._model.core.kernel_names()
-
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
         """Return the walkers of this rank of a communicator, at the start of the first epoch."""
-        training = self._training
         return _core.sample_walkers(
-            self._model.core,
-            self._data.core,
-            walkers_options(comm, self._data, training.on_exhausted, training.epochs),
-            self._loss.core(),
+            self._model.core, self._data.core, self._walkers_options(comm), self._loss.core()
         )
 
     def validate(self, model: Any) -> Record:

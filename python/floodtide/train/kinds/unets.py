@@ -3,28 +3,69 @@
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from typing import Any
 
-from floodtide import nn
-from floodtide.config import Config, UNet2DConfig, UNet3DConfig
+from floodtide import _core, nn
+from floodtide.config import Config
+from floodtide.data import Affinities, Slices
+from floodtide.data.boxes import Vec3
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.losses import loss_rows
-from floodtide.train.kinds.kind import Parts
+from floodtide.train.kinds.kind import Kind, Parts
+from floodtide.train.kinds.unet_task import UNetTask
 
 
-def arguments_of(config: Config) -> dict[str, Any]:
-    """Return the arguments that UNet2D and UNet3D share."""
-    section, run = config.model, config.run
-    assert isinstance(section, UNet2DConfig | UNet3DConfig)
-    return {
-        "depth": section.depth,
-        "features": section.features,
-        "batch_norm": section.batch_norm,
-        "synchronised": section.synchronised,
-        "dropout": section.dropout,
-        "seed": run.seed,
-        "compute": run.compute,
-    }
+class UNetKind(Kind):
+    """A kind of U-Net."""
+
+    def new_model(self, config: Config) -> Any:
+        section, run = self._section(config), config.run
+        made: Any = self.model
+        return made(section, classes=section.classes, seed=run.seed, compute=run.compute)
+
+    def initial_model(self, config: Config) -> nn.UNet:
+        path = config.model.initial_weights
+        start, expected = nn.load(path), self.new_model(config)
+        if not isinstance(start, nn.UNet) or repr(start) != repr(expected):
+            raise ConfigurationError(
+                f"model.initial_weights: {path} holds {start!r}, expected {expected!r}"
+            )
+        return start
+
+    def task_of(self, parts: Parts, config: Config) -> UNetTask:
+        assert isinstance(parts.model, nn.UNet)
+        assert isinstance(parts.data, Slices | Affinities)
+        assert parts.validation is None or isinstance(parts.validation, Slices | Affinities)
+        return UNetTask(parts.model, parts.data, parts.validation, parts.loss, config.training)
+
+    def options_of(self, config: Config) -> _core.UNetOptions:
+        section = self._section(config)
+        options: _core.UNetOptions = section.core(classes=section.classes)
+        return options
+
+    def pass_bytes(self, config: Config, walkers: int, threads: int) -> int:
+        # A rank computes the images of all its walkers at a time, or of one walker if sums are exact.
+        at_once = 1 if config.comm.exactness == "workers" else walkers
+        images = at_once * config.training.batch
+        return self.options_of(config).training_bytes(images, self.sample_size(config))
+
+    def example_bytes(self, config: Config) -> int:
+        voxels = math.prod(self.sample_size(config))
+        return config.training.batch * self.arrays_of_sample(config) * 4 * voxels
+
+    @abstractmethod
+    def sample_size(self, config: Config) -> Vec3:
+        """Return the size (z, y, x) of a sample in voxels."""
+
+    @abstractmethod
+    def arrays_of_sample(self, config: Config) -> int:
+        """Return the number of arrays of a sample, which have the size of the sample each."""
+
+    def _section(self, config: Config) -> Any:
+        assert isinstance(config.model, self.section)
+        return config.model
 
 
 def section_keys(model: nn.UNet) -> dict[str, Any]:
@@ -38,22 +79,6 @@ def section_keys(model: nn.UNet) -> dict[str, Any]:
         "dropout": options.dropout,
         "initial_weights": model.origin,
     }
-
-
-def initial_model(config: Config, expected: nn.UNet) -> nn.UNet:
-    """Load the network of `model.initial_weights`.
-
-    Raises:
-        ConfigurationError: If its shape is not that of `expected`.
-        InvalidFileError: If the file cannot be read.
-    """
-    path = config.model.initial_weights
-    start = nn.load(path)
-    if not isinstance(start, nn.UNet) or repr(start) != repr(expected):
-        raise ConfigurationError(
-            f"model.initial_weights: {path} holds {start!r}, expected {expected!r}"
-        )
-    return start
 
 
 def training_keys(parts: Parts) -> dict[str, Any]:
@@ -73,9 +98,3 @@ def training_keys(parts: Parts) -> dict[str, Any]:
         "background": loss.background,
         "smooth": loss.smooth,
     }
-
-
-def images_of_a_pass(config: Config, walkers: int) -> int:
-    """Return the images that a rank computes at a time: those of all its walkers, or of one if sums are exact."""
-    at_once = 1 if config.comm.exactness == "workers" else walkers
-    return at_once * config.training.batch

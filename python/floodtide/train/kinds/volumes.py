@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from floodtide.config import Config, ValidationConfig, VolumeConfig, require_tables
+from floodtide.config import Config
+from floodtide.config.sections import ValidationConfig, VolumeConfig, require_tables
 from floodtide.data import TrainingVolume, box_text
 from floodtide.data.volumes import name_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError

@@ -12,8 +12,9 @@ import h5py
 import numpy as np
 import pytest
 
-from floodtide import cli, config, data, nn
+from floodtide import cli, config, data
 from floodtide.lab.replay import replay
+from floodtide.nn.load import load_ffn
 from floodtide.segment import Seeded, Segmenter, SegmentOptions, read_origins
 
 pytestmark = pytest.mark.extra
@@ -199,7 +200,7 @@ def test_rounding_explains_an_object_that_differs_in_one_voxel(
     with h5py.File(published_file) as file:
         labels = file["segmentation"][()]
     checkpoint = data_folder / "ffn_fib25_checkpoint/model.ckpt-27465036"
-    model = nn.load_ffn(checkpoint, fov=(33, 33, 33), deltas=(8, 8, 8))
+    model = load_ffn(checkpoint, fov=(33, 33, 33), deltas=(8, 8, 8))
     segmenter = Segmenter(model, SegmentOptions(mean=128.0, std=33.0))
     origins = read_origins(f"{published_file}:segmentation")
     (origin,) = (origin for origin in origins if origin.id == 168)

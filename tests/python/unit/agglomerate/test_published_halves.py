@@ -9,10 +9,10 @@ import h5py
 import numpy as np
 import pytest
 
-from floodtide import nn
 from floodtide.agglomerate import decision_points, resegment_pair
 from floodtide.agglomerate.merging import should_merge
-from floodtide.config import ResegmentOptions
+from floodtide.config.resegment_options import ResegmentOptions
+from floodtide.nn.load import load_ffn
 from floodtide.segment import Segmenter, SegmentOptions
 
 OBJECT = 26  # its label
@@ -36,7 +36,7 @@ def test_halves_of_an_object_are_merged(data_folder: Path, published_file: Path)
     points = decision_points(labels, max_distance=1.5)
     point = next(point for point in points if (point.a, point.b) == (OBJECT, 9000))
     checkpoint = data_folder / "ffn_fib25_checkpoint/model.ckpt-27465036"
-    model = nn.load_ffn(checkpoint, fov=(33, 33, 33), deltas=(8, 8, 8))
+    model = load_ffn(checkpoint, fov=(33, 33, 33), deltas=(8, 8, 8))
     segmenter = Segmenter(model, SegmentOptions(mean=128.0, std=33.0))
     scores = resegment_pair(segmenter, image, labels, point)
     assert scores is not None

@@ -25,7 +25,7 @@ from floodtide.agglomerate.pairs import Pairs
 from floodtide.agglomerate.points import DecisionPoint
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.cli import run
-from floodtide.config import ResegmentOptions
+from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Volume
 from floodtide.segment import Segmenter
 

@@ -11,7 +11,8 @@ import numpy as np
 import training_volume
 
 from floodtide import _core, config, nn
-from floodtide.train import GradBucket, Trainer
+from floodtide.train import Trainer
+from floodtide.train.comm_hook import GradBucket
 
 
 def reuse_freed_memory(bytes_each: int) -> None:

@@ -120,7 +120,7 @@ def test_flipped_bits_in_the_values_of_a_checkpoint_are_all_refused(
     "network",
     [
         nn.FFN(2, (7, 7, 7), (2, 2, 2), features=4, seed=5),
-        nn.UNet2D(classes=2, depth=2, features=16, batch_norm=True, seed=5),
+        nn.UNet2D(nn.UNetOptions(depth=2, features=16, batch_norm=True), classes=2, seed=5),
     ],
     ids=["ffn", "unet"],
 )
@@ -235,7 +235,7 @@ def test_attributes_of_a_network_are_checked_before_it_is_built(
 )
 def test_attributes_of_a_unet_are_checked(tmp_path: Path, attribute: str, value: int) -> None:
     path = tmp_path / "unet.h5"
-    nn.UNet2D(classes=2, depth=2, features=16).save(path)
+    nn.UNet2D(nn.UNetOptions(depth=2, features=16), classes=2).save(path)
     with h5py.File(path, "r+") as file:
         file.attrs[attribute] = np.int64(value)
     message = refusal(lambda: nn.load(path))

@@ -20,6 +20,8 @@ from floodtide.base.options import Range, shown
 from floodtide.base.registry import range_of
 from floodtide.cli import options as cli_options
 from floodtide.cli.bench import BENCHMARKS
+from floodtide.config.networks import FLOOD, SLICES
+from floodtide.config.sections import DataConfig
 from floodtide.errors import ConfigurationError, InvalidArgumentError, InvalidFileError
 
 NUMBERS: tuple[Any, ...] = (
@@ -54,8 +56,8 @@ def leaves(cls: Any, prefix: str, kind: str) -> Iterator[Leaf]:
             )
 
 
-LEAVES = list(leaves(config.Config, "", config.FLOOD))
-SLICES = {"images": "a.h5:a", "masks": "a.h5:b"}
+LEAVES = list(leaves(config.Config, "", FLOOD))
+STACK = {"images": "a.h5:a", "masks": "a.h5:b"}
 
 
 def numbers_in(hint: Any) -> set[type]:
@@ -66,14 +68,14 @@ def numbers_in(hint: Any) -> set[type]:
 def document(key: str, kind: str, value: Any) -> dict[str, Any]:
     """A configuration of that kind with one key set."""
     result: dict[str, Any] = {"run": {"dir": "r"}, "model": {"kind": kind}}
-    if kind == config.SLICES:
-        result["data"] = {"slices": [dict(SLICES)]}
+    if kind == SLICES:
+        result["data"] = {"slices": [dict(STACK)]}
     else:
         result["data"] = {"volumes": [{"name": "a", "image": "a.h5:a"}]}
     *parents, last = key.split(".")
     node: Any = result
     for part, following in zip(parents, [*parents[1:], last], strict=True):
-        fresh = [dict(SLICES) if part == "slices" else {}] if following.isdigit() else {}
+        fresh = [dict(STACK) if part == "slices" else {}] if following.isdigit() else {}
         node = node[0] if part.isdigit() else node.setdefault(part, fresh)
     node[last] = value
     return result
@@ -209,7 +211,14 @@ def empty(folder: Any) -> Any:
     return path
 
 
-@pytest.mark.parametrize("section", [config.RunConfig, config.DataConfig, config.SegmentOptions])
+def test_choices_are_checked_in_scripts_as_in_files() -> None:
+    with pytest.raises(ConfigurationError, match=r"^RunConfig: compute is 'x', expected 'fp32' or"):
+        config.RunConfig(compute="x")
+    with pytest.raises(ConfigurationError, match=r"^a\.toml: run\.compute is 'x', expected 'fp32'"):
+        config.from_dict({"run": {"compute": "x"}}, "a.toml")
+
+
+@pytest.mark.parametrize("section", [config.RunConfig, DataConfig, config.SegmentOptions])
 def test_dataclasses_made_in_scripts_are_checked(section: Any) -> None:
     for field in dataclasses.fields(section):
         if field.metadata.get("range") is None:
@@ -234,16 +243,27 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Range]] = {
     ),
     "FFN deltas": (lambda n: ft.nn.FFN(depth=1, features=1, deltas=(n, n, n)), limits.DELTA),
     "FFN seed": (lambda n: ft.nn.FFN(depth=1, features=1, seed=n), limits.SEED),
-    "UNet2D depth": (lambda n: ft.nn.UNet2D(depth=n), Range(1, 2)),
-    "UNet2D features": (lambda n: ft.nn.UNet2D(depth=1, features=n), limits.UNET_FEATURES),
-    "UNet2D classes": (lambda n: ft.nn.UNet2D(depth=1, classes=n), limits.CLASSES),
-    "UNet2D dropout": (lambda n: ft.nn.UNet2D(depth=1, dropout=n), limits.DROPOUT),
+    "UNet2D depth": (lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=n)), Range(1, 2)),
+    "UNet2D features": (
+        lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, features=n)),
+        limits.UNET_FEATURES,
+    ),
+    "UNet2D classes": (
+        lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=1), classes=n),
+        limits.CLASSES,
+    ),
+    "UNet2D dropout": (
+        lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, dropout=n)),
+        limits.DROPOUT,
+    ),
     "UNet3D kernels": (
-        lambda n: ft.nn.UNet3D(depth=1, kernels=[(n, 3, 3)], pools=[]),
+        lambda n: ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=1, kernels=[(n, 3, 3)], pools=[])),
         limits.KERNEL,
     ),
     "UNet3D pools": (
-        lambda n: ft.nn.UNet3D(depth=2, kernels=[(1, 1, 1)], pools=[(n, 1, 1)]),
+        lambda n: ft.nn.UNet3D(
+            ft.nn.UNet3DOptions(depth=2, kernels=[(1, 1, 1)], pools=[(n, 1, 1)])
+        ),
         limits.POOL,
     ),
     "loss smooth": (lambda n: ft.nn.SegmentationLoss(smooth=n).core(), limits.WEIGHT),

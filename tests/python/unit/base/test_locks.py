@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from floodtide import errors
-from floodtide.base import locks, mounts
+from floodtide.base import locks
 from floodtide.base.files import SUFFIX
 from floodtide.base.lock_owner import Owner, parse
 from floodtide.base.locks import take
@@ -193,18 +193,6 @@ def test_many_at_once_have_one_owner(path: Path) -> None:
 def test_another_hosts_owner_without_its_kernel_lock_is_gone(path: Path) -> None:
     another_host(path, kernel_lock=True)
     assert get(path).held
-
-
-def test_in_a_chroot_the_number_of_the_file_system_tells_its_type(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A chroot without /proc, or whose root is no mount point: the kernel lists no mount for the folder."""
-    local = mounts.mount_of(path.parent).locks_count
-    monkeypatch.setattr(mounts, "_mounted", lambda: ["proc /proc proc rw 0 0"])
-    found = mounts.mount_of(path.parent)
-    assert found.locks_count == local
-    assert (get(path).note == "") == local
-    assert mounts.mount_of(Path("/proc/self")).kind == "proc"
 
 
 @pytest.fixture

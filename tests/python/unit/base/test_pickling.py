@@ -19,6 +19,7 @@ import training_volume
 from floodtide import config, nn, optim
 from floodtide.comm import handles
 from floodtide.comm import world as ranks
+from floodtide.config.sections import OptimizerConfig, ScheduleConfig
 from floodtide.data import Volume
 from floodtide.data.training_volume import TrainingVolume
 from floodtide.segment import Segmenter, SegmentOptions
@@ -51,8 +52,8 @@ def way(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
         OPTIONS,
         config.Config(),
         config.from_dict({"model": {"kind": "unet3d"}}),
-        config.OptimizerConfig(name="momentum"),
-        config.ScheduleConfig(name="cosine"),
+        OptimizerConfig(name="momentum"),
+        ScheduleConfig(name="cosine"),
         optim.Adam(lr=0.1),
         Cut(((0, 0, 0), (9, 9, 9)), (4, 4, 4), (1, 1, 1)),
     ],
@@ -70,8 +71,10 @@ def test_options_are_the_same_afterwards(section: Any, way: Callable[[Any], Any]
     [
         ffn(),
         nn.FFN(depth=1, fov=(5, 5, 5), deltas=(1, 1, 1), features=2, parallel="voxels"),
-        nn.UNet2D(depth=2, classes=3, in_channels=2, dropout=0.25, seed=5),
-        nn.UNet3D(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)], batch_norm=False),
+        nn.UNet2D(nn.UNetOptions(depth=2, dropout=0.25), classes=3, in_channels=2, seed=5),
+        nn.UNet3D(
+            nn.UNet3DOptions(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)], batch_norm=False)
+        ),
     ],
     ids=lambda network: type(network).__name__,
 )

@@ -34,12 +34,14 @@ from floodtide.agglomerate.merging import Merged
 from floodtide.agglomerate.pairs import Pairs
 from floodtide.agglomerate.points import DecisionPoint
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
+from floodtide.config.sections import SlicesConfig, VolumeConfig
 from floodtide.data import Volume
 from floodtide.evaluate.classes import DiceCounts
 from floodtide.evaluate.mistakes import Mistake, Part
 from floodtide.evaluate.voxels import Difference
 from floodtide.optim import lr
 from floodtide.segment.affinities import AffinityFile
+from floodtide.train.comm_hook import GradBucket
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -134,8 +136,8 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     PairScores: lambda folder: SCORES,
     Pairs: lambda folder: Pairs(folder / "pairs", [DecisionPoint(1, 2, (3, 4, 5), 1.5)], {"a": 1}),
     Regrown: lambda folder: REGROWN,
-    config.SlicesConfig: lambda folder: config.SlicesConfig(images="a.h5:i", masks="a.h5:m"),
-    config.VolumeConfig: lambda folder: config.VolumeConfig(name="a", image="a.h5:raw"),
+    SlicesConfig: lambda folder: SlicesConfig(images="a.h5:i", masks="a.h5:m"),
+    VolumeConfig: lambda folder: VolumeConfig(name="a", image="a.h5:raw"),
     data.Affinities: lambda folder: data.Affinities(volume_of(folder), patch_size=(8, 8, 8)),
     data.Shards: lambda folder: data.Shards(volume_of(folder), patch_size=(9, 9, 9), walkers=1),
     data.Slices: lambda folder: data.Slices(
@@ -153,13 +155,17 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     lr.Warmup: lambda folder: lr.Warmup(0.1, 5),
     nn.FFN: lambda folder: ffn(),
     nn.Network: lambda folder: ffn(),
-    nn.UNet: lambda folder: nn.UNet2D(depth=2),
-    nn.UNet2D: lambda folder: nn.UNet2D(depth=2, classes=3, dropout=0.25, seed=5),
-    nn.UNet3D: lambda folder: nn.UNet3D(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)]),
+    nn.UNet: lambda folder: nn.UNet2D(nn.UNetOptions(depth=2)),
+    nn.UNet2D: lambda folder: nn.UNet2D(nn.UNetOptions(depth=2, dropout=0.25), classes=3, seed=5),
+    nn.UNet3D: lambda folder: nn.UNet3D(
+        nn.UNet3DOptions(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)])
+    ),
     optim.NoiseScale: lambda folder: noise_scale(),
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
     segment.Seeded: lambda folder: segment.Seeded(1, (2, 3, 4), 5),
-    segment.Predictor: lambda folder: segment.Predictor(nn.UNet2D(depth=2), mean=1.0, std=2.0),
+    segment.Predictor: lambda folder: segment.Predictor(
+        nn.UNet2D(nn.UNetOptions(depth=2)), mean=1.0, std=2.0
+    ),
     segment.coarse.CoarseCounts: lambda folder: segment.coarse.CoarseCounts(1, 2, 3, 4),
     segment.cut.Cut: lambda folder: segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
@@ -181,7 +187,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     train.FloodValidation: lambda folder: train.FloodValidation(
         volume_of(folder), patch_size=(7, 7, 7), centres=4
     ),
-    train.GradBucket: lambda folder: train.GradBucket(
+    GradBucket: lambda folder: GradBucket(
         index=0, buffer=np.ones(3, np.float32), parameters=("a",), is_last=True
     ),
     train.Run: lambda folder: train.Run(folder=folder, name="a", train=[{"step": 1}]),

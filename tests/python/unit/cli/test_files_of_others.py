@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nn.FFN(depth=1, features=2, fov=(5, 5, 5), deltas=(1, 1, 1)).save(
         made / "ffn.h5", statistics=to_text([FIB25])
     )
-    nn.UNet3D(depth=2, pools=((1, 2, 2),), kernels=((1, 3, 3), (3, 3, 3))).save(
+    nn.UNet3D(nn.UNet3DOptions(depth=2, pools=((1, 2, 2),), kernels=((1, 3, 3), (3, 3, 3)))).save(
         made / "unet.h5", statistics=to_text([FIB25])
     )
     (made / "c.toml").write_text(

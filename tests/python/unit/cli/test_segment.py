@@ -288,6 +288,6 @@ def test_a_run_without_checkpoints_and_a_u_net_are_refused(folder, capsys):
     (folder / "empty").mkdir()
     line = refusal(folder, capsys, "--set", f"segment.checkpoint={folder}/empty")
     assert "nor a run directory with one in checkpoints/" in line
-    nn.UNet2D(depth=1).save(folder / "unet.h5")
+    nn.UNet2D(nn.UNetOptions(depth=1)).save(folder / "unet.h5")
     line = refusal(folder, capsys, "--set", f"segment.checkpoint={folder}/unet.h5")
     assert "expected a flood-filling network" in line

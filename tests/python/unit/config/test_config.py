@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import floodtide as ft
 from floodtide import config
+from floodtide.config.sections import ModelConfig
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.train.kinds import KINDS
 
@@ -50,7 +51,7 @@ def test_values_and_defaults(example: Path) -> None:
 
 def test_resolved_configuration_reads_back_equal(example: Path, tmp_path: Path) -> None:
     loaded = config.load(example)
-    config.save(loaded, tmp_path / "resolved.toml")
+    (tmp_path / "resolved.toml").write_text(str(loaded))
     assert config.load(tmp_path / "resolved.toml") == loaded
 
 
@@ -100,7 +101,6 @@ def test_mistakes_are_named(example: Path, override: str, message: str) -> None:
 
 def test_a_configuration_prints_as_its_text() -> None:
     made = config.from_dict({"training": {"steps": 3}})
-    assert str(made) == config.dumps(made)
     assert "steps = 3\n" in str(made)
 
 
@@ -179,4 +179,4 @@ def test_no_scaling_rule_has_a_parameter_of_a_schedule() -> None:
 
 
 def test_every_section_of_a_network_has_a_kind_of_training() -> None:
-    assert {kind.section for kind in KINDS} == set(typing.get_args(config.ModelConfig))
+    assert {kind.section for kind in KINDS} == set(typing.get_args(ModelConfig))

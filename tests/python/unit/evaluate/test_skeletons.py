@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from floodtide import cli, errors
+from floodtide.data.skeletons import Skeleton
 from floodtide.evaluate import run_lengths
-from floodtide.shapes import Skeleton, skeletons_of
+from floodtide.shapes.skeletons import skeletons_of
 
 SIZE = (40.0, 4.0, 4.0)
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import tensorstore
 
-from floodtide import cli, data, errors, evaluate, shapes
+from floodtide import cli, data, errors, evaluate
 from floodtide.data import no_label
 from floodtide.report import planes
 from floodtide.segment import write_consensus
+from floodtide.shapes.meshes import meshes_of
 from floodtide.train.fitting import require_fitting
 from floodtide.view.layers import layers_of
 from floodtide.view.server import _Array
@@ -191,7 +192,7 @@ def test_every_spelling_of_no_label_is_the_same(
     np.testing.assert_array_equal(data.volumes.labels_of(name).read(), known)
     found = data.look.label_statistics(data.Volume(name))
     assert (found.objects, found.unlabelled) == (6, 0.5)
-    assert {m.id for m in shapes.meshes_of(array)} == set(range(1, 7))
+    assert {m.id for m in meshes_of(array)} == set(range(1, 7))
 
 
 def test_other_spellings_are_noted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

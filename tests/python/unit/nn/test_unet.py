@@ -15,6 +15,7 @@ from golden.unets import batch_of, network_of
 import floodtide as ft
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.nn import SegmentationLoss
+from floodtide.nn.load import load_ffn
 
 
 class Ranks:
@@ -72,7 +73,7 @@ def test_a_batch_of_eight_is_the_same_on_one_two_and_four_ranks(
 
 
 def test_moving_statistics_approach_the_batch() -> None:
-    network = ft.nn.UNet2D(depth=1)
+    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=1))
     images = np.random.default_rng(7).standard_normal((4, 8, 8)).astype(np.float32)
     masks = (images > 0).astype(np.uint8)
     before = network.state_dict()
@@ -96,7 +97,7 @@ def test_training_lowers_the_loss_and_finds_the_mask() -> None:
     masks = np.zeros((4, 32, 32), np.uint8)
     masks[:, 8:24, 6:20] = 1
     images = (masks + 0.5 * random.standard_normal(masks.shape)).astype(np.float32)
-    network = ft.nn.UNet2D(depth=3)
+    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=3))
     optimizer = ft.optim.Adam(lr=1e-2)
     losses = []
     for _ in range(60):
@@ -110,7 +111,7 @@ def test_training_lowers_the_loss_and_finds_the_mask() -> None:
 
 
 def test_parameters_and_statistics_are_all_that_a_file_holds() -> None:
-    network = ft.nn.UNet2D(depth=2)
+    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=2))
     trained, statistics = network.parameters(), network.statistics()
     assert set(statistics) == {
         name for name in network.state_dict() if name.endswith(("/mean", "/variance"))
@@ -122,7 +123,7 @@ def test_parameters_and_statistics_are_all_that_a_file_holds() -> None:
 
 
 def test_dropout_is_decided_by_the_example_alone() -> None:
-    network = ft.nn.UNet2D(depth=2, dropout=0.5, batch_norm=False, seed=9)
+    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=2, dropout=0.5, batch_norm=False), seed=9)
     images = np.random.default_rng(9).standard_normal((2, 8, 8)).astype(np.float32)
     masks = (images > 0).astype(np.uint8)
 
@@ -154,8 +155,12 @@ def test_forward_takes_any_size(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "network",
     [
-        ft.nn.UNet2D(depth=2, classes=3, seed=1),
-        ft.nn.UNet3D(depth=2, kernels=[(1, 3, 3), (3, 3, 3)], pools=[(1, 2, 2)], batch_norm=False),
+        ft.nn.UNet2D(ft.nn.UNetOptions(depth=2), classes=3, seed=1),
+        ft.nn.UNet3D(
+            ft.nn.UNet3DOptions(
+                depth=2, kernels=[(1, 3, 3), (3, 3, 3)], pools=[(1, 2, 2)], batch_norm=False
+            )
+        ),
     ],
     ids=["slices", "volumes"],
 )
@@ -171,7 +176,7 @@ def test_a_file_gives_the_network_back(network: Any, tmp_path: Path) -> None:
     for name, array in network.state_dict().items():
         np.testing.assert_array_equal(loaded.state_dict()[name], array)
     with pytest.raises(InvalidFileError, match="expected a flood-filling network"):
-        ft.nn.load_ffn(tmp_path / "network.h5")
+        load_ffn(tmp_path / "network.h5")
     with pytest.raises(InvalidArgumentError, match="no fov"):
         ft.nn.load(tmp_path / "network.h5", fov=(9, 9, 9))
 
@@ -189,20 +194,20 @@ def test_a_file_gives_the_network_back(network: Any, tmp_path: Path) -> None:
 )
 def test_options_outside_their_ranges_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        ft.nn.UNet2D(**options)
+        network_of(ft.nn.UNet2D, **options)
 
 
 def test_wrong_kernels_and_pools_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="there are 2 kernels, expected 1 or 3"):
-        ft.nn.UNet3D(depth=3, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)])
+        ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=3, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)]))
     with pytest.raises(InvalidArgumentError, match=r"kernels is \(1, 2, 3\), expected 1 or 3"):
-        ft.nn.UNet3D(depth=3, kernels=[(1, 2, 3)], pools=[(1, 2, 2)])
+        ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=3, kernels=[(1, 2, 3)], pools=[(1, 2, 2)]))
     with pytest.raises(InvalidArgumentError, match=r"pools\.0\.1 is 5, expected 1 to 4"):
-        ft.nn.UNet3D(depth=3, kernels=[(1, 3, 3)], pools=[(1, 5, 2)])
+        ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=3, kernels=[(1, 3, 3)], pools=[(1, 5, 2)]))
 
 
 def test_batches_that_do_not_fit_are_refused() -> None:
-    network = ft.nn.UNet2D(depth=3)
+    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=3))
     images, masks = np.zeros((2, 8, 8), np.float32), np.zeros((2, 8, 8), np.uint8)
     with pytest.raises(ShapeError, match=r"the batch has shape \(8, 8\), expected \(n, y, x, 1\)"):
         network.forward(images[0])

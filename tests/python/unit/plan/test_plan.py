@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
+from floodtide.config.networks import UNet3DConfig
 from floodtide.data import Volume, parse_box
 from floodtide.errors import InvalidArgumentError
+from floodtide.nn.load import load_ffn
 from floodtide.plan import (
     affinities,
     document,
@@ -187,7 +189,7 @@ def test_a_new_user_gets_segments(
     line = ["init", image, "--labels", labels, "--voxel-nm", "20,20,20", "--minutes", "1"]
     assert cli.run(line) == 0
     settings = config.load("stack.toml")
-    assert isinstance(settings.model, config.UNet3DConfig)
+    assert isinstance(settings.model, UNet3DConfig)
     assert settings.data.zero_is_boundary  # the cells are separated by membranes of label 0
     assert settings.training.steps == 60 * 0.8 * 10 / settings.training.walkers
     short = ["--set", "training.steps=3", "--set", "schedule.warmup_steps=1"]
@@ -495,7 +497,7 @@ def test_previews(
     assert found["box"] == "0:32,0:36,0:40"
     assert not found["stopped"]
     options = segment.SegmentOptions(mean=128.0, std=33.0, reflect=True, min_segment_size=20)
-    expected = segment.Segmenter(nn.load_ffn(tmp_path / "bright.h5"), options).segment(raw)
+    expected = segment.Segmenter(load_ffn(tmp_path / "bright.h5"), options).segment(raw)
     whole = Volume("volume-preview.h5:segmentation").read()
     np.testing.assert_array_equal(whole, expected.segmentation)
     assert found["coverage"] == expected.coverage

@@ -11,6 +11,7 @@ import pytest
 
 import floodtide
 from floodtide import config
+from floodtide.config.networks import SLICES
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -30,7 +31,7 @@ EXAMPLES = [
 def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOODTIDE_DATA", "/data")
     loaded = config.load(path)
-    if loaded.model.kind == config.SLICES:
+    if loaded.model.kind == SLICES:
         expected = "/data/msd_liver_ct/liver_train.h5:patient"
         assert [stack.patients for stack in loaded.data.slices] == [expected]
     else:

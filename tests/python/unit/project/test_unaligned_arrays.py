@@ -12,6 +12,7 @@ import pytest
 
 import floodtide as ft
 from floodtide.errors import InvalidArgumentError
+from floodtide.nn.losses import segmentation_loss
 
 Call = Callable[..., Any]
 
@@ -60,7 +61,7 @@ def ffn() -> ft.nn.FFN:
 
 
 def unet() -> ft.nn.UNet2D:
-    return ft.nn.UNet2D(depth=2, features=16)
+    return ft.nn.UNet2D(ft.nn.UNetOptions(depth=2, features=16))
 
 
 def in_place(function: Call) -> Call:
@@ -116,7 +117,7 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
     "UNet2D.forward": (lambda a: unet().forward(a), [floats(2, 8, 8)]),
     "UNet2D.loss_and_gradients": (trained, [floats(2, 8, 8), labels(2, 8, 8, dtype="uint8") % 2]),
     "segmentation_loss": (
-        lambda a, b: ft.nn.segmentation_loss(a, b)[0]["loss"],
+        lambda a, b: segmentation_loss(a, b)[0]["loss"],
         [floats(1, 2, 8, 8, 3), labels(1, 2, 8, 8, dtype="uint8")],
     ),
     "Optimizer.step": (optimizer_step, [floats(7), floats(7)]),

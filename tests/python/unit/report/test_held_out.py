@@ -76,7 +76,7 @@ def slices_run(tmp_path: Path) -> Path:
     arrays = {"image": images, "mask": masks, "patient": patients}
     data.write_volume(tmp_path / "slices.h5", arrays)
     config = SLICES.replace("FOLDER", str(tmp_path))
-    model = nn.UNet2D(depth=2)
+    model = nn.UNet2D(nn.UNetOptions(depth=2))
     return write_run(tmp_path / "run", config, "slices", dice_record(40, 7.0, 0.5), model)
 
 
@@ -84,7 +84,7 @@ def volume_run(folder: Path, box: str = "4:12,0:40,0:48") -> Path:
     raw, labels = data.synth((16, 48, 48), seed=3)
     data.write_volume(folder / "volume.h5", {"raw": raw, "labels": labels})
     config = PATCHES.replace("FOLDER", str(folder)).replace("BOX", box)
-    model = nn.UNet3D(depth=2, kernels=((3, 3, 3),), pools=((1, 2, 2),))
+    model = nn.UNet3D(nn.UNet3DOptions(depth=2, kernels=((3, 3, 3),), pools=((1, 2, 2),)))
     return write_run(folder / "run", config, "patches", affinity_record(40, 7.0, 0.5), model)
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from floodtide import _core, cli, config, data, errors
-from floodtide.config import MaskChannel, MaskOptions
+from floodtide.config.segment_options import MaskChannel, MaskOptions
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas_image import CanvasImage, read_image
 from floodtide.segment.ffn_request import read_request
@@ -135,7 +135,7 @@ def test_masks_of_requests_are_those_of_the_twin(
     path = volumes / "request.pbtxt"
     path.write_text(REQUEST.format(folder=volumes) + "\n".join(fields))
     options = read_request(str(path)).options
-    text = config.dumps(config.from_dict({"segment": config.to_dict(options)}))
+    text = str(config.from_dict({"segment": config.to_dict(options)}))
     (volumes / "same.toml").write_text(text)
     assert (
         config.load(volumes / "same.toml").segment == options

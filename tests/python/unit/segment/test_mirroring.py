@@ -61,7 +61,9 @@ def test_each_copy_has_the_same_say() -> None:
 
 
 def test_mirrored_blocks_give_what_one_pass_gives() -> None:
-    model = nn.UNet3D(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),), seed=2)
+    model = nn.UNet3D(
+        nn.UNet3DOptions(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),)), seed=2
+    )
     offsets = [(-1, 0, 0), (0, -1, 0), (0, 0, -3)]
     image = np.random.default_rng(3).integers(0, 256, (11, 45, 37)).astype(np.uint8)
     settings: dict[str, Any] = {"mean": 100.0, "std": 50.0, "mirror": (0, 1, 2), "offsets": offsets}
@@ -79,8 +81,8 @@ def test_mirrored_blocks_give_what_one_pass_gives() -> None:
 
 def test_what_cannot_be_mirrored_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"mirror is \[0\] with a network for slices"):
-        Predictor(nn.UNet2D(depth=2), mean=0.0, std=1.0, mirror=(0,))
+        Predictor(nn.UNet2D(nn.UNetOptions(depth=2)), mean=0.0, std=1.0, mirror=(0,))
     with pytest.raises(InvalidArgumentError, match="needs the offsets of the 3 affinities"):
         Predictor(nn.UNet3D(), mean=0.0, std=1.0, mirror=(0,))
     with pytest.raises(InvalidArgumentError, match="mirror"):
-        Predictor(nn.UNet2D(depth=2), mean=0.0, std=1.0, mirror=(3,))
+        Predictor(nn.UNet2D(nn.UNetOptions(depth=2)), mean=0.0, std=1.0, mirror=(3,))

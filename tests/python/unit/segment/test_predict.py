@@ -20,8 +20,10 @@ from floodtide.segment.predict import Predictor
 # Of float32's precision: sums over 9 to 27 taps x 16 to 64 channels in ten layers, whose order windows may change.
 TOLERANCE = 100 * np.finfo(np.float32).eps
 
-SLICES = nn.UNet2D(depth=2, classes=3, seed=1)
-VOLUMES = nn.UNet3D(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),), seed=2)
+SLICES = nn.UNet2D(nn.UNetOptions(depth=2), classes=3, seed=1)
+VOLUMES = nn.UNet3D(
+    nn.UNet3DOptions(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),)), seed=2
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,7 +117,7 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(InvalidArgumentError, match="std is 0"):
         Predictor(SLICES, mean=0.0, std=0.0)
     with pytest.raises(InvalidArgumentError, match="takes 2 channels"):
-        Predictor(nn.UNet2D(depth=1, in_channels=2), mean=0.0, std=1.0)
+        Predictor(nn.UNet2D(nn.UNetOptions(depth=1), in_channels=2), mean=0.0, std=1.0)
     predictor = Predictor(SLICES, mean=0.0, std=1.0)
     with pytest.raises(ShapeError, match=r"expected \(z, y, x\)"):
         predictor.classes(noise((20, 20)))
@@ -128,7 +130,7 @@ def test_wrong_arguments_are_named() -> None:
 
 
 def test_an_output_that_is_no_number_is_an_error() -> None:
-    broken = nn.UNet2D(depth=1)
+    broken = nn.UNet2D(nn.UNetOptions(depth=1))
     state = broken.state_dict()
     for values in state.values():
         values[...] = 3e38  # finite; sums overflow
@@ -151,7 +153,7 @@ def folder(tmp_path: Path) -> Path:
     checkpoints = tmp_path / "run" / "checkpoints"
     checkpoints.mkdir(parents=True)
     slices = '[model]\nkind = "unet2d"\n[data]\nmean = 100.0\nstd = 50.0\n'
-    save_with_configuration(nn.UNet2D(depth=2), checkpoints / "step-9.h5", slices)
+    save_with_configuration(nn.UNet2D(nn.UNetOptions(depth=2)), checkpoints / "step-9.h5", slices)
     save_with_configuration(SLICES, checkpoints / "step-10.h5", slices)
     volumes = "".join(
         f'[[data.volumes]]\nname = "{n}"\nimage = "{tmp_path}/{n}.h5:raw"\nmean = {mean}\nstd = 50.0\n'

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 
-from floodtide import nn
+from floodtide.nn.load import load_ffn
 from floodtide.segment import Segmenter, SegmentOptions
 
 CONTEXT = 48  # voxels around an object
@@ -42,7 +42,7 @@ def published(data_folder: Path, published_file: Path) -> Published:
 @pytest.fixture(scope="module")
 def segmenter(data_folder: Path) -> Segmenter:
     checkpoint = data_folder / "ffn_fib25_checkpoint/model.ckpt-27465036"
-    model = nn.load_ffn(checkpoint, fov=(33, 33, 33), deltas=(8, 8, 8))
+    model = load_ffn(checkpoint, fov=(33, 33, 33), deltas=(8, 8, 8))
     return Segmenter(model, SegmentOptions(mean=128.0, std=33.0))
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from floodtide import cli, errors
 from floodtide.data import convert
-from floodtide.shapes import add_meshes, add_skeletons, meshes_of
+from floodtide.shapes.meshes import meshes_of
+from floodtide.shapes.precomputed import add_meshes, add_skeletons
 
 SIZE = (40.0, 8.0, 4.0)
 

@@ -62,7 +62,7 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "std": float(raw.std()),
     }
     settings["model"]["deltas"] = [2, 2, 2]
-    config.save(config.from_dict(settings), folder / "config.toml")
+    (folder / "config.toml").write_text(str(config.from_dict(settings)))
     return folder
 
 

@@ -16,6 +16,7 @@ from training_volume import document, write_volume
 
 import floodtide as ft
 from floodtide import _core, config
+from floodtide.config.networks import UNet2DConfig
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.train import memory
 
@@ -76,16 +77,20 @@ def test_parameters_are_counted_without_making_them() -> None:
         settings = config.from_dict({"model": {"kind": kind, **model}})
         if isinstance(settings.model, config.FfnConfig):
             network: ft.nn.Network = ft.nn.FFN(depth=3, features=5)
-        elif isinstance(settings.model, config.UNet2DConfig):
+        elif isinstance(settings.model, UNet2DConfig):
             network = ft.nn.UNet2D(
-                depth=settings.model.depth,
-                features=settings.model.features,
+                ft.nn.UNetOptions(
+                    depth=settings.model.depth,
+                    features=settings.model.features,
+                    batch_norm=settings.model.batch_norm,
+                ),
                 classes=settings.model.classes,
-                batch_norm=settings.model.batch_norm,
             )
         else:
             network = ft.nn.UNet3D(
-                depth=3, kernels=settings.model.kernels, pools=settings.model.pools
+                ft.nn.UNet3DOptions(
+                    depth=3, kernels=settings.model.kernels, pools=settings.model.pools
+                )
             )
         assert memory.parameter_count(settings) == network.core.parameters().size
 
@@ -96,12 +101,12 @@ def test_a_training_is_compared_with_what_each_rank_of_the_host_may_have(
     settings = config.from_dict({"training": {"walkers": 4}})
     needed = memory.training_bytes(settings, 2, _core.num_threads())
     monkeypatch.setattr(_core, "available_bytes", lambda: needed)
-    memory.require_memory(settings, 2)
+    memory.require_enough_memory(settings, 2)
     monkeypatch.setattr(memory.world, "places", lambda: (0, 2, 0, 1))
     with pytest.raises(ConfigurationError, match="to each of 2 ranks of this host"):
-        memory.require_memory(settings, 2)
+        memory.require_enough_memory(settings, 2)
     monkeypatch.setattr(_core, "available_bytes", lambda: None)
-    memory.require_memory(settings, 2)
+    memory.require_enough_memory(settings, 2)
 
 
 def test_a_box_that_cannot_fit_is_refused_before_it_is_read(
@@ -120,6 +125,8 @@ def test_blocks_of_a_prediction_that_cannot_fit_are_refused_before_one_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_core, "available_bytes", lambda: 1000)
-    predictor = ft.segment.Predictor(ft.nn.UNet2D(depth=1, features=16), mean=0.0, std=1.0)
+    predictor = ft.segment.Predictor(
+        ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, features=16)), mean=0.0, std=1.0
+    )
     with pytest.raises(InvalidArgumentError, match=r"a block of .* needs about .* are available"):
         predictor.classes(np.zeros((1, 16, 16), np.uint8))

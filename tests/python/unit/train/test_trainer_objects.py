@@ -17,7 +17,7 @@ from floodtide import config, data, nn, optim
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.errors import InvalidArgumentError
 from floodtide.optim import lr
-from floodtide.train import FloodValidation, Record, Trainer, read_log, trainer
+from floodtide.train import FloodValidation, MoreOptions, Record, Trainer, read_log, trainer
 from floodtide.train.described import configuration_of
 from floodtide.train.parts import parts_of
 
@@ -81,7 +81,7 @@ def slice_objects(folder: Path) -> dict[str, Any]:
     }
     names = (stack["images"], stack["masks"], stack["patients"])
     return {
-        "model": nn.UNet2D(depth=2, features=16, seed=4),
+        "model": nn.UNet2D(nn.UNetOptions(depth=2, features=16), seed=4),
         "data": data.Slices(
             *names, part="training", flip_x=True, noise=0.1, walkers=2, batch=2, **shared
         ),
@@ -103,7 +103,9 @@ def patch_objects(folder: Path) -> dict[str, Any]:
     held_out = dataclasses.replace(cube, box="22:40,0:40,0:40")
     size = (8, 16, 16)
     return {
-        "model": nn.UNet3D(depth=2, kernels=[(3, 3, 3)], pools=[(1, 2, 2)], seed=4),
+        "model": nn.UNet3D(
+            nn.UNet3DOptions(depth=2, kernels=[(3, 3, 3)], pools=[(1, 2, 2)]), seed=4
+        ),
         "data": data.Affinities(cube, patch_size=size, patches=12, walkers=2, seed=4),
         "optimizer": optim.Adam(),
         "loss": "cross_entropy",
@@ -140,7 +142,10 @@ def configured(folder: Path, document: Objects, name: str) -> Config:
 
 
 def from_objects(folder: Path, objects: dict[str, Any], name: str, **more: Any) -> Trainer:
-    return Trainer(**{"directory": folder / name, "steps": STEPS, "run": RUN, **objects, **more})
+    given = {"directory": folder / name, "steps": STEPS, "run": RUN, **objects, **more}
+    names = [field.name for field in dataclasses.fields(MoreOptions)]
+    options = MoreOptions(**{key: given.pop(key) for key in names if key in given})
+    return Trainer(**given, options=options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,12 +181,14 @@ def test_the_objects_of_a_configuration_describe_it(folder: Path, kind: str) -> 
     settings = configured(folder, KINDS[kind][1], "described")
     described = configuration_of(
         parts_of(settings, 1),
-        directory=settings.run.dir,
-        steps=settings.training.steps,
-        validate_every=settings.validation.every,
-        run=settings.run,
-        training=settings.training,
-        comm=settings.comm,
+        settings.run.dir,
+        settings.training.steps,
+        MoreOptions(
+            validate_every=settings.validation.every,
+            run=settings.run,
+            training=settings.training,
+            comm=settings.comm,
+        ),
     )
     assert described == settings
 
@@ -295,7 +302,7 @@ def weighted_loss(folder: Path) -> dict[str, Any]:
 
 
 def three_classes(folder: Path) -> dict[str, Any]:
-    return {**slice_objects(folder), "model": nn.UNet2D(depth=2, classes=3, seed=4)}
+    return {**slice_objects(folder), "model": nn.UNet2D(nn.UNetOptions(depth=2), classes=3, seed=4)}
 
 
 def other_split(folder: Path) -> dict[str, Any]:
@@ -320,7 +327,7 @@ def other_split(folder: Path) -> dict[str, Any]:
         (wrong(schedule=lr.Cosine(0.1, 10)), "total_steps 10, expected the 6 steps"),
         (wrong(training=TrainingConfig(walkers=3)), "training.walkers is 3"),
         (wrong(run=RunConfig(dir="elsewhere")), "run.dir is 'elsewhere'"),
-        (wrong(communication=CommConfig(mode="asynchronous", wire="bf16")), "wire format needs"),
+        (wrong(comm=CommConfig(mode="asynchronous", wire="bf16")), "wire format needs"),
         (other_seed, "seed 0 and the data with seed 4"),
         (other_patch, r"patch_size \(11, 11, 11\), expected \(13, 13, 13\)"),
         (other_volume, "on volume 'sphere', expected a box of one of the training volumes: cube"),
@@ -356,8 +363,12 @@ def test_shards_of_several_volumes_draw_from_all(folder: Path) -> None:
 def test_networks_make_new_ones_of_their_shape() -> None:
     for model in (
         nn.FFN(depth=3, fov=(9, 7, 5), deltas=(2, 1, 0), features=5, seed=3, parallel="voxels"),
-        nn.UNet2D(depth=2, classes=4, seed=3, dropout=0.25),
-        nn.UNet3D(depth=2, kernels=[(1, 3, 3), (3, 3, 3)], pools=[(1, 2, 2)], batch_norm=False),
+        nn.UNet2D(nn.UNetOptions(depth=2, dropout=0.25), classes=4, seed=3),
+        nn.UNet3D(
+            nn.UNet3DOptions(
+                depth=2, kernels=[(1, 3, 3), (3, 3, 3)], pools=[(1, 2, 2)], batch_norm=False
+            )
+        ),
     ):
         twin = model.like()
         assert type(twin) is type(model)

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,18 +19,14 @@ from floodtide.errors import (
     ConfigurationError,
     Interrupted,
     InvalidFileError,
+    on_all_ranks,
 )
-from floodtide.optim import advice
-from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CoreHook
-from floodtide.train.engine_options import engine_options
-from floodtide.train.kinds import Model, Parts
+from floodtide.train.kinds.kind import Model, Setup
+from floodtide.train.loop import log_records
 from floodtide.train.run_directory import RunDirectory, read_log
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
-from floodtide.train.task import Record, Task
-
-KINDS = ("start", "train", "validation")
-"""The kinds of the records that a step loop writes into log.jsonl."""
+from floodtide.train.task import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,31 +36,6 @@ class Step:
     number: int
     loss: float
     lr: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """What a job trains.
-
-    Attributes:
-        config: The configuration, with the partitions that the job has made itself.
-        parts: The objects that it describes.
-        schedule: Their schedule, with base rate and number of steps.
-        task: The network with its training and validation data.
-        walkers: Walkers over all ranks.
-        average: Receives the averaged parameters; None without `training.average`.
-        statistics: Grey values of the training data for the checkpoints; empty on ranks above 0.
-        warnings: What the checks of the data have found; empty on ranks above 0.
-    """
-
-    config: Config
-    parts: Parts
-    schedule: Schedule
-    task: Task
-    walkers: int
-    average: Model | None
-    statistics: str
-    warnings: tuple[str, ...]
 
 
 class StepLoop:
@@ -134,13 +103,13 @@ class StepLoop:
             given_up = self.directory.given_up(self.steps_done)
         self.given_up = bool(world.broadcast_object(given_up))
         self._start_log()
-        self._record(self._start_record())
-        self._warn()
+        self._record(log_records.start_record(self.setup, self.comm, self.core, self.checkpoint))
+        log_records.print_warnings(self.setup)
         self._requests.restart_clocks()
         self.stopped = self.complete or self.given_up
 
     def _new_core(self) -> _core.Trainer:
-        parts, schedule = self.setup.parts, self.setup.schedule
+        parts, schedule = self.setup.parts, self.setup.parts.schedule
         with world.agreed():
             walkers = self.setup.task.new_walkers(self.comm)
         return _core.Trainer(
@@ -152,7 +121,7 @@ class StepLoop:
             schedule_values=schedule.values,
             scale=schedule.scale,
             scale_values=schedule.scale_values,
-            options=engine_options(
+            options=_engine_options(
                 self.setup.config,
                 self.comm,
                 validates=self.setup.task.validates,
@@ -167,43 +136,6 @@ class StepLoop:
         if config.run.trace:
             self.core.trace(str(self.directory.trace_path(self.comm.rank)))
 
-    def _start_record(self) -> Record:
-        setup, training = self.setup, self.setup.config.training
-        return {
-            "kind": "start",
-            "step": self.steps_done,
-            "ranks": self.comm.size,
-            "walkers": setup.walkers,
-            "threads": _core.num_threads(),
-            "parameters": sum(array.size for array in setup.parts.model.state_dict().values()),
-            "unit": setup.task.unit,
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "version": _core.__version__,
-            "processor": _core.processor_name(),
-            "cores": _core.available_cores(),
-            "hosts": world.places()[3],
-            "examples_per_epoch": setup.task.examples,
-            **setup.task.facts,
-            "resumed_from": self.checkpoint,
-            "transport": self.comm.description,
-            "kernels": setup.task.kernels,
-            "rate": advice.rate_used(setup.schedule, setup.walkers, training.batch),
-        }
-
-    def _warn(self) -> None:
-        """Print what the checks of the data have found, and what the learning rate is bad for."""
-        for warning in self.setup.warnings:
-            notes.warn(warning)
-        config = self.setup.config
-        for trap in advice.traps(
-            self.setup.parts.optimizer,
-            self.setup.schedule,
-            self.setup.walkers,
-            config.training.batch,
-            statistics=getattr(config.model, "batch_norm", False),
-        ):
-            notes.show(trap)
-
     def _resume(self, checkpoint: str) -> None:
         try:
             self.core.load(checkpoint)
@@ -212,15 +144,14 @@ class StepLoop:
 
             other = other_model(checkpoint, self.setup.config)
             advised = InvalidFileError(other or f"{error}{self.directory.advice(checkpoint)}")
-            advised.agreed = error.agreed
-            raise advised from None
+            raise on_all_ranks(advised, agreed=error.agreed) from None
         if checkpoint != str(self.directory.checkpoint_path(self.steps_done)):
-            renamed = InvalidFileError(
-                f"{checkpoint}: holds step {self.steps_done}, expected the step that its name says:"
-                " it is damaged or was renamed"
+            raise on_all_ranks(
+                InvalidFileError(
+                    f"{checkpoint}: holds step {self.steps_done}, expected the step that its name says:"
+                    " it is damaged or was renamed"
+                )
             )
-            renamed.agreed = True  # all ranks have loaded the same step
-            raise renamed
         if self.comm.rank == 0 and not _core.has_checksums(checkpoint):
             notes.unprotected(checkpoint)
 
@@ -266,15 +197,10 @@ class StepLoop:
         if report.requests & _core.REQUEST_LOG or self.stopped:
             with self._activity("log"):
                 self.core.flush_trace()
+                sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
+                unit, ranks = self.setup.task.unit, self.comm.size
                 self._record(
-                    _train_record(
-                        self.core,
-                        report,
-                        self.core.take_metrics(),
-                        unit=self.setup.task.unit,
-                        ranks=self.comm.size,
-                        elapsed_s=self._requests.logged(),
-                    )
+                    log_records.train_record(self.core, report, sums, unit, ranks, elapsed_s)
                 )
         if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
             self.save()
@@ -309,9 +235,8 @@ class StepLoop:
                 f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
             )
             advised = CommunicationError(f"{error}; {advice_}")
-            advised.agreed = error.agreed
-            raise advised from None
-        self.core.save(str(path), configuration.dumps(config), self.setup.statistics)
+            raise on_all_ranks(advised, agreed=error.agreed) from None
+        self.core.save(str(path), str(config), self.setup.statistics)
         self.checkpoint = str(path)
         with world.agreed():
             inputs = files_named(configuration.to_dict(config))
@@ -351,7 +276,7 @@ class StepLoop:
         if world.broadcast_object(lacks):
             self.validate()
 
-    def say_if_nothing_is_left(self) -> None:
+    def _say_if_nothing_is_left(self) -> None:
         """Print a note if the run is over before its first step, and which changed keys have no effect."""
         if not self.stopped or self.comm.rank > 0:
             return
@@ -363,6 +288,11 @@ class StepLoop:
             f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained{vain};"
             " expected another run.dir, or more training.steps"
         )
+
+    def check_begin(self) -> None:
+        """Do what is due before the first of some steps: a note if nothing is left, and a missed validation."""
+        self._say_if_nothing_is_left()
+        self.validate_after_a_kill()
 
     def go_on(self) -> None:
         """Reopen what the end of an interrupted run has closed. Collective."""
@@ -424,48 +354,36 @@ class StepLoop:
             self._on_record(stamped)
 
 
-def _train_record(
-    core: _core.Trainer,
-    report: _core.StepReport,
-    sums: Mapping[str, float],
-    *,
-    unit: str,
-    ranks: int,
-    elapsed_s: float,
-) -> Record:
-    """Return the record of the steps since the last one.
+def _engine_options(
+    config: Config, comm: world.Communicator, *, validates: bool, record_path: Path
+) -> _core.TrainerOptions:
+    """Return the options of the core's trainer for a configuration.
 
     Args:
-        core: The core's trainer.
-        report: Its report of the last step.
-        sums: Its metrics since the last record, summed over the ranks.
-        unit: What a walker computes in a pass, such as "fovs".
-        ranks: Number of ranks.
-        elapsed_s: Seconds since the last record.
+        config: The whole configuration.
+        comm: The ranks that train.
+        validates: True if there is held-out data. The ranks then meet for each validation.
+        record_path: File in which this rank records its last events when the job fails.
     """
-    noise: Record = {}
-    if core.noise_scale is not None:
-        examples, low, high = core.noise_scale
-        noise = {
-            "noise_scale": examples,
-            "noise_scale_low": low,
-            "noise_scale_high": high if math.isfinite(high) else None,
-        }
-    return {
-        "kind": "train",
-        "step": core.steps_done,
-        "loss": sums["loss_sum"] / max(sums["fovs"], 1),
-        "lr": report.lr,
-        "gradient_norm": report.gradient_norm,
-        **noise,
-        unit: sums["fovs"],
-        "examples": sums["examples"],
-        f"{unit}_per_s": sums["fovs"] / elapsed_s,
-        "wait_data_s": sums["data_s"] / ranks,
-        "compute_s": sums["compute_s"] / ranks,
-        "wait_comm_s": sums["reduce_s"] / ranks,
-        "update_s": sums["update_s"] / ranks,
-        "dropped": sums["dropped"],
-        "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
-        **{name: sums[name] for name in ("tp", "fp", "fn", "tn")},
-    }
+    training, section = config.training, config.comm
+    options = _core.TrainerOptions()
+    options.clip = training.clip
+    options.clip_norm = training.clip_norm
+    options.clip_adaptive = training.clip_adaptive
+    options.measure_noise = training.noise_scale
+    options.average = training.average
+    options.accumulate = training.accumulate
+    options.on_exhausted = training.on_exhausted
+    options.steps = training.steps
+    options.meet_every = config.validation.every if validates else 0
+    options.algorithm = section.algorithm
+    options.exactness = section.exactness
+    options.bucket_bytes = round(section.bucket_mib * 2**20)
+    options.wire = section.wire
+    options.mode = section.mode
+    options.contributors = section.contributors or comm.size
+    options.late = section.late
+    options.activity = world.activity(section.timeout_s)
+    options.timeout_s = section.timeout_s
+    options.record_path = str(record_path)
+    return options
