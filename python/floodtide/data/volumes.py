@@ -28,7 +28,9 @@ _WRITE = Arguments(gzip=limits.GZIP)
 
 _CHUNK = 64  # voxels along each axis of the chunks of volumes written here
 _GZIP = 4
-_FITS = 1 << 20  # voxels of a box that fits into any memory, so that small reads do not pay for the check
+_FITS = (
+    1 << 20
+)  # voxels of a box that fits into any memory, so that small reads do not pay for the check
 _PARTS, _PART = 4, 32  # cubes along each axis, and voxels along theirs, of a sample of labels
 
 
