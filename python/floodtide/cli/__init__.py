@@ -27,7 +27,7 @@ COMMANDS = {
     "fetch": "Bring public volumes and the published network to this machine.",
     "init": "Plan a training on your own volume.",
     "inspect": "Look at an image and its labels, or for mistakes in the data of a configuration.",
-    "convert": "Convert a volume or a checkpoint to another format.",
+    "convert": "Convert volumes, networks, and requests and results of google/ffn.",
     "partition": "Classify the voxels of a label volume by local object fraction.",
     "train": "Train a network, or resume a training run.",
     "segment": "Segment a volume with a trained network.",

@@ -23,7 +23,7 @@ _SIZE = shared.Numbers(limits.EXTENT, 3)
 
 @click.command()
 @click.argument("source", metavar="AFFINITIES.h5:DATASET | CONFIG.toml")
-@click.argument("volumes", metavar="[SEGMENTATION] OUT", nargs=-1, required=True)
+@click.argument("volumes", metavar="OUT | SEGMENTATION [OUT]", nargs=-1, required=True)
 @shared.of_fields(AffinityOptions, only=_FIELDS)
 @click.option("--box", default="", help="Only this box of the affinities, z0:z1,y0:y1,x0:x1.")
 @click.option(
@@ -52,8 +52,8 @@ def command(
 
     With CONFIG.toml, the network that made SEGMENTATION tells which segments belong together. Where two segments come
     close, both are erased and flooded again from inside each of them. They are merged if both floodings find the same
-    object; [resegment] has the rule. FOLDER gets the scores of all pairs (pairs.csv) and the merges (equivalences.csv);
-    without OUT, nothing else is written. Ranks share the pairs. The same command continues after a crash.
+    object; [resegment] has the rule. The folder of --pairs gets the scores (pairs.csv) and merges (equivalences.csv).
+    Without OUT, nothing else is written. Ranks share the pairs. The same command continues after a crash.
 
     \b
     Example:

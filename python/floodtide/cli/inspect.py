@@ -24,7 +24,10 @@ from floodtide.comm import world
     help="Voxel size in nm; default: what the file states.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("inspect.html"), help="Page of IMAGE."
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("inspect.html"),
+    help="Page of IMAGE (default: inspect.html).",
 )
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -44,9 +47,8 @@ def command(
 
     With CONFIG.toml, the command makes the checks of `train` and `segment`: mean and contrast, voxel size and order of
     the axes, labels that do not lie on the image, partitions of other labels or of another radius, validation on
-    training data. The image is also compared with a network to start from, or to segment with. If the configuration
-    names no partitions, they are made in the run directory, where `train` uses them again. The exit status is 2 if
-    there is an error.
+    training data. The image is also compared with a network to start from, or to segment with. Partitions that are not
+    named are made in the run directory, where `train` uses them again. The exit status is 2 if there is an error.
 
     \b
     Example:
