@@ -160,10 +160,7 @@ class Ffn:
 
 class SegmentationLoss:
     def __init__(
-        self,
-        numbers: collections.abc.Mapping[str, float],
-        over_batch: bool,
-        background: bool,
+        self, numbers: collections.abc.Mapping[str, float], over_batch: bool, background: bool
     ) -> None: ...
 
 class UNetOptions:

@@ -39,9 +39,6 @@ PRECOMPUTED = "precomputed://"
 STORES = {".zarr": ("zarr.json", ".zarray", ".zgroup"), ".n5": ("attributes.json",)}
 """Ending of folders that are volumes, and the files of which such a folder has one, whatever its ending."""
 
-TIFF = (".tif", ".tiff")
-"""Endings of TIFF files."""
-
 _noted: set[Path] = set()  # folders for which this process has printed the note of a lock
 _gate = Gate()  # protects _reserved
 _reserved: dict[str, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}

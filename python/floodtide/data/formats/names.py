@@ -41,6 +41,8 @@ _OTHERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 """Format, endings of its files, and what converts them."""
 
 
+TIFF = (".tif", ".tiff")
+NIFTI = (".nii", ".nii.gz")
 _SERIES = re.compile(r"(.+\.tiff?):(\d{1,9})", re.IGNORECASE | re.DOTALL)
 
 

@@ -29,11 +29,6 @@ from floodtide.errors import InvalidFileError
 _STRAIGHT = 1e-3  # share of an axis that may lie along another one
 
 
-def is_nifti(reference: str) -> bool:
-    """Return True if the name is that of a NIfTI file."""
-    return reference.lower().endswith((".nii", ".nii.gz"))
-
-
 def open_nifti(reference: str) -> Opened:
     """Open a file of one volume."""
     source = _File(reference)

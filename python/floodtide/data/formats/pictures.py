@@ -22,11 +22,10 @@ from floodtide.base import notes
 from floodtide.base.gates import Gate
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
-from floodtide.base.outputs import TIFF
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import Geometry
-from floodtide.data.formats.names import file_and_series
+from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
 from floodtide.errors import Error, InvalidFileError
 

@@ -16,8 +16,8 @@ from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import PRECOMPUTED, volume_folder
 from floodtide.base.reading import reading
-from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
-from floodtide.data.formats.names import file_and_series, refuse_other
+from floodtide.data.formats import hdf5, pictures, stores, writers
+from floodtide.data.formats.names import NIFTI, file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
@@ -62,6 +62,12 @@ def _is_hdf5_file(reference: str) -> bool:
 def _is_hdf5_name(reference: str) -> bool:
     path, colon, dataset = reference.rpartition(":")
     return bool(path and colon and dataset) and "://" not in reference
+
+
+def _open_nifti(reference: str) -> Opened:
+    from floodtide.data.formats.nifti import open_nifti
+
+    return open_nifti(reference)
 
 
 def _isfile(path: str) -> bool:
@@ -133,8 +139,8 @@ FORMATS: tuple[Format, ...] = (
     Format(
         name="NIfTI-1 and 2",
         form="volume.nii, volume.nii.gz",
-        matches=nifti.is_nifti,
-        open=_one_channel(nifti.open_nifti),
+        matches=lambda reference: reference.lower().endswith(NIFTI),
+        open=_one_channel(_open_nifti),
         create=writers.nifti,
         path=Path,
         library="nibabel",

@@ -275,7 +275,7 @@ def test_a_network_of_other_voxels_is_refused(
 def test_a_network_for_slices_of_other_pixels_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    network = nn.UNet2D(depth=2, features=16, classes=2)
+    network = nn.UNet2D(nn.UNetOptions(depth=2, features=16), classes=2)
     network.save(tmp_path / "u.h5", statistics=to_text([FIB25]))
     for size, status in (((50.0, 10.0, 10.0), 0), ((10.0, 20.0, 10.0), 2)):
         image = stored(tmp_path / "s.h5", IMAGE, resolution=size)

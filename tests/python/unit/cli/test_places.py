@@ -52,7 +52,7 @@ def test_copies_of_a_result_lie_where_its_image_lies(image: str, out: str, tmp_p
     result = stored(tmp_path / "r.h5", LABELS[4:], image=image, box_start=[4, 0, 0])
     run("convert", result, tmp_path / out)
     lies_at(f"{tmp_path}/{out}", (14, 0, 5))
-    run("consensus", result, result, tmp_path / f"c{out}")
+    run("lab", "consensus", result, result, tmp_path / f"c{out}")
     lies_at(f"{tmp_path}/c{out}", (14, 0, 5))
     run("convert", result, tmp_path / f"r{out}", "--resample-nm", "20,20,20", "--labels")
     lies_at(f"{tmp_path}/r{out}", (7, 0, 2), 20)
@@ -67,8 +67,7 @@ def test_segments_of_affinities_lie_where_the_image_lies(
     affinities = stored(tmp_path / "a.h5", values, image=image, offsets=NEAREST)
     run("agglomerate", affinities, tmp_path / out)
     lies_at(f"{tmp_path}/{out}", (10, 0, 5))
-    cut = ("--subvolume", "16,16,16", "--overlap", "8,8,8")
-    run("agglomerate", affinities, tmp_path / "pieces", *cut)
+    run("agglomerate", affinities, tmp_path / "pieces", "--subvolume", "40,40,40")
     run("reconcile", tmp_path / "pieces", tmp_path / f"r{out}")
     lies_at(f"{tmp_path}/r{out}", (10, 0, 5))
 
@@ -86,7 +85,7 @@ def test_a_reconciled_segmentation_lies_where_the_image_lies(
     run("reconcile", tmp_path / "pieces", tmp_path / out)
     lies_at(f"{tmp_path}/{out}", (10, 0, 5))
     result = stored(tmp_path / "r.h5", LABELS, image=image, box_start=[0, 0, 0])
-    run("resegment", tmp_path / "c.toml", result, tmp_path / "pairs", "--out", tmp_path / f"m{out}")
+    run("agglomerate", tmp_path / "c.toml", result, tmp_path / f"m{out}")
     lies_at(f"{tmp_path}/m{out}", (10, 0, 5))
 
 
