@@ -30,7 +30,7 @@ class Trainer(Steering, NotPickled):
     """A training run on the ranks of a job, or on one rank.
 
     All ranks make the trainer and call its methods in the same order, because the methods communicate (collective).
-    A script makes a trainer from objects. `from_config` makes a trainer from a configuration file.
+    `from_config` makes a trainer from a configuration file. A script makes one from objects::
 
         model = ft.nn.FFN(depth=9)
         data = ft.data.Shards("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions",
