@@ -19,7 +19,9 @@ from floodtide.config import to_dict
 from floodtide.data import Vec3, Volume
 from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan, format_of
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.table import format_of
+from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import whole_geometry
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment import Pieces

@@ -22,7 +22,7 @@ from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Plan
+from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import whole_geometry
 
 TABLE = "pairs.csv"

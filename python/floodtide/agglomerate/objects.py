@@ -15,7 +15,7 @@ from floodtide.base.outputs import files_in, files_of, refuse_inputs, volume_fol
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.data import Volume
-from floodtide.data.formats import format_of
+from floodtide.data.formats.table import format_of
 from floodtide.data.volumes import require_same_size
 from floodtide.segment import Segmenter
 from floodtide.segment.flooding import call_rate

@@ -17,7 +17,7 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress
-from floodtide.data.formats import blocks
+from floodtide.data.formats.writers import blocks
 from floodtide.errors import InvalidArgumentError
 
 _BLOCK = 256  # voxels along each axis of a block, without what surrounds it

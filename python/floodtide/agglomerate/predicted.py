@@ -18,7 +18,9 @@ from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.copies import settled_size, write_blocks
-from floodtide.data.formats import HDF5, Geometry, Plan, format_of
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.table import HDF5, format_of
+from floodtide.data.formats.writers import Plan
 from floodtide.data.look import Reading
 from floodtide.data.look.problems import settle
 from floodtide.data.resampling import Resampled, SizeNm, labels_at, original_of

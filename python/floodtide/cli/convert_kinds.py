@@ -15,7 +15,7 @@ from floodtide.base.outputs import files_in, files_of, refuse_inputs, reserved
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats import format_of
+from floodtide.data.formats.table import format_of
 from floodtide.data.look.trained_on import to_text, training_images
 from floodtide.errors import InvalidArgumentError
 

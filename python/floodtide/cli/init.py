@@ -62,7 +62,7 @@ def command(
       floodtide init stack.tif --labels labels.tif --voxel-nm 8,8,8 --minutes 10
       floodtide train stack.toml
     """
-    from floodtide.data.formats import stem
+    from floodtide.data.formats.table import stem
     from floodtide.plan import known_network, prepare
     from floodtide.train.threads import set_threads
 

@@ -15,7 +15,7 @@ from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.data.formats import stem
+from floodtide.data.formats.table import stem
 
 
 @click.command()

@@ -20,22 +20,10 @@ from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, v
 from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
 from floodtide.data.boxes import Box, Progress, Vec3
-from floodtide.data.formats import (
-    HDF5,
-    Format,
-    Geometry,
-    Plan,
-    StoreWriter,
-    Writer,
-    blocks,
-    format_of,
-    new_top,
-    same_size,
-    shared_writer,
-    size_text,
-)
 from floodtide.data.formats.conventions import WRITTEN_BY
-from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
+from floodtide.data.formats.table import HDF5, Format, format_of
+from floodtide.data.formats.writers import Plan, StoreWriter, Writer, blocks, new_top, shared_writer
 from floodtide.data.volumes import Volume, place_of, whole_geometry
 from floodtide.errors import InvalidArgumentError
 

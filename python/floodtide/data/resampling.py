@@ -20,7 +20,8 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of
 from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import Volume, whole_geometry
 from floodtide.errors import InvalidArgumentError
 

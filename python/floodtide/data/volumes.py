@@ -20,9 +20,21 @@ from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
-from floodtide.data import formats, no_label
+from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, parse_box
-from floodtide.data.formats import Geometry, Source, array_volume, from_zero, object_volume
+from floodtide.data.formats.conventions import geometry_of
+from floodtide.data.formats.geometry import Geometry, same_size, size_text
+from floodtide.data.formats.hdf5 import open_dataset
+from floodtide.data.formats.readers import (
+    Opened,
+    Source,
+    array_volume,
+    attributes_of,
+    object_volume,
+    require_zyx,
+)
+from floodtide.data.formats.stores import from_zero
+from floodtide.data.formats.table import HDF5, format_of, open_volume
 from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP)
@@ -69,23 +81,21 @@ class Volume:
         self._arguments = (kept, dataset, channel, name)  # for pickle and copy
         if dataset is not None:
             assert isinstance(source, str | os.PathLike)
-            opened = formats.open_dataset(os.fspath(source), dataset, channel)
+            opened = open_dataset(os.fspath(source), dataset, channel)
         elif isinstance(source, str | os.PathLike):
-            opened = formats.open_volume(os.fspath(source), channel)
+            opened = open_volume(os.fspath(source), channel)
         elif isinstance(source, np.ndarray) and type(source).__module__.startswith("numpy.ma"):
             raise InvalidArgumentError(
                 f"{name or 'the array'}: is a masked array, expected a plain one: fill it first (array.filled(0))"
             )
         elif isinstance(source, np.ndarray):
-            formats.require_zyx(source, name or "the array")
-            opened = formats.Opened(array_volume(source, name or "the array"), Geometry())
+            require_zyx(source, name or "the array")
+            opened = Opened(array_volume(source, name or "the array"), Geometry())
         else:
             text = name or f"the {type(source).__name__} object"
-            formats.require_zyx(source, text)
-            geometry = formats.geometry_of(text, formats.attributes_of(source))
-            opened = formats.Opened(
-                object_volume(from_zero(source), text, geometry=geometry), geometry
-            )
+            require_zyx(source, text)
+            geometry = geometry_of(text, attributes_of(source))
+            opened = Opened(object_volume(from_zero(source), text, geometry=geometry), geometry)
         self._volume, self._geometry = opened.core, opened.geometry
 
     @classmethod
@@ -196,7 +206,7 @@ def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volum
     name = os.fspath(volume)
     if not name:
         return name
-    found = formats.open_volume(name)
+    found = open_volume(name)
     return name if found.plain else found.core
 
 
@@ -259,11 +269,11 @@ def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
 def volume_exists(name: str) -> bool:
     """True if there is a volume of this name; False also for a name that no volume can have."""
     try:
-        row = formats.format_of(name)
+        row = format_of(name)
     except InvalidArgumentError:
         return False
     path = row.path(name)
-    if row is not formats.HDF5:
+    if row is not HDF5:
         return path.exists()
     return exists(path) and _core.data.exists(str(path), name.rpartition(":")[2])
 
@@ -312,10 +322,10 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
     mine, other = (whole_geometry(one.geometry, one.text("image")) for one in (a, b))
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
-    if not formats.same_size(mine.voxel_size_nm, other.voxel_size_nm):
+    if not same_size(mine.voxel_size_nm, other.voxel_size_nm):
         raise ShapeError(
-            f"{what}: {a.name} has voxels of {formats.size_text(mine.voxel_size_nm)} nm ({mine.size_source}),"
-            f" {b.name} of {formats.size_text(other.voxel_size_nm)} nm ({other.size_source}), expected the same;"
+            f"{what}: {a.name} has voxels of {size_text(mine.voxel_size_nm)} nm ({mine.size_source}),"
+            f" {b.name} of {size_text(other.voxel_size_nm)} nm ({other.size_source}), expected the same;"
             " `floodtide convert` resamples one (--resample-nm), or states another size (--voxel-nm)"
         )
 

@@ -11,8 +11,7 @@ from typing import Any
 from floodtide import _core, nn
 from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.boxes import as_vec3
-from floodtide.data.formats import size_text
-from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import geometry, measuring
 from floodtide.plan.wish import Wish

@@ -11,7 +11,7 @@ import tomli_w
 
 from floodtide.base.templates import render
 from floodtide.data import box_text
-from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import size_text
 
 MARK = "# Planned by floodtide init"
 """Beginning of the files that `floodtide init` writes, by which it recognises its own."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from floodtide import _core, nn
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
 from floodtide.plan.geometry import View
 from floodtide.plan.wish import FEW_STEPS, Wish

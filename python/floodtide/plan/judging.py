@@ -7,8 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from floodtide.data import Volume, look
-from floodtide.data.formats import size_text
-from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import ImageStatistics, Problem, Reading, TrainedOn, problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import KnownNetwork

@@ -16,8 +16,7 @@ from floodtide.base import limits
 from floodtide.base.counts import count_of
 from floodtide.base.reading import parse_toml
 from floodtide.data import Vec3, Volume, look
-from floodtide.data.formats import size_text
-from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import ImageStatistics, problems
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError

@@ -18,8 +18,8 @@ from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume, look
 from floodtide.data.boxes import Progress, as_vec3, box_text, intersection
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan, size_text
-from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
+from floodtide.data.formats.writers import Plan
 from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
 from floodtide.errors import OutOfRangeError

@@ -25,8 +25,9 @@ from floodtide.base.options import Checked, option
 from floodtide.data import Box, Vec3
 from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import as_vec3, box_text, intersection
-from floodtide.data.formats import HDF5, Geometry, format_of, open_dataset
-from floodtide.data.formats.geometry import is_triple
+from floodtide.data.formats.geometry import Geometry, is_triple
+from floodtide.data.formats.hdf5 import open_dataset
+from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.volumes import whole_geometry
 from floodtide.errors import (
     InvalidArgumentError,

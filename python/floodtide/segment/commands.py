@@ -17,8 +17,8 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
 from floodtide.data import Volume, parse_box
 from floodtide.data.copies import require_new
-from floodtide.data.formats import format_of
 from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.table import format_of
 from floodtide.data.look.problems import settle
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment.blocks import cut_of, in_subvolumes, segment_on_ranks

@@ -21,7 +21,9 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, intersection
 from floodtide.data.copies import write_blocks_on_ranks
-from floodtide.data.formats import HDF5, Geometry, Plan, format_of
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.table import HDF5, format_of
+from floodtide.data.formats.writers import Plan
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.pieces import PROBABILITY, Pieces
 

@@ -14,8 +14,8 @@ from floodtide.config import SegmentOptions
 from floodtide.config.sections import VolumeConfig
 from floodtide.data import Volume, parse_box
 from floodtide.data.copies import settled_size
-from floodtide.data.formats import format_of
 from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.table import format_of
 from floodtide.data.look import Problem, Reading
 from floodtide.data.look.problems import settle
 from floodtide.data.volumes import require_same_size

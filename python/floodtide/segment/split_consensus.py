@@ -16,8 +16,8 @@ from floodtide.base.outputs import files_of
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import Progress, as_vec3, part_of
 from floodtide.data.copies import BLOCK_BYTES, write_blocks
-from floodtide.data.formats import Geometry, Plan, blocks
-from floodtide.data.formats.writers import CHUNK
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.writers import CHUNK, Plan, blocks
 from floodtide.data.volumes import require_same_grid, whole_geometry
 from floodtide.errors import InvalidArgumentError, ShapeError
 

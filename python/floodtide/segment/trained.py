@@ -9,7 +9,7 @@ from floodtide import _core, config, nn
 from floodtide.base import reading
 from floodtide.config.networks import UNet2DConfig, UNet3DConfig
 from floodtide.data import Vec3
-from floodtide.data.formats import place
+from floodtide.data.formats.table import place
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.nn.load import is_tensorflow

@@ -20,7 +20,7 @@ from floodtide.base.outputs import PRECOMPUTED, reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.formats import blocks
+from floodtide.data.formats.writers import blocks
 from floodtide.data.skeletons import Skeleton
 from floodtide.errors import InvalidArgumentError
 from floodtide.shapes.meshes import Mesh, meshes_of

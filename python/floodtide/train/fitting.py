@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from floodtide.data import TrainingVolume, Volume
-from floodtide.data.formats import place
+from floodtide.data.formats.table import place
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.labels import require_labels
 from floodtide.data.volumes import VolumeLike, name_of, require_same_grid

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core, cli, config, data, errors, nn, optim
 from floodtide.base.outputs import files_of, refuse_inputs
-from floodtide.data import formats
+from floodtide.data.formats import stores, table
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import FloodValidation, Trainer
 
@@ -540,7 +540,7 @@ def test_a_volume_that_vanishes_is_noticed(form: str, tmp_path: Path) -> None:
     name = volumes.write(ARRAY, tmp_path, "a", form)
     volume = data.Volume(name)
     volume.read()
-    formats.format_of(name).path(name).rename(tmp_path / "elsewhere")
+    table.format_of(name).path(name).rename(tmp_path / "elsewhere")
     if form == "tiffs":  # decoded planes are still known
         volume = data.Volume(str(tmp_path / "elsewhere/*.tif"))
         (tmp_path / "elsewhere/00004.tif").unlink()
@@ -555,7 +555,7 @@ def test_a_volume_that_vanishes_is_noticed(form: str, tmp_path: Path) -> None:
 def test_a_pipe_in_the_place_of_a_chunk_is_refused(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats.stores, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(stores, "PATIENCE_S", 0.3)
     volume = data.Volume(volumes.write(ARRAY, tmp_path, "a", form))
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     metadata = {path for path in before if path.name in ("zarr.json", "attributes.json", "info")}
@@ -652,10 +652,10 @@ def test_one_volume_has_one_place_whatever_its_name(
     for relative in ("a.h5:x/y", "a.zarr/raw", "precomputed://a", "a.tif", "a/*.png"):
         path = relative.removeprefix("precomputed://")
         absolute = relative.replace(path, f"{tmp_path}/{path}")
-        assert formats.place(relative) == formats.place(absolute)
-    assert formats.place("a.h5:x") != formats.place("a.h5:y")
-    assert formats.place("a/*.png") != formats.place("a/*.tif")
-    assert formats.stem("b/a.h5:x") == formats.stem("b/a.zarr/x") == formats.stem("a/*.png") == "a"
+        assert table.place(relative) == table.place(absolute)
+    assert table.place("a.h5:x") != table.place("a.h5:y")
+    assert table.place("a/*.png") != table.place("a/*.tif")
+    assert table.stem("b/a.h5:x") == table.stem("b/a.zarr/x") == table.stem("a/*.png") == "a"
 
 
 def test_a_missing_library_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -672,4 +672,4 @@ def test_a_missing_library_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_documentation_has_the_table_of_formats() -> None:
     page = Path(__file__).parents[4] / "docs/formats.md"
-    assert formats.documentation() in page.read_text("utf-8")
+    assert table.documentation() in page.read_text("utf-8")

@@ -14,7 +14,8 @@ from PIL import Image
 
 from floodtide import cli, data, errors
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.writers import Plan
 
 STACK = np.arange(4 * 5 * 6, dtype=np.uint8).reshape(4, 5, 6)
 

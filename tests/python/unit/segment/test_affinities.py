@@ -17,7 +17,7 @@ from floodtide import cli, errors
 from floodtide.agglomerate import agglomerate_on_ranks, write_segments
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
-from floodtide.data.formats import Geometry
+from floodtide.data.formats.geometry import Geometry
 from floodtide.segment import reconcile
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.segment.reconciling import read_reconciled
