@@ -40,6 +40,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "__init__": (*ENGINE, *TOOLS),
     LAB: (*ENGINE, *TOOLS, "cli", "__init__"),  # public names only, see `_private`
 }
+OPEN = ("base", "bench", "cli")
+"""Rooms of tools, whose modules lab may use."""
 DOORS = ("__init__", "__main__", "cli", LAB)
 """What stands above the floors: what a folder exports, the program, and lab."""
 
@@ -70,7 +72,8 @@ def check(root: Path) -> list[str]:
 def _private(folder: Path) -> list[str]:
     """What lab imports that is not public.
 
-    A name is public if it is in the `__all__` of its module, or if its module is in the `__all__` of the folder above.
+    A name is public if it is in the `__all__` of its module, if its module is in the `__all__` of the folder above, or
+    if its module is in an open room.
     """
     public = {
         ".".join((PACKAGE, *path.relative_to(folder).with_suffix("").parts)).removesuffix(
@@ -87,6 +90,8 @@ def _private(folder: Path) -> list[str]:
             above, _, last = module.rpartition(".")
             known = name in public.get(module, ())
             if f"{module}.{name}" == own or known:
+                continue
+            if module.startswith(tuple(f"{PACKAGE}.{room}" for room in OPEN)) and name[0] != "_":
                 continue
             if last not in public.get(above, ()) or name.startswith("_"):
                 problems.append(

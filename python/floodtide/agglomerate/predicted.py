@@ -21,11 +21,10 @@ from floodtide.data.copies import settled_size, write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
-from floodtide.data.look import Reading
-from floodtide.data.look.problems import settle
+from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, SizeNm, labels_at, original_of
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment import predict
+from floodtide.segment import predict, trained
 from floodtide.segment.affinities import AffinityFile, AffinityOptions
 from floodtide.segment.image_check import image_problems
 from floodtide.segment.settings import use_threads
@@ -56,7 +55,7 @@ def segment_affinities(
     library("waterz", "segment", "affinities")  # missing? say so before a long prediction
     affinities = _affinities(out)
     volume_settings = _volume(file, settings)
-    checkpoint = predict.newest_checkpoint(settings.run.dir)
+    checkpoint = trained.newest_checkpoint(settings.run.dir)
     volume = Volume(volume_settings.image)
     size = settled_size(volume, volume_settings.voxel_size_nm, "the configuration")
     known, original = original_of(volume), None
@@ -75,11 +74,11 @@ def segment_affinities(
     keys = "voxel_size_nm of the [[data.volumes]] table"
     reading = Reading("segment", mean, std, "data.volumes.mean and std", size, size_key=keys)
     settle(image_problems(volume, checkpoint, reading, box=part))
-    predictor = predict.Predictor(predict.load(checkpoint), mean=mean, std=std)
+    predictor = predict.Predictor(trained.load(checkpoint), mean=mean, std=std)
     notes = {
         "image": volume.name if original is None else original.volume.name,
         "checkpoint": str(checkpoint),
-        "offsets": json.dumps(predict.offsets(checkpoint)),
+        "offsets": json.dumps(trained.offsets(checkpoint)),
     }
     start_s = time.monotonic()
     with bar("voxels", "predict", line_every_s=10.0) as progress:

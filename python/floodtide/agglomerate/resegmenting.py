@@ -25,8 +25,8 @@ from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3
 from floodtide.errors import ShapeError
-from floodtide.segment import Image, Segmenter
-from floodtide.segment.canvas_image import difference, placed, read_labels, total
+from floodtide.segment import Segmenter
+from floodtide.segment.canvas_image import Image, difference, placed, read_labels, total
 from floodtide.segment.content import voxels_of
 from floodtide.segment.identity import digest, options_of
 from floodtide.segment.shared_work import lock_directory, work_on_ranks

@@ -1,15 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared basics: ranges of numbers, options of configurations, and reading, writing and locking of files."""
-
-__all__ = [
-    "counts",
-    "files",
-    "limits",
-    "notes",
-    "openmp",
-    "options",
-    "outputs",
-    "progress",
-    "reading",
-    "style",
-]

@@ -3,7 +3,3 @@
 
 They compare with PyTorch, with the MPI library, and with the processor's peak multiply-add rate of the same run.
 """
-
-from floodtide.bench import optimizers, ranks, rows, shapes
-
-__all__ = ["optimizers", "ranks", "rows", "shapes"]

@@ -19,8 +19,6 @@ import click
 from floodtide.cli.lazy import LazyGroup
 from floodtide.errors import Error, Interrupted
 
-__all__ = ["group", "lazy", "main", "options", "rows", "run"]
-
 COMMANDS = {
     "info": "Show version, build and MPI, or examine the machine before a job.",
     "demo": "Train, segment and report on a synthetic volume.",

@@ -21,6 +21,7 @@ from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
 from floodtide.errors import Error
 from floodtide.evaluate import trivial
+from floodtide.report import growth
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
 from floodtide.train.kinds.kind import Model
@@ -151,7 +152,7 @@ def _segment_and_score(
     largest = max(result.origins, key=lambda origin: origin.voxels, default=None)
     if largest is not None:
         seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
-        report.record_growth(directory, _segmenter(model, threshold), image.read(held_out), seed)
+        growth.record_growth(directory, _segmenter(model, threshold), image.read(held_out), seed)
     untrained = nn.FFN(
         depth=model.depth, fov=model.fov, deltas=model.deltas, features=model.features
     )

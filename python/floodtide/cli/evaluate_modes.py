@@ -15,6 +15,7 @@ from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import Box, Volume, parse_box
 from floodtide.evaluate.reporting import plain
+from floodtide.evaluate.voxels import count_on_ranks
 
 Outcome = tuple[dict[str, Any], str]
 """What is printed, as JSON and as text."""
@@ -76,7 +77,7 @@ def run(
 
 def _dice(segments: Volume, objects: Volume, box: Box | None, classes: int) -> Outcome | None:
     with bar("voxels", "evaluate") as progress:
-        table = evaluate.count_on_ranks(segments, objects, box, progress, classes=True)
+        table = count_on_ranks(segments, objects, box, progress, classes=True)
     with world.agreed():
         if world.rank() > 0:
             return None

@@ -63,7 +63,8 @@ def command(
       floodtide train stack.toml
     """
     from floodtide.data.formats.table import stem
-    from floodtide.plan import known_network, prepare
+    from floodtide.plan import prepare
+    from floodtide.plan.known import known_network
     from floodtide.train.threads import set_threads
 
     name = out or f"{stem(image)}.toml"

@@ -16,6 +16,7 @@ from floodtide.base.progress import bar
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data.formats.table import stem
+from floodtide.data.partitions import THRESHOLDS
 
 
 @click.command()
@@ -24,7 +25,7 @@ from floodtide.data.formats.table import stem
 @click.option(
     "--thresholds",
     type=shared.Numbers(limits.FRACTION),
-    default=",".join(map(str, data.THRESHOLDS)),
+    default=",".join(map(str, THRESHOLDS)),
     show_default=True,
     help="Local object fractions that separate the partitions, in ascending order.",
 )

@@ -66,7 +66,7 @@ def _previewed(
     overrides: Sequence[str],
 ) -> Outcome:
     from floodtide.cli import segment_preview
-    from floodtide.plan import settings_for
+    from floodtide.plan.segmenting import settings_for
 
     report: dict[str, Any] = {}
     with world.agreed():

@@ -11,7 +11,8 @@ from typing import Any
 from floodtide.base import notes, progress
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
-from floodtide.data import Volume, box_text, parse_box
+from floodtide.data import Volume, parse_box
+from floodtide.data.boxes import box_text
 from floodtide.data.formats.geometry import size_text
 from floodtide.data.formats.table import HDF5, format_of, stem
 from floodtide.errors import InvalidArgumentError

@@ -7,10 +7,10 @@ Functions that say Collective must be called by every rank of the job.
 """
 
 from floodtide.data.affinities import Affinities
-from floodtide.data.boxes import Box, Progress, Vec3, box_text, parse_box, parse_vec3
+from floodtide.data.boxes import Box, Vec3, parse_box, parse_vec3
 from floodtide.data.coordinates import coordinates
 from floodtide.data.copies import convert
-from floodtide.data.partitions import THRESHOLDS, partition
+from floodtide.data.partitions import partition
 from floodtide.data.resampling import resample
 from floodtide.data.shards import Shards
 from floodtide.data.slices import Slices
@@ -19,16 +19,13 @@ from floodtide.data.training_volume import TrainingVolume
 from floodtide.data.volumes import Volume, write_volume
 
 __all__ = [
-    "THRESHOLDS",
     "Affinities",
     "Box",
-    "Progress",
     "Shards",
     "Slices",
     "TrainingVolume",
     "Vec3",
     "Volume",
-    "box_text",
     "convert",
     "coordinates",
     "parse_box",

@@ -6,21 +6,11 @@ from floodtide.evaluate.compared import compared
 from floodtide.evaluate.mistakes import worst_mistakes
 from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
-from floodtide.evaluate.voxels import (
-    ContingencyTable,
-    assumed_place,
-    count_on_ranks,
-    matching,
-    read_both,
-    score_volumes,
-    scores,
-)
+from floodtide.evaluate.voxels import ContingencyTable, matching, read_both, score_volumes, scores
 
 __all__ = [
     "ContingencyTable",
-    "assumed_place",
     "compared",
-    "count_on_ranks",
     "dice",
     "dice_of_table",
     "matching",

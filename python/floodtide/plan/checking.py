@@ -9,7 +9,7 @@ from typing import Any
 
 from floodtide import config
 from floodtide.comm import world
-from floodtide.data.look import Problem
+from floodtide.data.look.problems import Problem
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.segment.settings import checked, resolved

@@ -10,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from floodtide.base.templates import render
-from floodtide.data import box_text
+from floodtide.data.boxes import box_text
 from floodtide.data.formats.geometry import size_text
 
 MARK = "# Planned by floodtide init"

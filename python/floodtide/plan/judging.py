@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 from floodtide.data import Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
-from floodtide.data.look import ImageStatistics, Problem, Reading, TrainedOn, problems
+from floodtide.data.look import problems
+from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.problems import Problem, Reading
+from floodtide.data.look.trained_on import TrainedOn
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import KnownNetwork
 

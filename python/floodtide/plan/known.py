@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from floodtide import nn
 from floodtide.data import look
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.look import TrainedOn
+from floodtide.data.look.trained_on import TrainedOn
 from floodtide.errors import InvalidFileError
 from floodtide.nn.load import load_ffn
 from floodtide.segment import trained

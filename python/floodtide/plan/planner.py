@@ -17,7 +17,8 @@ from floodtide.base.counts import count_of
 from floodtide.base.reading import parse_toml
 from floodtide.data import Vec3, Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
-from floodtide.data.look import ImageStatistics, problems
+from floodtide.data.look import problems
+from floodtide.data.look.image import ImageStatistics
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import document, geometry, judging

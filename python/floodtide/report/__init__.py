@@ -6,7 +6,6 @@ for the report. docs/formats.md describes what a run directory may contain. The 
 """
 
 from floodtide.report import comparison, curves, differences, pages, tables
-from floodtide.report.growth import record_growth
 from floodtide.report.page import write
 
-__all__ = ["comparison", "curves", "differences", "pages", "record_growth", "tables", "write"]
+__all__ = ["comparison", "curves", "differences", "pages", "tables", "write"]

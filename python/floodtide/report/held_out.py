@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from floodtide.data import box_text
+from floodtide.data.boxes import box_text
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import held_out_figures, segmented
 from floodtide.report.held_out_figures import Section, Slice
@@ -45,7 +45,7 @@ def pictures(run: Run) -> tuple[Figure | None, list[str]]:
 def _slices(run: Run) -> Figure:
     from floodtide import _core
     from floodtide.data.slices import UNLABELLED, Slices
-    from floodtide.segment import predict
+    from floodtide.segment import trained
     from floodtide.train.kinds import kind_of
 
     settings, checkpoint = segmented.newest(run)
@@ -58,7 +58,7 @@ def _slices(run: Run) -> Figure:
     picked = pick_patients(last)
     if not picked:
         raise InvalidArgumentError("no patient has a Dice")
-    model = predict.load(checkpoint)
+    model = trained.load(checkpoint)
     largest = _largest_slices(samples, [number for _, number, _ in picked])
     shown = []
     for name, number, dice in picked:
@@ -121,7 +121,7 @@ def _section(run: Run) -> Figure:
     from floodtide.config.networks import UNet3DConfig
     from floodtide.data import Affinities, Volume
     from floodtide.data.affinities import NEAREST
-    from floodtide.segment import predict
+    from floodtide.segment import predict, trained
     from floodtide.train.kinds import kind_of
 
     held = segmented.held_out(run)
@@ -143,7 +143,7 @@ def _section(run: Run) -> Figure:
     samples = kind_of(pair).held_out_of(pair)
     assert isinstance(samples, Affinities)
     image, truth, weights = samples.fixed(0)
-    predictor = predict.Predictor(predict.load(held.checkpoint), mean=volume.mean, std=volume.std)
+    predictor = predict.Predictor(trained.load(held.checkpoint), mean=volume.mean, std=volume.std)
     section = ((start[0] + 1, start[1], start[2]), (1, size[1], size[2]))
     predicted = predictor.probabilities(Volume(volume.image), section)
     shown = Section(

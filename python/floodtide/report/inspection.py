@@ -17,19 +17,11 @@ from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Volume
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.look import (
-    Alignment,
-    ImageStatistics,
-    LabelStatistics,
-    Problem,
-    alignment,
-    image_statistics,
-    label_statistics,
-    problems,
-)
-from floodtide.data.look.alignment import orders_for
-from floodtide.data.look.labels import LIMITS, require_labels
-from floodtide.data.look.problems import sizes
+from floodtide.data.look import alignment, image_statistics, label_statistics, problems
+from floodtide.data.look.alignment import Alignment, orders_for
+from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.labels import LIMITS, LabelStatistics, require_labels
+from floodtide.data.look.problems import Problem, sizes
 from floodtide.data.look.sections import MISSING
 from floodtide.data.volumes import labels_of, name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from floodtide.base import style
 from floodtide.data import Volume
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.look import ImageStatistics
+from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.sampling import read
 from floodtide.report import drawing
 

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from floodtide import _core, evaluate
 from floodtide.base.progress import bar
 from floodtide.config.sections import VolumeConfig
-from floodtide.data import Box, Vec3, Volume, box_text, parse_box
-from floodtide.data.boxes import as_vec3
+from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data.boxes import as_vec3, box_text
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -151,13 +151,13 @@ def held_out(run: Run) -> HeldOut:
 
 def _from_affinities(run: Run) -> Segmented:
     """Predict the middle of the held-out box with the newest checkpoint, and agglomerate it by mean affinity."""
-    from floodtide.segment import predict
+    from floodtide.segment import predict, trained
     from floodtide.segment.affinities import AffinityOptions, segments_of
 
     found = held_out(run)
     source = found.source
-    predictor = predict.Predictor(predict.load(found.checkpoint), mean=source.mean, std=source.std)
-    offsets = predict.offsets(found.checkpoint)
+    predictor = predict.Predictor(trained.load(found.checkpoint), mean=source.mean, std=source.std)
+    offsets = trained.offsets(found.checkpoint)
     if offsets is None:
         raise InvalidArgumentError(
             f"{found.checkpoint.name} does not state the offsets of its affinities"

@@ -3,10 +3,9 @@
 
 from floodtide.config import SegmentOptions
 from floodtide.segment.blocks import in_subvolumes, segment_block
-from floodtide.segment.canvas_image import Image
 from floodtide.segment.commands import segment_subvolumes, segment_volume
 from floodtide.segment.estimating import estimate
-from floodtide.segment.flooding import Move, Object, Segmentation, Segmenter, output
+from floodtide.segment.flooding import Move, Object, Segmentation, Segmenter
 from floodtide.segment.pieces import Pieces
 from floodtide.segment.predict import Predictor
 from floodtide.segment.predicting import predict_volume
@@ -16,7 +15,6 @@ from floodtide.segment.settings import load_options
 from floodtide.segment.split_consensus import consensus, write_consensus
 
 __all__ = [
-    "Image",
     "Move",
     "Object",
     "Pieces",
@@ -29,7 +27,6 @@ __all__ = [
     "estimate",
     "in_subvolumes",
     "load_options",
-    "output",
     "predict_volume",
     "read_origins",
     "reconcile",

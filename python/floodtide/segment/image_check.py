@@ -7,7 +7,8 @@ import os
 
 from floodtide.base import notes
 from floodtide.data import Box, Volume
-from floodtide.data.look import QUICK, Problem, Reading, image_statistics, problems, training_images
+from floodtide.data.look import QUICK, image_statistics, problems, training_images
+from floodtide.data.look.problems import Problem, Reading
 
 
 def image_problems(

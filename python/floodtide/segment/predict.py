@@ -35,25 +35,7 @@ from floodtide.errors import (
 from floodtide.nn.network import SameParameters
 from floodtide.segment.canvas_image import as_float32
 from floodtide.segment.mirroring import mirrored_mean
-from floodtide.segment.trained import (
-    load,
-    mirrored_axes,
-    newest_checkpoint,
-    normalisation,
-    offsets,
-)
 from floodtide.segment.windows import Axis, choose_windows, context_of
-
-__all__ = [
-    "MEMORY_MIB",
-    "Predictor",
-    "bytes_per_voxel",
-    "load",
-    "mirrored_axes",
-    "newest_checkpoint",
-    "normalisation",
-    "offsets",
-]
 
 Image = NDArray[Any] | Volume
 Progress = Callable[[int, int], None]

@@ -15,10 +15,9 @@ from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Volume, parse_box
 from floodtide.data.copies import settled_size
-from floodtide.data.look import Reading
-from floodtide.data.look.problems import settle
+from floodtide.data.look.problems import Reading, settle
 from floodtide.errors import InvalidArgumentError, LockedError, StorageError
-from floodtide.segment import predict
+from floodtide.segment import predict, trained
 from floodtide.segment.image_check import image_problems, note_without_statistics
 
 
@@ -52,7 +51,7 @@ def predict_volume(
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or the result cannot be written.
     """
-    checkpoint = predict.newest_checkpoint(model)
+    checkpoint = trained.newest_checkpoint(model)
     with _reserved(out, [checkpoint, *files_of([image])]):
         predictor = _predictor(checkpoint, image, mean, std, mirror)
         volume, part = Volume(image), parse_box(box)
@@ -101,27 +100,27 @@ def _reserved(out: str, inputs: Sequence[str | Path]) -> Iterator[None]:
 def _predictor(
     checkpoint: Path, image: str, mean: float | None, std: float | None, mirror: bool
 ) -> predict.Predictor:
-    network = predict.load(checkpoint)
+    network = trained.load(checkpoint)
     if mean is None or std is None:
-        known = predict.normalisation(checkpoint, image)
+        known = trained.normalisation(checkpoint, image)
         if known is None:
             raise InvalidArgumentError(
                 f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
             )
         mean = known[0] if mean is None else mean
         std = known[1] if std is None else std
-    axes = predict.mirrored_axes(checkpoint) if mirror else ()
+    axes = trained.mirrored_axes(checkpoint) if mirror else ()
     if mirror and not axes:
         raise InvalidArgumentError(
             f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
             " trained with data.reflectable_axes or augmentation.flip_x"
         )
-    offsets = predict.offsets(checkpoint)
+    offsets = trained.offsets(checkpoint)
     return predict.Predictor(network, mean=mean, std=std, mirror=axes, offsets=offsets)
 
 
 def _notes(checkpoint: Path, predictor: predict.Predictor) -> dict[str, str]:
-    notes, offsets = {"checkpoint": str(checkpoint)}, predict.offsets(checkpoint)
+    notes, offsets = {"checkpoint": str(checkpoint)}, trained.offsets(checkpoint)
     if offsets is not None:
         notes["offsets"] = json.dumps(offsets)
     elif predictor.excluding:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide.base import reading
-from floodtide.data.look import FIB25, TrainedOn
+from floodtide.data.look import FIB25
+from floodtide.data.look.trained_on import TrainedOn
 from floodtide.errors import InvalidFileError
 
 ENVIRONMENT = "FLOODTIDE_DATA"

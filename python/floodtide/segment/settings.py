@@ -16,8 +16,7 @@ from floodtide.data import Volume, parse_box
 from floodtide.data.copies import settled_size
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
-from floodtide.data.look import Problem, Reading
-from floodtide.data.look.problems import settle
+from floodtide.data.look.problems import Problem, Reading, settle
 from floodtide.data.volumes import require_same_size
 from floodtide.errors import ConfigurationError
 from floodtide.segment.image_check import image_problems

@@ -14,13 +14,11 @@ import numpy as np
 
 from floodtide.config import Config, FfnConfig
 from floodtide.config.networks import UNet2DConfig
-from floodtide.data import Box, Shards, Slices, TrainingVolume, Volume, box_text
+from floodtide.data import Box, Shards, Slices, TrainingVolume, Volume
+from floodtide.data.boxes import box_text
 from floodtide.data.copies import settled_size
 from floodtide.data.look import (
     QUICK,
-    ImageStatistics,
-    Problem,
-    Reading,
     alignment,
     image_statistics,
     label_statistics,
@@ -28,6 +26,8 @@ from floodtide.data.look import (
     trained_on,
     training_images,
 )
+from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.volumes import VolumeLike, labels_of

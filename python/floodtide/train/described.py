@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import nn
-from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
-from floodtide.config.sections import OptimizerConfig, ScheduleConfig
+from floodtide.config import CommConfig, Config, TrainingConfig
+from floodtide.config.sections import OptimizerConfig, RunConfig, ScheduleConfig
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.kinds import kind_of_model
 from floodtide.train.kinds.kind import Data, HeldOut, Kind, Parts

@@ -14,9 +14,10 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
 from floodtide.config.sections import VolumeConfig
-from floodtide.data import THRESHOLDS, Vec3, partition
+from floodtide.data import Vec3, partition
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.table import format_of, place
+from floodtide.data.partitions import THRESHOLDS
 from floodtide.data.volumes import volume_exists
 from floodtide.train.fitting import require_fitting
 from floodtide.train.kinds.volumes import training_volumes

@@ -14,7 +14,7 @@ from types import FrameType
 
 from floodtide import _core
 from floodtide.comm import world
-from floodtide.config import RunConfig
+from floodtide.config.sections import RunConfig
 
 # srun passes SIGTERM on to its ranks; some versions of mpiexec kill the ranks seconds after it, but hand SIGUSR1 on.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)

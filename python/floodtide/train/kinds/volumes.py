@@ -9,7 +9,8 @@ from typing import Any
 
 from floodtide.config import Config
 from floodtide.config.sections import ValidationConfig, VolumeConfig, require_tables
-from floodtide.data import TrainingVolume, box_text
+from floodtide.data import TrainingVolume
+from floodtide.data.boxes import box_text
 from floodtide.data.volumes import name_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 

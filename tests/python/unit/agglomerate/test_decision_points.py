@@ -12,7 +12,7 @@ from scipy import ndimage
 from skimage import segmentation as skimage_segmentation
 
 from floodtide import errors
-from floodtide.agglomerate import decision_points
+from floodtide.agglomerate.points import decision_points
 from floodtide.data import Volume
 
 

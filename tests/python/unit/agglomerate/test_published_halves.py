@@ -9,8 +9,9 @@ import h5py
 import numpy as np
 import pytest
 
-from floodtide.agglomerate import decision_points, resegment_pair
 from floodtide.agglomerate.merging import should_merge
+from floodtide.agglomerate.points import decision_points
+from floodtide.agglomerate.resegmenting import resegment_pair
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.nn.load import load_ffn
 from floodtide.segment import Segmenter, SegmentOptions

@@ -13,17 +13,15 @@ import pytest
 from scipy import ndimage
 
 from floodtide import config, errors
-from floodtide.agglomerate import (
-    decision_points,
-    merge,
+from floodtide.agglomerate.merging import merge, should_merge, write_merged
+from floodtide.agglomerate.pairs import Pairs
+from floodtide.agglomerate.points import DecisionPoint, decision_points
+from floodtide.agglomerate.resegmenting import (
+    PairScores,
+    Regrown,
     resegment_on_ranks,
     resegment_pair,
-    write_merged,
 )
-from floodtide.agglomerate.merging import should_merge
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint
-from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.cli import run
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Volume

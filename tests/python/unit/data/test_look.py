@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from floodtide.data.look.align import Orientation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import data, errors
 from floodtide.data import look
 from floodtide.data.look import sampling
+from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.sections import SectionSums
 from floodtide.data.look.trained_on import from_text, to_text
 
@@ -39,7 +41,7 @@ def cube() -> tuple[Array, Array]:
     return data.synth((64, 64, 64), seed=5)
 
 
-def statistics(image: Array, **more: Any) -> look.ImageStatistics:
+def statistics(image: Array, **more: Any) -> ImageStatistics:
     return look.image_statistics(data.Volume(image), **more)
 
 
@@ -242,7 +244,7 @@ def test_label_statistics_are_those_of_numpy(
 
 
 ORIENTATIONS = [
-    look.Orientation((z, y, x), (bool(a), bool(b), bool(c)))
+    Orientation((z, y, x), (bool(a), bool(b), bool(c)))
     for z, y, x in itertools.permutations(range(3))
     for a, b, c in itertools.product((0, 1), repeat=3)
 ]
@@ -250,7 +252,7 @@ ORIENTATIONS = [
 
 @pytest.mark.parametrize("orientation", ORIENTATIONS[::5], ids=lambda one: one.words)
 def test_every_orientation_of_labels_is_recognised(
-    orientation: look.Orientation, cube: tuple[Array, Array]
+    orientation: Orientation, cube: tuple[Array, Array]
 ) -> None:
     image, labels = cube
     stored = np.ascontiguousarray(orientation.apply(labels))  # to be turned back

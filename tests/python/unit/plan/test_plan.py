@@ -22,16 +22,8 @@ from floodtide.config.networks import UNet3DConfig
 from floodtide.data import Volume, parse_box
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.load import load_ffn
-from floodtide.plan import (
-    affinities,
-    document,
-    geometry,
-    judging,
-    known,
-    known_network,
-    measuring,
-    previewing,
-)
+from floodtide.plan import affinities, document, geometry, judging, known, measuring, previewing
+from floodtide.plan.known import known_network
 from floodtide.segment.published import PUBLISHED
 from floodtide.train import read_log
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import floodtide as ft
+from floodtide.agglomerate.points import decision_points
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.losses import segmentation_loss
 
@@ -152,7 +153,7 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
     "ContingencyTable.add": (table_of, [labels(6, 6, 6), labels(6, 6, 6, dtype="uint16")]),
     "Segmenter.segment": (segmented, [floats(12, 12, 12)]),
     "decision_points": (
-        lambda a: len(ft.agglomerate.decision_points(a, max_distance=2.0)),
+        lambda a: len(decision_points(a, max_distance=2.0)),
         [labels(9, 9, 9, dtype="uint64")],
     ),
 }

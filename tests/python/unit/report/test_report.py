@@ -454,7 +454,7 @@ def test_a_recorded_object_grows_to_its_final_mask(tmp_path: Path) -> None:
     grid = np.meshgrid(*[np.arange(41, dtype=np.float32) - 20] * 3, indexing="ij")
     distance = np.sqrt(sum(axis**2 for axis in grid))
     segmenter = Segmenter(Ball(), SegmentOptions(mean=0.0, std=1.0))
-    report.record_growth(tmp_path, segmenter, distance, (20, 20, 20))
+    growth.record_growth(tmp_path, segmenter, distance, (20, 20, 20))
     recorded = growth.read_growth(tmp_path)
     assert recorded is not None
     assert recorded.moves[0] == 1

@@ -14,7 +14,7 @@ from scipy import ndimage
 from skimage import measure
 
 from floodtide import cli, errors
-from floodtide.agglomerate import agglomerate_on_ranks, write_segments
+from floodtide.agglomerate.affinity_blocks import agglomerate_on_ranks, write_segments
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
 from floodtide.data.formats.geometry import Geometry

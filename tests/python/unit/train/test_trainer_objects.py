@@ -14,7 +14,8 @@ import training_slices
 import training_volume
 
 from floodtide import config, data, nn, optim
-from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
+from floodtide.config import CommConfig, Config, TrainingConfig
+from floodtide.config.sections import RunConfig
 from floodtide.errors import InvalidArgumentError
 from floodtide.optim import lr
 from floodtide.train import FloodValidation, MoreOptions, Record, Trainer, read_log, trainer
