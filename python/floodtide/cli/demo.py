@@ -20,7 +20,14 @@ from floodtide.cli import options as shared
     show_default=True,
     help="Number of training steps.",
 )
-def command(out: str, steps: int) -> None:
+@click.option(
+    "--seed",
+    default=1,
+    type=shared.Number(limits.FILE_SEED),
+    show_default=True,
+    help="Random seed of the volume, the weights and the examples.",
+)
+def command(out: str, steps: int, seed: int) -> None:
     """Make a synthetic EM volume, train a small network on it, segment a held-out part, and report the scores.
 
     \b
@@ -30,6 +37,6 @@ def command(out: str, steps: int) -> None:
     from floodtide.cli import demonstration
 
     shared.require_same_arguments()
-    page = demonstration.run(Path(out), steps=steps)
+    page = demonstration.run(Path(out), steps=steps, seed=seed)
     if page is not None:
         click.echo(f"report: {page}")

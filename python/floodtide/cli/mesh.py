@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import click
 
 from floodtide.cli import options as shared
@@ -15,8 +12,7 @@ from floodtide.comm import world
 @click.command()
 @click.argument("volume", metavar="precomputed://FOLDER")
 @click.option("--skeletons", is_flag=True, help="Also add skeletons (kimimaro).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(volume: str, skeletons: bool, as_json: bool) -> None:
+def command(volume: str, skeletons: bool) -> None:
     """Add surface meshes to a precomputed segmentation, for Neuroglancer. Ranks share the volume.
 
     \b
@@ -29,10 +25,9 @@ def command(volume: str, skeletons: bool, as_json: bool) -> None:
 
     shared.require_same_arguments()
     with bar("blocks", "mesh") as progress:
-        report: dict[str, Any] = {"meshes": add_meshes(volume, progress=progress)}
+        made = [f"{add_meshes(volume, progress=progress)} meshes"]
     with world.agreed():
         if world.rank() == 0:
             if skeletons:
-                report["skeletons"] = add_skeletons(volume)
-            made = " and ".join(f"{count} {name}" for name, count in report.items())
-            click.echo(json.dumps(report) if as_json else f"{made}: {volume}")
+                made.append(f"{add_skeletons(volume)} skeletons")
+            click.echo(f"{' and '.join(made)}: {volume}")
