@@ -111,12 +111,25 @@ def _folder(name: str, root: str) -> FileSource:
 
 
 def _unpack(archive: str, folder: str) -> None:
-    """Unpack an archive. Names and links that lead out of the folder, and devices, are refused by `tarfile`."""
+    """Unpack an archive of files and folders. Links, devices, and names that lead out of the folder are refused."""
     with reading.reading(archive, "a folder, or a zip or tar archive"):
         try:
             if tarfile.is_tarfile(archive):
-                shutil.unpack_archive(archive, folder, "tar", filter="data")
+                with tarfile.open(archive) as file:
+                    for member in file:
+                        if not _belongs(member, folder):
+                            raise tarfile.TarError(
+                                f"{member.name} is no file or folder inside of it"
+                            )
+                    file.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4
+                    file.extractall(folder)
             else:
                 shutil.unpack_archive(archive, folder, "zip")
         except (tarfile.TarError, shutil.Error) as error:
             raise InvalidFileError(f"{archive}: cannot be unpacked: {error}") from None
+
+
+def _belongs(member: tarfile.TarInfo, folder: str) -> bool:
+    place = os.path.realpath(os.path.join(folder, member.name))
+    inside = os.path.join(os.path.realpath(folder), "")
+    return (member.isfile() or member.isdir()) and f"{place}/".startswith(inside)
