@@ -17,7 +17,7 @@ from floodtide.base.outputs import files_of, reserved, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Progress, Vec3
 from floodtide.data.formats.table import stem
-from floodtide.data.shares import share
+from floodtide.data.partitions import share
 from floodtide.data.volumes import VolumeLike, name_of, opened
 
 _COORDINATES = Arguments(margin=limits.EXTENT, seed=limits.SEED)

@@ -19,7 +19,6 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, reserved, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
-from floodtide.data.shares import share
 from floodtide.data.volumes import VolumeLike, name_of, opened_labels
 
 THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -136,3 +135,8 @@ def _split(gathered: Any, shapes: Sequence[Vec3]) -> list[Any]:
     ends = np.cumsum([np.prod(shape) for shape in shapes])
     pieces = np.split(gathered, ends[:-1])
     return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+
+def share(total: int, rank: int, size: int) -> tuple[int, int]:
+    """Return the range [begin, end) of `total` items that a rank works on."""
+    return total * rank // size, total * (rank + 1) // size
