@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from floodtide.data.look.align import Orientation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import data, errors
 from floodtide.data import look
 from floodtide.data.look import sampling
+from floodtide.data.look.alignment import Orientation
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.sections import SectionSums
 from floodtide.data.look.trained_on import from_text, to_text
