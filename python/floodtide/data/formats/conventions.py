@@ -296,12 +296,12 @@ def geometry_of(
     """
     units = next((attributes[key] for key in UNITS if key in attributes), None)
 
-    def read(one: Stated, default: str) -> tuple[SizeNm, tuple[str, ...]] | None:
+    def read(one: Stated) -> tuple[SizeNm, tuple[str, ...]] | None:
         values = _parsed(attributes.get(one.key))
         if values is None:
             return None
         turned = one.reverse != reverse
-        given = [default] * 3 if units is None else units
+        given = ["nm"] * 3 if units is None else units
         if one.unit is not None:
             given = [one.unit] * 3
             turned = one.reverse
@@ -318,7 +318,7 @@ def geometry_of(
 
     size, size_source = None, ""
     for one in sizes:
-        found = read(one, "nm")
+        found = read(one)
         if found is None:
             continue
         stated = stated_size(name, f"attribute {one.key}", *found)
@@ -338,7 +338,7 @@ def geometry_of(
             )
     offset, offset_source = None, ""
     for one in OFFSETS:
-        found = read(one, "nm")
+        found = read(one)
         if found is None:
             continue
         start = _start(name, one, found, size)
@@ -353,6 +353,14 @@ def geometry_of(
     for key in NOTED_PLACES:
         if offset is None and attributes.get(key):
             notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
+    _note_values(name, attributes)
+    return Geometry(
+        voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
+    )
+
+
+def _note_values(name: str, attributes: Mapping[str, Any]) -> None:
+    """Note attributes that change the voxels."""
     for key, neutral in NOTED_VALUES.items():
         value = attributes.get(key)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -360,9 +368,6 @@ def geometry_of(
             notes.show(
                 f"{name}: attribute {key} is {str(value)[:100]}: not used, the voxels are read as they are stored"
             )
-    return Geometry(
-        voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
-    )
 
 
 def geometry_of_transform(name: str, attributes: Mapping[str, Any]) -> Geometry | None:
