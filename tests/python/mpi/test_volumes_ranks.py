@@ -116,7 +116,8 @@ WRITE = """
     import numpy as np
     import floodtide as ft
     from floodtide.data import copies
-    from floodtide.data.formats import Geometry, Plan
+    from floodtide.data.formats.geometry import Geometry
+    from floodtide.data.formats.writers import Plan
     from floodtide.errors import InvalidFileError
 
     copies.BLOCK_BYTES = 1  # one chunk at a time

@@ -133,7 +133,7 @@ def test_a_subvolume_of_another_process_is_left_to_it(
 ) -> None:
     segmenter, volume = parts
     pieces = in_subvolumes(tmp_path / "pieces", segmenter, volume, subvolume=SIZE)
-    program = "import sys; from floodtide.segment import output\n"
+    program = "import sys; from floodtide.segment.flooding import output\n"
     program += "with output(sys.argv[1]): print('has it', flush=True); sys.stdin.read()"
     other = subprocess.Popen(
         [sys.executable, "-c", program, pieces.reference(7)],
@@ -158,7 +158,7 @@ def test_the_lock_of_a_process_that_was_killed_after_storing_is_removed(
     segmenter, volume = parts
     pieces = in_subvolumes(tmp_path / "pieces", segmenter, volume, subvolume=SIZE)
     assert segment_blocks(pieces, range(2), segmenter, volume) == 2
-    program = "import os, sys; from floodtide.segment import output\n"
+    program = "import os, sys; from floodtide.segment.flooding import output\n"
     program += "with output(sys.argv[1]): os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", program, pieces.reference(1)], check=False)
     lock = pieces.directory / ".0_0_12.h5.floodtide-lock"
