@@ -132,20 +132,26 @@ def test_a_rank_that_leaves_does_not_wait_for_the_others(
     leave(folder, 2, mode, "all", when, "exit")
 
 
+LEAVING = [
+    case
+    for case in itertools.product(
+        MODES, ("all", "one"), ("start", "between", "callback", "meeting")
+    )
+    if case[2] not in ("callback", "meeting") or case[1] == "all"
+]
+
+
+# Every mode, place and rank; the number of ranks and the kind of end take turns.
 @pytest.mark.extra
-@pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize(
-    ("mode", "who", "when", "how"),
+    ("mode", "who", "when", "how", "ranks"),
     [
-        case
-        for case in itertools.product(
-            MODES, ("all", "one"), ("start", "between", "callback", "meeting"), ("exit", "raise")
-        )
-        if case[2] not in ("callback", "meeting") or case[1] == "all"
+        (*case, ("exit", "raise")[(number + number // 6) % 2], 2 + number // 2 % 2)
+        for number, case in enumerate(LEAVING)
     ],
 )
 def test_a_job_ends_whoever_leaves_it(
-    folder: Path, ranks: int, mode: str, who: str, when: str, how: str
+    folder: Path, mode: str, who: str, when: str, how: str, ranks: int
 ) -> None:
     leave(folder, ranks, mode, who, when, how)
 
