@@ -48,7 +48,7 @@ Layout layout_of(hid_t dataset, hid_t properties) {
 
 bool has(const Layout& layout, H5Z_filter_t filter) { return std::ranges::count(layout.filters, filter) > 0; }
 
-/// True for SZIP, nbit, scale-offset and plug-ins: their decoders trust what a chunk says.
+/// True for SZIP, nbit, scale-offset and plug-ins: their decoders do not check the contents of a chunk.
 bool has_unknown_filter(const Layout& layout) {
   return std::ranges::any_of(layout.filters, [](H5Z_filter_t filter) {
     return filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32;

@@ -32,7 +32,7 @@ std::vector<Range> gradient_parts(const ParameterLayout& layout) {
   return parts;
 }
 
-/// Exactness::run: sums the message in buckets while the backward pass continues. Small batches are those of ranks.
+/// Exactness::run: sums the message in buckets while the backward pass continues. A small batch is the batch of one rank.
 class BucketSum final : public GradientSum {
  public:
   explicit BucketSum(const StepParts& parts) : GradientSum(parts), square_sum_(parts.walkers.layout().size()) {}
@@ -90,7 +90,8 @@ class BucketSum final : public GradientSum {
   double own_square_ = 0;  // squared norm of the gradient of this rank
 };
 
-/// Exactness::workers: keeps the gradients of each walker, and sums them in fixed point. Small batches are those of walkers.
+/// Exactness::workers: keeps the gradients of each walker, and sums them in fixed point. A small batch is the batch of one
+/// walker.
 class WalkerSum final : public GradientSum {
  public:
   explicit WalkerSum(const StepParts& parts)

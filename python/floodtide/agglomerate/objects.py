@@ -33,7 +33,7 @@ def resegment(
     pairs: str | None = None,
     overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Flood all pairs of segments that come close again, and merge those that are one object. Collective.
+    """Flood every pair of neighbouring segments again, and merge a pair that is one object. Collective.
 
     The same call continues after a crash, on any number of ranks.
 

@@ -35,7 +35,7 @@ def convert(
     resample_nm: Sequence[float] | None,
     labels: bool,
 ) -> Outcome:
-    """Convert what the destination says, and refuse options that are for something else."""
+    """Convert the source to what the destination names. Options that do not belong to this conversion are refused."""
     of_network = Path(destination).suffix in (".h5", ".hdf5")
     of_google = destination.startswith(_NPZ) or Path(destination).suffix == ".toml"
     if of_network or of_google:

@@ -94,8 +94,8 @@ struct Hdf5Result {
   std::string described = {};
 };
 
-/// Result of the program of set_hdf5_checker(): the metadata of all objects were used, or those of one, or chunks of a dataset
-/// do not have the size that the dataset says, or the library did not open the file.
+/// Result of the program of set_hdf5_checker(). whole: it has used the metadata of all objects. part: it has used the metadata
+/// of one object. damaged: chunks do not have the size that their dataset says. unopened: the library did not open the file.
 enum class Hdf5Tried : char { whole = 'w', part = 'p', damaged = 'd', unopened = 'u' };
 
 inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
@@ -181,7 +181,7 @@ class Hdf5File {
   }
 
   /// For the program of set_hdf5_checker(): use all metadata as a reader may, and ignore errors that the reader meets too.
-  /// If there are too many objects, or they cannot be listed, only those of `object` are used.
+  /// If there are too many objects, or the library cannot list them, use only the metadata of `object`.
   [[nodiscard]] Hdf5Tried try_metadata(const std::string& object) const;
   /// For the same program: read a block of a dataset, and forget it.
   void try_block(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count) const;

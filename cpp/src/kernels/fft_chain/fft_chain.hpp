@@ -35,7 +35,7 @@ class FftChain {
     AlignedBuffer<float> spectrum;
     AlignedBuffer<float> transposed_weights;  // only in a workspace for transposed convolutions
     floodtide::Workspace scratch = {};        // of each thread
-    /// Return the floats without those of `scratch`.
+    /// Return the number of floats, `scratch` not counted.
     [[nodiscard]] std::int64_t floats() const noexcept { return spectrum.size() + transposed_weights.size(); }
   };
   enum class Transposed { no, too };
