@@ -26,8 +26,8 @@ def name_of_type(dtype: np.dtype[Any]) -> str:
 
 def words_for(arrays: Sequence[Array]) -> str:
     """Return a description of arrays that ranks compare, such as "float32 (2, 3)"."""
-    described = ", ".join(f"{name_of_type(array.dtype)} {array.shape}" for array in arrays)
-    return described if len(arrays) == 1 else f"{len(arrays)} arrays: {described}"
+    described = [f"{name_of_type(array.dtype)} {array.shape}" for array in arrays]
+    return described[0] if len(arrays) == 1 else f"{len(arrays)} arrays: {', '.join(described)}"
 
 
 def in_place(call: str, array: object) -> Array:
