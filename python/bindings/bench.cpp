@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"

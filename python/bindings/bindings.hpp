@@ -20,6 +20,7 @@ void register_comm(py::module_& m);
 void register_watchdog(py::module_& m);  // call this after register_comm
 void register_data(py::module_& m);
 void register_samples(py::module_& m);      // part of register_data
+void register_patches(py::module_& m);      // part of register_data
 void register_volumes(py::module_& m);      // part of register_data
 void register_hdf5_writer(py::module_& m);  // part of register_data
 void register_channels(py::module_& m);     // part of register_data

@@ -327,6 +327,7 @@ void register_data(py::module_& m) {
   register_coordinates(data);
   register_examples(data);
   register_samples(data);
+  register_patches(data);
   register_synth(data);
 }
 

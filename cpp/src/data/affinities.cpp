@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "data/augmentation.hpp"
+#include "floodtide/data/axis_map.hpp"
 #include "data/purposes.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"

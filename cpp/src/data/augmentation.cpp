@@ -1,66 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/augmentation.hpp"
+#include "floodtide/data/augmentation.hpp"
 
-#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/data/axis_map.hpp"
 
 namespace floodtide::data {
 namespace {
 
-void require_axes(const std::vector<int>& axes, const char* name) {
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    FLOODTIDE_REQUIRE(axes[i] >= 0 && axes[i] <= 2 && std::count(axes.begin(), axes.end(), axes[i]) == 1, invalid_argument,
-                      name, ": expected different axes out of 0 (z), 1 (y), 2 (x), got ", axes[i]);
-  }
+void require_range(const char* name, double value, double low, double high, const char* expected) {
+  FLOODTIDE_REQUIRE(value >= low && value <= high, invalid_argument, "augmentation: ", name, " is ", value, ", expected ",
+                    expected);
 }
 
 }  // namespace
 
-void require_axes(const std::vector<int>& permutable_axes, const std::vector<int>& reflectable_axes, const Vec3& patch_size) {
-  require_axes(permutable_axes, "permutable_axes");
-  require_axes(reflectable_axes, "reflectable_axes");
-  for (const int axis : permutable_axes) {
-    const auto first = static_cast<std::size_t>(permutable_axes.front());
-    FLOODTIDE_REQUIRE(patch_size[static_cast<std::size_t>(axis)] == patch_size[first], invalid_argument,
-                      "permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ", Show{patch_size});
+void require_valid(const Augmentation& augmentation, const Vec3& patch_size) {
+  constexpr double kLarge = 1e6;
+  require_axes(augmentation.permutable_axes, augmentation.reflectable_axes, patch_size);
+  require_range("rotation_deg", augmentation.rotation_deg, 0, 180, "0 to 180");
+  require_range("scale", augmentation.scale, 0, kLarge, "0 (off) or more, for factors from 1 / (1 + scale) to 1 + scale");
+  require_range("gamma", augmentation.gamma, 0, kLarge, "0 (off) or more, for exponents from 1 / (1 + gamma) to 1 + gamma");
+  require_range("gain", augmentation.gain, 0, std::nextafter(1.0, 0.0), "0 (off) or more, below 1");
+  for (const auto& [name, value] : {std::pair{"elastic", augmentation.elastic}, std::pair{"blur", augmentation.blur},
+                                    std::pair{"offset", augmentation.offset}, std::pair{"noise", augmentation.noise}}) {
+    require_range(name, value, 0, kLarge, "0 (off) or more");
+  }
+  const double defects = augmentation.missing_section + augmentation.dark_section + augmentation.defocused_section;
+  for (const auto& [name, value] :
+       {std::pair{"missing_section", augmentation.missing_section}, std::pair{"dark_section", augmentation.dark_section},
+        std::pair{"defocused_section", augmentation.defocused_section},
+        std::pair{"shifted_section", augmentation.shifted_section},
+        std::pair{"missing_section + dark_section + defocused_section", defects}}) {
+    require_range(name, value, 0, 1, "a probability, 0 (off) to 1");
   }
 }
-
-AxisMap draw_axis_map(std::span<const int> permutable_axes, std::span<const int> reflectable_axes, Philox& random) {
-  AxisMap map;
-  std::vector<int> shuffled(permutable_axes.begin(), permutable_axes.end());
-  for (std::size_t i = shuffled.size(); i > 1; --i) std::swap(shuffled[i - 1], shuffled[random.below(i)]);
-  for (std::size_t i = 0; i < shuffled.size(); ++i) map.source_axis[static_cast<std::size_t>(permutable_axes[i])] = shuffled[i];
-  for (const int axis : reflectable_axes) map.reversed[static_cast<std::size_t>(axis)] = random.below(2) == 1;
-  return map;
-}
-
-template <class T>
-Tensor<T, 3> apply(const AxisMap& map, View<const T, 3> source) {
-  const Vec3 strides{source.shape(1) * source.shape(2), source.shape(2), 1};
-  Vec3 shape;
-  Vec3 step;
-  std::int64_t offset = 0;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const auto from = static_cast<std::size_t>(map.source_axis[axis]);
-    shape[axis] = source.shape(from);
-    step[axis] = map.reversed[axis] ? -strides[from] : strides[from];
-    if (map.reversed[axis]) offset += strides[from] * (shape[axis] - 1);
-  }
-  Tensor<T, 3> result(shape);
-  T* out = result.data();
-  for (std::int64_t z = 0; z < shape[0]; ++z) {
-    for (std::int64_t y = 0; y < shape[1]; ++y) {
-      const T* row = source.data() + offset + z * step[0] + y * step[1];
-      for (std::int64_t x = 0; x < shape[2]; ++x) *out++ = row[x * step[2]];
-    }
-  }
-  return result;
-}
-
-template Tensor<float, 3> apply(const AxisMap& map, View<const float, 3> source);
-template Tensor<std::int64_t, 3> apply(const AxisMap& map, View<const std::int64_t, 3> source);
 
 }  // namespace floodtide::data

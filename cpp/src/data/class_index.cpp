@@ -8,7 +8,6 @@
 namespace floodtide::data {
 namespace {
 
-constexpr Vec3 kBlock{64, 64, 64};
 using Histogram = std::array<std::int64_t, 256>;
 
 Histogram histogram_of(const Tensor<std::uint8_t, 3>& values) {
@@ -19,17 +18,17 @@ Histogram histogram_of(const Tensor<std::uint8_t, 3>& values) {
 
 }  // namespace
 
-ClassIndex::ClassIndex(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress)
-    : volumes_(std::move(volumes)), first_block_{0} {
-  for (std::size_t i = 0; i < volumes_.size(); ++i) {
-    volumes_[i]->require_type<std::uint8_t>();
-    grids_.emplace_back(boxes[i], kBlock);
+ClassIndex::ClassIndex(std::vector<std::string> names, std::span<const Box> boxes, Read read, const Vec3& block,
+                       const Progress& progress)
+    : names_(std::move(names)), read_(std::move(read)), first_block_{0} {
+  for (const Box& box : boxes) {
+    grids_.emplace_back(box, block);
     first_block_.push_back(first_block_.back() + grids_.back().size());
   }
   std::vector<Histogram> histograms(static_cast<std::size_t>(blocks()));
   parallel_batches(0, blocks(), progress, [this, &histograms](std::int64_t number) {
-    const Block where = block(number);
-    histograms[static_cast<std::size_t>(number)] = histogram_of(volume(where).read_block<std::uint8_t>(where.box));
+    const Block where = this->block(number);
+    histograms[static_cast<std::size_t>(number)] = histogram_of(read_(where.number, where.box));
   });
   for (int value = 0; value < kNoClass; ++value) {
     std::vector<std::int64_t> sums{0};
@@ -56,21 +55,20 @@ std::int64_t ClassIndex::largest() const {
 
 ClassIndex::Block ClassIndex::block(std::int64_t number) const {
   const auto after = std::upper_bound(first_block_.begin(), first_block_.end(), number);
-  const auto volume = static_cast<std::size_t>(after - first_block_.begin() - 1);
-  return {static_cast<std::int64_t>(volume), grids_[volume][number - first_block_[volume]]};
+  const auto box = static_cast<std::size_t>(after - first_block_.begin() - 1);
+  return {static_cast<std::int64_t>(box), grids_[box][number - first_block_[box]]};
 }
-
-const Volume& ClassIndex::volume(const Block& block) const { return *volumes_[static_cast<std::size_t>(block.volume)]; }
 
 Tensor<std::uint8_t, 3> ClassIndex::read(std::int64_t number) const {
   const Block where = block(number);
-  Tensor<std::uint8_t, 3> values = volume(where).read_block<std::uint8_t>(where.box);
+  Tensor<std::uint8_t, 3> values = read_(where.number, where.box);
   const Histogram found = histogram_of(values);
   for (int value = 0; value < kNoClass; ++value) {
     const std::int64_t counted = sums(value).empty() ? 0 : before(value, number + 1) - before(value, number);
-    FLOODTIDE_REQUIRE(found[static_cast<std::size_t>(value)] == counted, invalid_file, volume(where).name(), ": the block at ",
-                      Show{where.box.start}, " of size ", Show{where.box.size}, " (z, y, x) has ",
-                      found[static_cast<std::size_t>(value)], " voxels of class ", value, ", it had ", counted,
+    FLOODTIDE_REQUIRE(found[static_cast<std::size_t>(value)] == counted, invalid_file,
+                      names_[static_cast<std::size_t>(where.number)], ": the block at ", Show{where.box.start}, " of size ",
+                      Show{where.box.size}, " (z, y, x) has ", found[static_cast<std::size_t>(value)], " voxels of class ",
+                      value, ", it had ", counted,
                       " when the classes were counted; expected a volume that does not change while it is used");
   }
   return values;
@@ -90,9 +88,21 @@ Centre ClassIndex::find(int partition_class, std::int64_t k) const {
   std::int64_t flat = 0;
   while (values.data()[flat] != partition_class || left-- > 0) ++flat;  // read() has counted the voxels
   const Vec3& size = where.box.size;
-  return {where.volume,
+  return {where.number,
           {where.box.start[0] + flat / (size[1] * size[2]), where.box.start[1] + flat / size[2] % size[1],
            where.box.start[2] + flat % size[2]}};
+}
+
+ClassIndex partition_index(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress) {
+  std::vector<std::string> names;
+  for (const Volume* volume : volumes) {
+    volume->require_type<std::uint8_t>();
+    names.push_back(volume->name());
+  }
+  const auto read = [volumes = std::move(volumes)](std::int64_t number, const Box& part) {
+    return volumes[static_cast<std::size_t>(number)]->read_block<std::uint8_t>(part);
+  };
+  return {std::move(names), boxes, read, {64, 64, 64}, progress};
 }
 
 }  // namespace floodtide::data

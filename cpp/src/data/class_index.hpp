@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/blocks.hpp"
@@ -15,12 +17,19 @@ namespace floodtide::data {
 
 inline constexpr int kNoClass = 255;  ///< partition value of voxels that cannot be centres
 
-/// Finds the k-th voxel of each partition class over several volumes, from one histogram for each block of 64^3 voxels (8
-/// bytes for each class that occurs). Voxels are ordered by volume, block and row-major position in the block.
+/// Finds the k-th voxel of each class over several boxes, from one histogram for each block (8 bytes for each class that
+/// occurs). Voxels are ordered by box, block and row-major position in the block.
 class ClassIndex {
  public:
-  /// Counts the classes inside the boxes, one box for each volume. The volumes must outlive the index.
-  ClassIndex(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress);
+  /// Reads the classes of a part of box `number`; several threads may call it.
+  using Read = std::function<Tensor<std::uint8_t, 3>(std::int64_t number, const Box& part)>;
+
+  /// Counts the classes inside the boxes.
+  ///
+  /// @param names of the boxes' volumes, for messages
+  /// @param block size of the blocks that read() reads
+  ClassIndex(std::vector<std::string> names, std::span<const Box> boxes, Read read, const Vec3& block,
+             const Progress& progress);
 
   /// Return the classes that occur, ascending, without 255.
   [[nodiscard]] const std::vector<int>& classes() const noexcept { return classes_; }
@@ -33,7 +42,7 @@ class ClassIndex {
 
   [[nodiscard]] std::int64_t blocks() const noexcept { return first_block_.back(); }
   struct Block {
-    std::int64_t volume;
+    std::int64_t number;  ///< of the box
     Box box;
   };
   [[nodiscard]] Block block(std::int64_t number) const;
@@ -43,14 +52,18 @@ class ClassIndex {
   [[nodiscard]] std::int64_t before(int partition_class, std::int64_t block) const;
 
  private:
-  [[nodiscard]] const Volume& volume(const Block& block) const;
   [[nodiscard]] const std::vector<std::int64_t>& sums(int partition_class) const;
 
-  std::vector<const Volume*> volumes_;
+  std::vector<std::string> names_;
+  Read read_;
   std::vector<BlockGrid> grids_;
-  std::vector<std::int64_t> first_block_;  ///< number of the first block of each volume, and of all
+  std::vector<std::int64_t> first_block_;  ///< number of the first block of each box, and of all
   std::vector<int> classes_;
   std::array<std::vector<std::int64_t>, 256> sums_;  ///< for each class that occurs: voxels before block b, b = 0..blocks()
 };
+
+/// Return the index of partition volumes (uint8), one box for each. The volumes must outlive it.
+[[nodiscard]] ClassIndex partition_index(std::vector<const Volume*> volumes, std::span<const Box> boxes,
+                                         const Progress& progress);
 
 }  // namespace floodtide::data

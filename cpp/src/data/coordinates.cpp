@@ -68,7 +68,7 @@ struct CoordinatesJob::Impl {
   Impl(std::vector<NamedPartitions> given, const Vec3& margin, std::uint64_t seed, const Progress& progress)
       : names(std::move(given)),
         volumes(open_all(names)),
-        index(pointers(volumes), boxes_inside(volumes, margin), progress),
+        index(partition_index(pointers(volumes), boxes_inside(volumes, margin), progress)),
         order(seed, stream_id(kCoordinatesPurpose), static_cast<std::uint64_t>(size())) {
     FLOODTIDE_REQUIRE(size() > 0, invalid_argument, volumes.front()->name(), ": every voxel inside the margin ", Show{margin},
                       " is 255 (no class), no centre to take");
@@ -119,7 +119,7 @@ Tensor<std::int32_t, 2> CoordinatesJob::rows(std::int64_t begin, std::int64_t en
             const auto row = static_cast<std::int64_t>(impl_->order(static_cast<std::uint64_t>(ordinal[value] * largest + j)));
             if (row < begin || row >= end) continue;
             std::int32_t* out = result.data() + 4 * (row - begin);
-            out[0] = static_cast<std::int32_t>(block.volume);
+            out[0] = static_cast<std::int32_t>(block.number);
             out[1] = static_cast<std::int32_t>(block.box.start[0] + z);
             out[2] = static_cast<std::int32_t>(block.box.start[1] + y);
             out[3] = static_cast<std::int32_t>(block.box.start[2] + x);

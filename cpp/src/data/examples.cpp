@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "data/augmentation.hpp"
+#include "floodtide/data/axis_map.hpp"
 #include "data/class_index.hpp"
 #include "data/deal.hpp"
 #include "data/purposes.hpp"
@@ -96,7 +96,7 @@ ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const Ex
   } else {
     std::vector<const Volume*> volumes;
     for (const Source& source : impl_->sources) volumes.push_back(&source.partitions());
-    impl_->index.emplace(std::move(volumes), boxes, progress);
+    impl_->index = partition_index(std::move(volumes), boxes, progress);
     const auto classes = static_cast<std::int64_t>(impl_->index->classes().size());
     impl_->deal.emplace(options.seed, classes, impl_->index->largest(), options.walkers);
     FLOODTIDE_REQUIRE(classes > 0, invalid_argument, impl_->sources.front().partitions().name(),

@@ -92,7 +92,7 @@ std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3
     volumes.push_back(&source.partitions());
     boxes.push_back(source.centres(patch_size));
   }
-  const ClassIndex index(std::move(volumes), boxes, progress);
+  const ClassIndex index = partition_index(std::move(volumes), boxes, progress);
   std::vector<int> classes;
   for (const int value : index.classes()) {
     if (value >= first_class && value <= last_class) classes.push_back(value);

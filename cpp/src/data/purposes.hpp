@@ -14,5 +14,11 @@ inline constexpr std::uint64_t kSynthPurpose = 0xDA7A0005;         ///< syntheti
 inline constexpr std::uint64_t kSplitPurpose = 0xDA7A0006;         ///< choice of held-out patients
 inline constexpr std::uint64_t kPatchPurpose = 0xDA7A0007;         ///< position of a random patch
 inline constexpr std::uint64_t kShardOrderPurpose = 0xDA7A0008;    ///< order of a walker's examples in an epoch
+inline constexpr std::uint64_t kRotationPurpose = 0xDA7A0009;      ///< rotation and scale of one example
+inline constexpr std::uint64_t kElasticPurpose = 0xDA7A000A;       ///< displacement of one example
+inline constexpr std::uint64_t kShiftPurpose = 0xDA7A000B;         ///< shifted sections of one example
+inline constexpr std::uint64_t kIntensityPurpose = 0xDA7A000C;     ///< intensities of one example
+inline constexpr std::uint64_t kSectionPurpose = 0xDA7A000D;       ///< missing, dark and defocused sections of one example
+inline constexpr std::uint64_t kNoisePurpose = 0xDA7A000E;         ///< noise of one example
 
 }  // namespace floodtide::data

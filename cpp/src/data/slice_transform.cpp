@@ -89,19 +89,4 @@ void transform_mask(const SliceTransform& transform, View<const std::int64_t, 2>
   });
 }
 
-void add_noise(double deviation, Philox& random, std::span<float> values) {
-  constexpr float kUnit = 0x1p-32F;
-  const auto factor = static_cast<float>(deviation);
-  for (std::size_t i = 0; i < values.size();) {
-    const std::array<std::uint32_t, 4> bits = random.block();
-    for (std::size_t pair = 0; pair < 4 && i < values.size(); pair += 2) {
-      const float uniform = (static_cast<float>(bits[pair]) + 0.5F) * kUnit;  // above 0, at most 1
-      const float angle = 2 * std::numbers::pi_v<float> * (static_cast<float>(bits[pair + 1]) * kUnit);
-      const float radius = factor * std::sqrt(-2 * std::log(uniform));
-      values[i++] += radius * std::cos(angle);
-      if (i < values.size()) values[i++] += radius * std::sin(angle);
-    }
-  }
-}
-
 }  // namespace floodtide::data

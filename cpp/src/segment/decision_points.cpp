@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "floodtide/base/error.hpp"
+#include "data/distance.hpp"
 #include "segment/filters.hpp"
 
 namespace floodtide::segment {
@@ -40,7 +41,7 @@ Grown grown(View<const std::uint64_t, 3> labels, const std::array<double, 3>& vo
     out.labels.data()[i] = labels.data()[i];
     segmented.data()[i] = labels.data()[i] != 0 ? 1 : 0;
   }
-  out.distance = squared_distance(segmented.view(), voxel_size);
+  out.distance = data::squared_distance(segmented.view(), voxel_size);
   for (double& value : out.distance.span()) value = std::sqrt(value);
 
   std::priority_queue<Front, std::vector<Front>, std::greater<>> fronts;

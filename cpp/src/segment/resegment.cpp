@@ -8,6 +8,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/limits.hpp"
+#include "data/distance.hpp"
 #include "segment/filters.hpp"
 
 namespace floodtide::segment {
@@ -34,7 +35,7 @@ Box around(const Vec3& centre, const Vec3& radius, const Box& whole) {
 double largest_distance(const Tensor<std::uint8_t, 3>& mask, const std::array<double, 3>& voxel_size) {
   Tensor<std::uint8_t, 3> outside(mask.shape());
   for (std::int64_t i = 0; i < mask.size(); ++i) outside.data()[i] = mask.data()[i] == 0 ? 1 : 0;
-  const Tensor<double, 3> squared = squared_distance(outside.view(), voxel_size);
+  const Tensor<double, 3> squared = data::squared_distance(outside.view(), voxel_size);
   const double largest = squared.size() == 0 ? 0.0 : *std::ranges::max_element(squared.span());
   if (largest >= 0.0) return std::sqrt(largest);
   double diagonal = 0.0;
@@ -113,7 +114,7 @@ class Pair {
   [[nodiscard]] Tensor<double, 3> depths(Owner owner) const {
     Tensor<std::uint8_t, 3> outside(owner_.shape());
     for (std::int64_t i = 0; i < owner_.size(); ++i) outside.data()[i] = owner_.data()[i] == owner ? 0 : 1;
-    Tensor<double, 3> depth = squared_distance(outside.view(), options_.voxel_size);
+    Tensor<double, 3> depth = data::squared_distance(outside.view(), options_.voxel_size);
     const Vec3 margin = flooder_.margin();
     for_each_voxel({{}, depth.shape()}, [&](const Vec3& voxel) {
       double& value = depth.view().at(voxel);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "floodtide/base/parallel.hpp"
+#include "data/distance.hpp"
 #include "segment/filters.hpp"
 
 namespace floodtide::segment {
@@ -127,7 +128,7 @@ std::vector<Vec3> peaks(const Shape<3>& shape, const PeakRule& rule, const Value
 /// A volume, or with kPlanes a plane, without such a voxel has no peaks.
 std::vector<Vec3> distance_peaks(const SeedSearch& search, const Tensor<std::uint8_t, 3>& mask, std::uint8_t closing,
                                  const PeakRule& rule) {
-  const Tensor<std::int32_t, 3> squared = squared_distance(mask.view(), rule.axes);
+  const Tensor<std::int32_t, 3> squared = data::squared_distance(mask.view(), rule.axes.front() != 0);
   report(search.progress, 3, kSteps);
   const std::int32_t* values = squared.data();
   const auto distance = [&search, closing, values](std::int64_t voxel) {

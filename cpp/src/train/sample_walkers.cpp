@@ -84,8 +84,8 @@ SampleWalkers::SampleWalkers(nn::UNet& network, const data::SampleSource& sample
   const nn::UNetOptions& net = network.options();
   FLOODTIDE_REQUIRE(samples.order().options().walkers == options.walkers, invalid_argument, "train: the samples are dealt to ",
                     samples.order().options().walkers, " walkers, expected ", options.walkers);
-  FLOODTIDE_REQUIRE(net.in_channels == 1, shape_mismatch, "train: the network reads ", net.in_channels,
-                    " channels, samples have 1");
+  FLOODTIDE_REQUIRE(net.in_channels == format.channels, shape_mismatch, "train: the network reads ", net.in_channels,
+                    " channels, samples have ", format.channels);
   FLOODTIDE_REQUIRE(format.outputs == net.classes, shape_mismatch, "train: samples have ", format.outputs,
                     " classes or targets, the network predicts ", net.classes);
   FLOODTIDE_REQUIRE(format.labelled == (net.output == nn::Output::softmax), invalid_argument, "train: samples have ",
@@ -97,7 +97,7 @@ SampleWalkers::SampleWalkers(nn::UNet& network, const data::SampleSource& sample
   }
   const auto [z, y, x] = format.shape;
   const std::int64_t n = local() * batch();
-  images_ = Tensor<float, 5>({n, z, y, x, 1});
+  images_ = Tensor<float, 5>({n, z, y, x, format.channels});
   if (format.labelled) {
     classes_ = Tensor<std::uint8_t, 4>({n, z, y, x});
   } else {
@@ -211,8 +211,8 @@ void SampleWalkers::count(const nn::LossReport& report) {
   }
   const auto channels = network_.options().classes - static_cast<std::int64_t>(first);
   // Targets of weight 0 do not count. All images can be counted here, because a pass has the samples of all walkers.
-  const std::int64_t all =
-      weights_.size() > 0 ? std::ranges::count_if(weights_.span(), [](float w) { return w > 0; }) : channels * images_.size();
+  const std::int64_t all = weights_.size() > 0 ? std::ranges::count_if(weights_.span(), [](float w) { return w > 0; })
+                                               : channels * images_.size() / network_.options().in_channels;
   metrics().true_negative += all - positive;
 }
 

@@ -15,9 +15,12 @@
 
 namespace floodtide::data {
 
+/// Class of voxels without a label: they count neither in the loss nor in the scores.
+inline constexpr std::uint8_t kUnlabelled = 255;
+
 /// An image with its truth: for each voxel either a class or several targets.
 struct Sample {
-  Tensor<float, 4> image;           ///< [z, y, x, 1] normalised; slices have z = 1
+  Tensor<float, 4> image;           ///< [z, y, x, channels] normalised; slices have z = 1
   Tensor<std::uint8_t, 3> classes;  ///< [z, y, x], below SampleFormat::outputs; empty if there are targets
   Tensor<float, 4> targets;         ///< [z, y, x, outputs] 0 or 1; empty if there are classes
   Tensor<float, 4> weights;         ///< shape of the targets; 0: the loss ignores the target
@@ -27,9 +30,10 @@ struct Sample {
 
 /// Properties that all samples of a source share.
 struct SampleFormat {
-  Vec3 shape{};              ///< size (z, y, x) of images and targets
-  std::int64_t outputs = 0;  ///< number of classes, or of targets of a voxel
-  bool labelled = true;      ///< samples have classes; otherwise targets and weights
+  Vec3 shape{};               ///< size (z, y, x) of images and targets
+  std::int64_t outputs = 0;   ///< number of classes, or of targets of a voxel
+  bool labelled = true;       ///< samples have classes; otherwise targets and weights
+  std::int64_t channels = 1;  ///< of the image
 };
 
 struct SampleOrderOptions {

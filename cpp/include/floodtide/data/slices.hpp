@@ -39,10 +39,6 @@ constexpr Names<SlicePart, 3> names_of(SlicePart) {
   return {"part", {{{"all", SlicePart::all}, {"training", SlicePart::training}, {"validation", SlicePart::validation}}}};
 }
 
-/// Class of pixels without a label, in samples: they count neither in the loss nor in the scores. In the file of the masks
-/// they are negative numbers, 2^32 - 1 or 2^64 - 1.
-inline constexpr std::uint8_t kUnlabelled = 255;
-
 struct SliceOptions {
   std::array<std::int64_t, 2> size{};  ///< (y, x) to crop or pad to; (0, 0): the stored size
   std::int64_t classes = 2;            ///< masks hold 0 to classes - 1; 2 to 255

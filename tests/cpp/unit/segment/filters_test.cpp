@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "data/distance.hpp"
 #include "segment/filters.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ TEST(SquaredDistance, EqualsTheDefinition) {
     for (const double share : {0.02, 0.1, 0.6}) {
       Tensor<std::uint8_t, 3> mask = random_mask(shape, share, ++seed);
       mask.data()[mask.size() / 2] = 1;
-      const Tensor<std::int32_t, 3> distance = squared_distance(mask.view(), kVolume);
+      const Tensor<std::int32_t, 3> distance = data::squared_distance(mask.view());
       for (std::int64_t z = 0; z < shape[0]; ++z) {
         for (std::int64_t y = 0; y < shape[1]; ++y) {
           for (std::int64_t x = 0; x < shape[2]; ++x) {
@@ -60,7 +61,7 @@ TEST(SquaredDistance, CountsTheEdgesOfVoxels) {
       const Vec3 shape{6, 9, 11};
       Tensor<std::uint8_t, 3> mask = random_mask(shape, share, ++seed);
       mask.data()[mask.size() / 2] = 1;
-      const Tensor<double, 3> distance = squared_distance(mask.view(), size);
+      const Tensor<double, 3> distance = data::squared_distance(mask.view(), size);
       for (std::int64_t i = 0; i < mask.size(); ++i) {
         double best = std::numeric_limits<double>::infinity();
         for (std::int64_t j = 0; j < mask.size(); ++j) {
@@ -77,12 +78,12 @@ TEST(SquaredDistance, CountsTheEdgesOfVoxels) {
 }
 
 TEST(SquaredDistance, IsMinusOneWithoutAnyMask) {
-  const Tensor<std::int32_t, 3> distance = squared_distance(Tensor<std::uint8_t, 3>({2, 3, 4}).view(), kVolume);
+  const Tensor<std::int32_t, 3> distance = data::squared_distance(Tensor<std::uint8_t, 3>({2, 3, 4}).view());
   EXPECT_EQ(std::count(distance.span().begin(), distance.span().end(), -1), 24);
 }
 
 TEST(SquaredDistance, RefusesSidesWhoseDistancesDoNotFit) {
-  EXPECT_THROW(static_cast<void>(squared_distance(Tensor<std::uint8_t, 3>({26755, 1, 1}).view(), kVolume)), Error);
+  EXPECT_THROW(static_cast<void>(data::squared_distance(Tensor<std::uint8_t, 3>({26755, 1, 1}).view())), Error);
 }
 
 TEST(Filters, DoNotDependOnTheNumberOfThreads) {

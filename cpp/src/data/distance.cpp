@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "data/distance.hpp"
+
 #include <algorithm>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
-#include "segment/filters.hpp"
 
-namespace floodtide::segment {
+namespace floodtide::data {
 namespace {
 
 constexpr int kNone = -1;  // no mask voxel found so far
@@ -67,7 +68,7 @@ class Envelope {
 };
 
 template <class Stored, class Wide>
-Tensor<Stored, 3> transform(View<const std::uint8_t, 3> mask, const std::array<Wide, 3>& weights, Axes axes) {
+Tensor<Stored, 3> transform(View<const std::uint8_t, 3> mask, const std::array<Wide, 3>& weights, bool planes) {
   const auto [nz, ny, nx] = mask.shape();
   Tensor<Stored, 3> distance(mask.shape());
   for (std::int64_t i = 0; i < distance.size(); ++i) {
@@ -79,7 +80,7 @@ Tensor<Stored, 3> transform(View<const std::uint8_t, 3> mask, const std::array<W
     for (std::int64_t y = 0; y < ny; ++y) rows.run(&view(z, y, 0), nx, 1);
     for (std::int64_t x = 0; x < nx; ++x) columns.run(&view(z, 0, x), ny, nx);
   });
-  if (axes.front() != 0) return distance;
+  if (planes) return distance;
   parallel_for(ny, [&, nz = nz, ny = ny, nx = nx](std::int64_t y) {
     Envelope<Stored, Wide> lines(nz, weights[0]);
     for (std::int64_t x = 0; x < nx; ++x) lines.run(&view(0, y, x), nz, ny * nx);
@@ -89,19 +90,19 @@ Tensor<Stored, 3> transform(View<const std::uint8_t, 3> mask, const std::array<W
 
 }  // namespace
 
-Tensor<std::int32_t, 3> squared_distance(View<const std::uint8_t, 3> mask, Axes axes) {
+Tensor<std::int32_t, 3> squared_distance(View<const std::uint8_t, 3> mask, bool planes) {
   constexpr std::int64_t kLongestSide = 26754;  // 3 * side^2 < 2^31
   for (const std::int64_t side : mask.shape()) {
     FLOODTIDE_REQUIRE(side <= kLongestSide, unsupported, "distance transform: volume ", Show{mask.shape()},
                       " has a side above ", kLongestSide, " voxels");
   }
-  return transform<std::int32_t, std::int64_t>(mask, {1, 1, 1}, axes);
+  return transform<std::int32_t, std::int64_t>(mask, {1, 1, 1}, planes);
 }
 
 Tensor<double, 3> squared_distance(View<const std::uint8_t, 3> mask, const std::array<double, 3>& voxel_size) {
   std::array<double, 3> weights{};
   for (std::size_t axis = 0; axis < 3; ++axis) weights[axis] = voxel_size[axis] * voxel_size[axis];
-  return transform<double, double>(mask, weights, kVolume);
+  return transform<double, double>(mask, weights, false);
 }
 
-}  // namespace floodtide::segment
+}  // namespace floodtide::data

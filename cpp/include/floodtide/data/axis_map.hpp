@@ -15,6 +15,7 @@ namespace floodtide::data {
 struct AxisMap {
   std::array<int, 3> source_axis{0, 1, 2};
   std::array<bool, 3> reversed{};
+  [[nodiscard]] bool keeps_axes() const noexcept { return source_axis == std::array<int, 3>{0, 1, 2}; }
 };
 
 /// Throws Error(invalid_argument) unless each list has different axes out of 0, 1, 2, and the patch has the same size along all

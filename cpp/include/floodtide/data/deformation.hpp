@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "floodtide/base/random.hpp"
+#include "floodtide/data/augmentation.hpp"
+#include "floodtide/data/axis_map.hpp"
+#include "floodtide/tensor/box.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::data {
+
+/// Map from the voxels of a patch to a volume. With d = (z, y, x) from the middle of the patch, the voxel shows the place
+/// A (matrix d + displacement(voxel) + shift(z)) from the middle of the patch's box in the volume. A is the axis map.
+struct Deformation {
+  using Point = std::array<double, 3>;
+
+  AxisMap axes;
+  std::array<Point, 3> matrix{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+  /// [component][cz, cy, cx]: control points of a cubic B-spline, every kControlSpacing voxels; point 1 lies on voxel 0. Empty:
+  /// no displacement.
+  std::array<Tensor<double, 3>, 3> control;
+  std::vector<std::array<double, 2>> shift;  ///< (y, x) of each section; empty: none
+
+  /// Return true if every voxel of the patch shows one voxel of the source box, as apply(axes) has them.
+  [[nodiscard]] bool moves_axes_only() const noexcept;
+};
+
+inline constexpr std::int64_t kControlSpacing = 32;
+
+/// What the random numbers of an example depend on.
+struct ExampleKey {
+  std::uint64_t seed;
+  std::int64_t epoch;
+  std::int64_t number;
+  [[nodiscard]] Philox random(std::uint64_t purpose) const noexcept {
+    return {seed, stream_id(purpose, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(number))};
+  }
+};
+
+/// Draw a deformation of patches of a size. The random numbers of an option do not depend on the other options.
+[[nodiscard]] Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch_size, const ExampleKey& key);
+
+/// The places that the voxels of a patch show.
+class Places {
+ public:
+  /// @param patch  box of the patch in the volume
+  /// @param margin more voxels (z, y, x) on both sides; they are displaced as the nearest voxel of the patch
+  Places(const Deformation& deformation, const Box& patch, const Vec3& margin = {0, 0, 0});
+
+  [[nodiscard]] const Vec3& size() const noexcept { return size_; }
+  /// Return the smallest box that has all voxels next to the places.
+  [[nodiscard]] Box bounds() const;
+  /// Return the place (z, y, x) in the volume of each voxel, row-major.
+  [[nodiscard]] const std::vector<Deformation::Point>& points() const noexcept { return points_; }
+
+ private:
+  Vec3 size_;
+  std::vector<Deformation::Point> points_;
+};
+
+/// Interpolate linearly at the places. Voxels outside the block count as `outside`, or as the nearest voxel of the block if it
+/// is empty.
+///
+/// @param block   voxels of the volume, [z, y, x]
+/// @param origin  place of the first voxel of the block in the volume
+[[nodiscard]] Tensor<float, 3> interpolate(const Places& places, View<const float, 3> block, const Vec3& origin,
+                                           std::optional<float> outside);
+
+/// Return the label of the voxel nearest to each place, and `outside` for places outside the block.
+[[nodiscard]] Tensor<std::int64_t, 3> nearest(const Places& places, View<const std::int64_t, 3> block, const Vec3& origin,
+                                              std::int64_t outside);
+
+}  // namespace floodtide::data

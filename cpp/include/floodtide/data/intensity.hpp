@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "floodtide/base/random.hpp"
+#include "floodtide/data/augmentation.hpp"
+#include "floodtide/data/deformation.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::data {
+
+/// Random changes of the intensities of one example, in the order in which apply() makes them.
+struct Intensities {
+  double blur = 0;   ///< standard deviation in the plane
+  double gamma = 1;  ///< (value - low) / (high - low) of each channel is raised to this exponent
+  double gain = 1;
+  double offset = 0;
+  double noise = 0;
+  /// A section becomes gain * section + offset, is blurred, or is black.
+  struct Section {
+    double blur = 0;
+    double gain = 1;
+    double offset = 0;
+    bool missing = false;
+  };
+  std::vector<Section> sections;  ///< of each z; empty: all as they are
+};
+
+[[nodiscard]] Intensities draw_intensities(const Augmentation& augmentation, std::int64_t sections, const ExampleKey& key);
+
+/// Change normalised intensities in place.
+///
+/// @param image  [z, y, x, channels]
+/// @param black  normalised intensity of a missing section, of each channel
+/// @param random gives the noise
+void change(const Intensities& intensities, std::span<const float> black, Philox random, View<float, 4> image);
+
+/// Blur each section with a Gaussian of this standard deviation in voxels, cut off at four of them. Outside of the section are
+/// copies of its nearest voxel.
+void blur_section(double deviation, std::int64_t z, View<float, 4> image);
+
+/// Add independent normal numbers with this standard deviation: four from each block of random bits (Box-Muller in float, at
+/// most 6.8 standard deviations).
+void add_noise(double deviation, Philox& random, std::span<float> values);
+
+}  // namespace floodtide::data

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "floodtide/data/volume.hpp"
+#include "floodtide/tensor/box.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::data {
+
+/// Label of voxels without a label: they count neither in a loss nor in a score.
+inline constexpr std::int64_t kNoLabel = -1;
+
+/// What the stored values of a volume of labels mean. Negative numbers, 2^32 - 1 and 2^64 - 1 always mean "no label".
+struct LabelMap {
+  /// Pairs of a stored value and its label (or kNoLabel), with different values.
+  std::vector<std::pair<std::int64_t, std::int64_t>> values;
+  bool others = true;  ///< values without a pair are their own labels; otherwise they are errors
+};
+
+/// The labels of an image: one volume, or several masks of which at most one may be other than 0 at each voxel.
+class Labels {
+ public:
+  struct Part {
+    VolumeReference volume;
+    LabelMap map;
+  };
+  /// Opens the volumes.
+  ///
+  /// @param start place of the first voxel of the labels in the image
+  /// Throws the errors of open_volume(), Error(shape_mismatch) if the parts differ in shape, and Error(invalid_argument) for a
+  /// value with two labels.
+  Labels(std::vector<Part> parts, const Vec3& start);
+
+  /// Return the box of the image that has labels.
+  [[nodiscard]] const Box& box() const noexcept { return box_; }
+  /// Return the name of the first volume, for messages.
+  [[nodiscard]] const std::string& name() const noexcept { return volumes_.front()->name(); }
+  /// Read the labels of a box of the image. Voxels outside of box() have kNoLabel. Throws the errors of Volume::read_block(),
+  /// and Error(invalid_file) for a value without a label and for masks that overlap; the message names value and voxel.
+  /// Thread-safe.
+  [[nodiscard]] Tensor<std::int64_t, 3> read(const Box& box) const;
+
+ private:
+  [[nodiscard]] Tensor<std::int64_t, 3> read_part(std::size_t part, const Box& stored) const;
+
+  std::vector<Part> parts_;  ///< `values` sorted
+  std::vector<VolumePtr> volumes_;
+  Box box_;
+};
+
+}  // namespace floodtide::data

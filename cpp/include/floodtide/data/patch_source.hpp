@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "floodtide/base/progress.hpp"
+#include "floodtide/data/augmentation.hpp"
+#include "floodtide/data/labels.hpp"
+#include "floodtide/data/samples.hpp"
+#include "floodtide/data/targets.hpp"
+#include "floodtide/data/volume.hpp"
+
+namespace floodtide::data {
+
+/// An image with its labels: a volume, or a stack of sections.
+struct LabelledImage {
+  struct Channel {
+    VolumeReference image;  ///< intensities
+    double mean = 0;        ///< intensities become (value - mean) / std
+    double std = 1;
+  };
+  std::string name;               ///< for messages
+  std::vector<Channel> channels;  ///< of equal shape
+  std::vector<Labels::Part> labels;
+  Vec3 labels_start{};  ///< place of the first voxel of the labels in the image
+};
+
+/// A box of an image whose labels are learnt, or scored.
+struct Region {
+  std::int64_t image = 0;
+  Box box;
+  std::int64_t group = 0;
+};
+
+struct PatchOptions {
+  Vec3 patch{1, 256, 256};
+  /// Every section of the regions is one sample, which the patch (one section) holds in its middle: cut off if it is larger.
+  bool whole = false;
+  double outside = 0;  ///< stored intensity of what lies outside of an image, for `whole`; other patches repeat its edge
+  /// How often training patches are drawn for a voxel of each class; empty: each labelled voxel is equally likely.
+  std::vector<double> class_weights;
+  /// Number of training patches of an epoch; empty: as many as the windows of validation.
+  std::optional<std::int64_t> patches;
+  Augmentation augmentation;
+  SampleOrderOptions order;
+};
+
+/// Patches of images with labels. Each training patch is drawn for a random voxel with a label, so that every labelled voxel is
+/// equally likely, and lies around it at random: inside its region if that is large enough, else inside the image. It is a
+/// function of seed, epoch and number. Validation takes windows that overlap by a quarter of the patch; each labelled voxel
+/// counts in one of them, in whose middle it lies. Voxels outside of the regions have no label.
+class PatchSource final : public SampleSource {
+ public:
+  /// Opens all volumes, reads all labels of the regions once, and counts them.
+  ///
+  /// Throws the errors of open_volume() and Labels, Error(shape_mismatch) for channels that differ in shape, and
+  /// Error(invalid_argument) for a region outside of its image or without a label, a patch larger than an image, patches
+  /// without targets, options outside their ranges, or a step that takes more samples than an epoch has.
+  ///
+  /// @param groups  names of the groups
+  PatchSource(std::vector<LabelledImage> images, std::vector<Region> regions, std::vector<std::string> groups,
+              std::shared_ptr<const Targets> targets, const PatchOptions& options, const Progress& progress = {});
+  ~PatchSource() override;
+  PatchSource(const PatchSource&) = delete;
+  PatchSource& operator=(const PatchSource&) = delete;
+  PatchSource(PatchSource&&) = delete;
+  PatchSource& operator=(PatchSource&&) = delete;
+
+  [[nodiscard]] const PatchOptions& options() const noexcept;
+  [[nodiscard]] const SampleFormat& format() const noexcept override;
+  [[nodiscard]] const SampleOrder& order() const noexcept override;
+  [[nodiscard]] std::int64_t groups() const noexcept override;
+  [[nodiscard]] std::string group_name(std::int64_t group) const override;
+  /// Return the number of windows, or of sections with `whole`.
+  [[nodiscard]] std::int64_t fixed_size() const noexcept override;
+  /// Return the number of labelled voxels of the regions: of each class, or of all objects together.
+  [[nodiscard]] std::vector<std::int64_t> label_counts() const;
+
+  /// Place of a patch, before augmentation: its image, and its box, which may reach beyond the image with `whole`.
+  struct Place {
+    std::int64_t image;
+    Box box;
+  };
+  [[nodiscard]] Place fixed_place(std::int64_t number) const;
+  [[nodiscard]] Place training_place(std::int64_t epoch, std::int64_t number) const;
+
+ private:
+  [[nodiscard]] Sample read_fixed(std::int64_t number) const override;
+  [[nodiscard]] Sample read_training(std::int64_t epoch, std::int64_t number) const override;
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace floodtide::data

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/data/deformation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "data/purposes.hpp"
+
+namespace floodtide::data {
+namespace {
+
+using Point = Deformation::Point;
+using Matrix = std::array<Point, 3>;
+
+double between(double low, double high, double uniform) { return low + (high - low) * uniform; }
+
+Matrix rotation_in_plane(double angle) {
+  const double c = std::cos(angle), s = std::sin(angle);
+  return {{{1, 0, 0}, {0, c, s}, {0, -s, c}}};
+}
+
+/// Rotation about an axis of length 1 (Rodrigues).
+Matrix rotation_about(const Point& axis, double angle) {
+  const double c = std::cos(angle), s = std::sin(angle);
+  Matrix result{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t j = 0; j < 3; ++j) result[i][j] = (1 - c) * axis[i] * axis[j] + (i == j ? c : 0);
+    const std::size_t next = (i + 1) % 3, last = (i + 2) % 3;
+    result[next][last] -= s * axis[i];
+    result[last][next] += s * axis[i];
+  }
+  return result;
+}
+
+Matrix draw_matrix(const Augmentation& augmentation, Philox& random) {
+  const double largest = augmentation.rotation_deg * std::numbers::pi / 180;
+  const double angle = between(-largest, largest, random.uniform());
+  const double log_scale = std::log1p(augmentation.scale);
+  const double magnification = std::exp(between(-log_scale, log_scale, random.uniform()));
+  const double height = between(-1, 1, random.uniform());
+  const double azimuth = 2 * std::numbers::pi * random.uniform();
+  const double radius = std::sqrt(1 - height * height);
+  Matrix matrix = augmentation.rotate_in_space
+                      ? rotation_about({height, radius * std::sin(azimuth), radius * std::cos(azimuth)}, angle)
+                      : rotation_in_plane(angle);
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (double& value : matrix[i]) value /= i == 0 && !augmentation.rotate_in_space ? 1 : magnification;
+  }
+  return matrix;
+}
+
+/// Weights of the four control points about a place that lies `u` (0 to 1) behind the second of them.
+std::array<double, 4> spline_weights(double u) {
+  const double v = 1 - u;
+  return {v * v * v / 6, (3 * u * u * u - 6 * u * u + 4) / 6, (3 * v * v * v - 6 * v * v + 4) / 6, u * u * u / 6};
+}
+
+/// Evaluate the spline along one axis: `count` values from the control points.
+Tensor<double, 3> spread(const Tensor<double, 3>& points, std::size_t axis, std::int64_t count) {
+  Shape<3> shape = points.shape();
+  shape[axis] = count;
+  Tensor<double, 3> result(shape);
+  for (std::int64_t z = 0; z < shape[0]; ++z) {
+    for (std::int64_t y = 0; y < shape[1]; ++y) {
+      for (std::int64_t x = 0; x < shape[2]; ++x) {
+        Vec3 at{z, y, x};
+        const std::int64_t voxel = at[axis];
+        const auto weights = spline_weights(static_cast<double>(voxel % kControlSpacing) / kControlSpacing);
+        double sum = 0;
+        for (std::int64_t k = 0; k < 4; ++k) {
+          at[axis] = voxel / kControlSpacing + k;
+          sum += weights[static_cast<std::size_t>(k)] * points.view().at(at);
+        }
+        result.view()(z, y, x) = sum;
+      }
+    }
+  }
+  return result;
+}
+
+Tensor<double, 3> draw_control(double deviation, const Vec3& patch_size, Philox& random) {
+  Vec3 count{};
+  for (std::size_t axis = 0; axis < 3; ++axis) count[axis] = (patch_size[axis] - 1) / kControlSpacing + 4;
+  Tensor<double, 3> points(count);
+  // On a control point the weights along an axis are 1/6, 4/6, 1/6, and their squares add up to 1/2.
+  const double factor = deviation * std::sqrt(8.0);
+  for (double& value : points.span()) value = factor * random.normal();
+  return points;
+}
+
+}  // namespace
+
+bool Deformation::moves_axes_only() const noexcept {
+  return control[1].size() == 0 && shift.empty() && matrix == Deformation{}.matrix;
+}
+
+Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch_size, const ExampleKey& key) {
+  Deformation deformation;
+  Philox axes = key.random(kAugmentationPurpose);
+  deformation.axes = draw_axis_map(augmentation.permutable_axes, augmentation.reflectable_axes, axes);
+  if (augmentation.rotation_deg > 0 || augmentation.scale > 0) {
+    Philox random = key.random(kRotationPurpose);
+    deformation.matrix = draw_matrix(augmentation, random);
+  }
+  if (augmentation.elastic > 0) {
+    Philox random = key.random(kElasticPurpose);
+    for (std::size_t axis = augmentation.rotate_in_space ? 0 : 1; axis < 3; ++axis) {
+      deformation.control[axis] = draw_control(augmentation.elastic, patch_size, random);
+    }
+  }
+  if (augmentation.shifted_section > 0) {
+    Philox random = key.random(kShiftPurpose);
+    for (std::int64_t z = 0; z < patch_size[0]; ++z) {
+      const bool shifted = random.uniform() < augmentation.shifted_section;
+      const double far_y = static_cast<double>(patch_size[1]) / 16, far_x = static_cast<double>(patch_size[2]) / 16;
+      const std::array<double, 2> by{between(-far_y, far_y, random.uniform()), between(-far_x, far_x, random.uniform())};
+      deformation.shift.push_back(shifted ? by : std::array<double, 2>{});
+    }
+  }
+  return deformation;
+}
+
+Places::Places(const Deformation& deformation, const Box& patch, const Vec3& margin) : size_() {
+  std::array<Tensor<double, 3>, 3> displacement;
+  Point middle{}, centre{};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    size_[axis] = patch.size[axis] + 2 * margin[axis];
+    middle[axis] = 0.5 * static_cast<double>(patch.size[axis] - 1);
+    centre[axis] = static_cast<double>(patch.start[axis]) + middle[axis];
+    const Tensor<double, 3>& points = deformation.control[axis];
+    if (points.size() == 0) continue;
+    displacement[axis] = spread(spread(spread(points, 0, patch.size[0]), 1, patch.size[1]), 2, patch.size[2]);
+  }
+  points_.reserve(static_cast<std::size_t>(volume<3>(size_)));
+  for_each_voxel({{-margin[0], -margin[1], -margin[2]}, size_}, [&](const Vec3& voxel) {
+    Point from_middle{};
+    Vec3 near{};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      from_middle[axis] = static_cast<double>(voxel[axis]) - middle[axis];
+      near[axis] = std::clamp<std::int64_t>(voxel[axis], 0, patch.size[axis] - 1);
+    }
+    Point place{};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const Point& row = deformation.matrix[axis];
+      double to = row[0] * from_middle[0] + row[1] * from_middle[1] + row[2] * from_middle[2];
+      if (displacement[axis].size() > 0) to += displacement[axis].view().at(near);
+      if (axis > 0 && !deformation.shift.empty()) to += deformation.shift[static_cast<std::size_t>(near[0])][axis - 1];
+      const auto from = static_cast<std::size_t>(deformation.axes.source_axis[axis]);
+      place[from] = centre[from] + (deformation.axes.reversed[axis] ? -to : to);
+    }
+    points_.push_back(place);
+  });
+}
+
+Box Places::bounds() const {
+  Point low = points_.front(), high = low;
+  for (const Point& point : points_) {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      low[axis] = std::min(low[axis], point[axis]);
+      high[axis] = std::max(high[axis], point[axis]);
+    }
+  }
+  Box result;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    result.start[axis] = static_cast<std::int64_t>(std::floor(low[axis]));
+    result.size[axis] = static_cast<std::int64_t>(std::floor(high[axis])) + 2 - result.start[axis];
+  }
+  return result;
+}
+
+Tensor<float, 3> interpolate(const Places& places, View<const float, 3> block, const Vec3& origin,
+                             std::optional<float> outside) {
+  const Shape<3>& shape = block.shape();
+  const Box whole{{}, shape};
+  const auto voxel = [&](Vec3 at) {
+    if (!whole.contains(at)) {
+      if (outside) return *outside;
+      for (std::size_t axis = 0; axis < 3; ++axis) at[axis] = std::clamp<std::int64_t>(at[axis], 0, shape[axis] - 1);
+    }
+    return block.data()[(at[0] * shape[1] + at[1]) * shape[2] + at[2]];
+  };
+  Tensor<float, 3> result(places.size());
+  float* out = result.data();
+  for (const Point& point : places.points()) {
+    Vec3 at{};
+    std::array<float, 3> behind{};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const double floor = std::floor(point[axis]);
+      at[axis] = static_cast<std::int64_t>(floor) - origin[axis];
+      behind[axis] = static_cast<float>(point[axis] - floor);
+    }
+    const auto row = [&](std::int64_t z, std::int64_t y) {
+      const float left = voxel({z, y, at[2]});
+      return behind[2] == 0 ? left : left * (1 - behind[2]) + voxel({z, y, at[2] + 1}) * behind[2];
+    };
+    const auto plane = [&](std::int64_t z) {
+      const float upper = row(z, at[1]);
+      return behind[1] == 0 ? upper : upper * (1 - behind[1]) + row(z, at[1] + 1) * behind[1];
+    };
+    const float front = plane(at[0]);
+    *out++ = behind[0] == 0 ? front : front * (1 - behind[0]) + plane(at[0] + 1) * behind[0];
+  }
+  return result;
+}
+
+Tensor<std::int64_t, 3> nearest(const Places& places, View<const std::int64_t, 3> block, const Vec3& origin,
+                                std::int64_t outside) {
+  const Box whole{{}, block.shape()};
+  Tensor<std::int64_t, 3> result(places.size());
+  std::int64_t* out = result.data();
+  for (const Point& point : places.points()) {
+    Vec3 at{};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      at[axis] = static_cast<std::int64_t>(std::floor(point[axis] + 0.5)) - origin[axis];
+    }
+    *out++ = whole.contains(at) ? block.at(at) : outside;
+  }
+  return result;
+}
+
+}  // namespace floodtide::data

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/data/labels.hpp"
+
+#include <algorithm>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::data {
+namespace {
+
+constexpr std::int64_t kLargest32 = (std::int64_t{1} << 32) - 1;  // -1 of 32 bits without sign; that of 64 bits is read as -1
+constexpr std::size_t kCacheBytes = std::size_t{4} << 20;         // patches come in random order, volumes may be many
+
+Vec3 place(const Box& box, std::int64_t flat) {
+  return {box.start[0] + flat / (box.size[1] * box.size[2]), box.start[1] + flat / box.size[2] % box.size[1],
+          box.start[2] + flat % box.size[2]};
+}
+
+std::string listed(const LabelMap& map) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(map.values.size(), 8); ++i) {
+    text += str_cat(i == 0 ? "" : ", ", map.values[i].first);
+  }
+  return map.values.size() > 8 ? text + ", ..." : text;
+}
+
+}  // namespace
+
+Labels::Labels(std::vector<Part> parts, const Vec3& start) : parts_(std::move(parts)), box_{start, {}} {
+  FLOODTIDE_REQUIRE(!parts_.empty(), invalid_argument, "labels: no volume given");
+  for (Part& part : parts_) {
+    auto& values = part.map.values;
+    std::sort(values.begin(), values.end());
+    const auto twice = std::adjacent_find(values.begin(), values.end(), [](auto a, auto b) { return a.first == b.first; });
+    const VolumePtr& volume = volumes_.emplace_back(part.volume.open(kCacheBytes));
+    FLOODTIDE_REQUIRE(twice == values.end(), invalid_argument, volume->name(), ": value ", twice->first,
+                      " has two labels, expected one");
+    volume->require_type<std::int64_t>();
+    FLOODTIDE_REQUIRE(volume->shape() == volumes_.front()->shape(), shape_mismatch, volume->name(), ": has shape ",
+                      Show{volume->shape()}, ", ", volumes_.front()->name(), " has ", Show{volumes_.front()->shape()});
+  }
+  box_.size = volumes_.front()->shape();
+}
+
+Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) const {
+  const Volume& volume = *volumes_[part];
+  const LabelMap& map = parts_[part].map;
+  const bool is_signed = volume.type() != ElementType::uint64;  // whose values from 2^63 on are read as negative numbers
+  Tensor<std::int64_t, 3> labels = volume.read_block<std::int64_t>(stored);
+  std::int64_t known = kNoLabel, meant = kNoLabel;  // the last value that was looked up: neighbours are mostly equal
+  for (std::int64_t flat = 0; flat < labels.size(); ++flat) {
+    std::int64_t& value = labels.data()[flat];
+    if (value == known) {
+      value = meant;
+      continue;
+    }
+    known = value;
+    const auto found = std::lower_bound(map.values.begin(), map.values.end(), value,
+                                        [](const auto& pair, std::int64_t wanted) { return pair.first < wanted; });
+    if (found != map.values.end() && found->first == value) {
+      value = found->second;
+    } else if (value == kNoLabel || value == kLargest32 || (is_signed && value < 0)) {
+      value = kNoLabel;
+    } else {
+      FLOODTIDE_REQUIRE(map.others, invalid_file, volume.name(), ": value ", value, " at ", Show{place(stored, flat)},
+                        " (z, y, x) has no class; expected one of ", listed(map), ", or a row of `classes` for ", value);
+    }
+    meant = value;
+  }
+  return labels;
+}
+
+Tensor<std::int64_t, 3> Labels::read(const Box& box) const {
+  Tensor<std::int64_t, 3> result(box.size);
+  std::fill_n(result.data(), result.size(), kNoLabel);
+  Box inside;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    inside.start[axis] = std::max(box.start[axis], box_.start[axis]);
+    inside.size[axis] = std::min(box.end()[axis], box_.end()[axis]) - inside.start[axis];
+    if (inside.size[axis] <= 0) return result;
+  }
+  Box stored = inside, to = inside;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    stored.start[axis] -= box_.start[axis];
+    to.start[axis] -= box.start[axis];
+  }
+  Tensor<std::int64_t, 3> labels = read_part(0, stored);
+  for (std::size_t part = 1; part < parts_.size(); ++part) {
+    const Tensor<std::int64_t, 3> more = read_part(part, stored);
+    for (std::int64_t flat = 0; flat < labels.size(); ++flat) {
+      std::int64_t& label = labels.data()[flat];
+      const std::int64_t other = more.data()[flat];
+      FLOODTIDE_REQUIRE(label <= 0 || other <= 0, invalid_file, volumes_[part]->name(), ": the masks overlap at ",
+                        Show{place(stored, flat)}, " (z, y, x), where an earlier mask has class ", label,
+                        "; expected masks without common voxels");
+      if (other != 0 && label != kNoLabel) label = other;
+    }
+  }
+  paste_box<std::int64_t>(std::as_const(labels).view(), result.view(), to);
+  return result;
+}
+
+}  // namespace floodtide::data

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/distance.hpp"
+
+#include <cmath>
+
+#include "data/objects.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/data/labels.hpp"
+#include "floodtide/data/targets.hpp"
+
+namespace floodtide::data {
+namespace {
+
+/// Return 1 for voxels of the object, or with `outside` 1 for all others.
+Tensor<std::uint8_t, 3> mask_of(View<const std::int64_t, 3> labels, const Box& box, std::int64_t label, bool outside) {
+  Tensor<std::uint8_t, 3> mask(box.size);
+  std::uint8_t* out = mask.data();
+  for_each_voxel(box, [&](const Vec3& at) { *out++ = (labels.at(at) == label) != outside ? 1 : 0; });
+  return mask;
+}
+
+class Distance final : public Targets {
+ public:
+  Distance(double scale, const std::array<double, 3>& voxel_size) : scale_(scale), voxel_size_(voxel_size) {
+    for (const double edge : voxel_size) {
+      FLOODTIDE_REQUIRE(std::isfinite(edge) && edge > 0 && std::isfinite(scale) && scale > 0, invalid_argument,
+                        "distance: scale ", scale, " and an edge of voxels of ", edge, " given, expected numbers above 0");
+    }
+  }
+  [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }
+  /// Beyond twice the scale, the target is nearly 0 or 1.
+  [[nodiscard]] Vec3 margin() const noexcept override {
+    Vec3 result{};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      result[axis] = static_cast<std::int64_t>(std::ceil(2 * scale_ / voxel_size_[axis]));
+    }
+    return result;
+  }
+
+  void make(View<const std::int64_t, 3> labels, bool /*training*/, Sample& out_sample) const override {
+    Tensor<float, 3> signed_distance(labels.shape());
+    std::fill_n(signed_distance.data(), signed_distance.size(), 0.0F);
+    const Box whole{{}, labels.shape()};
+    for (const Object& object : objects_of(labels)) {
+      const Box around = grown(object.box, whole);
+      write(labels, around, object.label, mask_of(labels, around, object.label, true), 1, signed_distance.view());
+    }
+    Tensor<std::uint8_t, 3> objects(labels.shape());
+    for (std::int64_t i = 0; i < labels.size(); ++i) objects.data()[i] = labels.data()[i] > 0 ? 1 : 0;
+    write(labels, whole, 0, objects, -1, signed_distance.view());
+    const Vec3 border = margin();
+    const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
+    for_each_voxel({{}, {targets.shape(0), targets.shape(1), targets.shape(2)}}, [&](const Vec3& at) {
+      const Vec3 from{at[0] + border[0], at[1] + border[1], at[2] + border[2]};
+      const float distance = signed_distance.view().at(from);
+      targets(at[0], at[1], at[2], 0) = 0.5F + 0.5F * std::tanh(distance / static_cast<float>(scale_));
+      weights(at[0], at[1], at[2], 0) = labels.at(from) == kNoLabel ? 0.0F : 1.0F;
+    });
+  }
+
+ private:
+  /// Write the distance to the mask, times `sign`, into the voxels of a label.
+  void write(View<const std::int64_t, 3> labels, const Box& box, std::int64_t label, const Tensor<std::uint8_t, 3>& mask,
+             float sign, View<float, 3> out) const {
+    const Tensor<double, 3> squared = squared_distance(mask.view(), voxel_size_);
+    const double* value = squared.data();
+    for_each_voxel(box, [&](const Vec3& at) {
+      const double distance = *value < 0 ? 1e6 * scale_ : std::sqrt(*value);  // -1: the mask is empty
+      ++value;
+      if (labels.at(at) == label) out.at(at) = sign * static_cast<float>(distance);
+    });
+  }
+
+  double scale_;
+  std::array<double, 3> voxel_size_;
+};
+
+}  // namespace
+
+std::unique_ptr<Targets> distance_targets(double scale, const std::array<double, 3>& voxel_size) {
+  return std::make_unique<Distance>(scale, voxel_size);
+}
+
+}  // namespace floodtide::data

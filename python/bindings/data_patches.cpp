@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Patches of labelled images, their augmentation, and what networks learn of them.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "floodtide/data/deformation.hpp"
+#include "floodtide/data/intensity.hpp"
+#include "floodtide/data/patch_source.hpp"
+#include "volume_reference.hpp"
+
+namespace floodtide::bindings {
+namespace {
+
+using data::Augmentation;
+using data::LabelledImage;
+using data::Labels;
+using data::PatchOptions;
+using data::PatchSource;
+using data::Region;
+using data::SampleSource;
+using data::Targets;
+
+using Sample = Typed<
+    "tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]] | "
+    "tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32], "
+    "numpy.typing.NDArray[numpy.float32]]">;
+using Boxed = Typed<"tuple[int, tuple[int, int, int], tuple[int, int, int]]">;  // image, start, size
+
+/// Return a sample as (group, image, classes) or (group, image, targets, weights).
+template <class Read>
+Sample read(const Read& read_sample) {
+  auto sample = without_lock([&] { return read_sample(); });
+  const std::int64_t group = sample.group;
+  if (sample.targets.size() == 0) {
+    return py::make_tuple(group, to_numpy(std::move(sample.image)), to_numpy(std::move(sample.classes)));
+  }
+  return py::make_tuple(group, to_numpy(std::move(sample.image)), to_numpy(std::move(sample.targets)),
+                        to_numpy(std::move(sample.weights)));
+}
+
+Boxed boxed(const PatchSource::Place& place) {
+  return py::make_tuple(place.image, triple_of(place.box.start), triple_of(place.box.size));
+}
+
+/// What augmentation draws for one example, for tests and pictures: see deformation.hpp and intensity.hpp.
+py::dict drawn(const Augmentation& augmentation, const Vec3& patch, std::uint64_t seed, std::int64_t epoch,
+               std::int64_t number) {
+  const data::ExampleKey key{seed, epoch, number};
+  data::require_valid(augmentation, patch);
+  data::Deformation deformation = data::draw_deformation(augmentation, patch, key);
+  const data::Intensities intensities = data::draw_intensities(augmentation, patch[0], key);
+  py::dict result;
+  result["source_axis"] = deformation.axes.source_axis;
+  result["reversed"] = deformation.axes.reversed;
+  result["matrix"] = deformation.matrix;
+  py::list control;
+  for (Tensor<double, 3>& component : deformation.control) {
+    if (component.size() == 0) {
+      control.append(py::none());
+    } else {
+      control.append(to_numpy(std::move(component)));
+    }
+  }
+  result["control"] = control;
+  result["shift"] = deformation.shift;
+  result["blur"] = intensities.blur;
+  result["gamma"] = intensities.gamma;
+  result["gain"] = intensities.gain;
+  result["offset"] = intensities.offset;
+  py::list sections;
+  for (const data::Intensities::Section& section : intensities.sections) {
+    sections.append(py::make_tuple(section.blur, section.gain, section.offset, section.missing));
+  }
+  result["sections"] = sections;
+  return result;
+}
+
+void register_augmentation(py::module_& m) {
+  py::class_<Augmentation>(m, "Augmentation", "Random changes of training patches; see floodtide.data.Augmentation.")
+      .def(py::init<>())
+      .def_readwrite("permutable_axes", &Augmentation::permutable_axes)
+      .def_readwrite("reflectable_axes", &Augmentation::reflectable_axes)
+      .def_readwrite("rotation_deg", &Augmentation::rotation_deg)
+      .def_readwrite("rotate_in_space", &Augmentation::rotate_in_space)
+      .def_readwrite("scale", &Augmentation::scale)
+      .def_readwrite("elastic", &Augmentation::elastic)
+      .def_readwrite("blur", &Augmentation::blur)
+      .def_readwrite("gamma", &Augmentation::gamma)
+      .def_readwrite("gain", &Augmentation::gain)
+      .def_readwrite("offset", &Augmentation::offset)
+      .def_readwrite("noise", &Augmentation::noise)
+      .def_readwrite("missing_section", &Augmentation::missing_section)
+      .def_readwrite("dark_section", &Augmentation::dark_section)
+      .def_readwrite("defocused_section", &Augmentation::defocused_section)
+      .def_readwrite("shifted_section", &Augmentation::shifted_section)
+      .def("drawn", &drawn, py::arg("patch"), py::arg("seed"), py::arg("epoch"), py::arg("number"),
+           "Return what is drawn for one example, by name.");
+}
+
+void register_targets(py::module_& m) {
+  py::class_<Targets, std::shared_ptr<Targets>>(m, "Targets", "What a network learns of labels.")
+      .def_property_readonly("outputs", &Targets::outputs)
+      .def_property_readonly("classes", &Targets::classes)
+      .def(
+          "make",
+          [](const Targets& targets, const py::object& labels, bool training) {
+            const auto given = view_of<const std::int64_t, 3>(labels, "labels");
+            const Vec3 margin = targets.margin();
+            Vec3 size{};
+            for (std::size_t axis = 0; axis < 3; ++axis) size[axis] = given.shape(axis) - 2 * margin[axis];
+            FLOODTIDE_REQUIRE(*std::ranges::min_element(size) > 0, shape_mismatch, "labels: ", Show{given.shape()},
+                              " voxels (z, y, x), expected more than twice the margin ", Show{margin});
+            targets.check(size);
+            data::Sample sample;
+            if (targets.classes()) {
+              sample.classes = Tensor<std::uint8_t, 3>(size);
+            } else {
+              sample.targets = Tensor<float, 4>({size[0], size[1], size[2], targets.outputs()});
+              sample.weights = Tensor<float, 4>(sample.targets.shape());
+            }
+            return read([&] {
+              targets.make(given, training, sample);
+              return std::move(sample);
+            });
+          },
+          py::arg("labels"), py::arg("training"), "Return the targets of int64 labels; -1: not known.");
+  m.def(
+      "class_targets", [](std::int64_t count) { return std::shared_ptr<Targets>(data::class_targets(count)); },
+      py::arg("count"));
+  m.def(
+      "affinity_targets",
+      [](const std::vector<Vec3>& offsets, bool balance, const std::array<double, 3>& descriptors) {
+        return std::shared_ptr<Targets>(data::affinity_targets({offsets, balance, descriptors}));
+      },
+      py::arg("offsets"), py::kw_only(), py::arg("balance"), py::arg("descriptors"));
+  m.def(
+      "distance_targets",
+      [](double scale, const std::array<double, 3>& voxel_size) {
+        return std::shared_ptr<Targets>(data::distance_targets(scale, voxel_size));
+      },
+      py::arg("scale"), py::kw_only(), py::arg("voxel_size"));
+}
+
+void register_images(py::module_& m) {
+  using Values = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  py::class_<Labels::Part>(m, "LabelPart", "A volume of labels, and what its values mean.")
+      .def(py::init([](const data::VolumeReference& volume, Values values, bool others) {
+             return Labels::Part{volume, {std::move(values), others}};
+           }),
+           py::arg("volume"), py::kw_only(), py::arg("values"), py::arg("others"));
+  py::class_<LabelledImage::Channel>(m, "Channel", "A volume of intensities, and how they are normalised.")
+      .def(py::init([](const data::VolumeReference& image, double mean, double deviation) {
+             return LabelledImage::Channel{image, mean, deviation};
+           }),
+           py::arg("image"), py::kw_only(), py::arg("mean"), py::arg("std"));
+  py::class_<LabelledImage>(m, "LabelledImage", "An image with its labels.")
+      .def(py::init([](std::string name, std::vector<LabelledImage::Channel> channels, std::vector<Labels::Part> labels,
+                       const Vec3& labels_start) {
+             return LabelledImage{std::move(name), std::move(channels), std::move(labels), labels_start};
+           }),
+           py::kw_only(), py::arg("name"), py::arg("channels"), py::arg("labels"), py::arg("labels_start"));
+  py::class_<Region>(m, "Region", "A box of an image whose labels are learnt or scored.")
+      .def(py::init([](std::int64_t image, const Vec3& start, const Vec3& size, std::int64_t group) {
+             return Region{image, {start, size}, group};
+           }),
+           py::kw_only(), py::arg("image"), py::arg("start"), py::arg("size"), py::arg("group"));
+}
+
+void register_source(py::module_& m) {
+  py::class_<PatchOptions>(m, "PatchOptions", "See floodtide.data.Patches.")
+      .def(py::init<>())
+      .def_readwrite("patch", &PatchOptions::patch)
+      .def_readwrite("whole", &PatchOptions::whole)
+      .def_readwrite("outside", &PatchOptions::outside)
+      .def_readwrite("class_weights", &PatchOptions::class_weights)
+      .def_readwrite("patches", &PatchOptions::patches)
+      .def_readwrite("augmentation", &PatchOptions::augmentation)
+      .def_property(
+          "order",
+          [](const PatchOptions& options) {
+            return std::tuple(options.order.walkers, options.order.batch, options.order.seed);
+          },
+          [](PatchOptions& options, const std::tuple<std::int64_t, std::int64_t, std::uint64_t>& order) {
+            options.order = {std::get<0>(order), std::get<1>(order), std::get<2>(order)};
+          });
+  py::class_<PatchSource, SampleSource>(m, "PatchSource")
+      .def(py::init([](std::vector<LabelledImage> images, std::vector<Region> regions, std::vector<std::string> groups,
+                       std::shared_ptr<Targets> targets, const PatchOptions& options, const ProgressCallback& progress) {
+             const Progress callback = progress_of(progress);
+             const py::gil_scoped_release unlocked;
+             return std::make_unique<PatchSource>(std::move(images), std::move(regions), std::move(groups), std::move(targets),
+                                                  options, callback);
+           }),
+           py::arg("images"), py::arg("regions"), py::arg("groups"), py::arg("targets"), py::arg("options"),
+           py::arg("progress"))
+      .def_property_readonly("label_counts", &PatchSource::label_counts)
+      .def(
+          "load",
+          [](const PatchSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+            return read([&] { return source.load({walker, epoch, index}); });
+          },
+          py::arg("walker"), py::arg("epoch"), py::arg("index"))
+      .def(
+          "fixed", [](const PatchSource& source, std::int64_t number) { return read([&] { return source.fixed(number); }); },
+          py::arg("number"))
+      .def(
+          "fixed_place", [](const PatchSource& source, std::int64_t number) { return boxed(source.fixed_place(number)); },
+          py::arg("number"))
+      .def(
+          "training_place",
+          [](const PatchSource& source, std::int64_t epoch, std::int64_t number) {
+            return boxed(source.training_place(epoch, number));
+          },
+          py::arg("epoch"), py::arg("number"));
+}
+
+}  // namespace
+
+void register_patches(py::module_& m) {
+  register_augmentation(m);
+  register_targets(m);
+  register_images(m);
+  register_source(m);
+}
+
+}  // namespace floodtide::bindings
