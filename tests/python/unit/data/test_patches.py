@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patches of labelled images against NumPy and SciPy: places, augmentation, labels and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+
+from floodtide import _core, errors
+from floodtide.data.volumes import Volume, opened
+
+core = _core.data
+Vec3 = tuple[int, int, int]
+Array = np.ndarray[Any, Any]
+Regions = Sequence[tuple[Vec3, Vec3]]
+
+MEAN, STD = 100.0, 50.0
+NONE = 255  # class of voxels without a label
+
+
+def scene(shape: Vec3 = (24, 40, 44)) -> tuple[Array, Array]:
+    """Return a smooth random image and its three classes."""
+    smooth = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=shape), 2)
+    smooth = (smooth - smooth.min()) / np.ptp(smooth)
+    return (smooth * 255).astype(np.uint8), (smooth > 0.45).astype(np.uint8) + (smooth > 0.6)
+
+
+IMAGE, LABELS = scene()
+
+
+def source(
+    patch: Vec3,
+    *,
+    image: Array = IMAGE,
+    labels: Sequence[Array] = (LABELS,),
+    values: Sequence[tuple[int, int]] | None = None,
+    start: Vec3 = (0, 0, 0),
+    regions: Regions | None = None,
+    targets: Any = None,
+    augmentation: dict[str, Any] | None = None,
+    order: tuple[int, int, int] = (1, 1, 3),
+    **more: Any,
+) -> Any:
+    """Return the patches of one image; `more` are fields of PatchOptions."""
+    options = core.PatchOptions()
+    changes = core.Augmentation()
+    for name, value in (augmentation or {}).items():
+        setattr(changes, name, value)
+    for name, value in {"patches": 20, **more}.items():
+        setattr(options, name, value)
+    options.patch, options.augmentation, options.order = patch, changes, order
+    parts = [
+        core.LabelPart(opened(Volume(one)), values=values or [], others=values is None)
+        for one in labels
+    ]
+    channel = core.Channel(opened(Volume(image)), mean=MEAN, std=STD)
+    labelled = core.LabelledImage(name="v", channels=[channel], labels=parts, labels_start=start)
+    boxes = [
+        core.Region(image=0, start=begin, size=size, group=0)
+        for begin, size in regions or [(start, labels[0].shape)]
+    ]
+    return core.PatchSource(
+        [labelled], boxes, ["v"], targets or core.class_targets(3), options, None
+    )
+
+
+def box(start: Vec3, size: Vec3) -> tuple[slice, ...]:
+    return tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))
+
+
+def inside(regions: Regions, shape: Vec3) -> Array:
+    mask = np.zeros(shape, bool)
+    for one in regions:
+        mask[box(*one)] = True
+    return mask
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_windows_count_every_labelled_voxel_once(data: st.DataObject) -> None:
+    patch = data.draw(st.tuples(st.integers(1, 24), st.integers(1, 40), st.integers(1, 44)))
+    regions = []
+    for begin in (0, 12):  # two boxes that do not overlap
+        start = tuple(data.draw(st.integers(0, n - 1)) for n in (12, 40, 44))
+        size = tuple(
+            data.draw(st.integers(1, n - a)) for n, a in zip((12, 40, 44), start, strict=True)
+        )
+        regions.append(((begin + start[0], *start[1:]), size))
+    patches = source(patch, regions=regions)
+    counted = np.zeros(IMAGE.shape, int)
+    for number in range(patches.fixed_size):
+        _, image, classes = patches.fixed(number)
+        _, start, size = patches.fixed_place(number)
+        known = classes != NONE
+        np.testing.assert_array_equal(classes[known], LABELS[box(start, size)][known])
+        np.testing.assert_allclose(image[..., 0], (IMAGE[box(start, size)] - MEAN) / STD, atol=1e-6)
+        counted[box(start, size)] += known
+    np.testing.assert_array_equal(counted, inside(regions, IMAGE.shape))
+    expected = np.bincount(LABELS[inside(regions, IMAGE.shape)], minlength=3)
+    assert patches.label_counts == expected.tolist()
+
+
+def test_training_patches_have_a_labelled_voxel_and_learn_nothing_else() -> None:
+    regions: Regions = [((3, 5, 5), (1, 30, 30)), ((20, 0, 0), (1, 40, 44))]
+    wrong = LABELS.copy()
+    wrong[~inside(regions, IMAGE.shape)] = 77  # would be refused if it were read
+    patches = source((8, 16, 16), labels=[wrong], regions=regions)
+    seen = np.zeros(IMAGE.shape, bool)
+    for epoch in range(20):
+        for index in range(20):
+            _, _, classes = patches.load(0, epoch, index)
+            _, start, size = patches.training_place(epoch, patches.number(0, epoch, index))
+            known = classes != NONE
+            assert known.any()
+            np.testing.assert_array_equal(known, inside(regions, IMAGE.shape)[box(start, size)])
+            seen[box(start, size)] |= known
+    assert seen.sum() > 0.95 * inside(regions, IMAGE.shape).sum()
+
+
+def test_rare_classes_are_drawn_as_often_as_their_weights_say() -> None:
+    labels = np.zeros(IMAGE.shape, np.uint8)
+    labels[5, 10, 12] = 2
+    often = source((4, 8, 8), labels=[labels], class_weights=[1.0, 0.0, 1.0], patches=200)
+    assert 80 < sum((often.load(0, 0, i)[2] == 2).any() for i in range(200)) < 130
+    seldom = source((4, 8, 8), labels=[labels], patches=200)
+    assert sum((seldom.load(0, 0, i)[2] == 2).any() for i in range(200)) < 10
+
+
+def test_a_training_patch_depends_on_seed_epoch_and_number_only() -> None:
+    changes = {"rotation_deg": 30.0, "elastic": 2.0, "noise": 0.1, "dark_section": 0.3}
+    one = source((8, 16, 16), augmentation=changes)
+    three = source((8, 16, 16), augmentation=changes, order=(3, 2, 3))
+    expected = {one.number(0, 1, i): one.load(0, 1, i)[1] for i in range(20)}
+    for walker in range(3):
+        for index in range(three.per_walker(walker, 1)):
+            number = three.number(walker, 1, index)
+            np.testing.assert_array_equal(three.load(walker, 1, index)[1], expected[number])
+    other = source((8, 16, 16), augmentation=changes, order=(1, 1, 4))
+    assert not np.array_equal(other.load(0, 1, 0)[1], one.load(0, 1, 0)[1])
+
+
+# augmentation
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "axes": {"permutable_axes": [0, 1, 2], "reflectable_axes": [0, 1, 2]},
+    "rotation": {"rotation_deg": 40.0},
+    "space": {"rotation_deg": 90.0, "rotate_in_space": True, "permutable_axes": [1, 2]},
+    "scale": {"scale": 0.3},
+    "elastic": {"elastic": 4.0},
+    "elastic-in-space": {"elastic": 3.0, "rotate_in_space": True},
+    "blur": {"blur": 2.0},
+    "gamma": {"gamma": 0.5},
+    "gain": {"gain": 0.3, "offset": 0.4},
+    "sections": {
+        "missing_section": 0.2,
+        "dark_section": 0.3,
+        "defocused_section": 0.3,
+        "shifted_section": 0.5,
+    },
+}
+CHANGES["all"] = {name: value for changes in CHANGES.values() for name, value in changes.items()}
+
+
+def places(drawn: dict[str, Any], start: Vec3, size: Vec3) -> Array:
+    """Return the place (3, z, y, x) in the volume that each voxel of a patch shows."""
+    grid = np.stack(np.meshgrid(*[np.arange(n) - (n - 1) / 2 for n in size], indexing="ij"))
+    moved = np.einsum("ij,jzyx->izyx", np.array(drawn["matrix"]), grid)
+    for axis, control in enumerate(drawn["control"]):
+        if (
+            control is not None
+        ):  # points of a cubic B-spline every 32 voxels; the second lies on voxel 0
+            knots = np.meshgrid(*[np.arange(n) / 32 + 1 for n in size], indexing="ij")
+            moved[axis] += ndimage.map_coordinates(control, knots, order=3, prefilter=False)
+    if drawn["shift"]:
+        moved[1:] += np.array(drawn["shift"]).T[:, :, None, None]
+    result = np.empty_like(moved)
+    for axis, source_axis in enumerate(drawn["source_axis"]):
+        sign = -1 if drawn["reversed"][axis] else 1
+        middle = start[source_axis] + (size[source_axis] - 1) / 2
+        result[source_axis] = middle + sign * moved[axis]
+    return result
+
+
+def changed(image: Array, drawn: dict[str, Any]) -> Array:
+    """Return normalised intensities after the drawn changes, without noise."""
+    sections = drawn["sections"] or [(0.0, 1.0, 0.0, False)] * len(image)
+    result = image.copy()
+    for z, (blur, *_) in enumerate(sections):
+        if sigma := np.hypot(drawn["blur"], blur):
+            result[z] = ndimage.gaussian_filter(result[z], sigma, mode="nearest", truncate=4)
+    low, high = result.min(), result.max()
+    result = low + (high - low) * ((result - low) / (high - low)) ** drawn["gamma"]
+    result = drawn["gain"] * result + drawn["offset"]
+    for z, (_, gain, offset, missing) in enumerate(sections):
+        result[z] = -MEAN / STD if missing else gain * result[z] + offset
+    return result
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_augmentation_equals_its_twin(name: str) -> None:
+    size = (12, 12, 12) if "permutable_axes" in CHANGES[name] else (9, 40, 35)
+    patches = source(size, augmentation=CHANGES[name])
+    for index in range(8):
+        _, image, classes = patches.load(0, 0, index)
+        number = patches.number(0, 0, index)
+        _, start, _ = patches.training_place(0, number)
+        drawn = patches_options(CHANGES[name]).drawn(size, 3, 0, number)
+        at = places(drawn, start, size)
+        truth = ndimage.map_coordinates(IMAGE.astype(float), at, order=1, mode="nearest")
+        truth = changed((truth - MEAN) / STD, drawn)
+        np.testing.assert_allclose(image[..., 0], truth, atol=3e-6)
+        nearest = np.floor(at + 0.5).astype(int)
+        limits = np.array(IMAGE.shape)[:, None, None, None]
+        known = ((nearest >= 0) & (nearest < limits)).all(axis=0)
+        labels = LABELS[tuple(np.clip(nearest, 0, limits - 1))]
+        np.testing.assert_array_equal(classes, np.where(known, labels, NONE))
+
+
+def patches_options(changes: dict[str, Any]) -> Any:
+    augmentation = core.Augmentation()
+    for name, value in changes.items():
+        setattr(augmentation, name, value)
+    return augmentation
+
+
+def test_noise_is_normal() -> None:
+    plain = source((16, 32, 32)).load(0, 0, 0)[1]
+    noise = source((16, 32, 32), augmentation={"noise": 0.5}).load(0, 0, 0)[1] - plain
+    assert abs(noise.mean()) < 0.02
+    assert abs(noise.std() - 0.5) < 0.02
+    assert abs(np.abs(noise / 0.5 < 1).mean() - 0.8413) < 0.02
+
+
+def test_patches_of_few_sections_lose_none() -> None:
+    lost = {"missing_section": 1.0}
+    assert (source((3, 8, 8), augmentation=lost).load(0, 0, 0)[1] == -MEAN / STD).all()
+    assert source((2, 8, 8), augmentation=lost).load(0, 0, 0)[1].std() > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rotation_deg": 181.0}, "rotation_deg is 181, expected 0 to 180"),
+        ({"gain": 1.0}, "gain is 1, expected 0 .off. or more, below 1"),
+        ({"elastic": -1.0}, "elastic is -1"),
+        ({"gamma": float("nan")}, "gamma is nan"),
+        (
+            {"missing_section": 0.6, "dark_section": 0.6},
+            "missing_section .* is 1.2, expected a prob",
+        ),
+        ({"permutable_axes": [0, 1]}, "axes 0 and 1 have different patch sizes"),
+        ({"reflectable_axes": [3]}, "different axes out of 0"),
+    ],
+)
+def test_wrong_augmentation_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        source((4, 8, 9), augmentation=changes)
+
+
+# whole sections
+
+
+@pytest.mark.parametrize("size", [(40, 44), (48, 48), (30, 45)])
+def test_whole_sections_are_padded_or_cut(size: tuple[int, int]) -> None:
+    patches = source((1, *size), whole=True, outside=7.0, patches=None)
+    assert patches.fixed_size == len(IMAGE)
+    _, image, classes = patches.fixed(5)
+    for axis, (n, stored) in enumerate(zip(size, IMAGE.shape[1:], strict=True)):
+        assert image.shape[1 + axis] == n
+        low = max(0, (n - stored) // 2)
+        assert (classes.take(range(low), axis=1 + axis) == NONE).all()
+    _, start, _ = patches.fixed_place(5)
+    y, x = (range(a, a + n) for a, n in zip(start[1:], size, strict=True))
+    rows = [i for i, at in enumerate(y) if 0 <= at < IMAGE.shape[1]]
+    columns = [i for i, at in enumerate(x) if 0 <= at < IMAGE.shape[2]]
+    part = IMAGE[5][np.ix_([y[i] for i in rows], [x[i] for i in columns])]
+    np.testing.assert_allclose(
+        image[0, :, :, 0][np.ix_(rows, columns)], (part - MEAN) / STD, atol=1e-6
+    )
+    padded = np.ones(size, bool)
+    padded[np.ix_(rows, columns)] = False
+    assert (image[0, :, :, 0][padded] == np.float32((7.0 - MEAN) / STD)).all()
+    assert sorted(patches.number(0, 0, i) for i in range(len(IMAGE))) == list(range(len(IMAGE)))
+
+
+# labels
+
+
+def test_values_are_translated() -> None:
+    stored = np.array([0, 255, 9, 255], np.uint8)[LABELS]
+    patches = source((24, 40, 44), labels=[stored], values=[(0, 0), (255, 1), (9, -1)])
+    _, _, classes = patches.fixed(0)
+    np.testing.assert_array_equal(classes, np.array([0, 1, NONE], np.uint8)[LABELS])
+
+
+def test_a_value_without_class_is_named_with_its_place() -> None:
+    stored = LABELS.astype(np.int32)
+    stored[3, 7, 11] = 254
+    message = r"value 254 at \(3, 7, 11\) \(z, y, x\) has no class; expected one of 0, 1, 2"
+    with pytest.raises(errors.InvalidFileError, match=message):
+        source((8, 16, 16), labels=[stored], values=[(0, 0), (1, 1), (2, 2)])
+
+
+def test_several_masks_are_classes_that_must_not_overlap() -> None:
+    one, two = (LABELS == 1).astype(np.uint8), 2 * (LABELS == 2).astype(np.uint8)
+    _, _, classes = source((24, 40, 44), labels=[one, two]).fixed(0)
+    np.testing.assert_array_equal(classes, LABELS)
+    two[2, 3, 4], one[2, 3, 4] = 2, 1
+    with pytest.raises(errors.InvalidFileError, match="masks overlap at .2, 3, 4."):
+        source((24, 40, 44), labels=[one, two])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint64, np.uint32])
+def test_no_label_is_minus_one_of_every_type(dtype: Any) -> None:
+    stored = LABELS.astype(dtype)
+    stored[0, 0, :5] = np.array(-1).astype(dtype)
+    _, _, classes = source((24, 40, 44), labels=[stored]).fixed(0)
+    assert (classes[0, 0, :5] == NONE).all()
+    assert (classes != NONE).sum() == LABELS.size - 5
+
+
+def test_labels_may_be_smaller_than_the_image() -> None:
+    part = np.ascontiguousarray(LABELS[4:14, 10:30, 3:40])
+    patches = source((16, 32, 44), labels=[part], start=(4, 10, 3))
+    _, start, size = patches.fixed_place(0)
+    _, _, classes = patches.fixed(0)
+    expected = np.full(IMAGE.shape, NONE)
+    expected[4:14, 10:30, 3:40] = part
+    np.testing.assert_array_equal(classes, expected[box(start, size)])
+    with pytest.raises(errors.OutOfRangeError, match="are not inside the image"):
+        source((8, 8, 8), labels=[part], start=(20, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("given_", "error", "message"),
+    [
+        ({"patch": (25, 8, 8)}, errors.InvalidArgumentError, "are larger than the volume .24, 40, 44."),
+        ({"regions": [((0, 0, 0), (25, 1, 1))]}, errors.OutOfRangeError, "is not inside the volume"),
+        ({"labels": [np.full_like(LABELS, 5)], "values": [(5, -1)]}, errors.InvalidArgumentError,
+         "no voxel of the boxes has a label"),
+        ({"class_weights": [1.0]}, errors.InvalidArgumentError, "1 given, expected one for each of the 3"),
+        ({"values": [(1, 0), (1, 1)]}, errors.InvalidArgumentError, "value 1 has two labels"),
+        ({"order": (30, 1, 0)}, errors.InvalidArgumentError, "need more than the 20 patches"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(given_: dict[str, Any], error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        source(**{"patch": (8, 16, 16), **given_})
+
+
+# targets
+
+
+def objects() -> Array:
+    """Return labels of 18 x 30 x 26 voxels: objects, 0 between them, and a corner without labels."""
+    image, _ = scene((18, 30, 26))
+    labels, count = ndimage.label(image > 128)
+    assert count > 5
+    labels[:4, :6] = -1
+    return labels.astype(np.int64)
+
+
+def descriptors(labels: Array, deviation: tuple[float, float, float]) -> Array:
+    """Return local shape descriptors, from their definition with filters of SciPy."""
+
+    def window(values: Array) -> Array:
+        result: Array = ndimage.gaussian_filter(values, deviation, mode="constant", truncate=3)
+        return result
+
+    at = np.stack(np.meshgrid(*map(np.arange, labels.shape), indexing="ij")).astype(float)
+    result = np.zeros((*labels.shape, 10))
+    for label in np.unique(labels[labels > 0]):
+        mask = (labels == label).astype(float)
+        mass = np.where(mask, window(mask), 1)
+        mean = [window(mask * c) / mass for c in at]
+        spread = [
+            np.maximum(1e-3, window(mask * c * c) / mass - m * m)
+            for c, m in zip(at, mean, strict=True)
+        ]
+        own = [0.5 * (m - c) / s + 0.5 for m, c, s in zip(mean, at, deviation, strict=True)]
+        own += [v / s**2 for v, s in zip(spread, deviation, strict=True)]
+        for a, b in ((0, 1), (0, 2), (1, 2)):
+            together = window(mask * at[a] * at[b]) / mass - mean[a] * mean[b]
+            own.append(0.5 * together / np.sqrt(spread[a] * spread[b]) + 0.5)
+        inside_object = np.clip(np.stack([*own, mass], -1), 0, 1)
+        result[mask > 0] = inside_object[mask > 0]
+    return result
+
+
+@pytest.mark.parametrize("zero_is_boundary", [False, True])
+def test_affinities_equal_their_definition(zero_is_boundary: bool) -> None:
+    labels = objects()
+    labels[labels == 0] = 0 if zero_is_boundary else -1
+    offsets = [(-1, 0, 0), (0, 3, 0), (2, -1, -5)]
+    targets = core.affinity_targets(offsets, balance=False, descriptors=(0.0, 0.0, 0.0))
+    _, _, found, weights = targets.make(labels, True)
+    for channel, offset in enumerate(offsets):
+        to = np.indices(labels.shape) + np.reshape(offset, (3, 1, 1, 1))
+        limits = np.reshape(labels.shape, (3, 1, 1, 1))
+        fits = ((to >= 0) & (to < limits)).all(axis=0)
+        other = np.where(fits, labels[tuple(np.clip(to, 0, limits - 1))], -1)
+        np.testing.assert_array_equal(found[..., channel], (labels > 0) & (labels == other))
+        np.testing.assert_array_equal(weights[..., channel], (labels >= 0) & (other >= 0))
+
+
+def test_balanced_affinities_weigh_ones_and_zeros_alike() -> None:
+    targets = core.affinity_targets(
+        [(-1, 0, 0), (0, 0, -4)], balance=True, descriptors=(0.0, 0.0, 0.0)
+    )
+    _, _, found, weights = targets.make(objects(), True)
+    for channel in range(2):
+        ones = weights[..., channel][found[..., channel] == 1].sum()
+        assert ones == pytest.approx(weights[..., channel].sum() / 2, rel=1e-5)
+    assert set(np.unique(targets.make(objects(), False)[3])) == {0.0, 1.0}
+
+
+def test_shape_descriptors_equal_their_definition() -> None:
+    deviation, border = (1.5, 2.0, 2.4), (5, 6, 7)
+    labels = objects()
+    targets = core.affinity_targets([(0, 0, -1)], balance=True, descriptors=deviation)
+    _, _, found, weights = targets.make(labels, True)
+    inner = tuple(slice(b, n - b) for b, n in zip(border, labels.shape, strict=True))
+    np.testing.assert_allclose(found[..., 1:], descriptors(labels, deviation)[inner], atol=1e-4)
+    for channel in range(1, 11):
+        np.testing.assert_array_equal(weights[..., channel], labels[inner] > 0)
+
+
+@pytest.mark.parametrize("scale", [6.0, 11.0])
+def test_distances_equal_their_definition(scale: float) -> None:
+    labels, voxel = objects(), (4.0, 2.0, 2.0)
+    _, _, found, weights = core.distance_targets(scale, voxel_size=voxel).make(labels, True)
+    signed = -ndimage.distance_transform_edt(labels <= 0, sampling=voxel)
+    for label in np.unique(labels[labels > 0]):
+        own = ndimage.distance_transform_edt(labels == label, sampling=voxel)
+        signed[labels == label] = own[labels == label]
+    inner = tuple(
+        slice(int(np.ceil(2 * scale / v)), n - int(np.ceil(2 * scale / v)))
+        for v, n in zip(voxel, labels.shape, strict=True)
+    )
+    known = labels[inner] >= 0
+    np.testing.assert_array_equal(weights[..., 0], known)
+    expected = 0.5 + 0.5 * np.tanh(signed[inner] / scale)
+    np.testing.assert_allclose(found[..., 0][known], expected[known], atol=1e-6)
