@@ -57,6 +57,7 @@ class Sections:
     """
 
     def __init__(self, path: str, file: Any, number: int | None = None) -> None:
+        _require_end_of_pages(path, file)
         every = [one for one in file.series if not one.keyframe.is_reduced] or [*file.series[:1]]
         if number is not None:
             if number >= len(every):
@@ -85,6 +86,23 @@ class Sections:
             raise InvalidFileError(
                 f"{path}: has {len(self.pages)} pictures for a shape of {self.shape}"
             )
+
+
+def _require_end_of_pages(path: str, file: Any) -> None:
+    """Refuse a list of pages that is a circle, which tifffile would follow for ever."""
+    form, handle = file.tiff, file.filehandle
+    order: Any = "little" if form.byteorder == "<" else "big"
+    page, seen = file.pages[0].offset, set[int]()
+    while 0 < page < handle.size:
+        if page in seen:
+            raise InvalidFileError(
+                f"{path}: page {len(seen)} is followed by the earlier page at byte {page}: the file is damaged"
+            )
+        seen.add(page)
+        handle.seek(page)
+        tags = int.from_bytes(handle.read(form.tagnosize), order)
+        handle.seek(page + form.tagnosize + tags * form.tagsize)
+        page = int.from_bytes(handle.read(form.offsetsize), order)
 
 
 def _check_counts(path: str, file: Any, shape: Vec3) -> None:

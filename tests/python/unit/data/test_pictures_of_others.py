@@ -171,6 +171,26 @@ def test_a_file_of_several_pictures_in_a_folder_is_refused(
 # Names
 
 
+@pytest.mark.parametrize("bigtiff", [False, True])
+def test_a_circle_of_pages_is_refused(tmp_path: Path, bigtiff: bool) -> None:
+    path = tmp_path / "stack.tif"
+    tifffile.imwrite(
+        path,
+        np.zeros((3, 4, 5), np.uint8),
+        photometric="minisblack",
+        metadata=None,
+        bigtiff=bigtiff,
+    )
+    with tifffile.TiffFile(path) as file:
+        form, first, last = file.tiff, file.pages[0].offset, file.pages[2]
+        at = last.offset + form.tagnosize + len(last.tags) * form.tagsize
+    content = bytearray(path.read_bytes())
+    content[at : at + form.offsetsize] = first.to_bytes(form.offsetsize, "little")
+    path.write_bytes(content)
+    with pytest.raises(errors.InvalidFileError, match=f"page 3 .* earlier page at byte {first}"):
+        data.Volume(str(path))
+
+
 def test_names_with_brackets_are_looked_up_first(tmp_path: Path) -> None:
     folder = tmp_path / "EM [2024] ROI?"
     folder.mkdir()
