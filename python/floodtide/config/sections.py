@@ -483,13 +483,6 @@ class CommConfig(Checked):
         " message that names the rank; 0: no limit",
         range=limits.SECONDS,
     )
-    on_lost_rank: str = option(
-        "abort",
-        "What happens when a rank is lost: abort ends the job; shrink (experimental) continues from the newest"
-        " checkpoint with the remaining ranks, which take over its walkers; shrink needs Open MPI's mpiexec --with-ft"
-        " ulfm and mode synchronous",
-        choices=("abort", "shrink"),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
