@@ -461,9 +461,8 @@ class CommConfig(Checked):
     )
     mode: str = option(
         "synchronous",
-        "Which gradients an update uses: those of all ranks (synchronous), those of the first comm.contributors ranks"
-        " that are ready (partial), or those of one rank, as soon as they reach a parameter server (asynchronous, a"
-        " baseline for comparison)",
+        "Which gradients an update uses: those of all ranks (synchronous), or those of the first comm.contributors"
+        " ranks that are ready (partial)",
         choices=_core.choices("mode"),
     )
     contributors: int = option(
