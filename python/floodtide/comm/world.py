@@ -237,14 +237,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def replace(communicator: Communicator) -> None:
-    """Continue with a communicator of the remaining ranks after others were lost (`settle`). Collective over them."""
-    _state.watchdog = None  # the old watchdog would wait for the lost ranks
-    _state.activity.observe(communicator, "")
-    _use(communicator)
-    _watch(_state.timeout_s or 0)
-
-
 def _use(communicator: Communicator) -> None:
     _state.comm = communicator
     _state.local_ranks = _places(communicator)

@@ -461,9 +461,8 @@ class CommConfig(Checked):
     )
     mode: str = option(
         "synchronous",
-        "Which gradients an update uses: those of all ranks (synchronous), those of the first comm.contributors ranks"
-        " that are ready (partial), or those of one rank, as soon as they reach a parameter server (asynchronous, a"
-        " baseline for comparison)",
+        "Which gradients an update uses: those of all ranks (synchronous), or those of the first comm.contributors"
+        " ranks that are ready (partial)",
         choices=_core.choices("mode"),
     )
     contributors: int = option(
@@ -482,13 +481,6 @@ class CommConfig(Checked):
         "Time limit (s) of the watchdog: if a rank is silent, or others wait for it, for this long, the job ends with a"
         " message that names the rank; 0: no limit",
         range=limits.SECONDS,
-    )
-    on_lost_rank: str = option(
-        "abort",
-        "What happens when a rank is lost: abort ends the job; shrink (experimental) continues from the newest"
-        " checkpoint with the remaining ranks, which take over its walkers; shrink needs Open MPI's mpiexec --with-ft"
-        " ulfm and mode synchronous",
-        choices=("abort", "shrink"),
     )
 
 

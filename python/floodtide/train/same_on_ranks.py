@@ -20,7 +20,7 @@ from typing import Any
 from floodtide import _core
 from floodtide.base.options import ANY, FOLDER
 from floodtide.comm import world
-from floodtide.config import CommConfig, Config
+from floodtide.config import Config
 from floodtide.errors import ConfigurationError, UnsupportedError, on_all_ranks
 
 _MOST_KEYS = 3  # that a message lists
@@ -139,23 +139,3 @@ def _build(library: Path) -> str:
     """Return the checksum of a library, which differs between builds."""
     with library.open("rb") as file:
         return f"{zlib.crc32(file.read()):08x}"
-
-
-def check_on_lost_rank(section: CommConfig, communicator: world.Communicator) -> None:
-    """Check that this job can do what `comm.on_lost_rank` says.
-
-    Raises:
-        ConfigurationError: If the mode cannot.
-        UnsupportedError: If the MPI library or its launcher cannot.
-    """
-    if section.on_lost_rank != "shrink" or communicator.size == 1:
-        return
-    if section.mode != "synchronous":
-        raise ConfigurationError(
-            f"comm.on_lost_rank is 'shrink' with comm.mode '{section.mode}', expected mode 'synchronous'"
-        )
-    if not communicator.survives:
-        raise UnsupportedError(
-            "comm.on_lost_rank is 'shrink', expected Open MPI 5 and its mpiexec --with-ft ulfm; this job has "
-            + communicator.description
-        )

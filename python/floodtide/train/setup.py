@@ -9,11 +9,7 @@ from floodtide.train.kinds import kind_of
 from floodtide.train.kinds.kind import Parts, Setup
 from floodtide.train.memory import require_enough_memory
 from floodtide.train.parts import parts_of, require_scalable
-from floodtide.train.same_on_ranks import (
-    check_on_lost_rank,
-    require_same,
-    require_same_configuration,
-)
+from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.threads import bind_ranks, set_threads
 
 
@@ -32,7 +28,6 @@ def set_up(config: Config, parts: Parts | None, comm: world.Communicator) -> Set
     if config.run.bind == "ranks":
         bind_ranks()
     with world.agreed():
-        check_on_lost_rank(config.comm, comm)
         set_threads(config.run.threads)
         require_enough_memory(config, comm.size)
     # Ranks import modules only when they need them: a thousand ranks read the files at once.

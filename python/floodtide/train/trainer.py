@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs: `Trainer` is what scripts use of the step loop, of the recovery from lost ranks, and of the log."""
+"""Training runs: `Trainer` is what scripts use of the step loop and of the log."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.described import Callback, MoreOptions, configuration_of
 from floodtide.train.kinds.kind import Data, HeldOut, Model, Parts
-from floodtide.train.loop.recovery import Recovery
 from floodtide.train.loop.steering import Steering
-from floodtide.train.loop.step_loop import Step
+from floodtide.train.loop.step_loop import Step, StepLoop
 from floodtide.train.setup import set_up
 from floodtide.train.signals import Requests
 from floodtide.train.task import Record
@@ -125,7 +124,9 @@ class Trainer(Steering, NotPickled):
                 for callback in callbacks:
                     callback(trainer, record)
 
-        self._recovery = Recovery(setup, self._requests, call_back)
+        job = str(world.broadcast_object(os.urandom(8).hex()))
+        self._loop = StepLoop(setup, world.current(), job, self._requests, call_back)
+        self._loop.begin()
 
     @property
     def steps_done(self) -> int:
@@ -189,13 +190,12 @@ class Trainer(Steering, NotPickled):
         When SIGTERM or SIGUSR1 comes to any rank, all ranks stop after the step that they are in, save a checkpoint,
         leave out the validation at the end, and return. Ctrl-C does the same, and then raises Interrupted, a
         KeyboardInterrupt; another call of `run` goes on. A second Ctrl-C raises KeyboardInterrupt at once.
-
-        With `comm.on_lost_rank = "shrink"` the ranks that are left when one is lost go on from the newest checkpoint.
         """
         self._loop.go_on()
         self._loop.check_begin()
         with self.watching_signals(), self._bar() as show:
-            self._recovery.run(progress or show)
+            for _ in self._loop.steps(progress or show):
+                pass
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         if not self._progress:

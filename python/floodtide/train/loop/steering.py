@@ -8,7 +8,6 @@ from typing import Any
 from floodtide.base import limits
 from floodtide.train.comm_hook import CommHook, adapted
 from floodtide.train.loop.log_records import own_record
-from floodtide.train.loop.recovery import Recovery
 from floodtide.train.loop.step_loop import StepLoop
 from floodtide.train.signals import Requests
 from floodtide.train.task import Record
@@ -17,13 +16,9 @@ from floodtide.train.task import Record
 class Steering:
     """The methods of a `Trainer` that change a training while it runs."""
 
-    __slots__ = ("_recovery", "_requests")
-    _recovery: Recovery
+    __slots__ = ("_loop", "_requests")
+    _loop: StepLoop
     _requests: Requests
-
-    @property
-    def _loop(self) -> StepLoop:
-        return self._recovery.loop
 
     def stop(self) -> None:
         """Ask all ranks to end the training after the next step, with a checkpoint. For callbacks and loops.
@@ -76,7 +71,7 @@ class Steering:
             UnsupportedError: With `comm.exactness = "workers"`, which sums no buckets.
         """
         names = list(self._loop.setup.parts.model.state_dict())
-        self._recovery.use_hook(None if hook is None else adapted(hook, state, names))
+        self._loop.core.set_bucket_hook(None if hook is None else adapted(hook, state, names))
 
     def take_metrics(self) -> dict[str, float]:
         """Return counts and sums over ranks since the last call or the last record of the log. Collective.

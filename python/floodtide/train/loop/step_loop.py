@@ -21,7 +21,6 @@ from floodtide.errors import (
     InvalidFileError,
     on_all_ranks,
 )
-from floodtide.train.comm_hook import CoreHook
 from floodtide.train.kinds.kind import Model, Setup
 from floodtide.train.loop import log_records
 from floodtide.train.run_directory import RunDirectory, read_log
@@ -80,20 +79,18 @@ class StepLoop:
         assert self._core is not None
         return self._core
 
-    def begin(self, hook: CoreHook | None) -> None:
+    def begin(self) -> None:
         """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""
         with world.agreed():
             self.directory.take(self._job)
         try:
-            self._begin(hook)
+            self._begin()
         except BaseException:
             self.directory.abandon()
             raise
 
-    def _begin(self, hook: CoreHook | None) -> None:
+    def _begin(self) -> None:
         self._core = self._new_core()
-        if hook is not None:
-            self._core.set_bucket_hook(hook)
         with world.agreed():
             newest = self.directory.newest_checkpoint()
         self.checkpoint = world.broadcast_object(newest) or ""
@@ -257,7 +254,7 @@ class StepLoop:
             after = self.setup.config.validation.give_up_after
             hopeless = 0 < after <= self.steps_done and not task.beats_trivial(scores)
             if self.given_up or (hopeless and not self.complete):
-                # The next step is the last one. All ranks learn of it as of every stop, also in asynchronous training.
+                # The next step is the last one. All ranks learn of it as of every stop, also in mode partial.
                 self.given_up = self._requests.stop = True
                 record["given_up"] = True
             self._record(record)
@@ -334,10 +331,6 @@ class StepLoop:
             with world.agreed():
                 self.directory.merge_traces()
         self.directory.close()
-
-    def end(self) -> None:
-        """End the core's trainer: its threads use a communicator that is given up."""
-        self._core = None
 
     @contextlib.contextmanager
     def _activity(self, name: str) -> Iterator[None]:

@@ -328,7 +328,7 @@ def other_split(folder: Path) -> dict[str, Any]:
         (wrong(schedule=lr.Cosine(0.1, 10)), "total_steps 10, expected the 6 steps"),
         (wrong(training=TrainingConfig(walkers=3)), "training.walkers is 3"),
         (wrong(run=RunConfig(dir="elsewhere")), "run.dir is 'elsewhere'"),
-        (wrong(comm=CommConfig(mode="asynchronous", wire="bf16")), "wire format needs"),
+        (wrong(comm=CommConfig(mode="partial", wire="bf16")), "wire format needs"),
         (other_seed, "seed 0 and the data with seed 4"),
         (other_patch, r"patch_size \(11, 11, 11\), expected \(13, 13, 13\)"),
         (other_volume, "on volume 'sphere', expected a box of one of the training volumes: cube"),
