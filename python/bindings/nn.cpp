@@ -114,18 +114,19 @@ void register_nn(py::module_& m) {
       .def("__exit__", [](Change& change, const py::Args<py::object>&) { change.exit(); });
   py::class_<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, int features, const Vec3& fov, const Vec3& deltas, std::uint64_t seed,
-                       const std::string& compute, const std::string& parallel) {
+                       const std::string& compute, const std::string& parallel, const std::string& kernel) {
              return FfnOptions{.depth = depth,
                                .fov = fov,
                                .deltas = deltas,
                                .features = features,
                                .seed = seed,
                                .compute = named<kernels::Compute>(compute),
-                               .parallel = named<nn::Parallel>(parallel)};
+                               .parallel = named<nn::Parallel>(parallel),
+                               .kernel = kernel};
            }),
            py::kw_only(), py::arg("depth"), py::arg("features"), py::arg("fov") = FfnOptions().fov,
            py::arg("deltas") = FfnOptions().deltas, py::arg("seed") = 0, py::arg("compute") = "fp32",
-           py::arg("parallel") = "fovs")
+           py::arg("parallel") = "fovs", py::arg("kernel") = "")
       .def_readonly("depth", &FfnOptions::depth)
       .def_property_readonly("fov", [](const FfnOptions& options) { return triple_of(options.fov); })
       .def_property_readonly("deltas", [](const FfnOptions& options) { return triple_of(options.deltas); })

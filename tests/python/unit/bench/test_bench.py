@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
 
 from floodtide import _core, errors
 from floodtide.bench import kernels
-from floodtide.bench.rows import in_own_process, threads
+from floodtide.bench.rows import enough, in_own_process, threads
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import BENCHMARKS, command
 
@@ -26,6 +27,14 @@ def run(*arguments: str) -> Result:
 def rows_of(result: Result) -> list[dict[str, object]]:
     assert result.exception is None, result.output
     return [json.loads(line) for line in result.output.splitlines()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_pauses() -> Iterator[None]:
+    """No test here depends on the pauses between measurements."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("floodtide.bench.rows._PAUSE_S", 0.0)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +131,7 @@ def test_every_benchmark_is_a_command_with_an_example() -> None:
     [(20, 0.0, True), (19, 1.9, False), (3, 2.0, True), (2, 100.0, False)],
 )
 def test_slow_bodies_need_fewer_samples(samples: int, spent_s: float, expected: bool) -> None:
-    assert _core.bench.enough(samples, spent_s) is expected
+    assert enough(samples, spent_s) is expected
 
 
 def test_a_process_of_its_own_that_fails_is_one_line() -> None:
