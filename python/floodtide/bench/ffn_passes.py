@@ -57,7 +57,8 @@ class Passes:
         self._images = random.standard_normal(shape, np.float32)
         self._labels = np.where(random.random(shape) < 0.4, 0.95, 0.05).astype(np.float32)
         self._logits = np.full(shape, -_START, np.float32)
-        self._logits[(slice(None), *(side // 2 for side in network.fov))] = _START
+        z, y, x = network.fov
+        self._logits[:, z // 2, y // 2, x // 2] = _START
         self._forward: str | None = None
         self.trained = self.core.parameters().size
         self.gradients = np.zeros(self.trained, np.float32)

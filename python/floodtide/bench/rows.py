@@ -97,8 +97,8 @@ def timed_in_turn(
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Call functions in turn until the first one took `seconds` in all, and there are enough samples.
 
-    A pause before each call lets the threads of the previous function fall asleep. OpenMP's threads poll for some
-    milliseconds after their work, and would take a core from the next function.
+    With PyTorch, a pause before each call lets the threads of the previous function fall asleep. OpenMP's threads poll
+    for some milliseconds after their work, and would take a core from the next function.
 
     Returns:
         The times of each function in seconds, and the peak multiply-add rate of the threads in GFLOP/s, measured
@@ -108,13 +108,14 @@ def timed_in_turn(
     times: dict[str, list[float]] = {name: [] for name in bodies}
     rates: list[float] = []
     first = next(iter(bodies))
+    pause_s = _PAUSE_S if any(name.startswith(TORCH) for name in bodies) else 0.0
     for body in bodies.values():
         body()
     while not enough(len(rates), sum(map(sum, times.values()))) or sum(times[first]) < seconds:
-        time.sleep(_PAUSE_S)
+        time.sleep(pause_s)
         rates.append(peak.sample())
         for name, body in bodies.items():
-            time.sleep(_PAUSE_S)
+            time.sleep(pause_s)
             start = time.perf_counter()
             body()
             times[name].append(time.perf_counter() - start)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
@@ -27,14 +26,6 @@ def run(*arguments: str) -> Result:
 def rows_of(result: Result) -> list[dict[str, object]]:
     assert result.exception is None, result.output
     return [json.loads(line) for line in result.output.splitlines()]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_pauses() -> Iterator[None]:
-    """No test here depends on the pauses between measurements."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("floodtide.bench.rows._PAUSE_S", 0.0)
-        yield
 
 
 @pytest.fixture(scope="module")
