@@ -5,13 +5,11 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/data/tensorflow_checkpoint.hpp"
+#include "floodtide/base/crc32c.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/forward_choice.hpp"
 #include "floodtide/nn/limits.hpp"
-#include "floodtide/train/network_file.hpp"
 #include "network.hpp"
-#include "path_name.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -71,21 +69,6 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
   py::list losses;
   for (const nn::FfnExample& example : batch) losses.append(example.loss);
   return losses;
-}
-
-/// Return {name: array} of all float arrays whose names begin with `scope`.
-Typed<"dict[str, numpy.typing.NDArray[numpy.float32]]"> read_tensorflow_checkpoint(const PathName& prefix,
-                                                                                   const std::string& scope) {
-  const data::TensorflowCheckpoint checkpoint(prefix.text);
-  py::dict result;
-  for (const data::TensorflowCheckpoint::Entry& entry : checkpoint.entries()) {
-    if (!entry.name.starts_with(scope) || !data::TensorflowCheckpoint::is_float(entry)) continue;
-    const std::vector<float> values = checkpoint.read(entry);
-    train::require_finite(values, str_cat("TensorFlow checkpoint ", prefix.text, ": '", entry.name, "'"));
-    result[py::str(entry.name)] =
-        py::array_t<float>(std::vector<py::ssize_t>(entry.shape.begin(), entry.shape.end()), values.data());
-  }
-  return result;
 }
 
 }  // namespace
@@ -163,8 +146,9 @@ void register_nn(py::module_& m) {
           "relu_masks", [](const Ffn& network) { return to_numpy(network.relu_masks()); },
           "Return 1 for each positive ReLU input of the last loss_and_gradients, else 0: (2 * depth, z, y, x, features).");
   bind_network(ffn);
-  m.def("read_tensorflow_checkpoint", &read_tensorflow_checkpoint, py::arg("prefix"), py::arg("scope"),
-        "Return {name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
+  m.def(
+      "masked_crc32c", [](const py::bytes& content) { return masked_crc32c(content); }, py::arg("content"),
+      "Return the CRC-32C of bytes in the form that TensorFlow stores.");
 }
 
 }  // namespace floodtide::bindings
