@@ -85,10 +85,6 @@ class ImageStatistics:
         """True if every voxel of the box was read."""
         return self.sampled == math.prod(self.shape)
 
-    def percentile(self, share: float) -> float:
-        """Return the grey level at one of PERCENTILES."""
-        return self.percentiles[PERCENTILES.index(share)]
-
 
 def image_statistics(
     volume: Volume,
