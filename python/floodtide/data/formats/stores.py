@@ -49,17 +49,7 @@ _OTHER_ENCODINGS = (
 _WEBKNOSSOS = "datasource-properties.json"
 
 
-def is_zarr(reference: str) -> bool:
-    """Return True if the name is that of a Zarr volume."""
-    return _is_in(reference, ".zarr")
-
-
-def is_n5(reference: str) -> bool:
-    """Return True if the name is that of an N5 volume."""
-    return _is_in(reference, ".n5")
-
-
-def _is_in(reference: str, suffix: str) -> bool:
+def is_in(reference: str, suffix: str) -> bool:
     """Return True if the path contains a folder with this suffix, or is a folder with one of its files."""
     if "\0" in reference or "://" in reference:
         return False
