@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,12 @@ from floodtide.data.formats.conventions import (
     names_of,
     order_of,
 )
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import not_used
 from floodtide.data.formats.readers import Opened, attributes_of, object_volume
 from floodtide.errors import Error, InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
-_BIGDATAVIEWER = re.compile(r"/?t\d+/s(\d+)/(\d+)/cells/?")
+_BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
 
@@ -64,7 +64,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             " second as y, its first as x"
         )
     if geometry.voxel_size_nm is None:
-        geometry = _elsewhere(volume, path, dataset, geometry)
+        _note_elsewhere(volume.name, path, dataset)
     unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
     if not unsigned and (names is None or names[-3:] == ("z", "y", "x")):
         return Opened(volume, geometry, plain=True)
@@ -84,38 +84,24 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     )
 
 
-def _elsewhere(volume: _core.data.Volume, path: str, dataset: str, geometry: Geometry) -> Geometry:
-    """Return the geometry with a voxel size that BigDataViewer or Imaris states; note one in another place."""
-    name = volume.name
-    if level := _BIGDATAVIEWER.fullmatch(dataset):
-        from floodtide.data.formats.elsewhere import of_bigdataviewer
-
-        with _h5py(path, dataset) as array:
-            factors = array.file.get(f"s{level[1]}/resolutions")
-            scale = [] if factors is None else factors[int(level[2])].tolist()
-        return of_bigdataviewer(name, Path(path), int(level[1]), scale)
-    if _IMARIS.fullmatch(dataset):
-        from floodtide.data.formats.elsewhere import of_imaris
-
-        with _h5py(path, dataset) as array:
-            image = array.file.get("DataSetInfo/Image")
-            stated = {} if image is None else image.attrs
-            return of_imaris(name, stated, array.parent.attrs, volume.shape)
-    if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
-        notes.show(f"{name}: its dimension scales are not used; --voxel-nm states a voxel size")
-        return geometry
-    beside = str(PurePosixPath("/", dataset).with_name("Spacing"))
-    if _core.data.exists(path, beside):  # of ITK
-        notes.show(f"{name}: the dataset {beside} is not used; --voxel-nm states a voxel size")
-        return geometry
-    for group in PurePosixPath("/", dataset.strip("/")).parents:
-        found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
-        if found:
-            notes.show(
-                f"{name}: the group {group} has an attribute {found[0]}: not used; --voxel-nm states a voxel size"
-            )
-            break
-    return geometry
+def _note_elsewhere(name: str, path: str, dataset: str) -> None:
+    """Note a voxel size that something beside the dataset states."""
+    inner = PurePosixPath("/", dataset.strip("/"))
+    beside = str(inner.with_name("Spacing"))
+    if _BIGDATAVIEWER.fullmatch(dataset):
+        not_used(name, "the .xml file of BigDataViewer has the voxel size")
+    elif _IMARIS.fullmatch(dataset):
+        not_used(name, "DataSetInfo/Image of Imaris has the voxel size")
+    elif _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
+        not_used(name, "dimension scales may state a voxel size")
+    elif _core.data.exists(path, beside):  # of ITK
+        not_used(name, f"the dataset {beside} has the voxel size")
+    else:
+        for group in inner.parents:
+            found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
+            if found:
+                not_used(name, f"the group {group} has an attribute {found[0]}")
+                break
 
 
 class _Turned:

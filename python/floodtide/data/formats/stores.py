@@ -26,11 +26,10 @@ from floodtide.data.formats.conventions import (
     SIZES,
     WRITTEN_BY,
     geometry_of,
-    geometry_of_transform,
     names_of,
     order_of,
 )
-from floodtide.data.formats.geometry import Geometry, is_triple, size_of
+from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
@@ -74,8 +73,7 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     else:
         attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
         names = names_of(reference, attributes, store.rank)
-        found = geometry_of_transform(reference, attributes)
-        geometry = found or geometry_of(reference, attributes, names)
+        geometry = geometry_of(reference, attributes, names)
     opened = _volume(reference, store, names, channel, geometry, array)
     if level is None and geometry.voxel_size_nm is None:
         _note_above(reference, array.parent.absolute(), names or ())
@@ -87,12 +85,7 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
 def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
     from floodtide.data.formats.chunks import check_chunks
-    from floodtide.data.formats.elsewhere import of_bigdataviewer
-    from floodtide.data.formats.n5 import (
-        geometry_of_dataset,
-        level_of_bigdataviewer,
-        names_of_dataset,
-    )
+    from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
 
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
@@ -107,11 +100,7 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     names = names_of_dataset(reference, path.parent, attributes, store.rank)
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
-    level = level_of_bigdataviewer(reference, path.parent, attributes)
-    if level is None:
-        geometry = geometry_of_dataset(reference, path.parent, attributes)
-    else:
-        geometry = of_bigdataviewer(reference, path.parent.absolute().parents[2], *level)
+    geometry = geometry_of_dataset(reference, path.parent, attributes)
     opened = _volume(reference, store, names, channel, geometry, path)
     known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)
     check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
@@ -354,9 +343,7 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
     ]
     elsewhere += [one / _WEBKNOSSOS for one in folder.parents[:3] if (one / _WEBKNOSSOS).is_file()]
     if elsewhere:
-        notes.show(
-            f"{reference}: {elsewhere[0]} may state a voxel size: not used; --voxel-nm states a voxel size"
-        )
+        not_used(reference, f"{elsewhere[0]} may state a voxel size")
         return
     for group in folder.parents:
         if not any((group / name).is_file() for name in STORES[".zarr"]):
@@ -364,9 +351,7 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
         stated = _attributes(_metadata(group, reference))
         key = next((one.key for one in SIZES if one.key in stated), None)
         if key is not None:
-            notes.show(
-                f"{reference}: the group {group} has an attribute {key}: not used; --voxel-nm states a voxel size"
-            )
+            not_used(reference, f"the group {group} has an attribute {key}")
             break
 
 
