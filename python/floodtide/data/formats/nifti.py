@@ -79,7 +79,7 @@ def _opened(nibabel: Any, path: str, file: Any) -> Opened:
         edges = edges[np.argsort(turn[:, 0])]
     unit = header.get_xyzt_units()[0]
     geometry = _geometry(path, edges, affine, "" if unit == "unknown" else unit)
-    return Opened(array_volume(voxels.T, path), geometry)
+    return array_volume(voxels.T, path, geometry)
 
 
 def _geometry(path: str, edges: NDArray[Any], affine: NDArray[Any] | None, unit: str) -> Geometry:

@@ -33,18 +33,8 @@ from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
-PATIENCE_S = 10.0
-"""Seconds that a block may take to read before the files of the volume are looked at."""
-
-_OTHER_ENCODINGS = (
-    "compresso",
-    "crackle",
-    "kempressed",
-    "fpzip",
-    "zfpc",
-    "jpegxl",
-    "jxl",
-)  # of CloudVolume
+# of CloudVolume
+_OTHER_ENCODINGS = ("compresso", "crackle", "kempressed", "fpzip", "zfpc", "jpegxl", "jxl")
 _WEBKNOSSOS = "datasource-properties.json"
 
 
@@ -176,16 +166,8 @@ def _volume(
             f"{reference}: has chunks of {tuple(chunks)} voxels, expected at most {LARGEST_CHUNK} bytes"
         )
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
-    return Opened(
-        object_volume(
-            Store(store, reference, metadata.parent),
-            reference,
-            chunks=chunks,
-            geometry=geometry,
-            file=str(metadata),
-        ),
-        geometry,
-    )
+    source, file = Store(store, reference), str(metadata)
+    return object_volume(source, reference, chunks=chunks, geometry=geometry, file=file)
 
 
 def _chunks_of(store: Any) -> int:
@@ -218,34 +200,16 @@ class Store:
     Args:
         store: The array.
         name: For messages.
-        folder: Folder of its chunks on this machine; None: unknown.
     """
 
-    def __init__(self, store: Any, name: str, folder: Path | None = None) -> None:
-        self._store = store
-        self._name = name
-        self._folder = folder
+    def __init__(self, store: Any, name: str) -> None:
+        self._store, self._name = store, name
         self.shape = tuple(store.shape)
         self.dtype = store.dtype.numpy_dtype
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> Any:
-        tensorstore_library(self._name)
-        pending = self._store[box].read()
-        if self._folder is None:
-            return pending.result()
-        try:
-            return pending.result(timeout=PATIENCE_S)
-        except TimeoutError:  # a slow disk, or a FIFO, which tensorstore would wait for without end
-            _require_regular_files(self._folder)
-            return pending.result()
-
-
-def _require_regular_files(folder: Path) -> None:
-    for root, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(root, name)
-            if not os.path.isfile(path):
-                raise InvalidFileError(f"{path} is no regular file, expected a chunk of a volume")
+        tensorstore_library(self._name)  # refuses a child of fork()
+        return self._store[box].read().result()
 
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
