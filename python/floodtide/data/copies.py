@@ -23,6 +23,7 @@ from floodtide.data.formats.conventions import WRITTEN_BY
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
+from floodtide.data.resampling import Resampled
 from floodtide.data.volumes import Volume, place_of, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
@@ -43,7 +44,9 @@ def convert(
     destination: str,
     *,
     voxel_size_nm: Sequence[float] | None = None,
+    resample_nm: Sequence[float] | None = None,
     labels: bool = False,
+    command: str = "floodtide convert",
     progress: Progress | None = None,
 ) -> Volume:
     """Copy a volume to another format, block by block, with voxel size and offset where both formats have them.
@@ -55,14 +58,18 @@ def convert(
         source: A volume, or its name.
         destination: The name of the copy.
         voxel_size_nm: (z, y, x) in nm, instead of what the source says.
+        resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
+            larger volume then states where it begins in new voxels, rounded.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
+        command: The command that writes the copy. It may replace its own older datasets of HDF5 files.
         progress: Called as progress(voxels done, voxels).
 
     Returns:
         The copy.
 
     Raises:
-        InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type.
+        InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type; for labels
+            that are no integers; if the voxel size is needed and unknown.
         InvalidFileError: If the source cannot be read.
         StorageError: If the destination cannot be written.
     """
@@ -78,12 +85,18 @@ def convert(
         shape=volume.shape,
         dtype=volume.dtype,
         geometry=Geometry(voxel_size_nm=size, offset=place_of(volume)),
-        command="floodtide convert",
+        command=command,
         labels=labels or volume.text(WRITTEN_BY) in _SEGMENTING,
     )
-    return write_blocks(
-        destination, plan, volume.read, inputs=files_of([volume.name]), progress=progress
-    )
+    read: Callable[[Box], NDArray[Any]] = volume.read
+    if resample_nm is not None:
+        if size is None:
+            raise InvalidArgumentError(
+                f"convert: {volume.name} states no voxel size; expected one, in nm (--voxel-nm)"
+            )
+        new = Resampled(volume, size, resample_nm, labels=labels)
+        plan, read = new.plan(plan), new.read
+    return write_blocks(destination, plan, read, inputs=files_of([volume.name]), progress=progress)
 
 
 def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
