@@ -11,7 +11,6 @@ from floodtide.data.boxes import Box, Vec3, parse_box, parse_vec3
 from floodtide.data.coordinates import coordinates
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
-from floodtide.data.resampling import resample
 from floodtide.data.shards import Shards
 from floodtide.data.slices import Slices
 from floodtide.data.synth import synth
@@ -31,7 +30,6 @@ __all__ = [
     "parse_box",
     "parse_vec3",
     "partition",
-    "resample",
     "synth",
     "write_volume",
 ]

@@ -26,7 +26,6 @@ from floodtide.data.formats.conventions import geometry_of
 from floodtide.data.formats.geometry import Geometry, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import (
-    Opened,
     Source,
     array_volume,
     attributes_of,
@@ -90,12 +89,12 @@ class Volume:
             )
         elif isinstance(source, np.ndarray):
             require_zyx(source, name or "the array")
-            opened = Opened(array_volume(source, name or "the array"), Geometry())
+            opened = array_volume(source, name or "the array")
         else:
             text = name or f"the {type(source).__name__} object"
             require_zyx(source, text)
             geometry = geometry_of(text, attributes_of(source))
-            opened = Opened(object_volume(from_zero(source), text, geometry=geometry), geometry)
+            opened = object_volume(from_zero(source), text, geometry=geometry)
         self._volume, self._geometry = opened.core, opened.geometry
 
     @classmethod
