@@ -49,7 +49,7 @@ _OF_LINE: dict[str, dict[str, Any]] = {
     "--": {"ls": (0, (4, 2)), "marker": "s", "ms": 4.5, "mfc": "white", "lw": 1.3},
 }
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
-_TIME_UNITS = (("h", 3600), ("min", 60), ("s", 1))
+_TIME_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def smoothed(values: Floats, factor: float | None = None) -> Floats:
@@ -99,9 +99,14 @@ def logarithmic(axis: Axes) -> None:
     axis.tick_params(axis="y", which="minor", labelsize=7)
 
 
-def column(records: Sequence[Record], key: str) -> tuple[Floats, Floats]:
-    """Return steps and values of one key of the records. Records without this key are skipped."""
-    pairs = [(r["step"], r[key]) for r in records if isinstance(r.get(key), int | float)]
+def column(records: Sequence[Record], key: str, against: str = "step") -> tuple[Floats, Floats]:
+    """Return two keys of the records, each (n,): what it is drawn against, and a value. Others are skipped."""
+    keys = (against, key)
+    pairs = [
+        [r[k] for k in keys]
+        for r in records
+        if all(isinstance(r.get(k), int | float) for k in keys)
+    ]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
@@ -168,7 +173,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
                     axis.plot(steps, values, **style.series_look(colour, len(steps)))
             axis.set_title(title)
             axis.set_ylabel(unit)
-            _finish(axis)
+            finish(axis)
             axis.set_ylim(bottom=0.0)
         loss, scores, *_ = axes.flat
         loss.autoscale(axis="y")
@@ -208,7 +213,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             axis.set_title(title)
             axis.set_ylabel(unit)
             axis.set_xlabel("step (optimizer updates)")
-            _finish(axis)
+            finish(axis)
             add_time_axis(axis, runs)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
@@ -275,7 +280,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                         axis.plot(steps, values, color=colour, **look)
                 _draw_trivial(axis, runs, trivial, lines[0][0])
                 axis.set_title(name)
-                _finish(axis)
+                finish(axis)
             row[0].set_ylabel(title)
         for axis in axes[-1]:
             axis.set_xlabel("step (updates)")
@@ -310,39 +315,34 @@ def _share(key: str) -> Callable[[Run], tuple[Floats, Floats]]:
     return lambda run: column(time_share(run.train, key), key)
 
 
+def time_unit(longest_s: float) -> tuple[float, str]:
+    """Return (seconds of a unit of time, its name) for times up to `longest_s`."""
+    return next(unit for unit in _TIME_UNITS if longest_s >= 2 * unit[0] or unit[0] == 1)
+
+
 def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
-    """Add an axis above the panel with the time of the steps. Several runs have no common time: nothing is added."""
+    """Write the time of the steps above the panel. Several runs have no common time: nothing is added."""
     if len(runs) != 1:
         return
-    pairs = [
-        (r["step"], r["time_s"]) for r in (*runs[0].train, *runs[0].validation) if "time_s" in r
-    ]
-    table = np.array(sorted(pairs), dtype=np.float64).reshape(-1, 2)
-    if len(table) < 2 or table[-1, 1] <= table[0, 1] or table[-1, 0] <= table[0, 0]:
+    steps, times_s = column([*runs[0].train, *runs[0].validation], "time_s")
+    if not steps.size:
         return
-    unit, seconds = next((u, s) for u, s in _TIME_UNITS if table[-1, 1] >= 2 * s or s == 1)
-    steps, first = np.unique(table[:, 0], return_index=True)
-    times = np.maximum.accumulate(table[first, 1]) / seconds
-    times += np.arange(len(times)) * 1e-9 * max(times[-1], 1.0)  # rising, so that it has an inverse
-    slope = (times[-1] - times[0]) / (steps[-1] - steps[0])
+    order = np.argsort(steps, kind="stable")
+    unit_s, unit = time_unit(float(times_s.max()))
 
-    def time_of(step: Any) -> Any:
-        inside = np.interp(step, steps, times)
-        outside = np.minimum(step - steps[0], 0.0) + np.maximum(step - steps[-1], 0.0)
-        return inside + slope * outside
+    def time_at(step: float, _: float) -> str:
+        inside = steps.min() <= step <= steps.max()
+        return f"{np.interp(step, steps[order], times_s[order]) / unit_s:.3g}" if inside else ""
 
-    def step_of(time: Any) -> Any:
-        inside = np.interp(time, times, steps)
-        outside = np.minimum(time - times[0], 0.0) + np.maximum(time - times[-1], 0.0)
-        return inside + outside / slope
-
-    above = axis.secondary_xaxis("top", functions=(time_of, step_of))
+    above = axis.secondary_xaxis("top")
+    above.xaxis.set_major_formatter(time_at)
     above.set_xlabel(f"time ({unit})", fontsize=8)
     above.tick_params(labelsize=8)
     above.spines["top"].set_visible(True)
 
 
-def _finish(axis: Axes) -> None:
+def finish(axis: Axes) -> None:
+    """Set the ticks of a panel, and say so if it is empty."""
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))

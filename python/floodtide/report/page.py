@@ -13,7 +13,6 @@ from floodtide._core import __version__
 from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
-    comparison_figures,
     curves,
     growth,
     held_out,
@@ -61,29 +60,12 @@ class RunCurve:
 
 CURVES = (
     RunCurve(
-        "speed_up",
+        "by_time",
         COMPARISON,
-        comparison_figures.speed_figure,
-        "Speed-up against workers",
-        "Speed-up of an epoch",
-    ),
-    RunCurve(
-        "loss_by_time",
-        COMPARISON,
-        comparison_figures.loss_figure,
-        "Training loss against time",
-        "Training loss against time",
-        "Faint: as logged; strong: exponential mean. A cross ends a run that diverged: its loss was not a number, or it"
-        " rose until half of what it had gained was lost.",
-    ),
-    RunCurve(
-        "validation_by_time",
-        COMPARISON,
-        comparison_figures.validation_figure,
-        "Validation against time",
-        "Validation against time",
-        "Runs that differ in their seeds only: mean, and a band of one standard deviation. A single run: the band holds"
-        " the middle half of the patients, if it has any.",
+        comparison.time_figure,
+        "Training loss and validation against time",
+        note="Faint: as logged; strong: exponential mean. A cross ends a run that diverged: its loss was not a number,"
+        " or it rose until half of what it had gained was lost.",
     ),
     RunCurve(
         "validation",
@@ -145,7 +127,7 @@ def write(
         figures: Folder to which the curves are also written as SVG files (`training.svg`, `validation.svg`, ...), if
             the runs have data for them. The folder is created if it is missing.
         losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
-            lowest losses that all, half and one of the converged runs reached.
+            lowest loss that all converged runs reached.
 
     Returns:
         The path of the report.
@@ -209,7 +191,7 @@ def render(runs: Sequence[Run], drawn: Mapping[RunCurve, str], losses: Sequence[
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
         curves=by_section,
-        comparison=_comparison(runs, losses),
+        comparison=comparison.comparison_table(runs, losses) if _comparable(runs) else None,
         pictures=pictures,
         absent=absent,
     )
@@ -223,18 +205,6 @@ def _answers(
         name if len(shown) == 1 else f"{run.name}: {name}": scores
         for run, found in shown
         for name, scores in verdict.answers_of(run, found).items()
-    }
-
-
-def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] | None:
-    """Return the comparison of several runs of one kind; None for a single run or runs of several kinds."""
-    if not _comparable(runs):
-        return None
-    automatic = "the losses are the lowest that all, half and one of the converged runs reached."
-    return {
-        "table": comparison.comparison_table(runs, losses or comparison.thresholds(runs)),
-        "losses_note": "the losses are as asked for." if losses else automatic,
-        "emulated": any(run.emulated for run in runs),
     }
 
 
