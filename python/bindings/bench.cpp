@@ -161,7 +161,7 @@ void register_bench(py::module_& m) {
       },
       "Return (name, instruction set) of the convolution kernels, the best first.");
   py::class_<bench::NetworkPasses>(module, "NetworkPasses",
-                                   "Passes of a network for benchmarks; see floodtide.bench.ffn_passes.")
+                                   "Passes of a network for benchmarks; see floodtide.bench.passes.")
       .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute,
                        const std::string& parallel, const std::string& kernel) {
              const py::gil_scoped_release unlocked;
