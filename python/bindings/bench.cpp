@@ -185,7 +185,7 @@ void register_bench(py::module_& m) {
       .def("forward_flops", &bench::NetworkPasses::forward_flops)
       .def("kernel_names", &bench::NetworkPasses::kernel_names)
       .def("workspace_bytes", [](const bench::NetworkPasses& self) { return self.network().workspace_bytes(); });
-  py::class_<bench::OptimizerPasses>(module, "OptimizerPasses", "Steps of an optimizer; see floodtide.bench.optimizers.")
+  py::class_<bench::OptimizerPasses>(module, "OptimizerPasses", "Steps of an optimizer; see floodtide.bench.kernels.")
       .def(py::init<const std::string&, std::int64_t>(), py::arg("name"), py::arg("parameters"))
       .def("step", &bench::OptimizerPasses::step, py::call_guard<py::gil_scoped_release>())
       .def("sweep", &bench::OptimizerPasses::sweep, py::call_guard<py::gil_scoped_release>());

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of kernels: the peak multiply-add rate, the bandwidth of caches and memory, and convolutions."""
+"""Benchmarks of kernels: the peak multiply-add rate, bandwidth of caches and memory, convolutions, optimizers."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
@@ -86,3 +89,42 @@ def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
                 against,
             )
             yield from map(stamped, rows)
+
+
+def optimizer(name: str, parameters: int, seconds: float) -> Row:
+    """Measure steps of an optimizer with clipping, on the threads of the moment, and return a row.
+
+    `sweep_s` is the median time to read and write the parameters and the state once, and to read the gradients, without
+    any computation. `ratio` is the median of step time / sweep time of the same round. All data come from memory rather
+    than from caches, as after the passes of a network.
+
+    Args:
+        name: The optimizer.
+        parameters: Number of parameters.
+        seconds: Minimum time, with the emptying of caches. At least 20 rounds are made.
+
+    Raises:
+        floodtide.errors.InvalidArgumentError: If there is no such optimizer.
+    """
+    passes = _core.bench.OptimizerPasses(name, parameters)
+    passes.step()
+    steps: list[float] = []
+    sweeps: list[float] = []
+    # Caches are emptied before each pass. This takes longer than the pass, so elapsed time counts.
+    end_s = time.monotonic() + seconds
+    while len(steps) < 20 or time.monotonic() < end_s:
+        sweeps.append(passes.sweep())
+        steps.append(passes.step())
+    return {
+        "name": f"optimizer {name}",
+        "kernel": _core.active_isa(),
+        "level": _core.active_isa(),
+        "shape": f"{parameters} parameters",
+        "threads": _core.num_threads(),
+        "ranks": 1,
+        "samples": len(steps),
+        "median_s": float(np.median(steps)),
+        "sweep_s": float(np.median(sweeps)),
+        "min_s": min(steps),
+        "ratio": float(np.median(np.array(steps) / np.array(sweeps))),
+    }

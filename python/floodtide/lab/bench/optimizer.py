@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from floodtide import optim
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench.optimizers import optimizers
-from floodtide.bench.rows import Row
+from floodtide.bench.kernels import optimizer
+from floodtide.bench.rows import Row, threads
 from floodtide.bench.shapes import Timing
 
 
@@ -34,9 +34,7 @@ def measure(options: Options) -> Iterator[Row]:
 
     Example: floodtide lab bench optimizer --name adam --name lamb
     """
-    return optimizers(
-        options.name,
-        parameters=options.parameters,
-        thread_counts=options.counts,
-        seconds=options.seconds,
-    )
+    for count in options.counts:
+        with threads(count):
+            for name in options.name or [row["name"] for row in optim.rows()]:
+                yield optimizer(name, options.parameters, options.seconds)
