@@ -15,7 +15,7 @@ import numpy as np
 
 from floodtide.base import style
 from floodtide.report import curves
-from floodtide.report.curves import Floats
+from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import Table, text
 from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run
 
@@ -113,13 +113,20 @@ def score(record: Mapping[str, Any], unit: str) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table:
+def comparable(runs: Sequence[Run]) -> bool:
+    """Return True if there are several runs and all are of one kind."""
+    return len(runs) > 1 and len({run.unit for run in runs}) == 1
+
+
+def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | None:
     """Return a table with one row for each run: workers, speed, time to each loss, last validation and outcome.
 
     Args:
-        runs: Runs of one kind.
+        runs: The runs. If they are not comparable, there is no table.
         losses: Smoothed losses; empty: the lowest one that all converged runs reached.
     """
+    if not comparable(runs):
+        return None
     losses = losses or lowest_common(runs)
     seconds, unit = _time_unit(runs)
     head = (
@@ -149,13 +156,14 @@ def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table:
     return Table(head, tuple(rows))
 
 
-def time_figure(runs: Sequence[Run]) -> str | None:
+@curve
+def by_time_figure(runs: Sequence[Run]) -> str | None:
     """Draw training loss and validation score against time. A cross ends a run that diverged.
 
     Returns:
-        An SVG as data URI, or None if no run has a training record.
+        An SVG as data URI, or None for a single run, runs of several kinds, or runs without a training record.
     """
-    if not any(run.train for run in runs):
+    if not comparable(runs) or not any(run.train for run in runs):
         return None
     seconds, unit = _time_unit(runs)
     with style.figure(10.5, 4.2) as drawn:

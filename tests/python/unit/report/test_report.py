@@ -28,7 +28,7 @@ from floodtide.base import style
 from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
 from floodtide.evaluate.voxels import count_volumes
-from floodtide.report import curves, growth, mistake_colours, planes, segmented, verdict
+from floodtide.report import curves, drawing, growth, mistake_colours, planes, segmented, verdict
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Run, Trainer, read_run
 
@@ -55,6 +55,12 @@ def test_a_complete_run_shows_every_figure(page: Page) -> None:
     assert expected <= page.images.keys()
     assert len(page.images) == len(expected) + 8  # and one a snapshot
     assert "What this report cannot show" not in page.text
+
+
+def test_every_curve_has_its_place_on_the_page() -> None:
+    template = (Path(report.__file__).parent / "templates" / "run.html").read_text("utf-8")
+    for name in drawing.CURVES:
+        assert f'{{{{ curve("{name}", ' in template
 
 
 def test_the_page_opens_with_a_verdict_and_facts(page: Page) -> None:
