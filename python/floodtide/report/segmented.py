@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import config, evaluate
+from floodtide import _core, config, evaluate
 from floodtide.base.progress import bar
 from floodtide.data import Box, TrainingVolume, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, box_text
-from floodtide.data.volumes import name_of, place_of
+from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -87,7 +87,7 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
         volume = Volume(run.folder / SEGMENTATION, "segmentation")
         found = Segmented(
             segmentation=volume,
-            start=place_of(volume) or (0, 0, 0),
+            start=as_vec3(_core.segment.placement(volume.core) or [0, 0, 0]),
             image=image,
             truth=truth,
             note=f"The segmentation is {SEGMENTATION} of the run directory.",
