@@ -30,8 +30,6 @@ Row = dict[str, Any]
 TORCH = ("torch", "torch-bf16")
 """Names of PyTorch as a peer: in float32, and with autocast to bfloat16."""
 
-MIB = 2**20
-
 
 def stamped(row: Row) -> Row:
     """Return the row with the processor, the version of floodtide and the date (UTC) added."""
@@ -179,16 +177,6 @@ def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
         raise UnsupportedError(
             f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
         )
-
-
-def memory_mib(make: Callable[[], Callable[[], Any]]) -> dict[str, float]:
-    """Make a pass, run it twice, and return the peak memory of this process and its growth by the passes, in MiB."""
-    before = _core.resident_bytes()
-    run = make()
-    run()
-    run()
-    peak = _core.peak_resident_bytes()
-    return {"peak_memory_mib": peak / MIB, "step_memory_mib": (peak - before) / MIB}
 
 
 def in_own_process(function: str, **arguments: Any) -> Any:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.bench import unet_passes
-from floodtide.bench.ffn_passes import Passes, update
+from floodtide.bench.passes import passes_of, update
 from floodtide.bench.ranks import start_ranks
 from floodtide.bench.rows import Row, enough, rated, stamped, threads
 from floodtide.bench.shapes import FfnShape, ScalingOptions, UNetShape
@@ -39,13 +38,13 @@ def scaling(options: ScalingOptions, shape: FfnShape | UNetShape | None = None) 
     start_ranks("bench scaling", options.ranks)
     with threads(options.threads):
         with world.agreed():
-            passes = unet_passes.Passes(shape) if isinstance(shape, UNetShape) else Passes(shape)
+            passes = passes_of(shape)
         times = _measured(passes, options.seconds)
     rows: list[Row] = []
     for ranks, (peaks, steps) in ((1, times[::2]), (world.size(), times[1::2])):
         row: Row = {"name": "scaling", "kernel": "step", "level": _core.active_isa(), "shape": ""}
         row |= {"threads": options.threads, "ranks": ranks}
-        row |= rated(steps, ranks * passes.flops, ranks / peaks)
+        row |= rated(steps, ranks * passes.flops["step"], ranks / peaks)
         row["fovs_per_s" if flooding else "images_per_s"] = ranks * shape.batch / row["median_s"]
         rows.append(row)
     one, every = rows

@@ -76,6 +76,5 @@ def command(
         facts = {"out": name, "notes": plan.notes, "head": plan.head}
         click.echo(json.dumps(facts | {"config": plan.tables}))
         return
-    for line in (*plan.lines, *plan.head, *(f"note: {one}" for one in plan.notes)):
-        click.echo(line)
+    click.echo(plan.text)
     click.echo(f"{name} is written. Next: floodtide train {shlex.quote(name)}")

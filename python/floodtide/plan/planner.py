@@ -69,14 +69,6 @@ class TrainingPlan:
         head = [what, *self.head, *(f"NOTE: {note}" for note in self.notes)]
         return "".join(map(document.comment, head)) + "\n" + self.sections
 
-    @property
-    def lines(self) -> list[str]:
-        """One line for each value: key, value and reason."""
-        rows = list(document.rows(self.sections))
-        widths = [max(len(row[i]) for row in rows) for i in range(2)]
-        widths[1] = min(widths[1], 28)
-        return [f"{key:{widths[0]}}  {value:{widths[1]}}  {reason}" for key, value, reason in rows]
-
 
 def make_plan(wish: Wish) -> TrainingPlan:
     """Look at a volume and return the plan of a training. A few training passes are run to measure this machine.
