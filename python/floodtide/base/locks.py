@@ -16,7 +16,6 @@ import fcntl
 import os
 import stat
 import struct
-import tempfile
 import threading
 import time
 import weakref
@@ -183,6 +182,8 @@ def _open(path: Path) -> tuple[int, bool]:
 
 def _other(path: Path, descriptor: int, locked: bool | None, first: _Other | None) -> _Other:
     """Return the owner that a lock file names, and whether it still exists."""
+    import tempfile
+
     owner = parse(os.pread(descriptor, 65536, 0))
     stamp_s = os.fstat(descriptor).st_mtime
     with tempfile.TemporaryFile(dir=path.parent) as probe:  # clocks of hosts differ
