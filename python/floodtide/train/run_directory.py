@@ -15,7 +15,7 @@ from typing import Any
 
 from floodtide import _core
 from floodtide import config as configuration
-from floodtide.base import notes, reading
+from floodtide.base import reading
 from floodtide.base.files import SUFFIX, replace_text
 from floodtide.base.locks import Lock, take
 from floodtide.base.outputs import is_one_of
@@ -58,13 +58,10 @@ class RunDirectory(NotPickled):
         self._events: EventFile | None = None
         self._start_s = time.monotonic()
 
-    def take(self, job: str) -> None:
+    def take(self) -> None:
         """Lock the directory until `close`, and create it if it is missing. No other process may then write it.
 
-        If an older object of this process, or another rank of the same job, holds the lock, it loses the lock.
-
-        Args:
-            job: A text that only the ranks of this job know.
+        If an older object of this process holds the lock, it loses the lock.
 
         Raises:
             LockedError: If another process holds the lock. The message names host, process and time.
@@ -80,19 +77,16 @@ class RunDirectory(NotPickled):
             self.path / LOCK,
             f"the run directory {self.path}",
             "wait until it has ended, or give this run another run.dir",
-            job,
         )
-        if self._lock.note:
-            notes.show(self._lock.note)
 
-    def take_again(self, job: str, step: int) -> None:
+    def take_again(self, step: int) -> None:
         """Lock the directory again after `close`, for a run whose newest checkpoint is that of `step`.
 
         Raises:
             LockedError: If another process holds the lock, or another run has written checkpoints since.
             StorageError: If the directory cannot be written.
         """
-        self.take(job)
+        self.take()
         if self._writer and self.newest_checkpoint() != str(self.checkpoint_path(step)):
             self.abandon()
             raise LockedError(

@@ -82,7 +82,7 @@ class StepLoop:
     def begin(self) -> None:
         """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""
         with world.agreed():
-            self.directory.take(self._job)
+            self.directory.take()
         try:
             self._begin()
         except BaseException:
@@ -298,7 +298,7 @@ class StepLoop:
         self._requests.signal = StopRequest()
         self.stopped = self.complete or self.given_up
         with world.agreed():
-            self.directory.take_again(self._job, self.steps_done)
+            self.directory.take_again(self.steps_done)
         self._start_log()
         self._requests.restart_clocks()
         self.interrupted = self._closed = False

@@ -256,7 +256,7 @@ def test_a_training_of_another_sweep_is_in_use_and_has_not_failed(folder: Path) 
     file = write(folder, "twice", grid={"optimizer.lr": [1e-3, 1e-2]})
     cell = sweep.load(file).cells[0]
     program = "import sys; from pathlib import Path; from floodtide.train.run_directory import RunDirectory\n"
-    program += "directory = RunDirectory(Path(sys.argv[1]), writer=True); directory.take('other')\n"
+    program += "directory = RunDirectory(Path(sys.argv[1]), writer=True); directory.take()\n"
     program += "print('has it', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", program, str(cell.directory)],
