@@ -113,23 +113,6 @@ class SegmentOptions(Registered):
         " of view",
         range=limits.DISTANCE,
     )
-    coarse: tuple[int, int, int] = option(
-        (1, 1, 1),
-        "Flood first in the image averaged over blocks of this size (z, y, x), and at full resolution only what the"
-        " network does not confirm there; [1, 1, 1]: full resolution only",
-        range=limits.STRIDE,
-    )
-    coarse_min_size: int = option(
-        20000,
-        "Smaller objects of the coarse level, in voxels of the image, are flooded again at full resolution",
-        range=limits.VOXELS,
-    )
-    coarse_agreement: float = option(
-        0.7,
-        "Least intersection over union of an object of the coarse level and the network's mask at full resolution, at"
-        " nine of ten places of an object that is kept",
-        range=limits.FRACTION,
-    )
     mean: float | None = option(
         None,
         "Mean of the image: the network receives (image - mean) / std; left out: the mean of the [[data.volumes]]"
@@ -262,12 +245,11 @@ class SegmentOptions(Registered):
     )
 
     def alone(self) -> SegmentOptions:
-        """Return these options for an array in memory: in one piece, at one resolution, and without other volumes."""
+        """Return these options for an array in memory: in one piece, and without other volumes."""
         return dataclasses.replace(
             self,
             box="",
             subvolume=None,
-            coarse=(1, 1, 1),
             initial="",
             mask="",
             masks=(),

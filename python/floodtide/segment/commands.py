@@ -76,7 +76,6 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
         "coverage": result.coverage,
         "network_calls": result.network_calls,
         "network_calls_before": before,
-        "coarse": None if result.coarse is None else result.coarse._asdict(),
         "seconds": time.monotonic() - start_s,
         "forward": segmenter.forward,
         "fft_speedup": segmenter.fft_speedup,
@@ -153,16 +152,13 @@ def segment_subvolumes(
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
-    calls, coarse = map(
-        sum, zip(*allgather_object((segmenter.network_calls, segmenter.coarse_calls)), strict=True)
-    )
+    calls = sum(allgather_object(segmenter.network_calls))
     if world.rank() == 0:
         note_without_statistics(options.checkpoint, options.image)
     return {
         "subvolumes": len(pieces.cut),
         "segmented": segmented,
         "network_calls": calls,
-        "coarse_network_calls": coarse,
         "missing": sum(1 for _ in pieces.missing()),
         "seconds": time.monotonic() - start_s,
         "out": folder,

@@ -78,11 +78,6 @@ def closed_voxels(
     return closed
 
 
-def closed_to_moves(closed: NDArray[np.uint8] | None) -> NDArray[np.uint8] | None:
-    """Return 1 where no field of view may be centred, of the bits of `closed_voxels`."""
-    return None if closed is None else ((closed & (_MOVES | _SHIFT)) > 0).astype(np.uint8)
-
-
 def volumes_of(options: SegmentOptions) -> list[str]:
     """Return the names of all volumes that a segmentation with these options reads."""
     masks = [mask.volume for mask in (*options.masks, *options.seed_masks)]

@@ -194,6 +194,24 @@ class Pieces:
         """Yield the numbers of the subvolumes that are not segmented yet."""
         return (n for n in numbers or range(len(self.cut)) if not self.done(n))
 
+    def network_calls(self) -> list[int]:
+        """Return the network calls of the subvolumes that are segmented and state them.
+
+        Raises:
+            InvalidFileError: If the file of a subvolume is damaged.
+        """
+        found = []
+        for number in range(len(self.cut)):
+            if self.done(number):
+                text = Volume(str(self.path(number)), DATASET).text(CALLS)
+                if text and not text.isdecimal():
+                    raise InvalidFileError(
+                        f"{self.reference(number)}: attribute {CALLS} is {text!r}, expected a number"
+                    )
+                if text:
+                    found.append(int(text))
+        return found
+
     def require_probabilities(self) -> None:
         """Raise InvalidArgumentError if the subvolumes were segmented without `segment.probability`."""
         options = self.settings.get("options")
