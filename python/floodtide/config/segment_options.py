@@ -88,15 +88,9 @@ class SegmentOptions(Registered):
         path=True,
         differs=FOLDER,
     )
-    mask: str = option(
-        "",
-        "Mask, file:dataset: where it is not 0, no object is started and no field of view centred; empty: none",
-        path=True,
-        differs=FOLDER,
-    )
-    mask_invert: bool = option(False, "Exclude the voxels where the mask is 0 instead")
     masks: tuple[MaskOptions, ...] = option(
-        (), "Further masks by value and channel, one [[segment.masks]] table each"
+        (),
+        "Masks in which no object is started and no field of view centred, one [[segment.masks]] table each",
     )
     seed_masks: tuple[MaskOptions, ...] = option(
         (), "Masks in which no object is started, one [[segment.seed_masks]] table each"
@@ -143,13 +137,6 @@ class SegmentOptions(Registered):
         " ReverseCoords of google/ffn)",
     )
     seed_values: Mapping[str, Value] = registered(seed_policies, "seed_policy", several=True)
-    seed_image: str = option(
-        "",
-        "Volume, file:dataset, that `seed_policy` looks at instead of the image, such as a probability map; it is not"
-        " normalised; empty: the image",
-        path=True,
-        differs=FOLDER,
-    )
     seeds: str = option(
         "",
         "Seeds instead of `seed_policy`, or where `seed_policy` names `listed`: a text file with z, y, x in"
@@ -251,10 +238,8 @@ class SegmentOptions(Registered):
             box="",
             subvolume=None,
             initial="",
-            mask="",
             masks=(),
             seed_masks=(),
-            seed_image="",
             seeds="",
             shift_mask="",
             checkpoint_interval=0.0,

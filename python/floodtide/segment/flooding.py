@@ -291,7 +291,7 @@ class Segmenter:
         passes = 1 if self.options.consensus == "none" else 2
         if seeds is None:
             positions = policy_seeds(
-                self.options, volume.shape, image, self._normalisation(), self.model.fov, closed
+                self.options, image, self._normalisation(), self.model.fov, closed
             )
         else:
             positions = place_seeds(seeds, image, self.model.fov)

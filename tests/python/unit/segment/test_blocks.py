@@ -264,7 +264,11 @@ def test_a_mask_or_seeds_that_change_between_two_halves_are_refused(tmp_path: Pa
     with h5py.File(mask, "w") as file:
         file["mask"] = np.zeros((40, 44, 48), np.uint8)
     seeds.write_text("20 20 20\n")
-    keys = {"subvolume": [24, 24, 24], "mask": f'"{mask}:mask"', "seeds": f'"{seeds}"'}
+    keys = {
+        "subvolume": [24, 24, 24],
+        "masks": f'[{{volume = "{mask}:mask"}}]',
+        "seeds": f'"{seeds}"',
+    }
     words = [str(bright_network.configuration(tmp_path, **keys)), "--out", str(tmp_path / "pieces")]
     run(segment_cli.command, *words, "--subvolumes", "0:2")
 
