@@ -22,7 +22,7 @@ from floodtide.segment.canvas_image import (
     CanvasImage,
     place_seeds,
 )
-from floodtide.segment.ffn_origins import path_in, read_reversed_seeds
+from floodtide.segment.ffn_files import path_in, read_reversed_seeds
 
 
 class Seeded(NamedTuple):
