@@ -68,7 +68,6 @@ _VOLUMES = (
         (
             "partition",
             "segment",
-            "segment-coarse",
             "evaluate",
             "train",
             "train-affinities",

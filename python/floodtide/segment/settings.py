@@ -93,7 +93,6 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
     image = Volume(options.image)
     for name in [
         options.initial,
-        options.mask,
         *(m.volume for m in (*options.masks, *options.seed_masks)),
     ]:
         if name:

@@ -166,7 +166,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.Predictor: lambda folder: segment.Predictor(
         nn.UNet2D(nn.UNetOptions(depth=2)), mean=1.0, std=2.0
     ),
-    segment.coarse.CoarseCounts: lambda folder: segment.coarse.CoarseCounts(1, 2, 3, 4),
     segment.cut.Cut: lambda folder: segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
     segment.Object: lambda folder: segment.Object(

@@ -105,7 +105,7 @@ COMMANDS = {
     "predict": "{folder}/unet.h5 {bad} {out}/o.h5:x --mean 128 --std 33",
     "segment-model": "{bad} --model {folder}/ffn.h5 --voxel-nm 10,10,10 --out {out}/o.h5:x",
     "segment-image": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={bad}",
-    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={bad}",
+    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.masks=[{{volume='{bad}'}}]",
     "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={bad}",
     "agglomerate-pairs": "{folder}/c.toml {bad} --pairs {out}/pairs",
     "train-image": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.image={bad}",
@@ -114,7 +114,6 @@ COMMANDS = {
     "view-truth": "{labels} --truth {bad}",
     "view-image": "{labels} --image {bad}",
     "agglomerate": "{bad} {out}/o.h5:x --offsets [[-1,0,0],[0,-1,0],[0,0,-1]]",
-    "mesh": "{bad}",
 }
 """Commands with a place for a file that cannot be read."""
 
@@ -182,7 +181,7 @@ OTHER = {
     "inspect": "{image} --labels {other} --out {out}/o.html",
     "init": "{image} --labels {other} --out {out}/o.toml",
     "train": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={other}",
-    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={other}",
+    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.masks=[{{volume='{other}'}}]",
     "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={other}",
     "agglomerate-pairs": "{folder}/c.toml {other} --pairs {out}/pairs",
     "view": "{labels} --truth {other}",

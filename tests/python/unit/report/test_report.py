@@ -214,7 +214,7 @@ def test_a_run_with_reflected_faces_is_segmented_for_the_report(tmp_path: Path) 
     training_volume.write_volume(tmp_path)
     low = {"reflect": True, "move_threshold": 0.01, "segment_threshold": 0.01, "pad_value": 0.5}
     document = training_volume.document(
-        tmp_path, training={"steps": 1}, segment={**low, "min_segment_size": 1, "coarse": [1, 2, 2]}
+        tmp_path, training={"steps": 1}, segment={**low, "min_segment_size": 1}
     )
     Trainer.from_config(config.from_dict(document)).run()
     found, missing = segmented.of_run(read_run(tmp_path / "run"), alone=True)
