@@ -19,8 +19,7 @@ from floodtide.comm import world
 from floodtide.comm.launching import libraries
 from floodtide.config import Config
 from floodtide.errors import UnsupportedError
-from floodtide.train.memory import checkpoint_bytes, needed_bytes
-from floodtide.train.threads import thread_count
+from floodtide.train.resources import checkpoint_bytes, needed_bytes, thread_count
 
 CLOCK_ROUNDS = 20
 PEAK_S = 0.1  # duration of the multiply-add loop

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core, evaluate
+from floodtide.base.data_options import TrainingVolume
 from floodtide.base.progress import bar
-from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text
 from floodtide.errors import (
@@ -110,7 +110,7 @@ class HeldOut:
 
     settings: config.Config
     checkpoint: Path
-    source: VolumeConfig
+    source: TrainingVolume
     box: Box
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core
+from floodtide.base.data_options import volume_name
 from floodtide.base.options import ANY, FOLDER
 from floodtide.comm import world
 from floodtide.config import Config
@@ -90,7 +91,7 @@ def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]
         elif isinstance(value, Mapping):
             yield from ((prefix + name, number) for name, number in value.items())
         else:
-            yield key, os.path.basename(value) if differs == FOLDER else value
+            yield key, os.path.basename(volume_name(value)) if differs == FOLDER else value
 
 
 def _differences(tables: tuple[Values, ...]) -> str:

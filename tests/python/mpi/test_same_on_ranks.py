@@ -131,7 +131,7 @@ def test_arguments_of_commands_are_compared(folder: Path) -> None:
 DAMAGED = """
 from floodtide.comm import world
 from floodtide.cli import main
-from floodtide.train.loop.step_loop import StepLoop
+from floodtide.train.step_loop import StepLoop
 
 step = StepLoop.step
 
