@@ -34,7 +34,7 @@ class Trainer(Steering, NotPickled):
         data = ft.data.Shards("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions",
                               patch_size=model.patch_size, walkers=ft.size())
         trainer = ft.train.Trainer(model=model, data=data, optimizer=ft.optim.Adam(lr=1e-3),
-                                   schedule=ft.optim.lr.Warmup(warmup_steps=100, scale="sqrt"),
+                                   schedule=ft.optim.lr.Schedule("constant", warmup_steps=100),
                                    directory="runs/cube", steps=10_000)
         with trainer:
             for step in trainer:

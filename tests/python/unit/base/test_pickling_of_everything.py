@@ -156,8 +156,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     Mistake: lambda folder: Mistake("merge", 1, 2, (Part(1, 2, 3, (4, 5, 6)),)),
     Part: lambda folder: Part(1, 2, 3, (4, 5, 6)),
     lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),
-    lr.Cosine: lambda folder: lr.Cosine(0.1, 100, 5),
-    lr.Warmup: lambda folder: lr.Warmup(0.1, 5),
     nn.FFN: lambda folder: ffn(),
     nn.Network: lambda folder: ffn(),
     nn.UNet: lambda folder: nn.UNet2D(nn.UNetOptions(depth=2)),

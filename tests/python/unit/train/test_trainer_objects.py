@@ -212,7 +212,7 @@ def test_a_schedule_takes_rate_and_steps_from_the_trainer(folder: Path) -> None:
     objects = {**flood_objects(folder), "schedule": lr.Schedule("cosine", warmup_steps=2)}
     with from_objects(folder, objects, "filled-in") as scripted:
         rates = [step.lr for step in scripted]
-    expected = lr.Cosine(0.01, STEPS, 2)
+    expected = lr.Schedule("cosine", base_lr=0.01, total_steps=STEPS, warmup_steps=2)
     np.testing.assert_allclose(rates, [expected(step) for step in range(STEPS)])
     objects = {**flood_objects(folder), "schedule": None}
     with from_objects(folder, objects, "constant") as scripted:
@@ -293,7 +293,10 @@ def other_split(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        (wrong(schedule=lr.Cosine(0.1, 10)), "total_steps 10, expected the 6 steps"),
+        (
+            wrong(schedule=lr.Schedule("cosine", base_lr=0.1, total_steps=10)),
+            "total_steps 10, expected the 6 steps",
+        ),
         (wrong(training=TrainingConfig(walkers=3)), "training.walkers is 3"),
         (wrong(run=RunConfig(dir="elsewhere")), "run.dir is 'elsewhere'"),
         (wrong(comm=CommConfig(mode="asynchronous", wire="bf16")), "wire format needs"),
