@@ -25,7 +25,7 @@ from floodtide.errors import (
 )
 from floodtide.optim import advice
 from floodtide.train.kinds.task import Model, Record, Setup
-from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.train.run_directory import RunDirectory
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
 
 KINDS = ("start", "train", "validation")
@@ -141,10 +141,7 @@ class StepLoop:
         try:
             self.core.load(checkpoint)
         except InvalidFileError as error:
-            from floodtide.train.resumed import other_model
-
-            other = other_model(checkpoint, self.setup.config)
-            advised = InvalidFileError(other or f"{error}{self.directory.advice(checkpoint)}")
+            advised = InvalidFileError(f"{error}{self.directory.advice(checkpoint)}")
             raise on_all_ranks(advised, agreed=error.agreed) from None
         if checkpoint != str(self.directory.checkpoint_path(self.steps_done)):
             raise on_all_ranks(
@@ -262,36 +259,23 @@ class StepLoop:
             self._record(record)
         return record
 
-    def validate_after_a_kill(self) -> None:
-        """Validate a complete run that was killed between its last checkpoint and its last validation. Collective."""
-        if not (self.complete and self.setup.task.held_out is not None and not self._closed):
+    def check_begin(self) -> None:
+        """Print a note if nothing is left to train, and validate if a kill came before the last validation. Collective.
+
+        A complete run that was killed after its last checkpoint has no validation of its last step.
+        """
+        if self.stopped and self.comm.rank == 0:
+            how = "was given up" if self.given_up else "is complete"
+            notes.show(
+                f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
+                " another run.dir, or more training.steps"
+            )
+        if not self.complete or self.setup.task.held_out is None or self._closed:
             return
-        lacks = False
         with world.agreed():
-            if self.comm.rank == 0:
-                records = read_log(self.directory.path / "log.jsonl")
-                last = [r["step"] for r in records if r["kind"] == "validation"]
-                lacks = not last or last[-1] < self.steps_done
+            lacks = self.directory.lacks_validation(self.steps_done)
         if world.broadcast_object(lacks):
             self.validate()
-
-    def _say_if_nothing_is_left(self) -> None:
-        """Print a note if the run is over before its first step, and which changed keys have no effect."""
-        if not self.stopped or self.comm.rank > 0:
-            return
-        from floodtide.train.resumed import without_effect
-
-        how = "was given up" if self.given_up else "is complete"
-        vain = without_effect(self.checkpoint, self.setup.config) if self.checkpoint else ""
-        notes.show(
-            f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained{vain};"
-            " expected another run.dir, or more training.steps"
-        )
-
-    def check_begin(self) -> None:
-        """Do what is due before the first of some steps: a note if nothing is left, and a missed validation."""
-        self._say_if_nothing_is_left()
-        self.validate_after_a_kill()
 
     def go_on(self) -> None:
         """Reopen what the end of an interrupted run has closed. Collective."""

@@ -16,9 +16,8 @@ from floodtide.config import Config
 from floodtide.config.sections import ValidationConfig
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.described import Callback, MoreOptions, configuration_of
 from floodtide.train.kinds.task import Data, Model, Record
-from floodtide.train.setup import set_up
+from floodtide.train.setup import Callback, MoreOptions, configuration_of, set_up
 from floodtide.train.signals import Requests
 from floodtide.train.steering import Steering
 from floodtide.train.step_loop import Step, StepLoop

@@ -19,8 +19,7 @@ from floodtide.config.sections import RunConfig, ValidationConfig
 from floodtide.errors import InvalidArgumentError
 from floodtide.optim import lr
 from floodtide.train import MoreOptions, Record, Trainer, read_log, trainer
-from floodtide.train.described import configuration_of
-from floodtide.train.setup import objects_of, rates_of
+from floodtide.train.setup import configuration_of, objects_of, rates_of
 
 ROOT = Path(__file__).resolve().parents[4]
 STEPS = 6
