@@ -10,11 +10,11 @@ from typing import Any
 
 from floodtide import config
 from floodtide.agglomerate.affinity_blocks import write_segments
+from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
-from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.copies import settled_size, write_blocks
@@ -155,7 +155,7 @@ def _beside(out: str, suffix: str, dataset: str) -> str:
     return f"{Path(path_and_dataset(out)[0]).with_suffix(f'.{suffix}.h5')}:{dataset}"
 
 
-def _volume(file: str, settings: config.Config) -> VolumeConfig:
+def _volume(file: str, settings: config.Config) -> TrainingVolume:
     """Return the volume of the validation, or the only one."""
     volumes = {volume.name: volume for volume in settings.data.volumes}
     name = settings.validation.volume or next(iter(volumes), "")

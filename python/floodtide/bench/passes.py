@@ -17,7 +17,6 @@ from floodtide import _core, nn
 from floodtide.bench.rows import TORCH, Row, compared, in_own_process, require_peer, threads
 from floodtide.bench.shapes import CLASSES, FfnShape, NetworkShape, Timing, UNetShape
 
-
 _START = 2.944439  # logit of 0.95
 
 
@@ -82,7 +81,7 @@ class FfnPasses:
         self.core.forward(self._images, self._logits, self._forward)
 
     def kernels(self, name: str) -> dict[str, str]:
-        """Choose the kernels of a pass, as training and segmentation do, and return the fields of its row about them."""
+        """Choose the kernels of a pass, and return the fields of a row about them."""
         kernels = self.core.kernel_names()
         if name == "forward":
             self._forward = self.core.fastest_forward()[0]
@@ -135,7 +134,7 @@ class UNetPasses:
         self.core.forward(self._images)
 
     def kernels(self, name: str) -> dict[str, str]:
-        """Choose the kernels, and return the fields of a row about them."""
+        """Choose the kernels of a pass, and return the fields of a row about them."""
         self.step()
         names = self.core.kernel_names()
         counts = Counter(layer.split(": ")[1] for layer in names.split("; "))

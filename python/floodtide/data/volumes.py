@@ -192,6 +192,11 @@ VolumeLike = str | os.PathLike[str] | Volume
 """A volume as an argument: its name, or an open volume."""
 
 
+def as_volume(volume: VolumeLike) -> Volume:
+    """Return a volume that is given by itself or by its name."""
+    return volume if isinstance(volume, Volume) else Volume(volume)
+
+
 def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
     """Return what the core takes for a volume: the name of an HDF5 dataset, which the core opens, or an open volume.
 
@@ -217,7 +222,7 @@ def labels_of(volume: VolumeLike) -> Volume:
     Raises:
         Error: As `Volume` does.
     """
-    given = volume if isinstance(volume, Volume) else Volume(volume)
+    given = as_volume(volume)
     if none_of(given) is None:
         return given
     return Volume.from_source(_Cleared(given), given)
@@ -260,7 +265,7 @@ def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
     """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
     if not volume:
         return opened(volume)
-    given = volume if isinstance(volume, Volume) else Volume(volume)
+    given = as_volume(volume)
     found = labels_of(given)
     return opened(volume) if found is given else found.core
 

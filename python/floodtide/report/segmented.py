@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core, config, evaluate
+from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
-from floodtide.data import Box, TrainingVolume, Vec3, Volume
+from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, box_text
-from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -141,8 +141,8 @@ def _made(run: Run) -> Segmented:
     return Segmented(
         segmentation=Volume(labels),
         start=start,
-        image=name_of(source.image),
-        truth=name_of(source.labels),
+        image=volume_name(source.image),
+        truth=volume_name(source.labels),
         note=f"Held-out voxels {shown} (z, y, x), segmented for this report {how}.",
         grown=grown,
     )
@@ -162,7 +162,7 @@ def _from_affinities(
             f"{checkpoint.name} does not state the offsets of its affinities"
         )
     part = small_part(box, (1, 1, 1))
-    affinities = predictor.probabilities(Volume(name_of(source.image)), part, progress)
+    affinities = predictor.probabilities(Volume(volume_name(source.image)), part, progress)
     return segments_of(affinities, offsets).astype(np.uint32), part[0], None
 
 
@@ -182,7 +182,7 @@ def _flooded(
     )
     segmenter = Segmenter.load(options, compute=settings.run.compute)
     part = small_part(box, segmenter.model.fov)
-    volume = Volume(name_of(source.image))
+    volume = Volume(volume_name(source.image))
     result = segmenter.segment(volume, part, progress)
     margin = [n // 2 for n in segmenter.model.fov]
     inner = tuple(slice(m, n - m) for m, n in zip(margin, part[1], strict=True))

@@ -296,7 +296,7 @@ def test_masks_of_other_pixels_are_refused(tmp_path: Path) -> None:
     images = stored(tmp_path / "i.h5", IMAGE, resolution=(1.0, 10.0, 10.0))
     masks = stored(tmp_path / "m.h5", LABELS % 2, resolution=(1.0, 20.0, 20.0))
     with pytest.raises(errors.ShapeError, match="1 x 20 x 20 nm"):
-        data.Slices(images, masks)
+        data.Slices(data.Stack(images, masks))
 
 
 def test_a_stated_voxel_size_replaces_that_of_the_file(

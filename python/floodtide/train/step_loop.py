@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import datetime
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +23,13 @@ from floodtide.errors import (
     InvalidFileError,
     on_all_ranks,
 )
-from floodtide.train.kinds.kind import Model, Setup
-from floodtide.train.loop import log_records
-from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.optim import advice
+from floodtide.train.kinds.task import Model, Record, Setup
+from floodtide.train.run_directory import RunDirectory
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
-from floodtide.train.task import Record
+
+KINDS = ("start", "train", "validation")
+"""The kinds of the records that a step loop writes into log.jsonl."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,20 +104,20 @@ class StepLoop:
             given_up = self.directory.given_up(self.steps_done)
         self.given_up = bool(world.broadcast_object(given_up))
         self._start_log()
-        self._record(log_records.start_record(self.setup, self.comm, self.core, self.checkpoint))
-        log_records.print_warnings(self.setup)
+        self._record(_start_record(self.setup, self.comm, self.core, self.checkpoint))
+        _print_warnings(self.setup)
         self._requests.restart_clocks()
         self.stopped = self.complete or self.given_up
 
     def _new_core(self) -> _core.Trainer:
-        parts, schedule = self.setup.parts, self.setup.parts.schedule
+        optimizer, schedule = self.setup.optimizer, self.setup.schedule
         with world.agreed():
             walkers = self.setup.task.new_walkers(self.comm)
         return _core.Trainer(
             walkers,
             self.comm,
-            optimizer=parts.optimizer.name,
-            optimizer_values=parts.optimizer.values,
+            optimizer=optimizer.name,
+            optimizer_values=optimizer.values,
             schedule=schedule.name,
             schedule_values=schedule.values,
             scale=schedule.scale,
@@ -121,7 +125,7 @@ class StepLoop:
             options=_engine_options(
                 self.setup.config,
                 self.comm,
-                validates=self.setup.task.validates,
+                validates=self.setup.task.held_out is not None,
                 record_path=self.directory.failure_path(self.comm.rank),
             ),
         )
@@ -137,10 +141,7 @@ class StepLoop:
         try:
             self.core.load(checkpoint)
         except InvalidFileError as error:
-            from floodtide.train.resumed import other_model
-
-            other = other_model(checkpoint, self.setup.config)
-            advised = InvalidFileError(other or f"{error}{self.directory.advice(checkpoint)}")
+            advised = InvalidFileError(f"{error}{self.directory.advice(checkpoint)}")
             raise on_all_ranks(advised, agreed=error.agreed) from None
         if checkpoint != str(self.directory.checkpoint_path(self.steps_done)):
             raise on_all_ranks(
@@ -166,7 +167,7 @@ class StepLoop:
     def result(self) -> Model:
         """The trained network, with the averaged parameters if there are any."""
         if self.setup.average is None:
-            return self.setup.parts.model
+            return self.setup.model
         self.core.copy_average(self.setup.average.core)
         return self.setup.average
 
@@ -196,14 +197,12 @@ class StepLoop:
                 self.core.flush_trace()
                 sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
                 unit, ranks = self.setup.task.unit, self.comm.size
-                self._record(
-                    log_records.train_record(self.core, report, sums, unit, ranks, elapsed_s)
-                )
+                self._record(_train_record(self.core, report, sums, unit, ranks, elapsed_s))
         if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
             self.save()
         every = self.setup.config.validation.every
         due = self.stopped or (report.met and every and self.steps_done % every == 0)
-        if self.setup.task.validates and due and not any(signals):
+        if self.setup.task.held_out is not None and due and not any(signals):
             self.validate()
 
     def steps(self, show: Callable[[int, int], None]) -> Iterator[Step]:
@@ -244,7 +243,7 @@ class StepLoop:
     def validate(self) -> Record:
         """Validate the network on the held-out data; return the scores, and record them in the log. Collective."""
         task = self.setup.task
-        if not task.validates:
+        if task.held_out is None:
             raise ConfigurationError(
                 "validate: the configuration holds nothing out, expected a [validation] section that does"
             )
@@ -260,36 +259,23 @@ class StepLoop:
             self._record(record)
         return record
 
-    def validate_after_a_kill(self) -> None:
-        """Validate a complete run that was killed between its last checkpoint and its last validation. Collective."""
-        if not (self.complete and self.setup.task.validates and not self._closed):
+    def check_begin(self) -> None:
+        """Print a note if nothing is left to train, and validate if a kill came before the last validation. Collective.
+
+        A complete run that was killed after its last checkpoint has no validation of its last step.
+        """
+        if self.stopped and self.comm.rank == 0:
+            how = "was given up" if self.given_up else "is complete"
+            notes.show(
+                f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
+                " another run.dir, or more training.steps"
+            )
+        if not self.complete or self.setup.task.held_out is None or self._closed:
             return
-        lacks = False
         with world.agreed():
-            if self.comm.rank == 0:
-                records = read_log(self.directory.path / "log.jsonl")
-                last = [r["step"] for r in records if r["kind"] == "validation"]
-                lacks = not last or last[-1] < self.steps_done
+            lacks = self.directory.lacks_validation(self.steps_done)
         if world.broadcast_object(lacks):
             self.validate()
-
-    def _say_if_nothing_is_left(self) -> None:
-        """Print a note if the run is over before its first step, and which changed keys have no effect."""
-        if not self.stopped or self.comm.rank > 0:
-            return
-        from floodtide.train.resumed import without_effect
-
-        how = "was given up" if self.given_up else "is complete"
-        vain = without_effect(self.checkpoint, self.setup.config) if self.checkpoint else ""
-        notes.show(
-            f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained{vain};"
-            " expected another run.dir, or more training.steps"
-        )
-
-    def check_begin(self) -> None:
-        """Do what is due before the first of some steps: a note if nothing is left, and a missed validation."""
-        self._say_if_nothing_is_left()
-        self.validate_after_a_kill()
 
     def go_on(self) -> None:
         """Reopen what the end of an interrupted run has closed. Collective."""
@@ -345,6 +331,103 @@ class StepLoop:
         stamped = self.directory.record(record)
         if stamped is not None:
             self._on_record(stamped)
+
+
+def _start_record(
+    setup: Setup, comm: world.Communicator, core: _core.Trainer, checkpoint: str
+) -> Record:
+    """Return the first record of a job.
+
+    Args:
+        setup: What the job trains.
+        comm: The ranks that train.
+        core: The core's trainer.
+        checkpoint: The checkpoint from which the job resumes; empty if there is none.
+    """
+    task = setup.task
+    walkers, batch = setup.data.walkers, setup.config.training.batch
+    return {
+        "kind": "start",
+        "step": core.steps_done,
+        "ranks": comm.size,
+        "walkers": walkers,
+        "threads": _core.num_threads(),
+        "parameters": sum(array.size for array in setup.model.state_dict().values()),
+        "unit": task.unit,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "version": _core.__version__,
+        "processor": _core.processor_name(),
+        "cores": _core.available_cores(),
+        "hosts": world.places()[3],
+        "examples_per_epoch": task.examples,
+        **task.facts,
+        "resumed_from": checkpoint,
+        "transport": comm.description,
+        "kernels": task.kernels,
+        "rate": advice.rate_used(setup.schedule, walkers, batch),
+    }
+
+
+def _print_warnings(setup: Setup) -> None:
+    """Print what the checks of the data have found, and what the learning rate is bad for."""
+    for warning in setup.warnings:
+        notes.warn(warning)
+    config = setup.config
+    statistics = getattr(config.model, "batch_norm", False)
+    for trap in advice.traps(
+        setup.optimizer,
+        setup.schedule,
+        setup.data.walkers,
+        config.training.batch,
+        statistics=statistics,
+    ):
+        notes.show(trap)
+
+
+def _train_record(
+    core: _core.Trainer,
+    report: _core.StepReport,
+    sums: Mapping[str, float],
+    unit: str,
+    ranks: int,
+    elapsed_s: float,
+) -> Record:
+    """Return the record of the steps since the last one.
+
+    Args:
+        core: The core's trainer.
+        report: Its report of the last step.
+        sums: Its metrics since the last record, summed over the ranks.
+        unit: What a walker computes in a pass, such as "fovs".
+        ranks: Number of ranks.
+        elapsed_s: Seconds since the last record.
+    """
+    noise: Record = {}
+    if core.noise_scale is not None:
+        examples, low, high = core.noise_scale
+        noise = {
+            "noise_scale": examples,
+            "noise_scale_low": low,
+            "noise_scale_high": high if math.isfinite(high) else None,
+        }
+    return {
+        "kind": "train",
+        "step": core.steps_done,
+        "loss": sums["loss_sum"] / max(sums["fovs"], 1),
+        "lr": report.lr,
+        "gradient_norm": report.gradient_norm,
+        **noise,
+        unit: sums["fovs"],
+        "examples": sums["examples"],
+        f"{unit}_per_s": sums["fovs"] / elapsed_s,
+        "wait_data_s": sums["data_s"] / ranks,
+        "compute_s": sums["compute_s"] / ranks,
+        "wait_comm_s": sums["reduce_s"] / ranks,
+        "update_s": sums["update_s"] / ranks,
+        "dropped": sums["dropped"],
+        "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
+        **{name: sums[name] for name in ("tp", "fp", "fn", "tn")},
+    }
 
 
 def _engine_options(
