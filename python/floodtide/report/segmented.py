@@ -20,7 +20,7 @@ import numpy.typing as npt
 from floodtide import _core, config, evaluate
 from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
-from floodtide.data import Box, Vec3, Volume
+from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import Progress, as_vec3, box_text
 from floodtide.errors import (
     InvalidArgumentError,
@@ -34,7 +34,7 @@ from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, predict, trained
 from floodtide.segment.affinities import segments_of
-from floodtide.train.kinds.volumes import held_out_volume
+from floodtide.train.kinds.task import held_out_volume
 from floodtide.train.recorded_run import PATCHES, SEGMENTATION, Run
 
 _SMALL = 1 << 19  # voxels that the report segments itself
@@ -119,12 +119,12 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
     Raises:
         InvalidArgumentError: If the run holds nothing out.
     """
-    box = held_out_volume(settings, ["labels"]).extent if settings.validation.box else None
+    box = parse_box(settings.validation.box)
     if box is None:
         raise InvalidArgumentError(
             "the run holds nothing out; validation.box names a box to hold out"
         )
-    return held_out_volume(settings, ["labels"]), box
+    return held_out_volume(settings), box
 
 
 def _made(run: Run) -> Segmented:
