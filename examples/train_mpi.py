@@ -27,7 +27,9 @@ def main() -> None:
         model=model,
         data=ft.data.Shards(cube, patch_size=model.patch_size, walkers=8),
         optimizer=ft.optim.Adam(lr=1e-3),
-        schedule=ft.optim.lr.Warmup(warmup_steps=20, scale="sqrt"),  # 1e-3, then 1e-3 * sqrt(8)
+        schedule=ft.optim.lr.Schedule(
+            "constant", warmup_steps=20, scale="sqrt"
+        ),  # to 1e-3 * sqrt(8)
         directory="runs/train_mpi",
         steps=60,
     )

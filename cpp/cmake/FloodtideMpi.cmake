@@ -96,7 +96,7 @@ endif()
 
 foreach(family IN LISTS FLOODTIDE_MPI_FAMILIES)
   set(plugin _mpi_${family})
-  add_library(${plugin} MODULE mpi/plugin.cpp mpi/recovery.cpp mpi/world.cpp)
+  add_library(${plugin} MODULE mpi/plugin.cpp mpi/world.cpp)
   floodtide_target(${plugin})
   set_target_properties(${plugin} PROPERTIES PREFIX "" SUFFIX ".so" SKIP_BUILD_RPATH ON)
   target_include_directories(${plugin} PRIVATE "${PROJECT_SOURCE_DIR}/cpp/src")

@@ -65,13 +65,14 @@ def main() -> None:
         None if arguments.truth else ft.nn.load(f"{data}/ffn_fib25_checkpoint/model.ckpt-27465036")
     )
     shards = ft.data.Shards(
-        f"{sample}/grayscale_maps.h5:raw",
-        f"{sample}/groundtruth.h5:stack",
-        f"{arguments.partitions}:af",
+        ft.data.TrainingVolume(
+            f"{sample}/grayscale_maps.h5:raw",
+            f"{sample}/groundtruth.h5:stack",
+            f"{arguments.partitions}:af",
+            box="0:157,0:250,0:250",
+        ),
+        ft.data.DataOptions(permutable_axes=(), reflectable_axes=()),
         patch_size=(PATCH,) * 3,
-        box=((0, 0, 0), (157, 250, 250)),
-        permutable_axes=(),
-        reflectable_axes=(),
     )
     with h5py.File(arguments.partitions) as file:
         classes = file["af"][...]

@@ -59,10 +59,6 @@ SAMPLES = {
     ),
 }
 CONFIGURATION = "examples/fib25/zero_shot.toml"
-COARSE = {
-    "published network, coarse to fine (1, 2, 2)": ["--set", "segment.coarse=[1,2,2]"],
-    "published network, coarse to fine (2, 2, 2)": ["--set", "segment.coarse=[2,2,2]"],
-}
 
 
 @dataclass(frozen=True)
@@ -128,9 +124,6 @@ def flooded(sample: Sample, out: Path, tuned: str | None) -> Iterator[Row]:
     merged = run(out / "objects.json", *words)
     seconds = base_s + merged["processor_s"]
     yield Row("published network, consensus and agglomeration", name, seconds)
-    for method, words in COARSE.items():
-        name, seconds = flood(sample, out / f"coarse_{words[-1].partition('=')[2]}", words=words)
-        yield Row(method, name, seconds)
 
 
 def from_affinities(sample: Sample, out: Path, network: str) -> Iterator[Row]:

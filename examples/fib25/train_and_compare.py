@@ -13,6 +13,7 @@ comparison.png into the run directory.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -121,9 +122,8 @@ def main() -> None:
     trainer = Trainer.from_config(config, callbacks=[TrainingLines()])
 
     def centres(box: str, seed: int) -> FloodValidation:
-        names = volume.image, volume.labels, volume.partitions
         return FloodValidation(
-            ft.data.TrainingVolume(*names, box=box or None, mean=volume.mean, std=volume.std),
+            dataclasses.replace(volume, box=box),
             patch_size=trainer.model.patch_size,
             centres=config.validation.centres,
             seed=seed,

@@ -3,7 +3,7 @@
 
 Every training sees each slice 10 times, in batches of two a worker, so that W workers make 1/W of the updates of one.
 More workers than ranks are emulated: the training is that of so many workers, the time is not. Writes a report a rule
-with the poster's figures (speed-up, loss and Dice against time, time to a loss), and one figure of all rules. What has
+(loss and Dice against time, slices a second, time to a loss), and one figure of all rules. What has
 been trained is not trained again, what was interrupted goes on.
 
     FLOODTIDE_DATA=... python examples/lab/liver_workers.py    # from the repository's root; half an hour on two cores
@@ -82,7 +82,7 @@ def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> P
 
 def last_dice(run: Run) -> float:
     """Mean over the held-out patients after the last epoch; not a number if a training did not get to one."""
-    dice = score(run.validation[-1], run.unit)[0] if run.validation else None
+    dice = score(run.validation[-1], run.unit) if run.validation else None
     return np.nan if dice is None else dice
 
 

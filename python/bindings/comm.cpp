@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "bindings.hpp"
@@ -60,17 +59,6 @@ void register_communicator(py::module_& c) {
             return interruptible(communicator.split(color, key));
           },
           py::arg("color"), py::arg("key"))
-      .def_property_readonly("survives", &Communicator::survives,
-                             "True if the remaining ranks can continue after a rank is lost.")
-      .def(
-          "settle",
-          [](Communicator& communicator, bool fine) -> std::optional<std::shared_ptr<Communicator>> {
-            const py::gil_scoped_release unlock;
-            auto rest = communicator.settle(fine);
-            if (!rest) return std::nullopt;
-            return interruptible(std::move(rest));
-          },
-          py::arg("fine"), "Return None if all ranks are fine, else a communicator of the remaining ranks.")
       .def(
           "abort",
           [](Communicator& communicator, int status, const std::string& reason) {

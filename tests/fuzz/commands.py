@@ -222,12 +222,6 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
-    "segment-coarse": Command(
-        "segment segment.toml --out out.h5:segmentation --json --set segment.coarse=[1,2,2]",
-        hdf5_outcome("origins/walltime_s", "counters"),
-        outputs=("out.h5",),
-        whole=("out.h5",),
-    ),
     "segment-checkpoint": Command(
         "segment segment.toml --out out.h5:segmentation --json --set segment.checkpoint_interval=1000",
         hdf5_outcome("origins/walltime_s", "counters"),

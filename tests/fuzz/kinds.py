@@ -68,7 +68,6 @@ _VOLUMES = (
         (
             "partition",
             "segment",
-            "segment-coarse",
             "evaluate",
             "train",
             "train-affinities",
@@ -191,7 +190,6 @@ READ_BY_CORE = tuple(
         "coordinates",
         "slices",
         "checkpoint",
-        "tensorflow",
         "results",
     )
 )

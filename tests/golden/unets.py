@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import floodtide as ft
+from floodtide import _core
 from floodtide.nn import SegmentationLoss
-from floodtide.nn.losses import segmentation_loss
+from floodtide.nn.losses import labels_or_targets, loss_of
 from golden.case import Array, Case, Results, draw, prefixed
 
 
@@ -189,8 +190,9 @@ class Losses(Case):
         losses = []
         gradients: Results = {}
         for name, loss in self.losses().items():
-            report, _, gradients[name] = segmentation_loss(
-                logits, truth, loss=loss, output=self.output, weights=weights
+            labels, targets = labels_or_targets(self.output, truth)
+            report, _, gradients[name] = _core.segmentation_loss(
+                loss_of(loss).core(), self.output, logits, labels, targets, weights, None
             )
             losses.append(report["loss"])
         return {"losses": np.array(losses)} | prefixed("gradients", gradients)

@@ -86,10 +86,6 @@ void Communicator::blocking_library_allreduce(const ReduceBuffer& buffer, Reduce
 
 void Communicator::end_host_within(double) {}
 
-std::unique_ptr<Communicator> Communicator::settle(bool) {
-  raise(ErrorCode::unsupported, "settle: the transport ", description(), " does not survive a lost rank");
-}
-
 Traffic Communicator::traffic() const noexcept { return {messages_, bytes_, notices_}; }
 
 std::vector<std::string> Communicator::pending() const { return engine_->pending(); }

@@ -275,22 +275,6 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  bool survives() const override {
-    int answer = 0;
-    Message message{};
-    check(table_->survives(&answer, message.data()), message);
-    return answer != 0;
-  }
-
-  std::unique_ptr<Communicator> settle(bool fine) override {
-    if (!survives()) return Communicator::settle(fine);
-    Opened opened;
-    Message message{};
-    check(table_->settle(comm_, fine ? 1 : 0, &opened.comm, &opened.rank, &opened.size, message.data()), message);
-    if (opened.comm == nullptr) return nullptr;
-    return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
-  }
-
   void end_host_within(double seconds) override { comm::end_host_within(seconds); }
 
   void abort(int status, std::string_view reason) override {

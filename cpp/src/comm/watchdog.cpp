@@ -158,16 +158,15 @@ class Watchdog::Implementation {
   /// Runs `work`, unless messages to this peer have failed before.
   ///
   /// If a message fails, the peer counts as silent from then on, and its silence may end the job. This is needed because other
-  /// calls of this rank may wait for ever instead of failing. In two cases, the error is rethrown and watching ends. Either
-  /// this rank has left, and may have ended MPI. Or ranks may be lost (survives()), and the caller will make a new
-  /// communicator.
+  /// calls of this rank may wait for ever instead of failing. If this rank has left, and may have ended MPI, the error is
+  /// rethrown and watching ends.
   template <class Work>
   void attempt(Peer& peer, Work&& work) {
     if (peer.cut_off) return;
     try {
       work();
     } catch (const Error&) {
-      if (leaves_ || comm_->survives()) throw;
+      if (leaves_) throw;
       peer.cut_off = true;
     }
   }
@@ -257,7 +256,7 @@ class Watchdog::Implementation {
     try {
       return message->test();
     } catch (const Error&) {
-      if (leaves_ || comm_->survives()) throw;
+      if (leaves_) throw;
       message.reset();
       return false;
     }
@@ -276,8 +275,7 @@ class Watchdog::Implementation {
       if (rank == comm_->rank()) continue;
       try {
         told.push_back(comm_->send(rank, kEndTag, std::as_bytes(std::span(text))));
-      } catch (const Error&) {
-        if (comm_->survives()) throw;
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): see above
       }
     }
     return told;

@@ -10,19 +10,19 @@ from typing import Any
 
 from floodtide import config
 from floodtide.agglomerate.affinity_blocks import write_segments
+from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
-from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.copies import settled_size, write_blocks
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.data.look.problems import Reading, settle
-from floodtide.data.resampling import Resampled, SizeNm, labels_at, original_of
+from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
 from floodtide.segment.affinities import AffinityFile, AffinityOptions
@@ -155,7 +155,7 @@ def _beside(out: str, suffix: str, dataset: str) -> str:
     return f"{Path(path_and_dataset(out)[0]).with_suffix(f'.{suffix}.h5')}:{dataset}"
 
 
-def _volume(file: str, settings: config.Config) -> VolumeConfig:
+def _volume(file: str, settings: config.Config) -> TrainingVolume:
     """Return the volume of the validation, or the only one."""
     volumes = {volume.name: volume for volume in settings.data.volumes}
     name = settings.validation.volume or next(iter(volumes), "")

@@ -24,7 +24,6 @@ class Owner:
     processes: str = ""  # namespace of the process id; each container has its own
     since: str = ""  # date and time, UTC
     command: str = ""
-    job: str = ""  # equal for all ranks of a job
     kernel_lock: bool = False  # True if the process also holds a lock of the file system
     token: str = ""  # unique
 
@@ -33,9 +32,14 @@ class Owner:
         return json.dumps(asdict(self)) + "\n"
 
     @property
+    def is_of_this_kernel(self) -> bool:
+        """Return True if the process belongs to this host or a container on it, so that kernel locks tell of it."""
+        return bool(self.boot) and self.boot == _boot()
+
+    @property
     def runs_here(self) -> bool | None:
         """Return True if the process runs on this host, None if it belongs to another host or container."""
-        if self.boot != _boot() or self.processes != _processes() or not self.boot:
+        if not self.is_of_this_kernel or self.processes != _processes():
             return None
         return _started(self.process) == self.started
 
@@ -45,7 +49,7 @@ class Owner:
         return f"process {self.process} on host {self.host} since {self.since} ({self.command})"
 
 
-def this_process(job: str, *, kernel_lock: bool) -> Owner:
+def this_process(*, kernel_lock: bool) -> Owner:
     """Return an owner that describes the calling process."""
     pid = os.getpid()
     now = datetime.now(timezone.utc)
@@ -57,7 +61,6 @@ def this_process(job: str, *, kernel_lock: bool) -> Owner:
         processes=_processes(),
         since=now.strftime("%Y-%m-%d %H:%M:%S UTC"),
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
-        job=job,
         kernel_lock=kernel_lock,
         token=os.urandom(16).hex(),
     )

@@ -171,7 +171,8 @@ class Checked:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             limits: Range | None = field.metadata.get("range")
             choices = field.metadata.get("choices", ())
-            value, key = getattr(self, field.name), f"{self._prefix}{field.name}"
+            value, key = _frozen(getattr(self, field.name)), f"{self._prefix}{field.name}"
+            object.__setattr__(self, field.name, value)
             if limits is not None and value is not None:
                 limits.check_all(value, key, ConfigurationError)
             if choices and value not in choices:
@@ -181,6 +182,11 @@ class Checked:
     def _prefix(self) -> str:
         """What stands before the name of a field in messages."""
         return _where.get() or f"{type(self).__name__}: "
+
+
+def _frozen(value: Any) -> Any:
+    """Return a value with tuples instead of lists, as TOML and scripts write them."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 class Arguments:

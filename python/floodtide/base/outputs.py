@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from floodtide import _core
-from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries
 from floodtide.base.gates import Gate
 from floodtide.base.interrupts import uninterrupted
@@ -39,7 +38,6 @@ PRECOMPUTED = "precomputed://"
 STORES = {".zarr": ("zarr.json", ".zarray", ".zgroup"), ".n5": ("attributes.json",)}
 """Ending of folders that are volumes, and the files of which such a folder has one, whatever its ending."""
 
-_noted: set[Path] = set()  # folders for which this process has printed the note of a lock
 _gate = Gate()  # protects _reserved
 _reserved: dict[str, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}
 os.register_at_fork(after_in_child=_reserved.clear)  # the locks are those of the parent
@@ -137,9 +135,6 @@ def reserved(
                 _reserved[key] = lock, blocks + 1
                 registered = True
         if blocks == 0:
-            if lock.note and file.parent not in _noted:
-                _noted.add(file.parent)
-                notes.show(lock.note)
             # left by killed processes, because this process has the lock
             for stale in temporaries(file):
                 with contextlib.suppress(OSError):

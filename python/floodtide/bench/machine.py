@@ -17,30 +17,32 @@ from floodtide import _core
 
 PEERS = ("torch", "numpy")
 _CPUINFO = Path("/proc/cpuinfo")
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-# Instructions that decide how fast networks are, as Linux names them.
-_INSTRUCTIONS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def facts() -> dict[str, Any]:
-    """Return the processor, its caches and instructions, cores, memory, versions, and the commit of floodtide.
+    """Return the processor, its instruction set, cores, memory, versions, and the commit of floodtide.
 
-    What the system does not tell is missing: family and model outside of x86, caches without sysfs, the commit outside
-    of a Git checkout.
+    What the system does not tell is missing: family and model outside of x86, the commit outside of a Git checkout.
     """
+    installed = [name for name in PEERS if importlib.util.find_spec(name) is not None]
     found: dict[str, Any] = {
         "processor": _core.processor_name(),
+        "isa": _core.active_isa(),
         "cores": _core.available_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.machine()}",
-        "versions": _versions(),
+        "versions": {
+            "floodtide": _core.__version__,
+            "python": platform.python_version(),
+            "compiler": str(_core.build_info()["compiler"]),
+            **{name: importlib.metadata.version(name) for name in installed},
+        },
     }
-    found |= _cpuinfo()
-    caches = _caches()
-    if caches:
-        found["caches"] = caches
-    commit = _commit()
-    if commit:
+    cpuinfo = _CPUINFO.read_text("utf-8") if _CPUINFO.exists() else ""
+    for name, key in (("family", "cpu family"), ("model", "model")):
+        if match := re.search(rf"^{key}\s*: (\d+)$", cpuinfo, re.MULTILINE):
+            found[name] = int(match[1])
+    if commit := _commit():
         found["commit"] = commit
     return found
 
@@ -55,42 +57,6 @@ def title(found: Mapping[str, Any]) -> str:
 def file_name(found: Mapping[str, Any]) -> str:
     """Return the title as the name of a file, without suffix: "amd-epyc-family-26-model-2"."""
     return re.sub(r"[^a-z0-9]+", "-", title(found).lower()).strip("-")
-
-
-def _versions() -> dict[str, str]:
-    found = {"floodtide": _core.__version__, "python": platform.python_version()}
-    found["compiler"] = str(_core.build_info()["compiler"])
-    installed = {name for name in PEERS if importlib.util.find_spec(name) is not None}
-    return found | {name: importlib.metadata.version(name) for name in sorted(installed)}
-
-
-def _cpuinfo() -> dict[str, Any]:
-    if not _CPUINFO.exists():
-        return {}
-    lines = _CPUINFO.read_text("utf-8").split("\n\n", maxsplit=1)[0].splitlines()
-    values = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
-    }
-    if "cpu family" not in values:
-        return {}
-    flags = set(values["flags"].split())
-    return {
-        "family": int(values["cpu family"]),
-        "model": int(values["model"]),
-        "instructions": [name for name in _INSTRUCTIONS if name in flags],
-    }
-
-
-def _caches() -> dict[str, str]:
-    """Return the size of each data cache of the first core: {"L1": "32K"}."""
-    found = {}
-    for folder in sorted(_CACHES.glob("index*")):
-        kind, level, size = (
-            (folder / name).read_text("utf-8").strip() for name in ("type", "level", "size")
-        )
-        if kind != "Instruction":
-            found[f"L{level}"] = size
-    return found
 
 
 def _commit() -> str:

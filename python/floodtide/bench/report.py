@@ -93,8 +93,7 @@ def conditions(found: Mapping[str, Any]) -> str:
     """Return one line about machine and versions."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     parts = [count_of(found["cores"], "core"), f"{found['memory_bytes'] / 2**30:.0f} GiB of memory"]
-    parts += [f"{level} {size}" for level, size in found.get("caches", {}).items()]
-    parts += [" ".join(found["instructions"])] if "instructions" in found else []
+    parts.append(found["isa"])
     parts.append(f"commit {found['commit']}" if "commit" in found else "commit unknown")
     return f"{', '.join(parts)}; {versions}; {found['date']}."
 
@@ -108,8 +107,6 @@ def _line(benchmark: Benchmark, row: Row) -> str:
     else:
         rate = ""
     share = f"{row['ratio']:.2f}" if "gflops" in row and row["name"] != "peak" else ""
-    if row["name"].startswith("optimizer"):
-        rate = f"{row['ratio']:.2f} of reading and writing once"
     times = f"{row['speedup']:.2f}" if "speedup" in row else ""
     memory = row.get("step_memory_mib")
     cells = [

@@ -57,6 +57,8 @@ class FfnShape:
     compute: str = "fp32"
     parallel: str = "fovs"
 
+    prefix, rate = "", "fovs_per_s"
+
     @classmethod
     def of(cls, settings: Config) -> FfnShape:
         """Return the network of a configuration, with a field of view of each walker (0: one) as the batch.
@@ -95,6 +97,8 @@ class UNetShape:
     batch: int = 8
     compute: str = "fp32"
 
+    prefix, rate = "unet ", "images_per_s"
+
     @classmethod
     def of(cls, settings: Config) -> UNetShape:
         """Return the network of a configuration, with training.batch slices of data.size.
@@ -118,6 +122,9 @@ class UNetShape:
     def __str__(self) -> str:
         y, x = self.size
         return f"depth {self.depth}, {self.features} features, {y}x{x}, batch {self.batch}"
+
+
+NetworkShape = FfnShape | UNetShape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from floodtide import config
-from floodtide.bench import ffn_passes, unet_passes
+from floodtide.bench import passes
 from floodtide.bench.shapes import FfnShape, Timing, UNetShape
 from floodtide.cli.options import Command, filled, of_fields, overrides
 from floodtide.cli.rows import as_json, print_rows
@@ -47,7 +47,7 @@ def step(
     Example: floodtide bench step --set model.depth=9 --set training.walkers=2 --against torch
     """
     shape = FfnShape.of(_settings(file, overrides))
-    print_rows(ffn_passes.step(shape, filled(Timing, options), against), as_json)
+    print_rows(passes.measure(shape, ["step"], filled(Timing, options), against), as_json)
 
 
 @click.command()
@@ -62,7 +62,7 @@ def forward(
     Example: floodtide bench forward --threads 2 --against torch
     """
     shape = FfnShape.of(_settings(file, overrides, model={"depth": 12}))
-    print_rows(ffn_passes.forward(shape, filled(Timing, options), against), as_json)
+    print_rows(passes.measure(shape, ["forward"], filled(Timing, options), against), as_json)
 
 
 @click.command()
@@ -78,4 +78,5 @@ def unet(
     """
     defaults: dict[str, Any] = {"model": {"kind": "unet2d"}, "training": {"batch": 8}}
     shape = UNetShape.of(_settings(file, overrides, **defaults, data={"size": [240, 240]}))
-    print_rows(unet_passes.unet(shape, filled(Timing, options), against), as_json)
+    names = ("step", "forward")
+    print_rows(passes.measure(shape, names, filled(Timing, options), against), as_json)

@@ -79,19 +79,14 @@ def volume(
             f"the destination {destination} does not end in .h5 or .hdf5, as networks do, and is no volume: {error}"
         ) from None
     with bar("voxels", "convert") as progress:
-        if resample_nm is None:
-            copy = data.convert(
-                source, destination, voxel_size_nm=voxel_nm, labels=labels, progress=progress
-            )
-        else:
-            copy = data.resample(
-                source,
-                destination,
-                voxel_size_nm=voxel_nm,
-                new_voxel_size_nm=resample_nm,
-                labels=labels,
-                progress=progress,
-            )
+        copy = data.convert(
+            source,
+            destination,
+            voxel_size_nm=voxel_nm,
+            resample_nm=resample_nm,
+            labels=labels,
+            progress=progress,
+        )
     row = {
         "source": source,
         "destination": destination,

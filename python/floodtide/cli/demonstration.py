@@ -17,14 +17,16 @@ from floodtide.base import notes
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import reserved, starts_like
 from floodtide.base.progress import bar
+from floodtide.cli import evaluate_text
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
 from floodtide.errors import Error
 from floodtide.evaluate import trivial
+from floodtide.evaluate.reporting import plain
 from floodtide.report import growth
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
-from floodtide.train.kinds.kind import Model
+from floodtide.train.kinds.task import Model
 
 Array = NDArray[Any]
 
@@ -35,12 +37,7 @@ HELD_OUT_BOX = "200:256,0:160,0:160"  # further from the training box than half 
 # Part of a box that is scored. Voxels nearer to the faces cannot be the centre of a field of view.
 INNER = (slice(8, -8),) * 3
 LOM_RADIUS = (8, 8, 8)
-THRESHOLDS = (
-    0.2,
-    0.4,
-    0.6,
-    0.8,
-)  # few classes: with many, most classes would hold only slivers of objects
+THRESHOLDS = (0.2, 0.4, 0.6, 0.8)  # with more classes, most would hold only slivers of objects
 WALKERS = 8
 AVERAGE = 0.995  # without averaging, the parameters alternate between merging and splitting objects
 PHASES = ((0.75, 1e-3), (1.0, 3e-4))  # share of the steps, learning rate
@@ -50,7 +47,6 @@ MEAN, STD = 128.0, 33.0  # the network receives (image - MEAN) / STD
 # thresholds split or miss cells. The training target inside objects is 0.95.
 MOVE_THRESHOLDS = (0.92, 0.93, 0.94, 0.95, 0.96)
 _SCORES = starts_like("a list of scores", b'"adapted_rand_error"')
-GREY_LEVELS = tuple(range(80, 150, 5))
 
 
 def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
@@ -60,10 +56,20 @@ def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
         Path of report.html on rank 0, None on other ranks.
     """
     with contextlib.ExitStack() as held:
-        return _run(directory, steps, seed, held)
+        _make_volume(directory, seed, held)
+        model = _trained(directory, steps, seed)
+        page = None
+        if world.rank() == 0:
+            _core.set_num_threads(_core.available_cores())  # the other ranks wait at the barrier
+            scores = _segment_and_score(directory, model)
+            replace_text(directory / "scores.json", json.dumps(scores, indent=2) + "\n")
+            page = report.write([directory])
+        world.current().barrier()
+        return page
 
 
-def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> Path | None:
+def _make_volume(directory: Path, seed: int, held: contextlib.ExitStack) -> None:
+    """Make the volume and its partitions, and keep other demonstrations away from all files until `held` is closed."""
     volume = directory / "volume.h5"
     with world.agreed():
         if world.rank() == 0:
@@ -81,6 +87,9 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
             min_size=500,
             progress=progress,
         )
+
+
+def _trained(directory: Path, steps: int, seed: int) -> Model:
     for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
         settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
         # The partitions of the demonstration have a smaller radius than its network reaches, on purpose.
@@ -92,17 +101,9 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
             stopped = Error(f"stopped at step {trainer.steps_done}: the same command resumes")
             stopped.agreed = True  # the signal stopped the training on all ranks
             raise stopped
-    model = trainer.result
-    del trainer  # its watchdog would end the job if rank 0 segments for longer than comm.timeout_s
-    page = None
-    if world.rank() == 0:
-        _core.set_num_threads(_core.available_cores())  # the other ranks wait at the barrier
-        scores = _segment_and_score(directory, model, f"{volume}:raw", f"{volume}:labels")
-        replace_text(directory / "scores.json", json.dumps(scores, indent=2) + "\n")
-        _print_table(scores)
-        page = report.write([directory])
-    world.current().barrier()
-    return page
+    return (
+        trainer.result
+    )  # without the trainer, whose watchdog would end the job if rank 0 segments for long
 
 
 def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[str, Any]:
@@ -129,44 +130,40 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
     }
 
 
-def _segment_and_score(
-    directory: Path, model: Model, image_name: str, labels_name: str
-) -> list[dict[str, Any]]:
-    """Return scores of the trained network, an untrained one and trivial answers. Writes the data for pictures."""
-    image, labels = data.Volume(image_name), data.Volume(labels_name)
+def _segment_and_score(directory: Path, model: Model) -> list[dict[str, Any]]:
+    """Print and return the scores of the network and of trivial answers. Writes the data for pictures."""
+    image, labels = (data.Volume(f"{directory / 'volume.h5'}:{name}") for name in ("raw", "labels"))
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
     known, truth = labels.read(tuning), labels.read(held_out)
     assert isinstance(model, nn.FFN)
 
-    def segment(what: str, network: nn.FFN, threshold: float, box: data.Box | None) -> Segmentation:
+    def segment(what: str, threshold: float, box: data.Box | None) -> Segmentation:
         with bar("seeds", f"segment {what} at move threshold {threshold:g}") as progress:
-            return _segmenter(network, threshold).segment(image, box, progress)
+            return _segmenter(model, threshold).segment(image, box, progress)
 
-    threshold = min(
-        MOVE_THRESHOLDS,
-        key=lambda value: _error(segment("tuning box", model, value, tuning).segmentation, known),
-    )
+    def error(threshold: float) -> float:
+        found = segment("tuning box", threshold, tuning).segmentation
+        return evaluate.scores(_inner(found), _inner(known))[trivial.ERROR]
+
+    threshold = min(MOVE_THRESHOLDS, key=error)
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
-    result = segment("held-out part", model, threshold, held_out)
+    result = segment("held-out part", threshold, held_out)
     result.save(f"{directory / 'segmentation.h5'}:segmentation")
     largest = max(result.origins, key=lambda origin: origin.voxels, default=None)
     if largest is not None:
         seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
         growth.record_growth(directory, _segmenter(model, threshold), image.read(held_out), seed)
-    untrained = nn.FFN(
-        depth=model.depth, fov=model.fov, deltas=model.deltas, features=model.features
-    )
-    smooth = trivial.smoothed(image.read(tuning))
-    level = min(GREY_LEVELS, key=lambda value: _error(_pieces_above(value, smooth), known))
-    answers = {
-        "trained network": result.segmentation,
-        "untrained network": segment(
-            "with an untrained network", untrained, threshold, held_out
-        ).segmentation,
-        f"pieces above grey {level}": _pieces_above(level, trivial.smoothed(image.read(held_out))),
-        "everything is one object": np.ones_like(truth),
-    }
-    return [{"name": name, **_scores(answer, truth)} for name, answer in answers.items()]
+    own = evaluate.scores(_inner(result.segmentation), _inner(truth))
+    answers = trivial.answers(_inner(image.read(held_out)), _inner(truth))
+    if found := trivial.verdict(own, answers, "the network"):
+        click.echo(found.text)
+    rows = {"trained network": own, **answers}
+    click.echo("\n".join(evaluate_text.table(rows)))
+    return [{"name": name, **plain(row)} for name, row in rows.items()]
+
+
+def _inner(labels: Array) -> Array:
+    return np.ascontiguousarray(labels[INNER])
 
 
 def _segmenter(network: nn.FFN, move_threshold: float) -> Segmenter:
@@ -180,42 +177,3 @@ def _segmenter(network: nn.FFN, move_threshold: float) -> Segmenter:
         min_segment_size=MIN_SEGMENT_VOXELS,
     )
     return Segmenter(network, options)
-
-
-def _scores(segmentation: Array, truth: Array) -> dict[str, Any]:
-    """Return the scores over INNER, with None for undefined scores."""
-    inner = (np.ascontiguousarray(labels[INNER]) for labels in (segmentation, truth))
-    scores = evaluate.scores(*inner)
-    return {name: None if np.isnan(value) else value for name, value in scores.items()}
-
-
-def _error(segmentation: Array, truth: Array) -> float:
-    """Return the adapted Rand error of all voxels, with unsegmented voxels as one segment.
-
-    This score improves neither by merging objects nor by leaving voxels unsegmented.
-    """
-    return float(_scores(segmentation, truth)["all_adapted_rand_error"])
-
-
-def _pieces_above(level: int, smooth: Array) -> Array:
-    """Return the connected components above a grey level: a baseline that has only the level to learn."""
-    return trivial.pieces(smooth, trivial.GreyLevel(level, above=True))
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    """Print the verdict, and the scores over all voxels of the held-out part."""
-    columns = {
-        "all_adapted_rand_error": "Rand error",
-        "coverage": "coverage",
-        "all_voi_split": "VOI split",
-        "all_voi_merge": "VOI merge",
-        "adapted_rand_error": "Rand error*",
-    }
-    if found := trivial.verdict(rows[0], {row["name"]: row for row in rows[1:]}, "the network"):
-        click.echo(found.text)
-    head = "".join(title.rjust(13) for title in columns.values())
-    click.echo("all held-out voxels".ljust(26) + head)
-    for row in rows:
-        values = ("-" if row[column] is None else f"{row[column]:.3f}" for column in columns)
-        click.echo(row["name"].ljust(26) + "".join(value.rjust(13) for value in values))
-    click.echo("* over the segmented voxels only")

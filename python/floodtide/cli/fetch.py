@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from floodtide.fetch.fetching import fetch
-from floodtide.fetch.sources import opened
 from floodtide.fetch.table import DATA_SETS
 from floodtide.segment.published import data_folder
 
@@ -16,21 +17,22 @@ from floodtide.segment.published import data_folder
 @click.option(
     "--from",
     "origin",
-    metavar="FOLDER|ARCHIVE|ADDRESS",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
     help="Read the files from here instead of their public origin: prepared files, or clones of the repositories.",
 )
-def command(name: str | None, origin: str | None) -> None:
+def command(name: str | None, origin: Path | None) -> None:
     """Bring a public data set, or the published network, to the data folder; without a name, list them.
 
     The folder is $FLOODTIDE_DATA, else ~/.local/share/floodtide. Other commands look for data there.
 
     Every file is compared with a checksum. Sources, licences and attribution are written beside the files. A file that
-    is there already is kept. Without a network, `--from` reads the same files from a folder, a zip or a tar archive.
+    is there already is kept. Without a network, `--from` reads the same files from a folder.
 
     \b
     Example:
       floodtide fetch fib25
-      floodtide fetch fib25 --from /mnt/stick/floodtide-data.tar.gz
+      floodtide fetch fib25 --from /mnt/stick/floodtide-data
     """
     from floodtide.base.progress import bar
 
@@ -40,10 +42,6 @@ def command(name: str | None, origin: str | None) -> None:
         return
     folder = data_folder()
     with bar("files", f"fetch {name}", line_every_s=10.0) as progress:
-        if origin is None:
-            paths = fetch(name, DATA_SETS[name], folder, progress=progress)
-        else:
-            with opened(origin) as source:
-                paths = fetch(name, DATA_SETS[name], folder, source, progress)
+        paths = fetch(name, DATA_SETS[name], folder, origin, progress)
     for path in paths:
         click.echo(str(path))

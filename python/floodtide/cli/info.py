@@ -17,7 +17,7 @@ from floodtide.cli import options as shared
 @click.option(
     "--machine",
     is_flag=True,
-    help="Instead, examine launcher, MPI, threads, cores, memory, run directory and clocks before a training.",
+    help="Instead, examine launcher, MPI, threads, cores, memory and run directory before a training.",
 )
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -33,11 +33,8 @@ def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json
       floodtide info
       mpiexec -n 2 floodtide info --machine fib25.toml
     """
-    from floodtide.doctor import host
-
-    started_s = host.since_process_start_s()  # before MPI starts
     if machine:
-        return _examine(file, overrides, as_json, started_s)
+        return _examine(file, overrides, as_json)
     if file or overrides:
         raise click.UsageError("CONFIG.toml or --set without --machine, expected --machine too")
     from floodtide.comm import world
@@ -49,16 +46,14 @@ def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json
     return 0
 
 
-def _examine(
-    file: str | None, overrides: tuple[str, ...], as_json: bool, started_s: float | None
-) -> int:
+def _examine(file: str | None, overrides: tuple[str, ...], as_json: bool) -> int:
     from floodtide import config
     from floodtide.comm import world
     from floodtide.doctor import examine
 
     settings = config.load(file, overrides) if file else config.from_dict({}, overrides=overrides)
     where = Path(settings.run.dir if file or overrides else ".")
-    findings, facts = examine(settings, where, started_s=started_s)
+    findings, facts = examine(settings, where)
     healthy = all(finding.level != "problem" for finding in findings)
     if world.rank() == 0 and as_json:
         found = [dataclasses.asdict(finding) for finding in findings]

@@ -65,7 +65,7 @@ def command(
     from floodtide.data.formats.table import stem
     from floodtide.plan import prepare
     from floodtide.plan.known import known_network
-    from floodtide.train.threads import set_threads
+    from floodtide.train.resources import set_threads
 
     name = out or f"{stem(image)}.toml"
     set_threads(0)
@@ -76,6 +76,5 @@ def command(
         facts = {"out": name, "notes": plan.notes, "head": plan.head}
         click.echo(json.dumps(facts | {"config": plan.tables}))
         return
-    for line in (*plan.lines, *plan.head, *(f"note: {one}" for one in plan.notes)):
-        click.echo(line)
+    click.echo(plan.text)
     click.echo(f"{name} is written. Next: floodtide train {shlex.quote(name)}")

@@ -23,19 +23,8 @@ from floodtide.comm import world
     show_default=True,
     help="Voxels of a segment that lies inside another one, and belongs to it for that reason; 0: none does.",
 )
-@click.option(
-    "--probability",
-    metavar="VOLUME",
-    help="Also write the object probabilities of the subvolumes (segment.probability = true) as this volume.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    folder: str,
-    out: str,
-    inside_voxels: int,
-    probability: str | None,
-    as_json: bool,
-) -> None:
+def command(folder: str, out: str, inside_voxels: int, as_json: bool) -> None:
     """Make one segmentation OUT with global ids from the subvolumes in FOLDER, which `floodtide segment` has made.
 
     Two segments of neighbouring subvolumes are one object if enough of the voxels that both subvolumes have segmented
@@ -50,12 +39,10 @@ def command(
     from floodtide.segment.commands import reconcile_subvolumes
 
     shared.require_same_arguments()
-    report = reconcile_subvolumes(folder, out, inside_voxels=inside_voxels, probability=probability)
+    report = reconcile_subvolumes(folder, out, inside_voxels=inside_voxels)
     text = (
         f"{count_of(report['objects'], 'object')} from {count_of(report['subvolumes'], 'subvolume')}: {out};"
         f" segments that end at a border without agreement: {report['splits']}"
     )
-    if probability is not None:
-        text += f"; probabilities: {probability}"
     if world.rank() == 0:
         click.echo(json.dumps(report) if as_json else text)

@@ -23,8 +23,8 @@ import click
 def command(runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:
     """Write a report about the run directories RUN...: figures, tables and pictures in one HTML file.
 
-    Several runs are shown in the same figures and compared: speed-up by number of workers, loss and validation against
-    time, and time to reach a loss. A browser can show the file without an internet connection.
+    Several runs are shown in the same figures and compared: throughput, loss and validation against time, and time to
+    reach a loss. A browser can show the file without an internet connection.
 
     \b
     Example:

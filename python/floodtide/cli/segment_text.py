@@ -11,12 +11,6 @@ from floodtide.base.counts import count_of
 
 def of_volume(report: Mapping[str, Any]) -> str:
     """Return the report of `floodtide.segment.segment_volume` as a line."""
-    levels, coarse = "", report["coarse"]
-    if coarse is not None:
-        levels = (
-            f" ({coarse['network_calls']} at the coarse level, {coarse['check_calls']} to check its objects, of which"
-            f" {coarse['kept']} of {coarse['objects']} are kept)"
-        )
     before = report["network_calls_before"]
     continued = f" ({before} of them before a checkpoint)" if before else ""
     faster = ""
@@ -27,7 +21,7 @@ def of_volume(report: Mapping[str, Any]) -> str:
     calls = count_of(report["network_calls"], "network call")
     return (
         f"{count_of(report['segments'], 'segment')}, {100 * report['coverage']:.1f} % of the voxels, in"
-        f" {calls}{levels}{continued}{faster} and {report['seconds']:.0f} s:"
+        f" {calls}{continued}{faster} and {report['seconds']:.0f} s:"
         f" {report['out']}"
     )
 
@@ -35,37 +29,27 @@ def of_volume(report: Mapping[str, Any]) -> str:
 def of_subvolumes(report: Mapping[str, Any]) -> str:
     """Return the report of `floodtide.segment.segment_subvolumes` as a line."""
     rest = f", {report['missing']} are missing" if report["missing"] else ""
-    coarse = report["coarse_network_calls"]
-    levels = f" ({coarse} at the coarse level and for checks)" if coarse > 0 else ""
     cut = count_of(report["subvolumes"], "subvolume")
     calls = count_of(report["network_calls"], "network call")
     return (
-        f"{report['segmented']} of {cut} segmented in {calls}{levels}"
+        f"{report['segmented']} of {cut} segmented in {calls}"
         f" and {report['seconds']:.0f} s{rest}: {report['out']}"
     )
 
 
 def of_estimate(report: Mapping[str, Any]) -> str:
-    """Return the report of `floodtide.segment.estimate` as lines."""
+    """Return the report of `floodtide.segment.estimate` as a line."""
     counts = " x ".join(map(str, report["counts"]))
     size = " x ".join(map(str, report["size"]))
     calls = f"about {count_of(report['network_calls'], 'network call')}"
     if report["network_calls_from"] == "subvolumes":
         calls += f" for the missing {report['subvolumes'] - report['segmented']}, if they are like the others"
-    elif report["coarse_network_calls"] > 0:
-        calls += f" ({report['coarse_network_calls']} at the coarse level, fewer in all if it finds objects)"
-    lines = [
+    return (
         f"{count_of(report['subvolumes'], 'subvolume')} ({counts}) of {size} voxels;"
         f" {report['memory_bytes_per_rank'] / 2**20:.0f} MiB of memory for each rank; {calls},"
         f" {report['network_calls_per_s']:.1f} per second and rank here; {report['hours']:.2f} hours on"
         f" {count_of(report['ranks'], 'rank')}"
-    ]
-    lines += [
-        f"{count_of(row['ranks'], 'rank')}: {row['hours']:.2f} hours, of which {100 * row['efficiency']:.1f} % are"
-        f" work; the first rank has nothing left to do after {100 * row['first_idle']:.1f} % of it"
-        for row in report["forecasts"]
-    ]
-    return "\n".join(lines)
+    )
 
 
 def of_affinities(report: Mapping[str, Any]) -> str:

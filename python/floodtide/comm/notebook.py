@@ -7,13 +7,10 @@ launcher is the mpiexec in the folder of this Python, where the MPI wheels insta
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import fcntl
-import json
 import os
 import pickle
-import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from floodtide import _core
 from floodtide.comm import world
@@ -59,14 +56,19 @@ def run(
         A list of np results, which must be picklable.
 
     Raises:
-        RankError: If a rank fails: with an exception, by a signal, with a result that cannot be pickled, or because
-            other ranks waited too long for it. All ranks have ended then.
+        RankError: If a rank fails with an exception or with a result that cannot be pickled, or if ranks end without a
+            result: by a signal, or because others waited too long for one. All ranks have ended then.
         KeyboardInterrupt: After Ctrl-C, when all ranks have ended. A training saves a checkpoint first, and the
             exception is Interrupted, which names the step. A second Ctrl-C ends all ranks at once.
         UnsupportedError: If cloudpickle, mpiexec or an MPI plug-in is missing, or in a rank of a job.
         InvalidArgumentError: If np is below 1, or the function or its arguments cannot be pickled.
     """
-    cloudpickle = _cloudpickle()
+    try:
+        import cloudpickle
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            "run: cloudpickle is missing; in floodtide's source tree: pip install '.[notebook]'"
+        ) from None
     limit_s = world.checked_timeout(timeout_s)
     if isinstance(np, bool) or not isinstance(np, int) or np < 1:
         raise InvalidArgumentError(f"run: np is {np!r}, expected a number of ranks of at least 1")
@@ -82,30 +84,11 @@ def run(
     with tempfile.TemporaryDirectory(prefix="floodtide-run-") as name:
         folder = Path(name)
         (folder / "task").write_bytes(task)
-        (folder / "timeout").write_text(repr(limit_s))
-        command = [
-            mpiexec,
-            "-n",
-            str(np),
-            sys.executable,
-            "-m",
-            "floodtide.comm.notebook_rank",
-            name,
-        ]
+        program = [sys.executable, "-m", "floodtide.comm.notebook_rank", name, repr(limit_s)]
         with (folder / "caller").open("wb") as alive:
             fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the lock is released
-            status = _watch(command, folder, np)
-        return _results(folder, np, status)
-
-
-def _cloudpickle() -> Any:
-    try:
-        import cloudpickle
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "run: cloudpickle is missing; in floodtide's source tree: pip install '.[notebook]'"
-        ) from None
-    return cloudpickle
+            status, interrupted = _watch([mpiexec, "-n", str(np), *program], folder, np)
+        return _results(folder, np, status, interrupted=interrupted)
 
 
 def _mpiexec() -> str:
@@ -139,8 +122,8 @@ def environment(np: int) -> dict[str, str]:
     return kept
 
 
-def _watch(command: list[str], folder: Path, np: int) -> int:
-    """Run the job and show its output. Return the exit status of the launcher."""
+def _watch(command: list[str], folder: Path, np: int) -> tuple[int, bool]:
+    """Run the job and show its output. Return the exit status of the launcher, and whether Ctrl-C was passed on."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -150,125 +133,64 @@ def _watch(command: list[str], folder: Path, np: int) -> int:
         start_new_session=True,  # Ctrl-C in a terminal reaches only this process, which then ends the job
     )
     assert process.stdout is not None
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     interrupted = False
     try:
         while True:
             try:
-                if not (data := os.read(process.stdout.fileno(), 65536)):
+                if not (line := process.stdout.readline()):
                     break
-                sys.stdout.write(decoder.decode(data))
+                sys.stdout.write(line.decode(errors="replace"))
                 sys.stdout.flush()
             except KeyboardInterrupt:
-                if interrupted or not _interrupt_ranks(folder, np):
+                # a training saves a checkpoint, if all ranks have started
+                if interrupted or len(list(folder.glob("started-*"))) < np:
                     raise
                 interrupted = True
-        status = process.wait()
+                print(
+                    "run: interrupted: waiting for the ranks; interrupt again to end them",
+                    file=sys.stderr,
+                )
+                _signal_ranks(folder, signal.SIGINT)
+        return process.wait(), interrupted
     finally:
-        _end(process, folder)
-    if interrupted:
-        _raise_interrupted(folder)
-    return status
-
-
-def _interrupt_ranks(folder: Path, np: int) -> bool:
-    """Pass Ctrl-C on to the ranks, so that a training saves a checkpoint. Return False if some have not started yet."""
-    pids = [_rank_pid(path, folder) for path in folder.glob("started-*")]
-    if len(pids) < np:
-        return False
-    print("run: interrupted: waiting for the ranks; interrupt again to end them", file=sys.stderr)
-    for pid in pids:
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGINT)
-    return True
-
-
-def _raise_interrupted(folder: Path) -> NoReturn:
-    for failure in _failures(folder):
-        kind, _, message = str(failure["message"]).partition(": ")
-        if kind == Interrupted.__name__:
-            raise Interrupted(f"run: {message}")
-    raise KeyboardInterrupt("run: all ranks have ended")
-
-
-def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """End the launcher and all ranks."""
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for started in folder.glob("started-*"):
-        if pid := _rank_pid(started, folder):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    process.wait()
-    if process.stdout is not None:
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        _signal_ranks(folder, signal.SIGKILL)
+        process.wait()
         process.stdout.close()
 
 
-def _rank_pid(started: Path, folder: Path) -> int:
-    """Return the process id of a rank, or 0 if the process has ended."""
-    pid = int(started.read_text() or 0)
-    with contextlib.suppress(OSError):
-        if str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return pid
-    return 0
+def _signal_ranks(folder: Path, number: signal.Signals) -> None:
+    for started in folder.glob("started-*"):
+        pid = int(started.read_text())
+        with contextlib.suppress(OSError):  # the process has ended
+            if str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, number)
 
 
-def _failures(folder: Path) -> list[dict[str, Any]]:
-    """Return the failure records that ranks have written, the earliest first."""
-    return _records(folder, "failure")
-
-
-def _records(folder: Path, kind: str) -> list[dict[str, Any]]:
-    records = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*")]
-    return sorted(records, key=lambda record: float(record["time_s"]))
-
-
-def _results(folder: Path, np: int, status: int) -> list[Any]:
-    failures, died = _failures(folder), _records(folder, "died")
-    if failures and (not died or failures[0]["time_s"] <= died[0]["time_s"]):
-        _raise(failures[0])
-    if (folder / "ended").exists():
-        _raise_stalled((folder / "ended").read_text())
+def _results(folder: Path, np: int, status: int, *, interrupted: bool) -> list[Any]:
+    failures = sorted(pickle.loads(path.read_bytes()) for path in folder.glob("failure-*"))
+    if interrupted:
+        for _, _, message, _ in failures:
+            kind, _, text = message.partition(": ")
+            if kind == Interrupted.__name__:
+                raise Interrupted(f"run: {text}")
+        raise KeyboardInterrupt("run: all ranks have ended")
     missing = [rank for rank in range(np) if not (folder / f"result-{rank}").exists()]
-    if died or missing:
-        raise _lost(died, missing, status)
-    return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(np)]
-
-
-def _raise(failure: Mapping[str, Any]) -> NoReturn:
-    error = RankError(f"run: rank {failure['rank']} failed: {failure['message']}")
-    error.rank = failure["rank"]
-    raise error from _RemoteTraceback(failure["traceback"])
-
-
-def _raise_stalled(reason: str) -> NoReturn:
-    """Raise RankError for a rank that others waited for too long. The watchdog's text names the rank."""
-    error = RankError(f"run: {reason}")
-    if match := re.search(r"for rank (\d+)|^rank (\d+) has been silent", reason):
-        error.rank = int(match[1] or match[2])
-    raise error
-
-
-class _RemoteTraceback(Exception):
-    """The traceback of the rank, shown as the cause of the error."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
-def _lost(died: list[dict[str, Any]], missing: list[int], status: int) -> RankError:
-    """Return the error for ranks that ended without a result. The first is the cause: mpiexec ends the others."""
-    if died:
-        rank, how = died[0]["rank"], died[0]["how"]
-        which = f"rank {rank}"
+    if failures:
+        _, rank, message, trace = failures[0]  # mpiexec ends the others
+        error, cause = RankError(f"run: rank {rank} failed: {message}"), Exception(f"\n{trace}")
+    elif missing:
+        rank, cause = missing[0], None
+        which = f"rank {rank}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
+        error = RankError(
+            f"run: {which} ended without a result (mpiexec's exit status is {status})"
+        )
     else:
-        rank, how = missing[0], f"mpiexec's exit status is {status}"
-        which = f"one of the ranks {', '.join(map(str, missing))}"
-    error = RankError(f"run: {which} ended without a result ({how})")
+        return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(np)]
     error.rank = rank
-    return error
+    raise error from cause

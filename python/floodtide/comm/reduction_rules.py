@@ -7,12 +7,13 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 
 from floodtide import _core
 from floodtide.comm.arrays import Array, name_of_type, words_for
+from floodtide.comm.world import ProcessSet
 from floodtide.errors import InvalidArgumentError
 
 
@@ -33,25 +34,41 @@ Max: Final[Op] = Op.MAX
 Product: Final[Op] = Op.PRODUCT
 
 
+class Division(TypedDict, total=False):
+    """Arguments of reductions by name. `floodtide.reduce_scatter` explains them."""
+
+    wire: str | None
+    process_set: ProcessSet | None
+    prescale_factor: float
+    postscale_factor: float
+
+
+class How(Division, total=False):
+    """Further arguments of allreduces by name. `floodtide.allreduce` explains them."""
+
+    algorithm: str | None
+
+
 # not frozen: a frozen one takes longer to make, and every reduction makes one
 @dataclass(slots=True)
 class Rule:
-    """Operation and factors of a reduction, and the name of the function that started it."""
+    """How a reduction combines values, and the name of the function that started it."""
 
     call: str
     op: Op
-    prescale_factor: float
-    postscale_factor: float
+    algorithm: str | None = None
+    wire: str | None = None
+    process_set: ProcessSet | None = None
+    prescale_factor: float = 1.0
+    postscale_factor: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, Op):
             raise InvalidArgumentError(
                 f"{self.call}: expected Sum, Average, Min, Max or Product, got {self.op!r}"
             )
-        for name, value in (
-            ("prescale_factor", self.prescale_factor),
-            ("postscale_factor", self.postscale_factor),
-        ):
+        for name in ("prescale_factor", "postscale_factor"):
+            value = getattr(self, name)
             if type(value) is float and math.isfinite(value):
                 continue  # the usual case, without a slow test of types
             if not isinstance(value, float | int | np.floating | np.integer) or not math.isfinite(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,9 +19,11 @@ from floodtide import _core
 from floodtide.comm.arrays import Array, in_place
 from floodtide.comm.collectives import compared_as_one, ranks_of
 from floodtide.comm.handles import Handle, Result, completed, joint
-from floodtide.comm.reduction_rules import Average, Buffers, Op, Rule
-from floodtide.comm.world import ProcessSet
+from floodtide.comm.reduction_rules import Average, Buffers, Division, How, Op, Rule
 from floodtide.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def allreduce_algorithms(*, own: bool = False) -> tuple[str, ...]:
@@ -33,28 +36,16 @@ def allreduce_algorithms(*, own: bool = False) -> tuple[str, ...]:
     return tuple(row["name"] for row in rows if row["own"] or not own)
 
 
-def allreduce_async(
-    array: ArrayLike,
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Handle[Array]:
+def allreduce_async(array: ArrayLike, op: Op = Average, **how: Unpack[How]) -> Handle[Array]:
     """Start an allreduce and return its handle at once. Arguments and errors as for allreduce.
 
     The array is copied, so the caller may change it at once. All ranks must start the same collectives
     in the same order. They may complete them in any order. A collective advances only while this rank is
     in `poll`, `synchronize` or another collective on the same ranks.
     """
-    rule = Rule("allreduce", op, prescale_factor, postscale_factor)
+    rule = Rule("allreduce", op, **how)
     result = np.array(array, order="C")
-    words = rule.words([result])
-    return _start_allreduces(
-        rule, [result], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
-    )
+    return _start_allreduces(rule, [result], [result], lambda: result)
 
 
 allreduce = completed(
@@ -91,32 +82,20 @@ allreduce = completed(
 )
 
 
-def allreduce_async_(
-    array: Array,
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> Handle[Array]:
+def allreduce_async_(array: Array, op: Op = Average, **how: Unpack[How]) -> Handle[Array]:
     """Start an allreduce in place and return its handle. Do not use the array before `synchronize` returns."""
-    rule = Rule("allreduce_", op, prescale_factor, postscale_factor)
+    rule = Rule("allreduce_", op, **how)
     own = in_place("allreduce_", array)
-    words = rule.words([own])
-    if prescale_factor == 1:
-        return _start_allreduces(
-            rule, [own], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
-        )
+    if rule.prescale_factor == 1:
+        return _start_allreduces(rule, [own], [own], lambda: own)
 
-    def finish(buffers: list[Array]) -> Array:
-        own[...] = buffers[0]
+    def finish() -> Array:
+        own[...] = copy
         return own
 
     # Scale a copy, so that the array is unchanged if the calls of the ranks turn out to differ.
-    copies = [own.copy()]
-    return _start_allreduces(rule, copies, words, algorithm, wire, process_set, finish=finish)
+    copy = own.copy()
+    return _start_allreduces(rule, [own], [copy], finish)
 
 
 allreduce_ = completed(
@@ -131,22 +110,13 @@ allreduce_ = completed(
 
 
 def grouped_allreduce_async(
-    arrays: Sequence[ArrayLike],
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
+    arrays: Sequence[ArrayLike], op: Op = Average, **how: Unpack[How]
 ) -> Handle[list[Array]]:
     """Start a grouped_allreduce and return its handle. The arrays are copied, so the caller may change them at once."""
-    rule = Rule("grouped_allreduce", op, prescale_factor, postscale_factor)
+    rule = Rule("grouped_allreduce", op, **how)
     given = [np.asarray(array) for array in arrays]
-    group, words = Buffers(given), rule.words(given)
-    return _start_allreduces(
-        rule, group.buffers, words, algorithm, wire, process_set, finish=lambda _: group.parts()
-    )
+    group = Buffers(given)
+    return _start_allreduces(rule, given, group.buffers, group.parts)
 
 
 grouped_allreduce = completed(
@@ -162,29 +132,19 @@ grouped_allreduce = completed(
 
 
 def grouped_allreduce_async_(
-    arrays: Sequence[Array],
-    op: Op = Average,
-    algorithm: str | None = None,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
+    arrays: Sequence[Array], op: Op = Average, **how: Unpack[How]
 ) -> Handle[list[Array]]:
     """Start a grouped_allreduce in place and return its handle. `synchronize` overwrites the arrays."""
-    rule = Rule("grouped_allreduce_", op, prescale_factor, postscale_factor)
+    rule = Rule("grouped_allreduce_", op, **how)
     own = [in_place("grouped_allreduce_", array) for array in arrays]
     group = Buffers(own)
 
-    def finish(_: list[Array]) -> list[Array]:
+    def finish() -> list[Array]:
         for array, part in zip(own, group.parts(), strict=True):
             array[...] = part
         return own
 
-    words = rule.words(own)
-    return _start_allreduces(
-        rule, group.buffers, words, algorithm, wire, process_set, finish=finish
-    )
+    return _start_allreduces(rule, own, group.buffers, finish)
 
 
 grouped_allreduce_ = completed(
@@ -198,17 +158,11 @@ grouped_allreduce_ = completed(
 
 
 def reduce_scatter_async(
-    array: ArrayLike,
-    op: Op = Average,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
+    array: ArrayLike, op: Op = Average, **how: Unpack[Division]
 ) -> Handle[Array]:
     """Start a reduce_scatter and return its handle. The array is copied, so the caller may change it at once."""
-    rule = Rule("reduce_scatter", op, prescale_factor, postscale_factor)
-    return _start_reduce_scatter(rule, np.array(array, order="C"), wire, process_set)
+    rule = Rule("reduce_scatter", op, **how)
+    return _start_reduce_scatter(rule, np.array(array, order="C"))
 
 
 reduce_scatter = completed(
@@ -236,19 +190,13 @@ reduce_scatter = completed(
 
 
 def grouped_reduce_scatter_async(
-    arrays: Sequence[ArrayLike],
-    op: Op = Average,
-    wire: str | None = None,
-    process_set: ProcessSet | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
+    arrays: Sequence[ArrayLike], op: Op = Average, **how: Unpack[Division]
 ) -> Handle[list[Array]]:
     """Start the reduce_scatters of several arrays and return one handle for all."""
-    rule = Rule("grouped_reduce_scatter", op, prescale_factor, postscale_factor)
+    rule = Rule("grouped_reduce_scatter", op, **how)
     given = [np.array(array, order="C") for array in arrays]
-    with compared_as_one(ranks_of(process_set), rule.words(given)):
-        handles = [_start_reduce_scatter(rule, work, wire, process_set) for work in given]
+    with compared_as_one(ranks_of(rule.process_set), rule.words(given)):
+        handles = [_start_reduce_scatter(rule, work) for work in given]
     return joint(handles)
 
 
@@ -259,39 +207,34 @@ grouped_reduce_scatter = completed(
 
 
 def _start_allreduces(
-    rule: Rule,
-    buffers: list[Array],
-    words: str,
-    algorithm: str | None,
-    wire: str | None,
-    process_set: ProcessSet | None,
-    finish: Callable[[list[Array]], Result],
+    rule: Rule, given: list[Array], buffers: list[Array], finish: Callable[[], Result]
 ) -> Handle[Result]:
-    comm = ranks_of(process_set)
+    """Start to reduce the buffers, which hold the given arrays. `finish` returns the result of the call from them."""
+    comm, words = ranks_of(rule.process_set), rule.words(given)
     for buffer in buffers:
         rule.require(buffer)
         rule.before(buffer)
-    chosen = algorithm or os.environ.get("FLOODTIDE_ALLREDUCE") or _core.comm.default_allreduce
+    chosen = rule.algorithm or os.environ.get("FLOODTIDE_ALLREDUCE") or _core.comm.default_allreduce
     several = len(buffers) != 1
     with compared_as_one(comm, words) if several else contextlib.nullcontext():
         operations = [
-            comm.start_allreduce(buffer, rule.reduction, chosen, wire or "native", words)
+            comm.start_allreduce(buffer, rule.reduction, chosen, rule.wire or "native", words)
             for buffer in buffers
         ]
 
     def result() -> Result:
         for buffer, operation in zip(buffers, operations, strict=True):
             rule.after(buffer, operation.contributors)
-        return finish(buffers)
+        return finish()
 
     return Handle(operations, result)
 
 
-def _start_reduce_scatter(
-    rule: Rule, work: Array, wire: str | None, process_set: ProcessSet | None
-) -> Handle[Array]:
+def _start_reduce_scatter(rule: Rule, work: Array) -> Handle[Array]:
     """Start to reduce and divide the array `work`, which is overwritten, and return the handle."""
-    comm = ranks_of(process_set)
+    comm = ranks_of(rule.process_set)
+    if rule.algorithm is not None:
+        raise InvalidArgumentError(f"{rule.call}: has no argument algorithm")
     if work.ndim == 0:
         raise InvalidArgumentError(f"{rule.call}: expected an array with at least one axis")
     rule.require(work)
@@ -301,7 +244,9 @@ def _start_reduce_scatter(
     per_row = work.size // len(work) if len(work) else 0
     blocks = [row * per_row for row in rows]
     words = rule.words([work])
-    operation = comm.start_reduce_scatter(work, rule.reduction, blocks, wire or "native", words)
+    operation = comm.start_reduce_scatter(
+        work, rule.reduction, blocks, rule.wire or "native", words
+    )
 
     def result() -> Array:
         own: Array = work[rows[comm.rank] : rows[comm.rank + 1]].copy()

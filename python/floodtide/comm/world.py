@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -49,7 +48,6 @@ class _State:
     watchdog: Watchdog | None = None  # of the current communicator, if there is a time limit
     # watchdogs of communicators that were shut down
     left: list[Watchdog] = field(default_factory=list)
-    report_path: str = ""  # file in which a watchdog writes why it ends the job, for floodtide.run
 
 
 _state = _State()
@@ -123,12 +121,7 @@ def _watch(limit_s: float) -> None:
     """Start a watchdog that ends the job if ranks wait too long, if there is a time limit. Collective."""
     ranks = _state.comm
     if limit_s > 0 and _state.watchdog is None and ranks is not None and ranks.size > 1:
-        _state.watchdog = Watchdog(ranks, _state.activity, list(_state.numbers), _state.report_path)
-
-
-def report_end_to(path: Path) -> None:
-    """Set the file to which a watchdog writes why it ends the job. Call this before `init`."""
-    _state.report_path = str(path)
+        _state.watchdog = Watchdog(ranks, _state.activity, list(_state.numbers), "")
 
 
 def activity(timeout_s: float) -> ActivityLog:
@@ -231,18 +224,10 @@ def _after_fork() -> None:
     _state.comm = _state.given = _state.watchdog = _state.timeout_s = None
     _state.left.clear()
     _state.activity = ActivityLog()
-    _state.local_ranks, _state.numbers, _state.report_path = (0, 1, 0, 1), (), ""
+    _state.local_ranks, _state.numbers = (0, 1, 0, 1), ()
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def replace(communicator: Communicator) -> None:
-    """Continue with a communicator of the remaining ranks after others were lost (`settle`). Collective over them."""
-    _state.watchdog = None  # the old watchdog would wait for the lost ranks
-    _state.activity.observe(communicator, "")
-    _use(communicator)
-    _watch(_state.timeout_s or 0)
 
 
 def _use(communicator: Communicator) -> None:

@@ -8,7 +8,13 @@ Relative paths are relative to the working directory. `~` and `$NAME` are expand
 from floodtide.config.files import from_dict, load
 from floodtide.config.networks import FfnConfig
 from floodtide.config.reader import to_dict
-from floodtide.config.sections import CommConfig, Config, RunConfig, TrainingConfig
+from floodtide.config.sections import (
+    CommConfig,
+    Config,
+    RunConfig,
+    TrainingConfig,
+    ValidationConfig,
+)
 from floodtide.config.segment_options import SegmentOptions
 
 __all__ = [
@@ -18,6 +24,7 @@ __all__ = [
     "RunConfig",
     "SegmentOptions",
     "TrainingConfig",
+    "ValidationConfig",
     "from_dict",
     "load",
     "to_dict",

@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from floodtide.base import limits
+from floodtide.base.data_options import FLOOD, PATCHES, SLICES
 from floodtide.base.network_options import FfnOptions, UNet3DOptions, UNetOptions, Vec3
 from floodtide.base.options import FOLDER, Checked, option
-
-FLOOD, SLICES, PATCHES = "ffn", "unet2d", "unet3d"  # model.kind, named here by the training data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from floodtide.base.data_options import FLOOD, volume_name
 from floodtide.base.options import named_as, one_of, shown
 from floodtide.base.registry import parameters, registered_fields
-from floodtide.config.networks import FLOOD
 from floodtide.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def _plain_of(value: Any, kind: str) -> Any:
         return _table(value, kind)
     if isinstance(value, (tuple, list)):
         return [_plain_of(item, kind) for item in value]
-    return value
+    return value if isinstance(value, (str, int, float)) else volume_name(value)
 
 
 class _Reader:
@@ -242,6 +242,8 @@ def _type_name(value: Any) -> str:
 def _describe(expected: Any) -> str:
     if dataclasses.is_dataclass(expected):
         return "a table"
+    if typing.get_origin(expected) is typing.Union:
+        return _describe(typing.get_args(expected)[0])
     if typing.get_origin(expected) is tuple:
         arguments = typing.get_args(expected)
         inner = _describe(arguments[0]).split(" ", 1)[1]

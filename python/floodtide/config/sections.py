@@ -4,29 +4,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import tomli_w
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.network_options import Vec3
-from floodtide.base.options import ANY, FOLDER, REQUIRED, Checked, option
-from floodtide.base.registry import Registered, Value, names, registered
-from floodtide.config.networks import (
+from floodtide.base.data_options import (
     FLOOD,
     PATCHES,
     SLICES,
-    FfnConfig,
-    UNet2DConfig,
-    UNet3DConfig,
+    Augmentation,
+    DataOptions,
+    Stack,
 )
+from floodtide.base.options import ANY, Checked, option
+from floodtide.base.registry import Registered, Value, names, registered
+from floodtide.config.networks import FfnConfig, UNet2DConfig, UNet3DConfig
 from floodtide.config.reader import to_dict
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.segment_options import SegmentOptions
-from floodtide.errors import ConfigurationError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,198 +87,6 @@ class RunConfig(Checked):
     )
     trace: bool = option(
         False, "Write a timeline of all ranks to trace.json, for Perfetto or Chrome's trace viewer"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class VolumeConfig(Checked):
-    """One image volume with its labels."""
-
-    name: str = option(REQUIRED, "Name of the volume in messages, logs and other sections")
-    image: str = option(
-        REQUIRED,
-        "Image, file:dataset or another form (docs/formats.md); axes z, y, x",
-        path=True,
-        differs=FOLDER,
-    )
-    labels: str = option(
-        "",
-        "Labels (object ids), file:dataset; needed for training and validation",
-        path=True,
-        differs=FOLDER,
-    )
-    partitions: str = option(
-        "",
-        "Partition volume, file:dataset, made by `floodtide partition`; left out: a training of a flood-filling network"
-        " makes the partitions of the labels, and keeps them in the run directory",
-        path=True,
-        differs=FOLDER,
-    )
-    box: str = option("", "Box to use, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole volume")
-    mean: float = option(
-        128.0,
-        "Mean of the image: the network receives (image - mean) / std",
-        range=limits.INTENSITY,
-    )
-    std: float = option(33.0, "Standard deviation of the image", range=limits.DEVIATION)
-    voxel_size_nm: tuple[float, float, float] | None = option(
-        None,
-        "Voxel size (z, y, x) in nanometres; left out: what the image states, if it states one",
-        range=limits.VOXEL_SIZE,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlicesConfig(Checked):
-    """One stack of slices with class masks."""
-
-    images: str = option(
-        REQUIRED,
-        "Images, file:dataset or another form (docs/formats.md); axes slice, y, x",
-        path=True,
-        differs=FOLDER,
-    )
-    masks: str = option(
-        REQUIRED,
-        "Class masks, file:dataset; classes are numbered from 0",
-        path=True,
-        differs=FOLDER,
-    )
-    patients: str = option(
-        "",
-        "Patient number of each slice, file:dataset (HDF5); empty: all slices are of one patient",
-        path=True,
-        differs=FOLDER,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig(Checked):
-    """Training data, and how each rank reads them."""
-
-    volumes: tuple[VolumeConfig, ...] = option(
-        (), "Training volumes, one [[data.volumes]] table each", kinds=(FLOOD, PATCHES)
-    )
-    permutable_axes: tuple[int, ...] = option(
-        (1, 2),
-        "Axes (0: z, 1: y, 2: x) that augmentation permutes at random among themselves",
-        kinds=(FLOOD, PATCHES),
-        range=limits.AXIS,
-    )
-    reflectable_axes: tuple[int, ...] = option(
-        (0, 1, 2),
-        "Axes that augmentation reflects, each with probability 0.5",
-        kinds=(FLOOD, PATCHES),
-        range=limits.AXIS,
-    )
-    coordinates: str = option(
-        "",
-        "File of example centres, made by `floodtide partition --coordinates`; empty: centres are drawn from the"
-        " partition volumes",
-        path=True,
-        kinds=(FLOOD,),
-        differs=FOLDER,
-    )
-    lom_radius: Vec3 | None = option(
-        None,
-        "Radius (z, y, x) in voxels of the box around a voxel for partitions that a training makes; left out: half"
-        " the field of view plus model.deltas",
-        kinds=(FLOOD,),
-        range=limits.RADIUS,
-    )
-    min_object_size: int = option(
-        1000,
-        "Objects of fewer voxels count as background in partitions that a training makes",
-        kinds=(FLOOD,),
-        range=limits.VOXELS,
-    )
-    slices: tuple[SlicesConfig, ...] = option(
-        (), "Stacks of slices, one [[data.slices]] table each", kinds=(SLICES,)
-    )
-    size: tuple[int, int] = option(
-        (0, 0),
-        "Size (y, x) in pixels to which slices are cropped or padded about their centre; 0, 0: the stored size",
-        kinds=(SLICES,),
-        range=limits.PIXELS_OR_STORED,
-    )
-    mean: float = option(
-        0.0,
-        "Mean of the slices: the network receives (value - mean) / std",
-        kinds=(SLICES,),
-        range=limits.INTENSITY,
-    )
-    std: float = option(
-        1.0, "Standard deviation of the slices", kinds=(SLICES,), range=limits.DEVIATION
-    )
-    outside: float = option(
-        0.0,
-        "Value, before normalisation, of pixels outside of a stored slice; their class is 0",
-        kinds=(SLICES,),
-        range=limits.INTENSITY,
-    )
-    patch: Vec3 = option(
-        (16, 128, 128),
-        "Size (z, y, x) of the patches, in voxels",
-        kinds=(PATCHES,),
-        range=limits.PATCH,
-    )
-    patches: int = option(
-        0,
-        "Number of patches of an epoch; 0: the number of patches of a grid that covers the volumes",
-        kinds=(PATCHES,),
-        range=limits.COUNT_OR_NONE,
-    )
-    zero_is_boundary: bool = option(
-        False,
-        "True: voxels with label 0 are boundary or background, and their affinities are 0. False: they are unlabelled"
-        " and the loss ignores them",
-        kinds=(PATCHES,),
-    )
-    balance: bool = option(
-        False,
-        "Weight the voxels of each training patch so that affinities 0 and 1 have about equal total weight",
-        kinds=(PATCHES,),
-    )
-    prefetch: int = option(
-        2,
-        "Number of examples (U-Nets: batches) that each walker loads in advance; 0: the step loads them itself",
-        range=limits.PREFETCH,
-    )
-    readers: int = option(
-        1,
-        "Number of threads per rank that load examples in advance; each loads one example at a time",
-        range=limits.READERS,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AugmentationConfig(Checked):
-    """Random changes of training slices, drawn anew in each epoch; for `unet2d`."""
-
-    flip_y: bool = option(False, "Reverse the y axis with probability 0.5")
-    flip_x: bool = option(False, "Reverse the x axis with probability 0.5")
-    rotation_deg: float = option(
-        0.0,
-        "Rotate by a random angle from -rotation_deg to rotation_deg (degrees)",
-        range=limits.ANGLE,
-    )
-    scale: float = option(
-        0.0, "Magnify by a random factor from 1 / (1 + scale) to 1 + scale", range=limits.SCALE
-    )
-    gain: float = option(
-        0.0,
-        "Multiply normalised values by a random factor from 1 - gain to 1 + gain",
-        range=limits.GAIN,
-    )
-    offset: float = option(
-        0.0,
-        "Add a random number from -offset to offset to the normalised values",
-        range=limits.NOISE,
-    )
-    noise: float = option(
-        0.0,
-        "Add Gaussian noise with this standard deviation to the normalised values",
-        range=limits.NOISE,
     )
 
 
@@ -461,9 +267,8 @@ class CommConfig(Checked):
     )
     mode: str = option(
         "synchronous",
-        "Which gradients an update uses: those of all ranks (synchronous), those of the first comm.contributors ranks"
-        " that are ready (partial), or those of one rank, as soon as they reach a parameter server (asynchronous, a"
-        " baseline for comparison)",
+        "Which gradients an update uses: those of all ranks (synchronous), or those of the first comm.contributors"
+        " ranks that are ready (partial)",
         choices=_core.choices("mode"),
     )
     contributors: int = option(
@@ -482,13 +287,6 @@ class CommConfig(Checked):
         "Time limit (s) of the watchdog: if a rank is silent, or others wait for it, for this long, the job ends with a"
         " message that names the rank; 0: no limit",
         range=limits.SECONDS,
-    )
-    on_lost_rank: str = option(
-        "abort",
-        "What happens when a rank is lost: abort ends the job; shrink (experimental) continues from the newest"
-        " checkpoint with the remaining ranks, which take over its walkers; shrink needs Open MPI's mpiexec --with-ft"
-        " ulfm and mode synchronous",
-        choices=("abort", "shrink"),
     )
 
 
@@ -535,7 +333,7 @@ class ValidationConfig(Checked):
         kinds=(SLICES,),
         range=limits.SHARE,
     )
-    slices: tuple[SlicesConfig, ...] = option(
+    slices: tuple[Stack, ...] = option(
         (),
         "Stacks of slices of other patients to validate on, instead of `share`; one [[validation.slices]] table each",
         kinds=(SLICES,),
@@ -547,9 +345,9 @@ class Config:
     """A complete configuration. `str(config)` returns it as TOML text."""
 
     run: RunConfig = RunConfig()
-    data: DataConfig = DataConfig()
-    augmentation: AugmentationConfig = dataclasses.field(
-        default=AugmentationConfig(), metadata={"kinds": (SLICES,)}
+    data: DataOptions = dataclasses.field(default=DataOptions())
+    augmentation: Augmentation = dataclasses.field(
+        default=Augmentation(), metadata={"kinds": (SLICES,)}
     )
     model: FfnConfig | UNet2DConfig | UNet3DConfig = dataclasses.field(default=FfnConfig())
     training: TrainingConfig = TrainingConfig()
@@ -566,13 +364,3 @@ class Config:
 
     def __str__(self) -> str:
         return tomli_w.dumps(to_dict(self))
-
-
-def require_tables(tables: Sequence[Any], key: str) -> None:
-    """Check that an array of tables such as `data.volumes` has at least one table.
-
-    Raises:
-        ConfigurationError: If the array is empty.
-    """
-    if not tables:
-        raise ConfigurationError(f"{key} is empty, expected at least one [[{key}]] table")

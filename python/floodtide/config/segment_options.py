@@ -88,15 +88,9 @@ class SegmentOptions(Registered):
         path=True,
         differs=FOLDER,
     )
-    mask: str = option(
-        "",
-        "Mask, file:dataset: where it is not 0, no object is started and no field of view centred; empty: none",
-        path=True,
-        differs=FOLDER,
-    )
-    mask_invert: bool = option(False, "Exclude the voxels where the mask is 0 instead")
     masks: tuple[MaskOptions, ...] = option(
-        (), "Further masks by value and channel, one [[segment.masks]] table each"
+        (),
+        "Masks in which no object is started and no field of view centred, one [[segment.masks]] table each",
     )
     seed_masks: tuple[MaskOptions, ...] = option(
         (), "Masks in which no object is started, one [[segment.seed_masks]] table each"
@@ -112,23 +106,6 @@ class SegmentOptions(Registered):
         "Smallest overlap (z, y, x) in voxels of neighbouring subvolumes, at most half a subvolume; left out: the field"
         " of view",
         range=limits.DISTANCE,
-    )
-    coarse: tuple[int, int, int] = option(
-        (1, 1, 1),
-        "Flood first in the image averaged over blocks of this size (z, y, x), and at full resolution only what the"
-        " network does not confirm there; [1, 1, 1]: full resolution only",
-        range=limits.STRIDE,
-    )
-    coarse_min_size: int = option(
-        20000,
-        "Smaller objects of the coarse level, in voxels of the image, are flooded again at full resolution",
-        range=limits.VOXELS,
-    )
-    coarse_agreement: float = option(
-        0.7,
-        "Least intersection over union of an object of the coarse level and the network's mask at full resolution, at"
-        " nine of ten places of an object that is kept",
-        range=limits.FRACTION,
     )
     mean: float | None = option(
         None,
@@ -160,13 +137,6 @@ class SegmentOptions(Registered):
         " ReverseCoords of google/ffn)",
     )
     seed_values: Mapping[str, Value] = registered(seed_policies, "seed_policy", several=True)
-    seed_image: str = option(
-        "",
-        "Volume, file:dataset, that `seed_policy` looks at instead of the image, such as a probability map; it is not"
-        " normalised; empty: the image",
-        path=True,
-        differs=FOLDER,
-    )
     seeds: str = option(
         "",
         "Seeds instead of `seed_policy`, or where `seed_policy` names `listed`: a text file with z, y, x in"
@@ -262,17 +232,14 @@ class SegmentOptions(Registered):
     )
 
     def alone(self) -> SegmentOptions:
-        """Return these options for an array in memory: in one piece, at one resolution, and without other volumes."""
+        """Return these options for an array in memory: in one piece, and without other volumes."""
         return dataclasses.replace(
             self,
             box="",
             subvolume=None,
-            coarse=(1, 1, 1),
             initial="",
-            mask="",
             masks=(),
             seed_masks=(),
-            seed_image="",
             seeds="",
             shift_mask="",
             checkpoint_interval=0.0,

@@ -6,23 +6,26 @@ a `Volume`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
 Functions that say Collective must be called by every rank of the job.
 """
 
+from floodtide.base.data_options import Augmentation, DataOptions, Stack, TrainingVolume
 from floodtide.data.affinities import Affinities
 from floodtide.data.boxes import Box, Vec3, parse_box, parse_vec3
 from floodtide.data.coordinates import coordinates
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
-from floodtide.data.resampling import resample
 from floodtide.data.shards import Shards
-from floodtide.data.slices import Slices
+from floodtide.data.slices import Slices, Split
 from floodtide.data.synth import synth
-from floodtide.data.training_volume import TrainingVolume
 from floodtide.data.volumes import Volume, write_volume
 
 __all__ = [
     "Affinities",
+    "Augmentation",
     "Box",
+    "DataOptions",
     "Shards",
     "Slices",
+    "Split",
+    "Stack",
     "TrainingVolume",
     "Vec3",
     "Volume",
@@ -31,7 +34,6 @@ __all__ = [
     "parse_box",
     "parse_vec3",
     "partition",
-    "resample",
     "synth",
     "write_volume",
 ]

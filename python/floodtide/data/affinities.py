@@ -7,26 +7,16 @@ from collections.abc import Sequence
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.data_options import PATCHES, DataOptions, TrainingVolume
 from floodtide.base.options import Arguments
-from floodtide.data.boxes import Box, Vec3, as_vec3
-from floodtide.data.samples import ORDER, Image, Samples
-from floodtide.data.training_volume import TrainingVolume, source_of, volumes_of
-from floodtide.data.volumes import VolumeLike
+from floodtide.data.boxes import Vec3, as_vec3
+from floodtide.data.samples import Image, Samples
+from floodtide.data.training_volume import source_of
 
 NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 """Offsets of the predecessors along z, y, x."""
 
-_AFFINITIES = Arguments(
-    offsets=limits.OFFSET,
-    patch_size=limits.PATCH,
-    box=limits.EXTENT,
-    mean=limits.INTENSITY,
-    std=limits.DEVIATION,
-    permutable_axes=limits.AXIS,
-    reflectable_axes=limits.AXIS,
-    patches=limits.COUNT,
-    **ORDER,
-)
+_AFFINITIES = Arguments(offsets=limits.OFFSET)
 
 
 class Affinities(Samples):
@@ -37,23 +27,12 @@ class Affinities(Samples):
     labelled 0. Training takes random patches; `fixed` has a grid of patches over the box that counts no pair twice.
 
     Args:
-        volumes: The image volume, its name or a `Volume`; or one `TrainingVolume` or several, without partitions.
-        labels: Integer labels of the image, if `volumes` is an image.
-        patch_size: Size (z, y, x) of a patch in voxels.
+        volumes: A labelled volume, or several. Patches lie wholly inside of its box.
+        options: Size and number of the patches, their labels and augmentation, and how they are read ahead.
         offsets: Offsets (z, y, x) in voxels, shorter than a patch. By default the predecessors along each axis.
-        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is an image.
-        mean: Intensities become (image - mean) / std. If `volumes` is an image.
-        std: See mean.
-        zero_is_boundary: Voxels labelled 0 are membrane or background, not unlabelled.
-        balance: In training, ones and zeros of an offset get about the same total weight.
-        permutable_axes: Axes (0 is z) that augmentation permutes; their patch sizes must be equal.
-        reflectable_axes: Axes that augmentation reverses at random.
-        patches: Training patches of an epoch; None: as many as the grid has.
         walkers: Streams of patches over all ranks.
         batch: Patches that a walker takes in a step.
         seed: Chooses positions and augmentation.
-        prefetch: Batches that each walker of a trainer has ready in advance; 0: read inside the step.
-        readers: Threads of each rank that read ahead for a trainer.
 
     Raises:
         InvalidFileError: If a volume cannot be read or is of a wrong type.
@@ -65,63 +44,31 @@ class Affinities(Samples):
 
     def __init__(
         self,
-        volumes: VolumeLike | TrainingVolume | Sequence[TrainingVolume],
-        labels: VolumeLike = "",
+        volumes: TrainingVolume | Sequence[TrainingVolume],
+        options: DataOptions | None = None,
         *,
-        patch_size: Vec3,
         offsets: Sequence[Vec3] = NEAREST,
-        box: Box | None = None,
-        mean: float = 128.0,
-        std: float = 33.0,
-        zero_is_boundary: bool = False,
-        balance: bool = False,
-        permutable_axes: Sequence[int] = (1, 2),
-        reflectable_axes: Sequence[int] = (0, 1, 2),
-        patches: int | None = None,
         walkers: int = 1,
         batch: int = 1,
         seed: int = 0,
-        prefetch: int = 2,
-        readers: int = 1,
     ) -> None:
-        _AFFINITIES.check(
-            "Affinities",
-            patch_size=patch_size,
-            offsets=offsets,
-            box=box,
-            mean=mean,
-            std=std,
-            permutable_axes=permutable_axes,
-            reflectable_axes=reflectable_axes,
-            patches=patches,
-            walkers=walkers,
-            batch=batch,
-            seed=seed,
-            prefetch=prefetch,
-            readers=readers,
-        )
-        self.volumes = volumes_of(volumes, labels, "", box, mean, std)
-        self.patch_size = as_vec3(patch_size)
+        options = (options or DataOptions()).of_kind(PATCHES, volumes)
+        super().__init__(options, walkers, batch, seed)
+        _AFFINITIES.check("Affinities", offsets=offsets)
         self.offsets = tuple(as_vec3(offset) for offset in offsets)
-        self.zero_is_boundary = zero_is_boundary
-        self.balance = balance
-        self.permutable_axes = tuple(permutable_axes)
-        self.reflectable_axes = tuple(reflectable_axes)
-        self.patches = patches
-        source = _core.data.AffinitySource(
-            [source_of(volume, partitions=False) for volume in self.volumes],
-            offsets=[list(offset) for offset in self.offsets],
-            patch_size=list(patch_size),
-            zero_is_boundary=zero_is_boundary,
-            balance=balance,
-            permutable_axes=list(permutable_axes),
-            reflectable_axes=list(reflectable_axes),
-            patches=patches,
+        self.core = _core.data.AffinitySource(
+            [source_of(volume, partitions=False) for volume in options.volumes],
+            offsets=self.offsets,
+            patch_size=options.patch,
+            zero_is_boundary=options.zero_is_boundary,
+            balance=options.balance,
+            permutable_axes=options.permutable_axes,
+            reflectable_axes=options.reflectable_axes,
+            patches=options.patches or None,
             walkers=walkers,
             batch=batch,
             seed=seed,
         )
-        super().__init__(source, walkers, batch, seed, prefetch, readers)
 
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Image, Image]:
         """Return an augmented training patch: image (z, y, x), affinities and weights (z, y, x, offsets)."""
@@ -132,17 +79,6 @@ class Affinities(Samples):
         """Return a patch of the grid as it is: image (z, y, x), affinities and weights (z, y, x, offsets)."""
         _, image, targets, weights = self.core.fixed(number)
         return image[..., 0], targets, weights
-
-    def fixed_box(self, number: int) -> Box:
-        """Return the box (start, size) of a patch of the grid."""
-        _, start, size = self.core.fixed_place(number)
-        return start, size
-
-    def box(self, walker: int, index: int, *, epoch: int = 0) -> Box:
-        """Return the box (start, size) of a training patch before augmentation."""
-        number = self.number(walker, index, epoch=epoch)
-        _, start, size = self.core.training_place(epoch, number)
-        return start, size
 
 
 def affinity_names(offsets: Sequence[Sequence[int]]) -> list[str]:

@@ -34,6 +34,7 @@ def parse_box(text: str) -> Box | None:
     Raises:
         InvalidArgumentError: If the text is anything else.
     """
+    text = str(text or "")
     if not text.strip():
         return None
     number = r"(\d{1,13})"  # no axis is longer than limits.EXTENT, which has 13 digits

@@ -8,7 +8,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -22,8 +21,9 @@ from floodtide.comm.broadcasts import broadcast_object
 from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.formats.conventions import WRITTEN_BY
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
-from floodtide.data.formats.table import HDF5, Format, format_of
-from floodtide.data.formats.writers import Plan, StoreWriter, Writer, blocks, new_top, shared_writer
+from floodtide.data.formats.table import HDF5, format_of
+from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
+from floodtide.data.resampling import Resampled
 from floodtide.data.volumes import Volume, place_of, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
@@ -44,7 +44,9 @@ def convert(
     destination: str,
     *,
     voxel_size_nm: Sequence[float] | None = None,
+    resample_nm: Sequence[float] | None = None,
     labels: bool = False,
+    command: str = "floodtide convert",
     progress: Progress | None = None,
 ) -> Volume:
     """Copy a volume to another format, block by block, with voxel size and offset where both formats have them.
@@ -56,21 +58,24 @@ def convert(
         source: A volume, or its name.
         destination: The name of the copy.
         voxel_size_nm: (z, y, x) in nm, instead of what the source says.
+        resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
+            larger volume then states where it begins in new voxels, rounded.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
+        command: The command that writes the copy. It may replace its own older datasets of HDF5 files.
         progress: Called as progress(voxels done, voxels).
 
     Returns:
         The copy.
 
     Raises:
-        InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type.
+        InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type; for labels
+            that are no integers; if the voxel size is needed and unknown.
         InvalidFileError: If the source cannot be read.
         StorageError: If the destination cannot be written.
     """
     _CONVERT.check("convert", voxel_size_nm=voxel_size_nm)
     format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
-    _refuse_source(volume.name, destination)
     if labels and volume.dtype.kind not in "iu":
         raise InvalidArgumentError(
             f"convert: {volume.name} holds {volume.dtype}, expected integers for labels"
@@ -80,12 +85,18 @@ def convert(
         shape=volume.shape,
         dtype=volume.dtype,
         geometry=Geometry(voxel_size_nm=size, offset=place_of(volume)),
-        command="floodtide convert",
+        command=command,
         labels=labels or volume.text(WRITTEN_BY) in _SEGMENTING,
     )
-    return write_blocks(
-        destination, plan, volume.read, inputs=files_of([volume.name]), progress=progress
-    )
+    read: Callable[[Box], NDArray[Any]] = volume.read
+    if resample_nm is not None:
+        if size is None:
+            raise InvalidArgumentError(
+                f"convert: {volume.name} states no voxel size; expected one, in nm (--voxel-nm)"
+            )
+        new = Resampled(volume, size, resample_nm, labels=labels)
+        plan, read = new.plan(plan), new.read
+    return write_blocks(destination, plan, read, inputs=files_of([volume.name]), progress=progress)
 
 
 def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
@@ -136,11 +147,8 @@ def write_blocks(
         InvalidArgumentError: If the destination exists or cannot hold the type.
         StorageError: If the destination cannot be written.
     """
-    row = format_of(destination)
-    plan = _placed(row, plan)
     with contextlib.ExitStack() as held:
-        held.enter_context(_reserved(row, plan.command, destination, inputs))
-        writer = held.enter_context(row.create(destination, plan))
+        plan, writer = _created(held, destination, plan, inputs)
         _write(writer, _boxes(plan, writer.chunks), read, progress)
         writer.finish()
     return Volume(destination)
@@ -164,22 +172,16 @@ def write_blocks_on_ranks(
     rank, size = world.rank(), world.size()
     with contextlib.ExitStack() as held:
         writer: Writer | None = None
-        shared = None
         with world.agreed():
-            row = format_of(destination)
-            plan = _placed(row, plan)
             if rank == 0:
-                held.enter_context(_reserved(row, plan.command, destination, inputs))
-                writer = held.enter_context(row.create(destination, plan))
-                if isinstance(writer, StoreWriter):
-                    shared = writer.shared()
-        shared = broadcast_object(shared)
+                plan, writer = _created(held, destination, plan, inputs)
+        shared, plan = broadcast_object((writer.shared if writer else "", plan))
         with world.agreed():
-            if writer is None and shared is not None:
-                writer = shared_writer(destination, shared)
+            if writer is None and shared:
+                writer = shared_writer(destination, shared, plan)
             if writer is not None:
                 boxes = _boxes(plan, writer.chunks)
-                _write(writer, boxes if shared is None else boxes[rank::size], read, progress)
+                _write(writer, boxes[rank::size] if shared else boxes, read, progress)
         with world.agreed():
             if rank == 0 and writer is not None:
                 writer.finish()
@@ -187,16 +189,30 @@ def write_blocks_on_ranks(
     return Volume(destination)
 
 
-def _placed(row: Format, plan: Plan) -> Plan:
-    """Return a plan with voxel size and offset in the whole volume if the destination cannot name the image.
+def _created(
+    held: contextlib.ExitStack,
+    destination: str,
+    plan: Plan,
+    inputs: Iterable[str | os.PathLike[str]],
+) -> tuple[Plan, Writer]:
+    """Reserve a destination and return its writer, and the plan.
 
-    `place_of` reads the name of the image of an HDF5 volume only.
+    The plan of a volume that cannot name its image states voxel size and offset in the whole volume: `place_of` reads
+    the name of the image of an HDF5 volume only.
     """
+    row, name = format_of(destination), plan.command.removeprefix("floodtide ")
     if row is HDF5:
-        return plan
-    return dataclasses.replace(
-        plan, geometry=whole_geometry(plan.geometry, plan.notes.get("image", ""))
-    )
+        path, dataset = path_and_dataset(destination)
+        held.enter_context(reserved(name, path, hdf5_result(plan.command, [dataset]), inputs))
+    else:
+        geometry = whole_geometry(plan.geometry, plan.notes.get("image", ""))
+        plan = dataclasses.replace(plan, geometry=geometry)
+        require_new(destination)
+        place = row.path(destination)
+        if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
+            raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
+        held.enter_context(reserved(name, new_top(str(place)), unchecked, inputs))
+    return plan, held.enter_context(row.create(destination, plan))
 
 
 def _boxes(plan: Plan, chunks: Vec3) -> list[Box]:
@@ -224,37 +240,3 @@ def require_new(destination: str) -> None:
         raise InvalidArgumentError(
             f"{destination}: exists and is not replaced; choose another name, or remove it first"
         )
-
-
-def _reserved(
-    row: Format, command: str, destination: str, inputs: Iterable[str | os.PathLike[str]]
-) -> contextlib.AbstractContextManager[None]:
-    name = command.removeprefix("floodtide ")
-    if row is HDF5:
-        path, dataset = path_and_dataset(destination)
-        return reserved(name, path, hdf5_result(command, [dataset]), inputs)
-    require_new(destination)
-    place = row.path(destination)
-    if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
-        raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
-    return reserved(name, new_top(str(place)), unchecked, inputs)
-
-
-def _refuse_source(source: str, destination: str) -> None:
-    """Refuse a destination that is the source's folder, or lies in the source's folder or around it."""
-    folders = [_place(name) for name in (source, destination)]
-    if None in folders:
-        return
-    a, b = (os.path.realpath(str(folder)) for folder in folders)
-    if a == b or a.startswith(os.path.join(b, "")) or b.startswith(os.path.join(a, "")):
-        raise InvalidArgumentError(
-            f"convert: the output {destination} is, or lies in, the input {source}; expected another one"
-        )
-
-
-def _place(name: str) -> Path | None:
-    try:
-        row = format_of(name)
-    except InvalidArgumentError:
-        return None  # an array or object
-    return row.path(name)

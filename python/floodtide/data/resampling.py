@@ -7,6 +7,7 @@ i * r to (i + 1) * r, where r is the new voxel size divided by the old one.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -17,15 +18,11 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
 from floodtide.base.options import Arguments
-from floodtide.base.outputs import files_of
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
-from floodtide.data.copies import write_blocks
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.boxes import Box, Vec3, as_vec3
+from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.writers import Plan
-from floodtide.data.volumes import Volume, whole_geometry
+from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
-
-SizeNm = tuple[float, float, float]
 
 _SIZES = Arguments(voxel_size_nm=limits.VOXEL_SIZE, new_voxel_size_nm=limits.VOXEL_SIZE)
 _MOST_RATIO = 64.0  # between two voxel sizes
@@ -65,11 +62,9 @@ class Resampled:
             )
         self._volume = volume
         self._labels = labels
-        self.voxel_size_nm: SizeNm = (
-            float(new_voxel_size_nm[0]),
-            float(new_voxel_size_nm[1]),
-            float(new_voxel_size_nm[2]),
-        )
+        self._old_nm = voxel_size_nm
+        z, y, x = map(float, new_voxel_size_nm)
+        self.voxel_size_nm: SizeNm = z, y, x
         self.shape = as_vec3(
             [max(1, round(n / r)) for n, r in zip(volume.shape, self.ratio, strict=True)]
         )
@@ -106,55 +101,17 @@ class Resampled:
             values = np.clip(np.rint(values), known.min, known.max)
         return np.ascontiguousarray(values).astype(self.dtype)
 
-
-def resample(
-    source: str | Volume,
-    destination: str,
-    *,
-    voxel_size_nm: Sequence[float] | None,
-    new_voxel_size_nm: Sequence[float],
-    labels: bool = False,
-    command: str = "floodtide convert",
-    progress: Progress | None = None,
-) -> Volume:
-    """Write a volume at another voxel size, block by block. Arguments as for `Resampled` and `convert`.
-
-    Without `voxel_size_nm`, the voxel size is what the source states. If the source is a part of a larger volume, the
-    new volume states where it begins, in new voxels, rounded.
-
-    Returns:
-        The new volume, with its voxel size.
-
-    Raises:
-        InvalidArgumentError: As `Resampled` and `convert`; for labels that are no integers; if the source states no
-            voxel size.
-    """
-    source = source if isinstance(source, Volume) else Volume(source)
-    stated = whole_geometry(source.geometry, source.text("image"))
-    voxel_size_nm = voxel_size_nm or stated.voxel_size_nm
-    if voxel_size_nm is None:
-        raise InvalidArgumentError(
-            f"resample: {source.name} states no voxel size; expected one, in nm (--voxel-nm)"
+    def plan(self, old: Plan) -> Plan:
+        """Return the plan that writes this volume instead of the original one."""
+        begin = old.geometry.offset
+        if begin is not None:
+            begin = as_vec3([round(n / r) for n, r in zip(begin, self.ratio, strict=True)])
+        return dataclasses.replace(
+            old,
+            shape=self.shape,
+            geometry=Geometry(voxel_size_nm=self.voxel_size_nm, offset=begin),
+            notes={_FROM: self._volume.name, _FROM_NM: json.dumps(list(self._old_nm))},
         )
-    if labels and source.dtype.kind not in "iu":
-        raise InvalidArgumentError(
-            f"resample: {source.name} holds {source.dtype}, expected integers for labels"
-        )
-    new = Resampled(source, voxel_size_nm, new_voxel_size_nm, labels=labels)
-    begin = stated.offset
-    if begin is not None:
-        begin = as_vec3([round(n / r) for n, r in zip(begin, new.ratio, strict=True)])
-    plan = Plan(
-        shape=new.shape,
-        dtype=new.dtype,
-        geometry=Geometry(voxel_size_nm=new.voxel_size_nm, offset=begin),
-        command=command,
-        labels=labels,
-        notes={_FROM: source.name, _FROM_NM: json.dumps(list(voxel_size_nm))},
-    )
-    return write_blocks(
-        destination, plan, new.read, inputs=files_of([source.name]), progress=progress
-    )
 
 
 def original_of(volume: Volume) -> tuple[str, SizeNm] | None:

@@ -10,26 +10,16 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.data_options import FLOOD, DataOptions, TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.base.pickling import NotPickled
-from floodtide.data.boxes import Box, Vec3, as_vec3
-from floodtide.data.training_volume import TrainingVolume, source_of, volumes_of
-from floodtide.data.volumes import VolumeLike
+from floodtide.data.boxes import Vec3, as_vec3
+from floodtide.data.training_volume import source_of
 
 SOFTNESS = 0.05
 """Distance of the examples' soft labels from 0 and 1; google/ffn has the same."""
 _SHARDS = Arguments(
-    patch_size=limits.PATCH,
-    walkers=limits.WALKERS,
-    seed=limits.SEED,
-    box=limits.EXTENT,
-    mean=limits.INTENSITY,
-    std=limits.DEVIATION,
-    permutable_axes=limits.AXIS,
-    reflectable_axes=limits.AXIS,
-    softness=limits.SOFTNESS,
-    prefetch=limits.PREFETCH,
-    readers=limits.READERS,
+    patch_size=limits.PATCH, walkers=limits.WALKERS, seed=limits.SEED, softness=limits.SOFTNESS
 )
 
 
@@ -41,21 +31,15 @@ class Shards(NotPickled):
     are pure functions of the arguments: they do not depend on the number of ranks.
 
     Args:
-        volumes: The image volume, its name or a `Volume`; or one `TrainingVolume` or several.
-        labels: Integer labels of the image, if `volumes` is an image.
-        partitions: Partitions of the labels, made by `partition`, if `volumes` is an image.
+        volumes: A labelled volume with its partitions, or several. Patches lie wholly inside of its box.
+        options: Augmentation, a file of example centres, and how the examples are read ahead.
         patch_size: Odd sizes (z, y, x) of a patch in voxels; `FFN.patch_size` for training.
         walkers: Streams of examples over all ranks: the global batch of a training step.
         seed: Chooses order and augmentation.
-        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is an image.
-        mean: Intensities become (image - mean) / std. If `volumes` is an image.
-        std: See mean.
-        permutable_axes: Axes (0 is z) that augmentation permutes; their patch sizes must be equal.
-        reflectable_axes: Axes that augmentation reverses at random.
         softness: Soft labels are 1 - softness inside the object and softness outside.
-        coordinates: File of `coordinates` to take examples from. Empty: draw them from the partitions.
-        prefetch: Examples that each walker of a trainer has ready in advance; 0: read inside the step.
-        readers: Threads of each rank that read ahead for a trainer.
+
+    Attributes:
+        core: The source of the compiled core, which also tells which walker gets which example.
 
     Raises:
         InvalidFileError: If a volume cannot be read or is of a wrong type.
@@ -67,66 +51,37 @@ class Shards(NotPickled):
 
     def __init__(
         self,
-        volumes: VolumeLike | TrainingVolume | Sequence[TrainingVolume],
-        labels: VolumeLike = "",
-        partitions: VolumeLike = "",
+        volumes: TrainingVolume | Sequence[TrainingVolume],
+        options: DataOptions | None = None,
         *,
         patch_size: Vec3,
         walkers: int = 1,
         seed: int = 0,
-        box: Box | None = None,
-        mean: float = 128.0,
-        std: float = 33.0,
-        permutable_axes: Sequence[int] = (1, 2),
-        reflectable_axes: Sequence[int] = (0, 1, 2),
         softness: float = SOFTNESS,
-        coordinates: str = "",
-        prefetch: int = 2,
-        readers: int = 1,
     ) -> None:
         _SHARDS.check(
-            "Shards",
-            patch_size=patch_size,
-            walkers=walkers,
-            seed=seed,
-            box=box,
-            mean=mean,
-            std=std,
-            permutable_axes=permutable_axes,
-            reflectable_axes=reflectable_axes,
-            softness=softness,
-            prefetch=prefetch,
-            readers=readers,
+            "Shards", patch_size=patch_size, walkers=walkers, seed=seed, softness=softness
         )
-        self.volumes = volumes_of(volumes, labels, partitions, box, mean, std)
+        self.options = (options or DataOptions()).of_kind(FLOOD, volumes)
         self.patch_size = as_vec3(patch_size)
         self.walkers = walkers
         self.seed = seed
-        self.permutable_axes = tuple(permutable_axes)
-        self.reflectable_axes = tuple(reflectable_axes)
         self.softness = softness
-        self.coordinates = coordinates
-        self.prefetch = prefetch
-        self.readers = readers
         self.core = _core.data.ExampleSource(
-            [source_of(volume, partitions=True) for volume in self.volumes],
+            [source_of(volume, partitions=True) for volume in self.options.volumes],
             patch_size=list(patch_size),
             seed=seed,
             walkers=walkers,
-            permutable_axes=list(permutable_axes),
-            reflectable_axes=list(reflectable_axes),
+            permutable_axes=self.options.permutable_axes,
+            reflectable_axes=self.options.reflectable_axes,
             softness=softness,
-            coordinates=coordinates or None,
+            coordinates=self.options.coordinates or None,
             progress=None,
         )
 
     def __len__(self) -> int:
         """Return the number of examples of an epoch, over all walkers."""
         return self.core.examples
-
-    def per_walker(self, walker: int) -> int:
-        """Return the number of examples of a walker in each epoch."""
-        return self.core.per_walker(walker)
 
     def imbalance(self, moves: int = 27) -> float | None:
         """Return how far the busiest walker's fields of view of an epoch exceed the mean, as a share of the mean.

@@ -26,7 +26,6 @@ from floodtide.data.formats.conventions import geometry_of
 from floodtide.data.formats.geometry import Geometry, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import (
-    Opened,
     Source,
     array_volume,
     attributes_of,
@@ -90,12 +89,12 @@ class Volume:
             )
         elif isinstance(source, np.ndarray):
             require_zyx(source, name or "the array")
-            opened = Opened(array_volume(source, name or "the array"), Geometry())
+            opened = array_volume(source, name or "the array")
         else:
             text = name or f"the {type(source).__name__} object"
             require_zyx(source, text)
             geometry = geometry_of(text, attributes_of(source))
-            opened = Opened(object_volume(from_zero(source), text, geometry=geometry), geometry)
+            opened = object_volume(from_zero(source), text, geometry=geometry)
         self._volume, self._geometry = opened.core, opened.geometry
 
     @classmethod
@@ -193,6 +192,11 @@ VolumeLike = str | os.PathLike[str] | Volume
 """A volume as an argument: its name, or an open volume."""
 
 
+def as_volume(volume: VolumeLike) -> Volume:
+    """Return a volume that is given by itself or by its name."""
+    return volume if isinstance(volume, Volume) else Volume(volume)
+
+
 def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
     """Return what the core takes for a volume: the name of an HDF5 dataset, which the core opens, or an open volume.
 
@@ -218,7 +222,7 @@ def labels_of(volume: VolumeLike) -> Volume:
     Raises:
         Error: As `Volume` does.
     """
-    given = volume if isinstance(volume, Volume) else Volume(volume)
+    given = as_volume(volume)
     if none_of(given) is None:
         return given
     return Volume.from_source(_Cleared(given), given)
@@ -261,7 +265,7 @@ def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
     """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
     if not volume:
         return opened(volume)
-    given = volume if isinstance(volume, Volume) else Volume(volume)
+    given = as_volume(volume)
     found = labels_of(given)
     return opened(volume) if found is given else found.core
 

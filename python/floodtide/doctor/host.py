@@ -1,60 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about this process and its host, as plain values that can be sent to other ranks."""
+"""Facts about this process, its host and the run directory, as plain values that can be sent to other ranks."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import math
 import os
+import shutil
 import socket
-import subprocess
-import sys
-import time
+import statistics
+import uuid
 from pathlib import Path
 from typing import Any
 
-from floodtide import _core
+import numpy as np
+
+from floodtide import _core, data
 from floodtide.comm import world
 from floodtide.comm.launching import libraries
 from floodtide.config import Config
-from floodtide.errors import UnsupportedError
-from floodtide.train.memory import checkpoint_bytes, needed_bytes
-from floodtide.train.threads import thread_count
+from floodtide.errors import Error, UnsupportedError
+from floodtide.train.resources import checkpoint_bytes, needed_bytes, thread_count
 
-CLOCK_ROUNDS = 20
-PEAK_S = 0.1  # duration of the multiply-add loop
+PEAK_SAMPLES = 20  # runs of the multiply-add loop, of some milliseconds each
 
-# Environment variables that change how threads and file locks behave.
-VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "OMP_PLACES",
-    "OMP_WAIT_POLICY",
-    "OMP_DYNAMIC",
-    "OMP_THREAD_LIMIT",
-    "GOMP_CPU_AFFINITY",
-    "GOMP_SPINCOUNT",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
-    "HDF5_USE_FILE_LOCKING",
-)
-
-_FIND_MPI4PY = """
-import mpi4py
-mpi4py.rc.initialize = False
-from mpi4py import MPI
-print(mpi4py.__version__, MPI.Get_library_version().rstrip("\\0").splitlines()[0].strip(), sep="\\t")
-"""
-
-
-def since_process_start_s() -> float | None:
-    """Return the seconds since this process started, accurate to about 10 ms; None if /proc does not show them."""
-    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
-        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        started_s = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
-    return None
+# Environment variables that change which cores threads use.
+VARIABLES = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
 
 
 def mpi_facts() -> dict[str, Any]:
@@ -76,22 +46,6 @@ def mpi_facts() -> dict[str, Any]:
     }
 
 
-def mpi4py_version() -> str:
-    """Return the version of mpi4py, a tab, and the version of its MPI library; "" without mpi4py.
-
-    This runs in a separate process, because a second MPI library must not be loaded into this one.
-    """
-    if importlib.util.find_spec("mpi4py") is None:
-        return ""
-    done = subprocess.run(
-        [sys.executable, "-c", _FIND_MPI4PY], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        return f"?\t{reason[0]}"
-    return done.stdout.strip()
-
-
 def facts(config: Config) -> dict[str, Any]:
     """Return facts about this rank: its identity, the resources it may use, and what the training needs. Collective."""
     threads = thread_count(config.run.threads)
@@ -100,8 +54,6 @@ def facts(config: Config) -> dict[str, Any]:
         "rank": world.rank(),
         "host": socket.gethostname(),
         "node": world.current().node_name,
-        "local_rank": world.places()[0],
-        "thread_level": world.mpi_library().start() if ranks > 1 else None,
         "cores": _core.available_cores(),
         "host_cores": os.cpu_count() or 1,
         "affinity": sorted(os.sched_getaffinity(0)),
@@ -109,7 +61,6 @@ def facts(config: Config) -> dict[str, Any]:
         "threads": threads,
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "isa": _core.active_isa(),
-        "processor_isa": _core.processor_isa(),
         "processor": _core.processor_name(),
         "gflops": _gflops(threads),
         "memory_available_bytes": _core.available_bytes(),
@@ -125,28 +76,10 @@ def _gflops(threads: int) -> float:
     _core.set_num_threads(threads)
     try:
         world.current().barrier()
-        row = _core.bench.peak(_core.active_isa(), PEAK_S)
+        peak = _core.bench.Peak(_core.active_isa())
+        return statistics.median(peak.sample() for _ in range(PEAK_SAMPLES))
     finally:
         _core.set_num_threads(before)
-    return float(row["gflops"])
-
-
-def clock_offset() -> tuple[float, float]:
-    """Return (lower, upper) bounds in seconds of how far this rank's clock is ahead of rank 0's. Collective.
-
-    Rank 0 reads its clock before a message to all ranks and after an answer of all ranks. Each rank reads its clock in
-    between, so the bounds hold for any network delay. The narrowest bounds of CLOCK_ROUNDS rounds are returned.
-    """
-    comm = world.current()
-    low, high = -math.inf, math.inf
-    for _ in range(CLOCK_ROUNDS):
-        before = time.time()
-        world.broadcast_object(None)
-        here = time.time()
-        comm.allgather(b"")
-        before, after = world.broadcast_object((before, time.time()))
-        low, high = max(low, here - after), min(high, here - before)
-    return low, high
 
 
 def cpu_quota(proc: Path = Path("/proc/self"), root: Path = Path("/sys/fs/cgroup")) -> float | None:
@@ -175,6 +108,46 @@ def _cpu_groups(proc: Path, root: Path) -> list[Path]:
                 inner = base / path.strip("/")
                 folders += [inner, *(p for p in inner.parents if p.is_relative_to(base))]
     return folders
+
+
+def directory_facts(directory: Path) -> dict[str, Any]:
+    """Return facts about a directory, or its nearest existing parent, as seen by this rank. Collective.
+
+    Returns:
+        `path`; `seen`: True if this host shows the file of rank 0, None on ranks that did not look. On rank 0 also
+        `free_bytes` and `hdf5`, which says why floodtide cannot write and read an HDF5 file there, "" if it can; or
+        `error`.
+    """
+    path = directory.absolute()
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    probe = path / world.broadcast_object(f".floodtide-info-{uuid.uuid4().hex}")
+    facts: dict[str, Any] = {"path": str(path), "seen": None}
+    if world.rank() == 0:
+        try:
+            probe.mkdir()
+            facts["free_bytes"] = shutil.disk_usage(path).free
+            facts["hdf5"] = _hdf5(probe / "volume.h5")
+        except OSError as error:
+            facts["error"] = error.strerror or str(error)
+    world.current().barrier()
+    if world.places()[0] == 0:
+        facts["seen"] = probe.exists() or bool(facts.get("error"))
+    world.current().barrier()
+    if world.rank() == 0:
+        shutil.rmtree(probe, ignore_errors=True)
+    return facts
+
+
+def _hdf5(path: Path) -> str:
+    values = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
+    try:
+        data.write_volume(path, {"raw": values})
+        if not np.array_equal(data.Volume(str(path), "raw").read(), values):
+            return "values read from an HDF5 file differ from those written"
+    except Error as error:
+        return str(error)
+    return ""
 
 
 def _first_line(text: str) -> str:

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring a data set: read files from a source, prepare them, compare checksums, write them with their sources."""
+"""Bring a data set: read its files, prepare them, compare checksums, write them with their sources.
+
+Every file is read whole, up to a limit. docs/decisions/20261126-fetch.md says why this does not use pooch.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,12 +25,15 @@ from floodtide.base.reading import read_bytes
 from floodtide.data.boxes import Progress
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
 from floodtide.fetch.prepare import hdf5_arrays
-from floodtide.fetch.sources import TOGETHER, FileSource, download
 from floodtide.fetch.table import DataSet, Item
 
 Content = bytes | dict[str, NDArray[Any]]  # of a file that is copied, or the arrays of an HDF5 file
 
 COMMAND = "floodtide fetch"
+TIMEOUT_S = 60.0
+"""Seconds without an answer after which a download fails."""
+
+_TOGETHER = 8  # files that are downloaded at the same time
 _CHUNK = 50  # voxels along each axis of a chunk
 _GZIP = 4
 
@@ -34,7 +42,7 @@ def fetch(
     name: str,
     data_set: DataSet,
     folder: Path,
-    source: FileSource | None = None,
+    source: Path | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
     """Bring the files of a data set that are not yet there.
@@ -43,8 +51,8 @@ def fetch(
         name: The name of the data set.
         data_set: What to bring.
         folder: The data folder. It is made if it is missing.
-        source: Where the files are; None: their public origin. A source may have prepared files, under the paths of the
-            table, or the original files, as clones or archives of the repositories have them.
+        source: Folder with the files; None: their public origin. It may have prepared files, under the paths of the
+            table, or clones or unpacked archives of the repositories.
         progress: Called as progress(files read, files).
 
     Returns:
@@ -99,60 +107,77 @@ def sources_text(name: str, data_set: DataSet) -> str:
     return "\n".join(lines)
 
 
-def _found(item: Item, source: FileSource | None, read: Callable[[int], None]) -> Content:
+def _found(item: Item, source: Path | None, read: Callable[[int], None]) -> Content:
     """Return the content of a file, from the prepared file or the originals of a source, or from the public origin."""
-    if source is not None:
-        prepared = source.read(item.path, item.limit)
-        if prepared is not None:
-            read(len(item.originals))
-            return _prepared(prepared, item, f"{source.name}: {item.path}")
-    contents, names = _originals(item, source, read)
-    if item.make is None:
-        return _checked(contents[0], item, names[0])
-    return _checked(item.make(contents, names), item, f"{item.path} made of {names[0]}")
-
-
-def _originals(
-    item: Item, source: FileSource | None, read: Callable[[int], None]
-) -> tuple[list[bytes], list[str]]:
-    """Return the contents of the original files, and their names."""
+    originals = item.originals
+    if source is not None and (prepared := _in_folder(source / item.path, item.limit)) is not None:
+        read(len(originals))
+        return _prepared(prepared, item, str(source / item.path))
 
     def one(alternatives: Sequence[str]) -> tuple[bytes, str]:
         for name in alternatives:
-            content = _original(item, name, source)
-            if content is not None:
+            if (content := _original(item, name, source)) is not None:
                 return content, name
-        raise InvalidFileError(_missing(item, alternatives[0], source))
+        if source is None:
+            raise InvalidFileError(
+                f"{item.repository.address(alternatives[0])}: there is no such file"
+            )
+        raise InvalidFileError(
+            f"{source}: has neither {item.path} nor {alternatives[0]} of {item.repository.name}; expected the prepared"
+            " file, or a clone"
+        )
 
     contents, names = [], []
-    with ThreadPoolExecutor(TOGETHER if source is None else source.together) as pool:
-        for content, name in pool.map(one, item.originals):
+    with ThreadPoolExecutor(1 if source else _TOGETHER) as pool:
+        for content, name in pool.map(one, originals):
             contents.append(content)
             names.append(name)
             read(1)
-    return contents, names
+    if item.maker is None:
+        return _checked(contents[0], item, names[0])
+    return _checked(item.maker(contents, names), item, f"{item.path} made of {names[0]}")
 
 
-def _original(item: Item, path: str, source: FileSource | None) -> bytes | None:
+def _original(item: Item, path: str, source: Path | None) -> bytes | None:
     """Return an original file; in a source, the repository may be a folder, or all of the source."""
     if source is None:
         return download(item.repository.address(path), item.limit)
     tail = item.repository.name.rpartition("/")[2]
-    for folder in (f"{tail}/", f"{tail}-{item.repository.commit}/", f"{tail}-master/", ""):
-        content = source.read(folder + path, item.limit)
+    for folder in (tail, f"{tail}-{item.repository.commit}", f"{tail}-master", ""):
+        content = _in_folder(source / folder / path, item.limit)
         if content is not None:
             return content
     return None
 
 
-def _missing(item: Item, name: str, source: FileSource | None) -> str:
-    if source is None:
-        return f"{item.repository.address(name)}: there is no such file"
-    tail = item.repository.name.rpartition("/")[2]
-    return (
-        f"{source.name}: has neither {item.path} nor {tail}/{name}; expected the prepared file, or a clone of"
-        f" {item.repository.name} in a folder {tail}"
-    )
+def _in_folder(path: Path, limit: int) -> bytes | None:
+    return read_bytes(path, "a file of the data set", limit) if os.path.lexists(path) else None
+
+
+def download(address: str, limit: int) -> bytes | None:
+    """Return what is at an address; None if there is nothing.
+
+    Raises:
+        StorageError: If it cannot be read, or has more than `limit` bytes.
+    """
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+            content: bytes = answer.read(limit + 1)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code in (404, 410):
+            return None
+        raise StorageError(f"{address}: cannot be read: {error.code} {error.reason}") from None
+    except (OSError, ValueError) as error:
+        cause = " ".join(str(getattr(error, "reason", error)).split())
+        raise StorageError(
+            f"{address}: cannot be read: {cause}; without internet: --from FOLDER"
+        ) from None
+    if len(content) > limit:
+        raise StorageError(
+            f"{address}: has more than {_core.describe_bytes(limit)}, the most expected"
+        )
+    return content
 
 
 def _prepared(content: bytes, item: Item, where: str) -> Content:
@@ -173,7 +198,7 @@ def _checked(content: Content, item: Item, where: str) -> Content:
         sums = []
         for name, expected in item.arrays.items():
             found, dtype = content[name], np.dtype(expected.dtype)
-            if found.shape != expected.shape or found.dtype != dtype:
+            if found.shape != tuple(expected.shape) or found.dtype != dtype:
                 raise StorageError(
                     f"{where}: {name} is {found.dtype} of shape {found.shape}, expected {dtype} of {expected.shape}:"
                     " damaged, or another version"

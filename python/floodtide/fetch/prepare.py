@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from floodtide.base.libraries import library
 from floodtide.base.reading import reading
 from floodtide.errors import InvalidFileError
-from floodtide.segment import ffn_origins
+from floodtide.segment import ffn_files
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -57,7 +57,7 @@ def bodies(originals: Sequence[bytes], names: Sequence[str]) -> Arrays:
 def published_segmentation(originals: Sequence[bytes], names: Sequence[str]) -> Arrays:
     """Voxels and origins of google/ffn's npz file of a segmentation.
 
-    The origins are pickled. They are read with an unpickler that knows only their types (`segment.ffn_origins`).
+    The origins are pickled. They are read with an unpickler that knows only their types (`segment.ffn_files`).
     """
     memory = io.BytesIO(originals[0])
     with reading(names[0], "a segmentation of google/ffn"), zipfile.ZipFile(memory) as archive:
@@ -66,10 +66,10 @@ def published_segmentation(originals: Sequence[bytes], names: Sequence[str]) -> 
             raise ValueError(f"more than {_LARGEST} bytes")
         labels = np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
     with tempfile.TemporaryDirectory() as folder:
-        path = ffn_origins.path_in(folder, (0, 0, 0))  # the name says where the subvolume starts
+        path = ffn_files.path_in(folder, (0, 0, 0))  # the name says where the subvolume starts
         path.parent.mkdir(parents=True)
         path.write_bytes(originals[0])
-        origins = sorted(ffn_origins.read_origins(path).items())
+        origins = sorted(ffn_files.read_origins(path).items())
     return {
         "segmentation": labels.astype(np.uint8),
         "origins/id": np.array([label for label, _ in origins], np.int32),

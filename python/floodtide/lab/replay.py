@@ -140,9 +140,9 @@ def _options(found: Volume) -> SegmentOptions:
         )
     document = {"segment": json.loads(text)}
     options = config.from_dict(document, f"{found.name}: options").segment
-    if options.mask or options.masks or options.shift_mask:
+    if options.masks or options.shift_mask:
         raise InvalidArgumentError(
-            "replay: a segmentation with segment.mask, segment.masks or segment.shift_mask, expected one without masks"
+            "replay: a segmentation with segment.masks or segment.shift_mask, expected one without masks"
         )
     return dataclasses.replace(options, image=image)
 

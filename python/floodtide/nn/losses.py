@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,6 @@ from floodtide.nn.network import Array
 
 Labels = npt.NDArray[np.uint8]
 Sum = Callable[[list[float]], list[float]]
-
-
-def loss_rows() -> list[dict[str, Any]]:
-    """Return the named losses: name, help, and their numbers."""
-    return _core.loss_rows()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,20 +50,10 @@ class SegmentationLoss:
         Raises:
             InvalidArgumentError: If there is no such name.
         """
-        rows = {row["name"]: row for row in loss_rows()}
+        rows = {row["name"]: row for row in _core.loss_rows()}
         if name not in rows:
             raise InvalidArgumentError(f"loss is '{name}', expected one of {', '.join(rows)}")
         return cls(**rows[name]["numbers"])
-
-    @property
-    def name(self) -> str | None:
-        """Return the name of the loss with these weights and this focus; None if no named loss has them."""
-        own = {**self._numbers(), "smooth": 1.0}
-        return next((row["name"] for row in loss_rows() if row["numbers"] == own), None)
-
-    def _numbers(self) -> dict[str, float]:
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: n for name, n in own.items() if not isinstance(n, bool)}
 
     def core(self) -> _core.SegmentationLoss:
         """Return this loss as an object of the core.
@@ -76,39 +61,10 @@ class SegmentationLoss:
         Raises:
             InvalidArgumentError: If a number is out of range.
         """
-        numbers = self._numbers()
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        numbers = {name: n for name, n in own.items() if not isinstance(n, bool)}
         Arguments(**dict.fromkeys(numbers, limits.WEIGHT)).check("SegmentationLoss", **numbers)
         return _core.SegmentationLoss(numbers, self.over_batch, self.background)
-
-
-def segmentation_loss(
-    logits: Array,
-    truth: Labels | Array,
-    *,
-    loss: str | SegmentationLoss = "dice+cross_entropy",
-    output: str = "softmax",
-    weights: Array | None = None,
-    sum_over_ranks: Sum | None = None,
-) -> tuple[dict[str, Any], Array, Array]:
-    """Return (report, probabilities, gradient with respect to the logits) of a batch.
-
-    Args:
-        logits: float32 (n, z, y, x, classes).
-        truth: For softmax, class labels, uint8 (n, z, y, x); voxels with label 255 are ignored. For sigmoid, targets
-            in [0, 1], float32, with the shape of the logits.
-        loss: Name of a loss (see `SegmentationLoss.named`), or a loss.
-        output: "softmax" or "sigmoid".
-        weights: For sigmoid, a weight for each target, with the shape of the logits; None: all 1.
-        sum_over_ranks: Function that takes numbers and returns their sums over all ranks. `over_batch` needs it.
-
-    Raises:
-        ShapeError: If shapes do not match.
-        InvalidArgumentError: If a label is not a class, or an option is out of range.
-    """
-    labels, targets = labels_or_targets(output, truth)
-    return _core.segmentation_loss(
-        loss_of(loss).core(), output, logits, labels, targets, weights, sum_over_ranks
-    )
 
 
 def labels_or_targets(output: str, truth: Labels | Array) -> tuple[Labels | None, Array | None]:

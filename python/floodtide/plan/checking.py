@@ -13,9 +13,13 @@ from floodtide.data.look.problems import Problem
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.segment.settings import checked, resolved
-from floodtide.train.data_checks import look_at, require_volumes_fit, training_problems
-from floodtide.train.own_partitions import with_partitions
-from floodtide.train.parts import parts_of
+from floodtide.train.data_checks import (
+    look_at,
+    require_volumes_fit,
+    training_problems,
+    with_partitions,
+)
+from floodtide.train.setup import objects_of, rates_of
 
 
 def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -86,9 +90,10 @@ def _to_be_trained(settings: config.Config) -> bool:
 def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Problem]]:
     try:
         require_volumes_fit(settings)
-        parts = parts_of(settings, world.size())
-        looked = look_at(parts)
-        found = training_problems(settings, parts, looked)
+        rates_of(settings)
+        _, data = objects_of(settings, world.size())
+        looked = look_at(data)
+        found = training_problems(settings, data, looked)
     except Error as error:  # what `train` would stop with
         return [], [Problem(True, str(error))]
     volumes = [

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from typing import Any
 
 import tomli_w
@@ -55,20 +54,6 @@ def comment(text: str) -> str:
 def _line(text: str) -> str:
     """Return a text without line breaks, which would end a comment."""
     return " ".join(text.split())
-
-
-def rows(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, value, reason) of each value of a plan, as texts."""
-    section, reason = "", []
-    for line in text.split("\n"):
-        key, equals, value = line.partition(" = ")
-        if line.startswith("#"):
-            reason.append(line[2:])
-        elif line.startswith("["):
-            section = line.strip("[]")
-        elif equals:
-            yield f"{section}.{key}", value, " ".join(reason)
-            reason = []
 
 
 def _value(value: Any) -> str:

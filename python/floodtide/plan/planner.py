@@ -26,7 +26,7 @@ from floodtide.plan.affinities import AffinitiesRecipe, affinities_recipe
 from floodtide.plan.flooding import FloodingRecipe, flooding_recipe
 from floodtide.plan.geometry import Split
 from floodtide.plan.wish import FEW_STEPS, Wish
-from floodtide.train.memory import needed_bytes
+from floodtide.train.resources import needed_bytes
 
 Recipe = AffinitiesRecipe | FloodingRecipe
 """The rules for one kind of network. A template in `plan/templates` has its values and their reasons."""
@@ -68,14 +68,6 @@ class TrainingPlan:
         what = f"{document.MARK}. The reason of each value stands above it; change what you know better."
         head = [what, *self.head, *(f"NOTE: {note}" for note in self.notes)]
         return "".join(map(document.comment, head)) + "\n" + self.sections
-
-    @property
-    def lines(self) -> list[str]:
-        """One line for each value: key, value and reason."""
-        rows = list(document.rows(self.sections))
-        widths = [max(len(row[i]) for row in rows) for i in range(2)]
-        widths[1] = min(widths[1], 28)
-        return [f"{key:{widths[0]}}  {value:{widths[1]}}  {reason}" for key, value, reason in rows]
 
 
 def make_plan(wish: Wish) -> TrainingPlan:

@@ -11,10 +11,9 @@ from pathlib import Path
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
-from floodtide.data import Volume
+from floodtide.data import Volume, convert
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
-from floodtide.data.resampling import resample
 from floodtide.data.volumes import require_same_grid
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
@@ -130,11 +129,11 @@ def _resampled(
     for volume, dataset in ((image, "raw"), (labels, "labels")):
         name = f"{path}:{dataset}"
         with bar("voxels", f"resample {dataset}") as progress:
-            resample(
+            convert(
                 volume,
                 name,
                 voxel_size_nm=before,
-                new_voxel_size_nm=wanted,
+                resample_nm=wanted,
                 labels=dataset == "labels",
                 command=COMMAND,
                 progress=progress,

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from floodtide import config
-from floodtide.config.sections import VolumeConfig
+from floodtide.base.data_options import TrainingVolume
 from floodtide.data import Volume
 from floodtide.data.look import problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import known_network
 from floodtide.plan.previewing import Setting, setting_for
-from floodtide.train.threads import set_threads
+from floodtide.train.resources import set_threads
 
 
 def settings_for(
@@ -45,7 +45,7 @@ def settings_for(
             "--set segment.fov or segment.deltas with --model, expected a configuration for another field of view"
         )
     setting = setting_for(Volume(image), network, voxel_nm, given)
-    volume = VolumeConfig(
+    volume = TrainingVolume(
         name="image",
         image=image,
         mean=setting.options.mean or 0.0,

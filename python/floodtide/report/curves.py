@@ -7,40 +7,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from floodtide.base import style
+from floodtide.report.drawing import Floats, curve
+from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-Floats = npt.NDArray[np.float64]
-
-# Key in the log, name in figures and tables, and True if higher is better.
-METRICS: tuple[tuple[str, str, bool], ...] = (
-    ("cross_entropy", "Cross-entropy", False),
-    ("f1_50", "F1 at probability 0.5", True),
-    ("f1_90", "F1 at probability 0.9", True),
-    ("mcc_50", "Matthews correlation at 0.5", True),
-    ("mcc_90", "Matthews correlation at 0.9", True),
-    ("average_precision", "Average precision", True),
-)
-# Key of a part of a validation record, key of its trivial predictors, and name of the part.
-PARTS: tuple[tuple[str, str, str], ...] = (
-    ("first_pass", "trivial", "first pass"),
-    ("moves", "trivial_moves", "after the moves"),
-)
 _PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Cross-entropy", (("cross_entropy", "-"),)),
     ("F1", (("f1_50", "-"), ("f1_90", "--"))),
     ("Matthews correlation", (("mcc_50", "-"), ("mcc_90", "--"))),
     ("Average precision", (("average_precision", "-"),)),
-)
-TRIVIAL: tuple[tuple[str, str, str], ...] = (
-    ("all_object", "everything is object", "-."),
-    ("best_constant", "best constant", ":"),
 )
 UNITS = {FIELDS: "fields of view", SLICES: "slices", PATCHES: "patches"}
 # Style of the lines at probability 0.5 ("-") and 0.9 ("--"). They differ in markers, too.
@@ -48,8 +29,9 @@ _OF_LINE: dict[str, dict[str, Any]] = {
     "-": {"ls": "-", "marker": "o", "ms": 3.5},
     "--": {"ls": (0, (4, 2)), "marker": "s", "ms": 4.5, "mfc": "white", "lw": 1.3},
 }
+_MOST_OFFSETS = 3  # that are drawn; the table has all
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
-_TIME_UNITS = (("h", 3600), ("min", 60), ("s", 1))
+_TIME_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def smoothed(values: Floats, factor: float | None = None) -> Floats:
@@ -99,9 +81,14 @@ def logarithmic(axis: Axes) -> None:
     axis.tick_params(axis="y", which="minor", labelsize=7)
 
 
-def column(records: Sequence[Record], key: str) -> tuple[Floats, Floats]:
-    """Return steps and values of one key of the records. Records without this key are skipped."""
-    pairs = [(r["step"], r[key]) for r in records if isinstance(r.get(key), int | float)]
+def column(records: Sequence[Record], key: str, against: str = "step") -> tuple[Floats, Floats]:
+    """Return two keys of the records, each (n,): what it is drawn against, and a value. Others are skipped."""
+    keys = (against, key)
+    pairs = [
+        [r[k] for k in keys]
+        for r in records
+        if all(isinstance(r.get(k), int | float) for k in keys)
+    ]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
@@ -128,6 +115,7 @@ def _scores(run: Run, score: Callable[[Record], float | None]) -> tuple[Floats, 
     return column([{"step": r["step"], "score": score(r)} for r in run.train], "score")
 
 
+@curve
 def training_figure(runs: Sequence[Run]) -> str | None:
     """Draw loss, F1 on the network's own moves, learning rate, throughput and waiting times against the step.
 
@@ -168,7 +156,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
                     axis.plot(steps, values, **style.series_look(colour, len(steps)))
             axis.set_title(title)
             axis.set_ylabel(unit)
-            _finish(axis)
+            finish(axis)
             axis.set_ylim(bottom=0.0)
         loss, scores, *_ = axes.flat
         loss.autoscale(axis="y")
@@ -186,6 +174,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         return style.data_uri(drawn, "svg")
 
 
+@curve
 def gradients_figure(runs: Sequence[Run]) -> str | None:
     """Draw the norm of the gradient, and the gradient noise scale with its 95 % interval, against the step.
 
@@ -208,7 +197,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             axis.set_title(title)
             axis.set_ylabel(unit)
             axis.set_xlabel("step (optimizer updates)")
-            _finish(axis)
+            finish(axis)
             add_time_axis(axis, runs)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
@@ -251,6 +240,7 @@ def unit_name(runs: Sequence[Run]) -> str:
     return " or ".join(dict.fromkeys(UNITS.get(run.unit, run.unit) for run in runs))
 
 
+@curve
 def validation_figure(runs: Sequence[Run]) -> str | None:
     """Draw validation curves of flood-filling networks and of trivial predictors; None without validation.
 
@@ -275,7 +265,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                         axis.plot(steps, values, color=colour, **look)
                 _draw_trivial(axis, runs, trivial, lines[0][0])
                 axis.set_title(name)
-                _finish(axis)
+                finish(axis)
             row[0].set_ylabel(title)
         for axis in axes[-1]:
             axis.set_xlabel("step (updates)")
@@ -310,39 +300,34 @@ def _share(key: str) -> Callable[[Run], tuple[Floats, Floats]]:
     return lambda run: column(time_share(run.train, key), key)
 
 
+def time_unit(longest_s: float) -> tuple[float, str]:
+    """Return (seconds of a unit of time, its name) for times up to `longest_s`."""
+    return next(unit for unit in _TIME_UNITS if longest_s >= 2 * unit[0] or unit[0] == 1)
+
+
 def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
-    """Add an axis above the panel with the time of the steps. Several runs have no common time: nothing is added."""
+    """Write the time of the steps above the panel. Several runs have no common time: nothing is added."""
     if len(runs) != 1:
         return
-    pairs = [
-        (r["step"], r["time_s"]) for r in (*runs[0].train, *runs[0].validation) if "time_s" in r
-    ]
-    table = np.array(sorted(pairs), dtype=np.float64).reshape(-1, 2)
-    if len(table) < 2 or table[-1, 1] <= table[0, 1] or table[-1, 0] <= table[0, 0]:
+    steps, times_s = column([*runs[0].train, *runs[0].validation], "time_s")
+    if not steps.size:
         return
-    unit, seconds = next((u, s) for u, s in _TIME_UNITS if table[-1, 1] >= 2 * s or s == 1)
-    steps, first = np.unique(table[:, 0], return_index=True)
-    times = np.maximum.accumulate(table[first, 1]) / seconds
-    times += np.arange(len(times)) * 1e-9 * max(times[-1], 1.0)  # rising, so that it has an inverse
-    slope = (times[-1] - times[0]) / (steps[-1] - steps[0])
+    order = np.argsort(steps, kind="stable")
+    unit_s, unit = time_unit(float(times_s.max()))
 
-    def time_of(step: Any) -> Any:
-        inside = np.interp(step, steps, times)
-        outside = np.minimum(step - steps[0], 0.0) + np.maximum(step - steps[-1], 0.0)
-        return inside + slope * outside
+    def time_at(step: float, _: float) -> str:
+        inside = steps.min() <= step <= steps.max()
+        return f"{np.interp(step, steps[order], times_s[order]) / unit_s:.3g}" if inside else ""
 
-    def step_of(time: Any) -> Any:
-        inside = np.interp(time, times, steps)
-        outside = np.minimum(time - times[0], 0.0) + np.maximum(time - times[-1], 0.0)
-        return inside + outside / slope
-
-    above = axis.secondary_xaxis("top", functions=(time_of, step_of))
+    above = axis.secondary_xaxis("top")
+    above.xaxis.set_major_formatter(time_at)
     above.set_xlabel(f"time ({unit})", fontsize=8)
     above.tick_params(labelsize=8)
     above.spines["top"].set_visible(True)
 
 
-def _finish(axis: Axes) -> None:
+def finish(axis: Axes) -> None:
+    """Set the ticks of a panel, and say so if it is empty."""
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
@@ -375,3 +360,123 @@ def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
     drawn.legend(
         handles=handles, loc="outside lower center", ncols=min(len(handles), 6), handlelength=4.5
     )
+
+
+@curve
+def dice_figure(runs: Sequence[Run]) -> str | None:
+    """Draw, for each class, Dice over all pixels, the mean over patients with its spread, and Dice of each patient.
+
+    Returns:
+        An SVG as data URI, or None if no run of slices was validated.
+    """
+    shown = [run for run in runs if run.unit == SLICES and run.validation]
+    if not shown:
+        return None
+    numbers = sorted({row["class"] for run in shown for row in run.validation[-1]["classes"]})
+    with style.figure(10.5, 2.9 * len(numbers) + 0.5) as drawn:
+        axes = drawn.subplots(len(numbers), 3, squeeze=False)
+        for row, number in zip(axes, numbers, strict=True):
+            for run in shown:
+                colour = style.series_colour(runs.index(run))
+                _draw_pooled(row[0], run, number, colour)
+                _draw_mean(row[1], run, number, colour)
+                _draw_patients(row[2], run, number, colour)
+            row[0].set_ylabel(f"Dice, class {number}")
+            row[0].set_title("Pixels of all patients pooled")
+            row[1].set_title("Mean of the patients")
+            row[2].set_title("Each patient, last validation")
+            for axis in row:
+                axis.set_ylim(0.0, 1.02)
+        for axis in axes[-1][:2]:
+            axis.set_xlabel("step (updates)")
+        for axis in axes[0][:2]:
+            add_time_axis(axis, shown)
+        axes[-1][2].set_xlabel("patients, worst first (%)")
+        _legend_scores(drawn, runs, shown, "everything is this class", "band: half of the patients")
+        return style.data_uri(drawn, "svg")
+
+
+@curve
+def affinities_figure(runs: Sequence[Run]) -> str | None:
+    """Draw the average precision of affinities and of boundaries (1 - affinity); None without data.
+
+    Of networks with several offsets, the first three that all runs have are drawn: in most of them, z, y and x.
+    """
+    shown = [run for run in runs if run.unit == PATCHES and run.validation]
+    records = [record["affinities"] for run in shown for record in run.validation]
+    names = [name for name in next(iter(records), {}) if all(name in record for record in records)]
+    if not names:
+        return None
+    names = names[:_MOST_OFFSETS]
+    with style.figure(10.5, 5.2) as drawn:
+        axes = drawn.subplots(2, len(names), sharex=True, sharey=True, squeeze=False)
+        for column, name in enumerate(names):
+            for run in shown:
+                colour = style.series_colour(runs.index(run))
+                rows = [(r["step"], r["affinities"][name]) for r in run.validation]
+                steps = [step for step, _ in rows]
+                for line, key in enumerate(("average_precision", "boundary_average_precision")):
+                    values = [values[key] for _, values in rows]
+                    axes[line][column].plot(steps, values, **style.series_look(colour))
+                share = rows[-1][1]["share_of_ones"]
+                axes[0][column].axhline(share, color=style.GREY, ls="--", lw=1.3)
+                axes[1][column].axhline(1.0 - share, color=style.GREY, ls="--", lw=1.3)
+            axes[0][column].set_title(f"Affinity along {name}")
+            axes[1][column].set_title(f"Boundaries along {name}")
+            axes[1][column].set_xlabel("step (updates)")
+        for axis in axes[0]:
+            add_time_axis(axis, shown)
+        for row in axes:
+            row[0].set_ylabel("average precision")
+            row[0].set_ylim(0.0, 1.02)
+        _legend_scores(drawn, runs, shown, "base rate: what any constant has")
+        return style.data_uri(drawn, "svg")
+
+
+def _of_class(record: Record, number: int) -> Record:
+    """Return the scores of a class in a validation record, or {} if the record has none."""
+    return next((row for row in record.get("classes", []) if row["class"] == number), {})
+
+
+def _patients(record: Record, number: int) -> Floats:
+    """Return Dice (n,), ascending, of the patients for which the class is true or predicted."""
+    values = _of_class(record, number).get("dice_patients", [])
+    return np.sort(np.array([value for value in values if value is not None], dtype=np.float64))
+
+
+def _draw_pooled(axis: Axes, run: Run, number: int, colour: str) -> None:
+    rows = [(r["step"], _of_class(r, number).get("dice_pooled")) for r in run.validation]
+    pairs = [(step, value) for step, value in rows if value is not None]
+    axis.plot([s for s, _ in pairs], [v for _, v in pairs], **style.series_look(colour))
+    everything = _of_class(run.validation[-1], number).get("dice_everything")
+    if everything is not None:
+        axis.axhline(everything, color=style.GREY, ls="--", lw=1.3)
+
+
+def _draw_mean(axis: Axes, run: Run, number: int, colour: str) -> None:
+    rows = [(r["step"], _patients(r, number)) for r in run.validation]
+    rows = [(step, values) for step, values in rows if values.size]
+    steps = [step for step, _ in rows]
+    low, high = ([np.percentile(values, share) for _, values in rows] for share in (25, 75))
+    axis.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
+    axis.plot(steps, [values.mean() for _, values in rows], **style.series_look(colour))
+
+
+def _draw_patients(axis: Axes, run: Run, number: int, colour: str) -> None:
+    values = _patients(run.validation[-1], number)
+    if values.size:
+        share = 100.0 * (np.arange(values.size) + 0.5) / values.size
+        axis.plot(share, values, ls="", alpha=0.8, **style.series_look(colour))
+
+
+def _legend_scores(
+    drawn: Any, runs: Sequence[Run], shown: Sequence[Run], trivial: str, band: str = ""
+) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [Line2D([], [], color=style.GREY, ls="--", lw=1.3, label=trivial)]
+    if band:
+        handles.append(Patch(color=style.SERIES[0], alpha=0.18, lw=0, label=band))
+    handles += run_lines(runs, shown)
+    drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))

@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several pictures have in common: planes in grey and in colours, and marks."""
+"""What pictures have in common: the list of curves; planes in grey and in colours, and marks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from floodtide.base import style
+from floodtide.train.recorded_run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = npt.NDArray[np.float64]
+
+Draw = Callable[[Sequence[Run]], str | None]
+"""Draws a curve of all runs: an SVG as data URI, or None if they have no data for it."""
+
+CURVES: dict[str, Draw] = {}
+"""The curves by name: that of their SVG file, and of the line in run.html with their texts."""
+
+
+def curve(draw: Draw) -> Draw:
+    """Register the function NAME_figure, which draws a curve. Used as a decorator."""
+    CURVES[draw.__name__.removesuffix("_figure")] = draw
+    return draw
 
 
 def grey(plane: npt.NDArray[Any], levels: npt.NDArray[Any] | None = None) -> Floats:

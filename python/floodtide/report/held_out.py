@@ -10,20 +10,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from floodtide import _core
+from floodtide.base import style
+from floodtide.config.networks import UNet3DConfig
+from floodtide.data import Affinities, Box, Slices, Volume
+from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import box_text
+from floodtide.data.slices import UNLABELLED
+from floodtide.data.volumes import name_of
 from floodtide.errors import InvalidArgumentError
-from floodtide.report import held_out_figures, segmented
-from floodtide.report.held_out_figures import Section, Slice
+from floodtide.report import drawing, segmented
 from floodtide.report.pages import Figure
+from floodtide.segment import predict, trained
+from floodtide.train.kinds import kind_of
 from floodtide.train.recorded_run import SLICES, Record, Run
 
 if TYPE_CHECKING:
-    from floodtide.data import Slices
+    from matplotlib.axes import Axes
 
+# Outlines: colour and line style, so that they differ in grey print, too.
+_TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
 _SIDE = 512  # maximum size in voxels of each side of the drawn section
 
 
@@ -43,11 +54,6 @@ def pictures(run: Run) -> tuple[Figure | None, list[str]]:
 
 
 def _slices(run: Run) -> Figure:
-    from floodtide import _core
-    from floodtide.data.slices import UNLABELLED, Slices
-    from floodtide.segment import trained
-    from floodtide.train.kinds import kind_of
-
     settings, checkpoint = segmented.newest(run)
     samples = kind_of(settings).held_out_of(settings)
     if not isinstance(samples, Slices) or not run.validation:
@@ -58,31 +64,54 @@ def _slices(run: Run) -> Figure:
     picked = pick_patients(last)
     if not picked:
         raise InvalidArgumentError("no patient has a Dice")
-    model = trained.load(checkpoint)
-    largest = _largest_slices(samples, [number for _, number, _ in picked])
     shown = []
     for name, number, dice in picked:
-        _, image, truth = samples.fixed(largest[number])
-        predicted = _core.evaluate.most_likely_classes(model.forward(image[None]))
-        counts = _core.evaluate.DiceCounts(1, samples.classes)
-        counts.add(0, predicted, truth[None])
-        here = [counts.group(0, k) for k in range(1, samples.classes)]
-        known = [value for value in here if value is not None]
-        shown.append(
-            Slice(
-                title=f"{name}: patient {last['patients'][number]}, Dice {dice:.3f}",
-                below=f"this slice {np.mean(known):.3f}" if known else "no object in this slice",
-                image=image.astype(np.float64),
-                truth=np.where(truth == UNLABELLED, 0, truth),
-                predicted=predicted[0],
-            )
-        )
+        title = f"{name}: patient {last['patients'][number]}, Dice {dice:.3f}"
+        shown.append((title, *largest_slice(samples, number)))
     return Figure(
-        image=held_out_figures.slices_figure(shown),
+        image=_draw_slices(shown, trained.load(checkpoint), samples.classes),
         alt="Held-out slices with outlines",
         note=f"Network of {checkpoint.name}; Dice of the patients as validated at step {last['step']:,}. Of each"
         " patient the slice with the most object pixels.",
     )
+
+
+def _draw_slices(
+    slices: Sequence[tuple[str, npt.NDArray[Any], npt.NDArray[np.uint8]]], model: Any, classes: int
+) -> str:
+    """Draw a column for each slice (title, image, truth): the image, and the image with outlines of classes."""
+    from matplotlib.lines import Line2D
+
+    width = 3.2
+    heights = [style.bounded_ratio(image.shape[0] / image.shape[1]) for _, image, _ in slices]
+    with style.figure(width * len(slices) + 0.1, 2 * width * max(heights) + 0.9) as drawn:
+        drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
+        axes = drawn.subplots(2, len(slices), squeeze=False)
+        for (above, below), (title, image, truth) in zip(axes.T, slices, strict=True):
+            predicted = _core.evaluate.most_likely_classes(model.forward(image[None]))
+            counts = _core.evaluate.DiceCounts(1, classes)
+            counts.add(0, predicted, truth[None])
+            here = [counts.group(0, k) for k in range(1, classes)]
+            known = [value for value in here if value is not None]
+            for axis in (above, below):
+                drawing.show(axis, drawing.grey(image))
+            _outline(below, np.where(truth == UNLABELLED, 0, truth), *_TRUTH)
+            _outline(below, predicted[0], *_PREDICTED)
+            above.set_title(style.plain(title), fontsize=9)
+            below.set_xlabel(
+                f"this slice {np.mean(known):.3f}" if known else "no object in this slice"
+            )
+        handles = [
+            Line2D([], [], color=colour, ls=line, label=label)
+            for (colour, line), label in ((_TRUTH, "truth"), (_PREDICTED, "prediction"))
+        ]
+        drawn.legend(handles=handles, loc="outside lower center", ncols=2)
+        return style.data_uri(drawn, "png", dpi=130)
+
+
+def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str, line: str) -> None:
+    for number in np.unique(classes[classes > 0]).tolist():
+        drawing.outline(axis, classes == number, colour, line)
 
 
 def pick_patients(record: Record) -> list[tuple[str, int, float]]:
@@ -103,35 +132,33 @@ def pick_patients(record: Record) -> list[tuple[str, int, float]]:
     return [(name, means[place][1], means[place][0]) for name, place in places.items()]
 
 
-def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
-    """Return, for each patient, the number of the slice with the most object pixels."""
-    from floodtide.data.slices import UNLABELLED
+def largest_slice(
+    samples: Slices, patient: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
+    """Return the slice of a patient with the most object pixels: normalised image and truth, each (y, x)."""
 
-    best: dict[int, tuple[int, int]] = {}
-    for number in range(samples.fixed_size):
+    def size(number: int) -> int:
         group, _, classes = samples.core.fixed(number)
-        if group in groups:
-            size = int(np.count_nonzero((classes > 0) & (classes < UNLABELLED)))
-            best[group] = max(best.get(group, (-1, number)), (size, number))
-    return {group: number for group, (_, number) in best.items()}
+        return (
+            int(np.count_nonzero((classes > 0) & (classes < UNLABELLED)))
+            if group == patient
+            else -1
+        )
+
+    _, image, truth = samples.fixed(max(range(samples.fixed_size), key=size))
+    return image, truth
 
 
 def _section(run: Run) -> Figure:
     """Draw the middle section of the held-out box, predicted with its full context."""
-    from floodtide.config.networks import UNet3DConfig
-    from floodtide.data import Affinities, Volume
-    from floodtide.data.affinities import NEAREST
-    from floodtide.segment import predict, trained
-    from floodtide.train.kinds import kind_of
-
-    held = segmented.held_out(run)
-    settings, volume = held.settings, held.source
+    settings, checkpoint = segmented.newest(run)
+    volume, box = segmented.held_out_box(settings)
     assert isinstance(settings.model, UNet3DConfig)
     channels = [settings.model.offsets.index(o) for o in NEAREST if o in settings.model.offsets]
     if len(channels) < len(NEAREST):
         raise InvalidArgumentError("the network has no affinities along z, y and x")
     # Two sections, because affinities along z compare the second section with the first.
-    start, size = _middle(*held.box)
+    start, size = _middle(box)
     pair = dataclasses.replace(
         settings,
         data=dataclasses.replace(
@@ -143,30 +170,45 @@ def _section(run: Run) -> Figure:
     samples = kind_of(pair).held_out_of(pair)
     assert isinstance(samples, Affinities)
     image, truth, weights = samples.fixed(0)
-    predictor = predict.Predictor(trained.load(held.checkpoint), mean=volume.mean, std=volume.std)
+    predictor = predict.Predictor(trained.load(checkpoint), mean=volume.mean, std=volume.std)
     section = ((start[0] + 1, start[1], start[2]), (1, size[1], size[2]))
-    predicted = predictor.probabilities(Volume(volume.image), section)
-    shown = Section(
-        title=f"z = {section[0][0]}",
-        image=image[1].astype(np.float64),
-        truth=truth[1],
-        counted=weights[1] > 0,
-        predicted=np.moveaxis(predicted[channels, 0], 0, -1),
-        voxel_nm=volume.voxel_size_nm and volume.voxel_size_nm[1:],
-    )
+    predicted = predictor.probabilities(Volume(name_of(volume.image)), section)[channels, 0]
+    pictures = {
+        f"Image, z = {section[0][0]}": drawing.grey(image[1]),
+        "Boundary map": np.repeat(1.0 - predicted[1:].mean(axis=0)[..., None], 3, axis=-1),
+        "True affinities": np.where(weights[1] > 0, truth[1], 0.0),
+        "Predicted affinities": np.moveaxis(predicted, 0, -1),
+    }
     return Figure(
-        image=held_out_figures.section_figure(shown),
+        image=section_figure(pictures, volume.voxel_size_nm),
         alt="Held-out section with affinities",
-        note=f"Network of {held.checkpoint.name}, the middle section of the held-out box. Red, green, blue: affinity"
+        note=f"Network of {checkpoint.name}, the middle section of the held-out box. Red, green, blue: affinity"
         " along z, y, x; white: the same object all around; black: not counted, or an affinity of 0 along all axes."
         " Boundary map: 1 - mean of the affinities along y and x.",
     )
 
 
-def _middle(
-    start: Sequence[int], size: Sequence[int]
-) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Return (start, size) of two sections in the middle of a box, with at most _SIDE x _SIDE voxels each."""
+def section_figure(
+    pictures: dict[str, npt.NDArray[Any]], voxel_nm: tuple[float, float, float] | None
+) -> str:
+    """Return a figure of four pictures of a section by title, each (y, x, 3) in [0, 1]. PNG as data URI."""
+    rows, columns, _ = next(iter(pictures.values())).shape
+    aspect = 1.0 if voxel_nm is None else voxel_nm[1] / voxel_nm[2]
+    width = 4.2
+    height = width * style.bounded_ratio(aspect * rows / columns)
+    with style.figure(2 * width + 0.3, 2 * height + 0.6) as drawn:
+        drawn.set_layout_engine("compressed")
+        axes = drawn.subplots(2, 2).ravel()
+        for axis, (title, picture) in zip(axes, pictures.items(), strict=True):
+            drawing.show(axis, np.clip(picture, 0.0, 1.0), aspect)
+            axis.set_title(title)
+        style.scale_bar(axes[0], columns, rows, None if voxel_nm is None else voxel_nm[2])
+        return style.data_uri(drawn, "png", dpi=130)
+
+
+def _middle(box: Box) -> Box:
+    """Return two sections in the middle of a box, with at most _SIDE x _SIDE voxels each."""
+    start, size = box
     if size[0] < 2:
         raise InvalidArgumentError(f"validation.box has {size[0]} section, a picture needs 2")
     extents = (2, min(size[1], _SIDE), min(size[2], _SIDE))

@@ -25,14 +25,13 @@ from floodtide.data.look.problems import Problem, sizes
 from floodtide.data.look.sections import MISSING
 from floodtide.data.volumes import labels_of, name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError
-from floodtide.report import inspection_figures, pages
+from floodtide.report import inspection_figures, pages, planes
 from floodtide.report.tables import Table
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
 
 _CLIPPED = 0.02  # share of voxels at the end of the range, above which the page remarks it
 # Change of the sections' mean, in standard deviations, above which the page remarks it.
 _DRIFT = 1.0
-_ORIENTATIONS = 8  # rows of the table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +59,11 @@ class Inspection:
                 None if math.isnan(value) else value for value in sections["correlations"]
             ]
         result["labels"] = None if self.labels is None else dataclasses.asdict(self.labels)
-        found = self.alignment
-        result["alignment"] = None if found is None else {
-            "verdict": found.verdict,
-            "possible": found.possible,
-            "std": found.std,
+        result["alignment"] = None if self.alignment is None else {
+            "verdict": self.alignment.verdict,
             "candidates": [
-                {
-                    "orientation": one.orientation.words,
-                    "expression": one.orientation.expression,
-                    "boundary": one.boundary,
-                    "inside": one.inside,
-                    "difference": one.difference,
-                }
-                for one in found.candidates
+                {"expression": one.orientation.expression, "difference": one.difference}
+                for one in self.alignment.candidates
             ],
         }  # fmt: skip
         result["problems"] = [dataclasses.asdict(problem) for problem in self.problems]
@@ -152,13 +142,13 @@ def render(found: Inspection, image: Volume, labels: Volume | None) -> str:
         found=found,
         verdict=verdict(found),
         facts=_facts(found),
-        planes=inspection_figures.planes(image, labels if fits else None, size),
+        planes=planes.planes_figure(
+            planes.middle_planes(image, labels if fits else None, size), size
+        ),
         histogram=inspection_figures.histogram(found.image),
         sections=inspection_figures.sections(found.image),
-        sharpness=inspection_figures.sharpness(found.image),
         bad=_bad_sections(found),
         labels=_labels(found),
-        orientations=_orientations(found),
     )
 
 
@@ -221,6 +211,13 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         ("Grey levels", levels),
         ("For the configuration", proposal + without),
     ]
+    if image.sharpness is not None:
+        lengths = [
+            f"{n:.1f}" if n else f"more than {image.sharpness.lags[-1]}"
+            for n in image.sharpness.length
+        ]
+        half = f"the autocorrelation is half at {', '.join(lengths)} voxels along z, y, x"
+        facts.append(("Sharpness", half))
     if found.labels is not None:
         labels = found.labels
         text = (
@@ -271,27 +268,6 @@ def _labels(found: Inspection) -> Table | None:
         ("Neighbours that differ, along z, y, x", changes),
     ]
     return Table(("Labels", "Value"), tuple(rows))
-
-
-def _orientations(found: Inspection) -> Table | None:
-    aligned = found.alignment
-    if aligned is None or not aligned.candidates:
-        return None
-    shown = list(aligned.candidates[:_ORIENTATIONS])
-    if aligned.stored is not None and aligned.stored not in shown:
-        shown[-1] = aligned.stored
-    return Table(
-        ("Labels", "At boundaries", "Inside objects", "Difference (grey levels)"),
-        tuple(
-            (
-                one.orientation.words,
-                f"{one.boundary:.1f}",
-                f"{one.inside:.1f}",
-                f"{one.difference:+.1f}",
-            )
-            for one in shown
-        ),
-    )
 
 
 def _segmenting(image: ImageStatistics) -> str:

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,12 @@ from floodtide._core import __version__
 from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
-    comparison_figures,
-    curves,
+    drawing,
     growth,
     held_out,
     objects,
     pages,
     planes,
-    segmentation_curves,
     segmented,
     tables,
     verdict,
@@ -28,107 +25,6 @@ from floodtide.report import (
 )
 from floodtide.report.pages import Figure
 from floodtide.train.recorded_run import FIELDS, PATCHES, Run, read_run
-
-COMPARISON, VALIDATION, TRAINING, GRADIENTS = (
-    "Runs against each other",
-    "Validation",
-    "Training",
-    "Gradients",
-)
-"""Sections of the page that have curves of all runs."""
-
-
-@dataclass(frozen=True)
-class RunCurve:
-    """A curve of all runs. A new one is a function that draws it, and a row in CURVES.
-
-    Attributes:
-        name: Of its SVG file.
-        section: Where it stands. Those of COMPARISON need several runs of one kind.
-        draw: Returns an SVG as data URI, or None if the runs have no data for it.
-        alt: What it shows.
-        title: Text above it, if any.
-        note: Text below it, if any.
-    """
-
-    name: str
-    section: str
-    draw: Callable[[Sequence[Run]], str | None]
-    alt: str
-    title: str = ""
-    note: str = ""
-
-
-CURVES = (
-    RunCurve(
-        "speed_up",
-        COMPARISON,
-        comparison_figures.speed_figure,
-        "Speed-up against workers",
-        "Speed-up of an epoch",
-    ),
-    RunCurve(
-        "loss_by_time",
-        COMPARISON,
-        comparison_figures.loss_figure,
-        "Training loss against time",
-        "Training loss against time",
-        "Faint: as logged; strong: exponential mean. A cross ends a run that diverged: its loss was not a number, or it"
-        " rose until half of what it had gained was lost.",
-    ),
-    RunCurve(
-        "validation_by_time",
-        COMPARISON,
-        comparison_figures.validation_figure,
-        "Validation against time",
-        "Validation against time",
-        "Runs that differ in their seeds only: mean, and a band of one standard deviation. A single run: the band holds"
-        " the middle half of the patients, if it has any.",
-    ),
-    RunCurve(
-        "validation",
-        VALIDATION,
-        curves.validation_figure,
-        "Validation curves beside the trivial predictors",
-        note="Fixed held-out centres; counts pooled over all of them. A curve says something only where it leaves the"
-        " grey lines of the trivial predictors.",
-    ),
-    RunCurve(
-        "dice",
-        VALIDATION,
-        segmentation_curves.dice_figure,
-        "Dice of the held-out slices",
-        note="All held-out slices, none twice, whatever the number of ranks. A patient's Dice is over all its pixels;"
-        " the mean leaves out patients without the class.",
-    ),
-    RunCurve(
-        "affinities",
-        VALIDATION,
-        segmentation_curves.affinity_figure,
-        "Average precision of affinities",
-        note="All voxels of the held-out box, each counted once. Boundaries are rare, so their row tells more:"
-        " precision of 1 - affinity.",
-    ),
-    RunCurve(
-        "training",
-        TRAINING,
-        curves.training_figure,
-        "Training curves",
-        note="Each point is the mean since the point before. Faint lines: as logged. Strong lines: exponential mean."
-        " The dotted line in the panel of F1 is the trivial answer on the same voxels: everything is object, or"
-        " everything is connected. The F1 of a flood-filling network drifts with the network's own moves.",
-    ),
-    RunCurve(
-        "gradients",
-        GRADIENTS,
-        curves.gradients_figure,
-        "Norm of the gradient and gradient noise scale",
-        note="The gradient noise scale is the number of fields of view or samples at which the noise of the averaged"
-        " gradient is as large as the gradient. Far below it, twice as many workers need half as many updates. Far"
-        " above it, more workers hardly help. The interval treats updates as independent, so the true uncertainty is"
-        " larger. An interval to the upper edge has no upper bound.",
-    ),
-)
 
 
 def write(
@@ -145,7 +41,7 @@ def write(
         figures: Folder to which the curves are also written as SVG files (`training.svg`, `validation.svg`, ...), if
             the runs have data for them. The folder is created if it is missing.
         losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
-            lowest losses that all, half and one of the converged runs reached.
+            lowest loss that all converged runs reached.
 
     Returns:
         The path of the report.
@@ -157,29 +53,19 @@ def write(
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
-    compared = runs if _comparable(runs) else ()
-    drawn = {
-        curve: image
-        for curve in CURVES
-        if (image := curve.draw(compared if curve.section == COMPARISON else runs)) is not None
-    }
+    drawn = {name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))}
     target = out or runs[0].folder / "report.html"
     outputs = {target: render(runs, drawn, losses).encode()}
     if figures:
         make_folder(figures)
-        for curve, uri in drawn.items():
-            outputs[figures / f"{curve.name}.svg"] = base64.b64decode(uri.partition(",")[2])
+        for name, uri in drawn.items():
+            outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
     pages.write_all(outputs, [path for run in runs for path in pages.inputs(run)])
     return target
 
 
-def _comparable(runs: Sequence[Run]) -> bool:
-    """Return True if there are several runs and all are of one kind."""
-    return len(runs) > 1 and len({run.unit for run in runs}) == 1
-
-
-def render(runs: Sequence[Run], drawn: Mapping[RunCurve, str], losses: Sequence[float] = ()) -> str:
-    """Return the HTML page with all figures embedded."""
+def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float] = ()) -> str:
+    """Return the HTML page with all figures embedded. Curves are drawn already: {name: SVG as data URI}."""
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
     for run in runs:
@@ -193,12 +79,6 @@ def render(runs: Sequence[Run], drawn: Mapping[RunCurve, str], losses: Sequence[
     absent += [f"{part['name']}: {text}" for part in pictures for text in part["absent"]]
     if len({run.unit for run in runs}) > 1:
         absent.append("no comparison of the runs: they are not trained on the same kind of data")
-    by_section: dict[str, list[Figure]] = {}
-    for curve, image in drawn.items():
-        figure = Figure(
-            image=image, alt=curve.alt, title=curve.title, note=curve.note, kind="curve"
-        )
-        by_section.setdefault(curve.section, []).append(figure)
     return pages.render(
         "run.html",
         version=__version__,
@@ -208,8 +88,8 @@ def render(runs: Sequence[Run], drawn: Mapping[RunCurve, str], losses: Sequence[
         summary=tables.summary_table(runs),
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
-        curves=by_section,
-        comparison=_comparison(runs, losses),
+        curves=drawn,
+        comparison=comparison.comparison_table(runs, losses),
         pictures=pictures,
         absent=absent,
     )
@@ -223,18 +103,6 @@ def _answers(
         name if len(shown) == 1 else f"{run.name}: {name}": scores
         for run, found in shown
         for name, scores in verdict.answers_of(run, found).items()
-    }
-
-
-def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] | None:
-    """Return the comparison of several runs of one kind; None for a single run or runs of several kinds."""
-    if not _comparable(runs):
-        return None
-    automatic = "the losses are the lowest that all, half and one of the converged runs reached."
-    return {
-        "table": comparison.comparison_table(runs, losses or comparison.thresholds(runs)),
-        "losses_note": "the losses are as asked for." if losses else automatic,
-        "emulated": any(run.emulated for run in runs),
     }
 
 

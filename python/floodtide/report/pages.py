@@ -31,12 +31,11 @@ class Figure:
     """A figure on a page.
 
     Attributes:
-        image: SVG or PNG as data URI.
+        image: PNG as data URI.
         alt: What it shows, for readers who do not see it.
         title: Text above it, if any.
         note: Text below it, if any.
         table: Table below it, if any.
-        kind: "picture", or "curve", whose colours change on a dark screen.
     """
 
     image: str
@@ -44,7 +43,6 @@ class Figure:
     title: str = ""
     note: str = ""
     table: Table | None = None
-    kind: str = "picture"
 
 
 def render(template: str, folder: str = "report/templates", **values: Any) -> str:

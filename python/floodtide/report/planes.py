@@ -7,7 +7,7 @@ Image and truth come from the volumes that the caller names. If a volume does no
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
-from floodtide.data import Vec3, Volume
+from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, volume_exists
@@ -35,27 +35,42 @@ _MISTAKES = "Mistakes"
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
 _WIDTH = 160  # voxels along each side of the surroundings of a voxel
 _BRIGHTEST = 1e30  # higher intensities would overflow in drawings
-# Fixed axis, its name, and the axes drawn downwards and to the right.
-_PLANES = ((0, "z", "y", "x"), (1, "y", "z", "x"), (2, "x", "z", "y"))
+# Of each plane: the fixed axis, and the axes drawn downwards and to the right.
+_AXES = (("z", "y", "x"), ("y", "z", "x"), ("x", "z", "y"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plane:
-    """One plane of the box. Arrays are (rows, columns); image, truth and the earlier segmentation may be None.
+    """One plane of the box. Arrays are (rows, columns), None if there is no such volume.
 
     `pairs` are the rows (segment, object, voxels) of the whole box that tell splits from mergers; None: those of the
     plane. `marked` is the voxel (row, column) around which the planes lie.
     """
 
     title: str
+    shape: tuple[int, int]
     rows_nm: float
     columns_nm: float
-    segmentation: npt.NDArray[np.int64]
-    image: npt.NDArray[np.float64] | None
-    truth: npt.NDArray[np.int64] | None
+    marked: tuple[float, float]
+    image: npt.NDArray[np.float64] | None = None
+    truth: npt.NDArray[np.int64] | None = None
     before: npt.NDArray[np.int64] | None = None
+    segmentation: npt.NDArray[np.int64] | None = None
     pairs: npt.NDArray[np.int64] | None = None
-    marked: tuple[float, float] = (0.0, 0.0)
+
+
+def middle_planes(
+    image: Volume, labels: Volume | None, voxel_size_nm: Sequence[float] | None
+) -> list[Plane]:
+    """Return the three middle planes of an image, and of labels of its shape as the truth.
+
+    Raises:
+        InvalidFileError: If a volume is damaged.
+    """
+    start = (0, 0, 0)
+    layers = {"image": (image, start), "truth": None if labels is None else (labels, start)}
+    middle = as_vec3([n // 2 for n in image.shape])
+    return _cut(layers, (start, image.shape), middle, start, voxel_size_nm)
 
 
 def read_segmentation(
@@ -93,7 +108,6 @@ def read_segmentation(
     if around is not None:
         middle = as_vec3([a - first for a, first in zip(around, whole, strict=True)])
         corner, shape = _surroundings(middle, shape)
-    start = as_vec3([a + first for a, first in zip(corner, whole, strict=True)])
     raw = covering(opened(image or segmentation.text("image")), segmentation, placed)
     labels = covering(opened(truth), segmentation, placed)
     earlier = covering(before, segmentation, placed)
@@ -106,30 +120,59 @@ def read_segmentation(
             f"report: {before.name}: has {before.dtype} voxels and shape {before.shape}, expected integers that cover"
             " the other segmentation"
         )
+    layers = {
+        "segmentation": (segmentation, as_vec3([0, 0, 0])),
+        "image": raw,
+        "truth": labels,
+        "before": earlier,
+    }
+    return _cut(layers, (corner, shape), middle, whole, voxel_size_nm, pairs)
+
+
+def _cut(
+    layers: Mapping[str, tuple[Volume, Vec3] | None],
+    box: Box,
+    middle: Vec3,
+    placed: Vec3,
+    voxel_size_nm: Sequence[float] | None,
+    pairs: npt.NDArray[np.int64] | None = None,
+) -> list[Plane]:
+    """Return the three planes of a box through its voxel `middle`.
+
+    Args:
+        layers: By name of a field of `Plane`: a volume, and the place in it of the voxel (0, 0, 0) of the box's volume.
+        box: The box (start, size).
+        middle: Where the planes lie, in the same voxels.
+        placed: Place of these voxels in the whole volume, for titles.
+        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
+        pairs: See `Plane`.
+    """
+    corner, shape = box
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     planes = []
-    for axis, name, _, _ in _PLANES:
+    for axis, (name, _, _) in enumerate(_AXES):
         at = middle[axis] - corner[axis]
         rows, columns = (i for i in range(3) if i != axis)
-        segments, grey, objects, old = (
-            _plane(one, axis, corner, shape, at)
-            for one in ((segmentation, (0, 0, 0)), raw, labels, earlier)
-        )
-        assert segments is not None
+        found = {
+            layer: _plane(one, axis, corner, shape, at)
+            for layer, one in layers.items()
+            if one is not None
+        }
+        steps = _step(shape[rows]), _step(shape[columns])
+        image = found.pop("image", None)
         planes.append(
             Plane(
-                title=f"{name} = {start[axis] + at}",
-                rows_nm=float(size[rows]) * _step(shape[rows]),
-                columns_nm=float(size[columns]) * _step(shape[columns]),
-                segmentation=_ids(segments),
-                image=None if grey is None else _finite(grey),
-                truth=None if objects is None else _ids(objects),
-                before=None if old is None else _ids(old),
-                pairs=pairs,
+                title=f"{name} = {placed[axis] + middle[axis]}",
+                shape=(-(-shape[rows] // steps[0]), -(-shape[columns] // steps[1])),
+                rows_nm=float(size[rows]) * steps[0],
+                columns_nm=float(size[columns]) * steps[1],
                 marked=(
-                    (middle[rows] - corner[rows]) / _step(shape[rows]),
-                    (middle[columns] - corner[columns]) / _step(shape[columns]),
+                    (middle[rows] - corner[rows]) / steps[0],
+                    (middle[columns] - corner[columns]) / steps[1],
                 ),
+                image=None if image is None else _finite(image),
+                pairs=pairs,
+                **{layer: cleared(voxels).astype(np.int64) for layer, voxels in found.items()},
             )
         )
     return planes
@@ -175,22 +218,16 @@ def _surroundings(voxel: Vec3, shape: Vec3) -> tuple[Vec3, Vec3]:
 
 
 def _plane(
-    opened: tuple[Volume, Vec3] | None, axis: int, start: Vec3, shape: Vec3, at: int
-) -> npt.NDArray[Any] | None:
-    """Return the drawn voxels of a plane of a box, `at` voxels behind its start in the segmentation."""
-    if opened is None:
-        return None
-    volume, first = opened
+    layer: tuple[Volume, Vec3], axis: int, start: Vec3, shape: Vec3, at: int
+) -> npt.NDArray[Any]:
+    """Return the drawn voxels of a plane of a box, `at` voxels behind its start."""
+    volume, first = layer
     corner, extents = [a + b for a, b in zip(start, first, strict=True)], list(shape)
     corner[axis] += at
     extents[axis] = 1
     rows, columns = (extent for i, extent in enumerate(shape) if i != axis)
     plane = volume.read((as_vec3(corner), as_vec3(extents))).squeeze(axis)
     return plane[:: _step(rows), :: _step(columns)]
-
-
-def _ids(plane: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    return cleared(plane).astype(np.int64)
 
 
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -224,33 +261,34 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
     shown = [_panels(plane, matches, earlier) for plane in planes]
     titles = list(shown[0])
     heights = [
-        style.bounded_ratio(
-            p.segmentation.shape[0] * p.rows_nm / (p.segmentation.shape[1] * p.columns_nm)
-        )
-        for p in planes
+        style.bounded_ratio(p.shape[0] * p.rows_nm / (p.shape[1] * p.columns_nm)) for p in planes
     ]
     width = 2.75
     with style.figure(width * len(titles) + 0.4, width * sum(heights) + 0.55) as drawn:
         drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
         axes = drawn.subplots(len(planes), len(titles), squeeze=False, height_ratios=heights)
-        rows = zip(axes, planes, shown, _PLANES, strict=True)
-        for row, (axes_row, plane, pictures, (_, _, down, right)) in enumerate(rows):
-            for column, axis in enumerate(axes_row):
-                show_plane(axis, plane, pictures[titles[column]])
-                if row == 0:
-                    axis.set_title(titles[column])
-                high, wide = plane.segmentation.shape
-                if column == 0:
-                    axis.set_ylabel(f"{plane.title}\n{down} ↓  {right} →")
-                style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
+        rows = zip(axes, planes, shown, _AXES, strict=True)
+        for row, plane, pictures, (_, down, right) in rows:
+            for axis, picture in zip(row, pictures.values(), strict=True):
+                show_plane(axis, plane, picture, voxel_size_nm)
+            row[0].set_ylabel(f"{plane.title}\n{down} ↓  {right} →")
+        for axis, title in zip(axes[0], titles, strict=True):
+            axis.set_title(title)
         if _MISTAKES in titles:
             mistake_colours.legend(drawn, columns=3, loc="outside lower right")
         yield drawn
 
 
-def show_plane(axis: Axes, plane: Plane, picture: npt.NDArray[np.float64]) -> None:
-    """Show a picture of a plane at the aspect of its voxels."""
+def show_plane(
+    axis: Axes,
+    plane: Plane,
+    picture: npt.NDArray[np.float64],
+    voxel_size_nm: Sequence[float] | None,
+) -> None:
+    """Show a picture of a plane at the aspect of its voxels, with a scale bar."""
     drawing.show(axis, picture, plane.rows_nm / plane.columns_nm)
+    rows, columns = plane.shape
+    style.scale_bar(axis, columns, rows, plane.columns_nm if voxel_size_nm else None)
 
 
 def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:
@@ -264,28 +302,29 @@ def _panels(
     plane: Plane, matches: dict[int, int], earlier: dict[int, int]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return {title: picture} of a plane, in the order in which they stand side by side."""
-    pictures = {"Image": grey(plane)}
+    background = grey(plane)
+    pictures = {"Image": background}
     if plane.truth is not None:
-        pictures["Truth"] = drawing.overlay(grey(plane), plane.truth)
-    if plane.before is not None:
-        shown = matched(plane.before, earlier) if plane.truth is not None else plane.before
-        pictures["Before"] = drawing.overlay(grey(plane), shown)
-    shown = matched(plane.segmentation, matches) if plane.truth is not None else plane.segmentation
-    pictures["Segmentation" if plane.before is None else "After"] = drawing.overlay(
-        grey(plane), shown
-    )
-    if plane.truth is not None:
+        pictures["Truth"] = drawing.overlay(background, plane.truth)
+    for title, labels, names in (
+        ("Before", plane.before, earlier),
+        ("Segmentation" if plane.before is None else "After", plane.segmentation, matches),
+    ):
+        if labels is not None:
+            shown = labels if plane.truth is None else matched(labels, names)
+            pictures[title] = drawing.overlay(background, shown)
+    if plane.truth is not None and plane.segmentation is not None:
         pairs = plane.pairs
         if pairs is None:
             pairs = mistake_colours.pairs_of(plane.segmentation, plane.truth)
         kinds = mistake_colours.kinds(plane.segmentation, plane.truth, pairs)
-        pictures[_MISTAKES] = mistake_colours.painted(grey(plane), kinds)
+        pictures[_MISTAKES] = mistake_colours.painted(background, kinds)
     return pictures
 
 
 def grey(plane: Plane) -> npt.NDArray[np.float64]:
     if plane.image is None:
-        return np.full((*plane.segmentation.shape, 3), 0.85)
+        return np.full((*plane.shape, 3), 0.85)
     return drawing.grey(plane.image)
 
 

@@ -12,16 +12,16 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import _core, evaluate
+from floodtide import _core, config, evaluate
+from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
-from floodtide.config.sections import VolumeConfig
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text
+from floodtide.data.boxes import Progress, as_vec3, box_text
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -29,14 +29,13 @@ from floodtide.errors import (
     UnsupportedError,
 )
 from floodtide.evaluate import trivial
+from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
+from floodtide.report.growth import Snapshots
+from floodtide.segment import Segmenter, predict, trained
+from floodtide.segment.affinities import segments_of
+from floodtide.train.kinds.task import held_out_volume
 from floodtide.train.recorded_run import PATCHES, SEGMENTATION, Run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from floodtide import config
-    from floodtide.report.growth import Snapshots
 
 _SMALL = 1 << 19  # voxels that the report segments itself
 _MOST = 1 << 26  # voxels of a segmentation that is compared with the truth
@@ -86,10 +85,9 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     image, truth = run.sources
     if os.path.lexists(run.folder / SEGMENTATION):
         volume = Volume(run.folder / SEGMENTATION, "segmentation")
-        start = as_vec3(_core.segment.placement(volume.core) or [0, 0, 0])
         found = Segmented(
             segmentation=volume,
-            start=start,
+            start=as_vec3(_core.segment.placement(volume.core) or [0, 0, 0]),
             image=image,
             truth=truth,
             note=f"The segmentation is {SEGMENTATION} of the run directory.",
@@ -98,20 +96,9 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     if not alone:
         return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
-        made = _from_affinities(run) if run.unit == PATCHES else _flooded(run)
+        return _compared(_made(run)), []
     except CANNOT as error:
         return None, [f"{_WHAT}: {error}"]
-    return _compared(made), []
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """What a report segments: the newest checkpoint, and the held-out box of a volume."""
-
-    settings: config.Config
-    checkpoint: Path
-    source: VolumeConfig
-    box: Box
 
 
 def newest(run: Run) -> tuple[config.Config, Path]:
@@ -120,71 +107,72 @@ def newest(run: Run) -> tuple[config.Config, Path]:
     Raises:
         InvalidFileError: If there is none yet, or a file is damaged.
     """
-    from floodtide import config
-    from floodtide.train.run_directory import RunDirectory
-
-    checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
-    if not checkpoints or not run.config_text:
+    found = checkpoints(run.folder)
+    if not found or not run.config_text:
         raise InvalidFileError("no checkpoint with a configuration yet; training writes one")
-    return config.load(run.folder / "config.toml"), checkpoints[-1]
+    return config.load(run.folder / "config.toml"), found[-1]
 
 
-def held_out(run: Run) -> HeldOut:
-    """Return the newest checkpoint of a run, and the box that it holds out.
+def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
+    """Return the volume from which a run holds out a box, and the box.
 
     Raises:
-        InvalidFileError: As `newest` raises.
         InvalidArgumentError: If the run holds nothing out.
     """
-    settings, checkpoint = newest(run)
     box = parse_box(settings.validation.box)
     if box is None:
         raise InvalidArgumentError(
             "the run holds nothing out; validation.box names a box to hold out"
         )
-    name = settings.validation.volume
-    source = next((v for v in settings.data.volumes if name in ("", v.name)), None)
-    if source is None:
-        raise InvalidArgumentError(f"the configuration has no [[data.volumes]] table '{name}'")
-    return HeldOut(settings=settings, checkpoint=checkpoint, source=source, box=box)
+    return held_out_volume(settings), box
 
 
-def _from_affinities(run: Run) -> Segmented:
-    """Predict the middle of the held-out box with the newest checkpoint, and agglomerate it by mean affinity."""
-    from floodtide.segment import predict, trained
-    from floodtide.segment.affinities import AffinityOptions, segments_of
-
-    found = held_out(run)
-    source = found.source
-    predictor = predict.Predictor(trained.load(found.checkpoint), mean=source.mean, std=source.std)
-    offsets = trained.offsets(found.checkpoint)
-    if offsets is None:
-        raise InvalidArgumentError(
-            f"{found.checkpoint.name} does not state the offsets of its affinities"
-        )
-    part = small_part(found.box, (1, 1, 1))
+def _made(run: Run) -> Segmented:
+    """Segment the middle of the held-out box with the newest checkpoint of the run."""
+    settings, checkpoint = newest(run)
+    source, box = held_out_box(settings)
+    make = _from_affinities if run.unit == PATCHES else _flooded
     with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
-        affinities = predictor.probabilities(Volume(source.image), part, progress)
-    labels = segments_of(affinities, offsets, AffinityOptions())
+        labels, start, grown = make(settings, checkpoint, source, box, progress)
+    how = f"from the affinities of {checkpoint.name}, by `floodtide agglomerate`"
+    if run.unit != PATCHES:
+        how = f"by {checkpoint.name}"
+    shown = box_text((start, as_vec3(labels.shape)))
     return Segmented(
-        segmentation=Volume(labels.astype(np.uint32)),
-        start=part[0],
-        image=source.image,
-        truth=source.labels,
-        note=f"Held-out voxels {box_text(part)} (z, y, x), segmented for this report from the affinities of"
-        f" {found.checkpoint.name}, by `floodtide agglomerate`.",
+        segmentation=Volume(labels),
+        start=start,
+        image=volume_name(source.image),
+        truth=volume_name(source.labels),
+        note=f"Held-out voxels {shown} (z, y, x), segmented for this report {how}.",
+        grown=grown,
     )
 
 
-def _flooded(run: Run) -> Segmented:
-    """Segment the middle of the held-out box with the newest checkpoint of the run."""
-    from floodtide.segment import Segmenter
+_Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None]  # labels, their place, growth
 
-    found = held_out(run)
-    settings, source, box = found.settings, found.source, found.box
+
+def _from_affinities(
+    _: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
+) -> _Made:
+    """Predict the middle of the held-out box, and agglomerate it by mean affinity."""
+    predictor = predict.Predictor(trained.load(checkpoint), mean=source.mean, std=source.std)
+    offsets = trained.offsets(checkpoint)
+    if offsets is None:
+        raise InvalidArgumentError(
+            f"{checkpoint.name} does not state the offsets of its affinities"
+        )
+    part = small_part(box, (1, 1, 1))
+    affinities = predictor.probabilities(Volume(volume_name(source.image)), part, progress)
+    return segments_of(affinities, offsets).astype(np.uint32), part[0], None
+
+
+def _flooded(
+    settings: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
+) -> _Made:
+    """Flood the middle of the held-out box."""
     options = dataclasses.replace(
         settings.segment.alone(),
-        checkpoint=str(found.checkpoint),
+        checkpoint=str(checkpoint),
         mean=source.mean,
         std=source.std,
         fov=None,
@@ -194,28 +182,18 @@ def _flooded(run: Run) -> Segmented:
     )
     segmenter = Segmenter.load(options, compute=settings.run.compute)
     part = small_part(box, segmenter.model.fov)
-    volume = Volume(source.image)
-    with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
-        result = segmenter.segment(volume, part, progress)
+    volume = Volume(volume_name(source.image))
+    result = segmenter.segment(volume, part, progress)
     margin = [n // 2 for n in segmenter.model.fov]
     inner = tuple(slice(m, n - m) for m, n in zip(margin, part[1], strict=True))
-    labels = np.ascontiguousarray(result.segmentation[inner])
-    start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
-    shown = box_text((start, as_vec3(labels.shape)))
     # Of a young network, the largest object may have taken a single move.
     largest = max(result.origins, key=lambda o: (o.iterations > 1, o.voxels), default=None)
     grown = None
     if largest is not None:
         seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
         grown = growth.grow(segmenter, volume.read(part), seed)
-    return Segmented(
-        segmentation=Volume(labels),
-        start=start,
-        image=source.image,
-        truth=source.labels,
-        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {found.checkpoint.name}.",
-        grown=grown,
-    )
+    start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
+    return np.ascontiguousarray(result.segmentation[inner]), start, grown
 
 
 def small_part(box: Box, fov: Sequence[int]) -> Box:

@@ -8,9 +8,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from floodtide.report import curves
 from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
 
+# Key in the log, name in figures and tables, and True if higher is better.
+METRICS: tuple[tuple[str, str, bool], ...] = (
+    ("cross_entropy", "Cross-entropy", False),
+    ("f1_50", "F1 at probability 0.5", True),
+    ("f1_90", "F1 at probability 0.9", True),
+    ("mcc_50", "Matthews correlation at 0.5", True),
+    ("mcc_90", "Matthews correlation at 0.9", True),
+    ("average_precision", "Average precision", True),
+)
+# Key of a part of a validation record, key of its trivial predictors, and name of the part.
+PARTS: tuple[tuple[str, str, str], ...] = (
+    ("first_pass", "trivial", "first pass"),
+    ("moves", "trivial_moves", "after the moves"),
+)
+# Key of a trivial predictor, its name, and the style of its line.
+TRIVIAL: tuple[tuple[str, str, str], ...] = (
+    ("all_object", "everything is object", "-."),
+    ("best_constant", "best constant", ":"),
+)
 _SCORES = {
     "all_adapted_rand_error": "Adapted Rand error, all voxels",
     "coverage": "Coverage",
@@ -103,16 +121,16 @@ def validation_table(run: Run) -> Table:
     if run.unit == PATCHES:
         return _affinity_table(last, head)
     columns: list[tuple[str, Record]] = []
-    for part, trivial, title in curves.PARTS:
+    for part, trivial, title in PARTS:
         columns.append((title, last.get(part, {})))
         predictors = last.get(trivial, {})
-        columns += [(label, predictors.get(name, {})) for name, label, _ in curves.TRIVIAL]
+        columns += [(label, predictors.get(name, {})) for name, label, _ in TRIVIAL]
     rows = [
         (
             f"{name} ({'higher' if more else 'lower'} is better)",
             *(text(values.get(key)) for _, values in columns),
         )
-        for key, name, more in curves.METRICS
+        for key, name, more in METRICS
     ]
     return Table((head, *(name for name, _ in columns)), tuple(rows))
 

@@ -75,15 +75,13 @@ def worst_figure(
                 placed=found.start,
             )[0]
             truth = np.asarray(plane.truth)
-            kinds = mistake_colours.kinds(plane.segmentation, truth, found.pairs)
+            kinds = mistake_colours.kinds(np.asarray(plane.segmentation), truth, found.pairs)
             picture = mistake_colours.painted(planes.grey(plane), kinds)
             picture[style.boundaries(truth)] *= 0.55
-            planes.show_plane(axis, plane, picture)
-            high, wide = kinds.shape
+            planes.show_plane(axis, plane, picture, voxel_size_nm)
             drawing.mark(axis, *plane.marked, "o", 11)
             axis.set_title(f"{number}: {mistake.kind}, z = {place[0]}", fontsize=8.5)
             axis.set_xlabel(f"y = {place[1]}, x = {place[2]}", fontsize=8)
-            style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
         mistake_colours.legend(drawn, columns=3, loc="outside lower center")
         return style.data_uri(drawn, "png", dpi=130)
 

@@ -16,7 +16,6 @@ from floodtide.comm import world
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import LockedError, ShapeError
 from floodtide.segment.checkpoints import remove_checkpoints
-from floodtide.segment.coarse import coarse_shape, require_fit
 from floodtide.segment.content import voxels_of
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
@@ -45,13 +44,12 @@ def in_subvolumes(
         segmenter: The network and its options.
         volume: The image.
         subvolume: Size (z, y, x) of a subvolume in voxels.
-        overlap: Smallest overlap (z, y, x) of neighbours; None: the field of view, in voxels of the coarse level if
-            there is one, but at most half a subvolume.
+        overlap: Smallest overlap (z, y, x) of neighbours; None: the field of view, but at most half a subvolume.
         box: (start, size) of what is segmented, in voxels of the volume; None: the whole volume.
 
     Raises:
         InvalidArgumentError: If a size is out of range, or the directory is for something else.
-        ShapeError: If a subvolume is too small for the coarse level.
+        ShapeError: If a subvolume is smaller than the field of view.
         StorageError: If the directory cannot be written.
     """
     settings = {
@@ -76,16 +74,14 @@ def cut_of(
     box: Box | None = None,
 ) -> Cut:
     """Return how `in_subvolumes` cuts a volume."""
-    fov, factors = segmenter.model.fov, segmenter.options.coarse
-    z, y, x = (min(n * f, m // 2) for n, f, m in zip(fov, factors, subvolume, strict=True))
+    fov = segmenter.model.fov
+    z, y, x = (min(n, m // 2) for n, m in zip(fov, subvolume, strict=True))
     whole = ((0, 0, 0), volume.shape) if box is None else box
     cut = Cut(whole, subvolume, (z, y, x) if overlap is None else overlap)
     if not segmenter.options.reflect and any(n < f for n, f in zip(cut.size, fov, strict=True)):
         raise ShapeError(
             f"segment: subvolumes of {cut.size} voxels, expected at least the field of view, {tuple(fov)}"
         )
-    if factors != (1, 1, 1) and not segmenter.options.reflect:
-        require_fit(fov, coarse_shape(cut.size, factors), factors)
     return cut
 
 

@@ -16,7 +16,6 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
 from floodtide.data import Volume, parse_box
-from floodtide.data.copies import require_new
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
 from floodtide.data.look.problems import settle
@@ -27,7 +26,7 @@ from floodtide.segment.flooding import Segmentation, Segmenter, call_rate, outpu
 from floodtide.segment.image_check import note_without_statistics
 from floodtide.segment.masks import volumes_of
 from floodtide.segment.pieces import Pieces
-from floodtide.segment.reconciling import reconcile, write_probabilities, write_reconciled
+from floodtide.segment.reconciling import reconcile, write_reconciled
 from floodtide.segment.settings import checked, prepared, resolved, use_threads, voxel_size
 
 
@@ -76,7 +75,6 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
         "coverage": result.coverage,
         "network_calls": result.network_calls,
         "network_calls_before": before,
-        "coarse": None if result.coarse is None else result.coarse._asdict(),
         "seconds": time.monotonic() - start_s,
         "forward": segmenter.forward,
         "fft_speedup": segmenter.fft_speedup,
@@ -153,32 +151,26 @@ def segment_subvolumes(
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
-    calls, coarse = map(
-        sum, zip(*allgather_object((segmenter.network_calls, segmenter.coarse_calls)), strict=True)
-    )
+    calls = sum(allgather_object(segmenter.network_calls))
     if world.rank() == 0:
         note_without_statistics(options.checkpoint, options.image)
     return {
         "subvolumes": len(pieces.cut),
         "segmented": segmented,
         "network_calls": calls,
-        "coarse_network_calls": coarse,
         "missing": sum(1 for _ in pieces.missing()),
         "seconds": time.monotonic() - start_s,
         "out": folder,
     }
 
 
-def reconcile_subvolumes(
-    folder: str, out: str, *, inside_voxels: int = 5000, probability: str | None = None
-) -> dict[str, Any]:
+def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) -> dict[str, Any]:
     """Make one segmentation with global ids from the subvolumes in a folder. Collective.
 
     Args:
         folder: That of `segment_subvolumes`, or of `floodtide.agglomerate.agglomerate`.
         out: Name of the volume to write.
         inside_voxels: As for `reconcile`.
-        probability: Name of a volume for the object probabilities; None: none.
 
     Returns:
         The report: subvolumes, objects, and the segments that end at a border without agreement.
@@ -189,25 +181,15 @@ def reconcile_subvolumes(
     with world.agreed():
         format_of(out)
         pieces = Pieces.open(folder)
-        if probability is not None:
-            require_new(out)
-            require_new(probability)
-            if probability == out:
-                raise InvalidArgumentError(f"--probability {out}: is OUT, expected another volume")
-            pieces.require_probabilities()
     with bar("overlaps", "reconcile") as progress:
         found = reconcile(pieces, inside_voxels=inside_voxels, progress=progress)
     with bar("voxels", "reconcile") as progress:
         write_reconciled(pieces, found, out, progress)
-    if probability is not None:
-        with bar("voxels", "reconcile") as progress:
-            write_probabilities(pieces, probability, progress)
     return {
         "subvolumes": len(pieces.cut),
         "objects": found.objects,
         "splits": found.splits,
         "out": out,
-        "probability": probability,
     }
 
 

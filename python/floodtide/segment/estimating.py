@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.segment.blocks import cut_of, in_subvolumes
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
-from floodtide.segment.coarse import coarse_shape
 from floodtide.segment.flooding import Segmenter
 from floodtide.segment.image_check import note_without_statistics
 from floodtide.segment.pieces import PLAN
-from floodtide.segment.schedule import forecast, network_calls
 from floodtide.segment.seeds import seed_bytes_per_voxel
 from floodtide.segment.settings import prepared
 
@@ -35,8 +32,7 @@ def estimate(
 ) -> dict[str, Any]:
     """Estimate what segmenting takes, with the rate of the network on this machine, measured now. Collective.
 
-    Subvolumes in `out` that are segmented already make the estimate better. Then it also forecasts other numbers of
-    ranks: the powers of four up to the number of subvolumes that are missing.
+    Subvolumes in `out` that are segmented already make the estimate better.
 
     Args:
         file: Name of the configuration, for messages.
@@ -45,7 +41,7 @@ def estimate(
         box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
 
     Returns:
-        The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours, `forecasts`.
+        The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours.
 
     Raises:
         floodtide.errors.Error: If the configuration or a file is wrong.
@@ -57,14 +53,10 @@ def estimate(
         whole = parse_box(options.box) or ((0, 0, 0), volume.shape)
         size, overlap = options.subvolume or whole[1], options.overlap
         cut = cut_of(segmenter, volume, subvolume=size, overlap=overlap, box=whole)
-        model, coarse = segmenter.model, 0
-        places = _places(model, cut.size)
-        if options.coarse != (1, 1, 1):
-            coarse = _places(model, coarse_shape(cut.size, options.coarse))
         missing, measured = len(cut), list[int]()
         if options.subvolume is not None and reading.exists(Path(out) / PLAN):
             missing, measured = _under_way(segmenter, volume, options, out, whole)
-        each = float(np.mean(measured)) if measured else places + coarse
+        each = float(np.mean(measured)) if measured else _places(segmenter.model, cut.size)
         rate = _rate(segmenter)
         ranks = world.size()
         longest = missing * each / max(1, min(ranks, missing))
@@ -79,14 +71,10 @@ def estimate(
             * math.prod(cut.size)
             + _NETWORK_BYTES,
             "network_calls": round(missing * each),
-            "coarse_network_calls": 0 if measured else missing * coarse,
             "network_calls_from": "subvolumes" if measured else "grid",
             "network_calls_per_s": rate,
             "ranks": ranks,
             "hours": longest / rate / 3600,
-            "forecasts": [
-                _forecast(measured, missing, n, rate) for n in _numbers(measured, missing)
-            ],
         }
 
 
@@ -98,22 +86,7 @@ def _under_way(
     pieces = in_subvolumes(
         out, segmenter, volume, subvolume=options.subvolume, overlap=options.overlap, box=box
     )
-    return sum(1 for _ in pieces.missing()), network_calls(pieces)
-
-
-def _numbers(measured: Sequence[int], missing: int) -> list[int]:
-    """Return the numbers of ranks to forecast; none before a subvolume is segmented."""
-    return [4**n for n in range(11) if measured and 4**n <= missing]
-
-
-def _forecast(measured: Sequence[int], missing: int, ranks: int, rate: float) -> dict[str, Any]:
-    found = forecast(measured, missing, ranks)
-    return {
-        "ranks": ranks,
-        "hours": found.calls / rate / 3600,
-        "efficiency": found.efficiency,
-        "first_idle": found.first_idle,
-    }
+    return sum(1 for _ in pieces.missing()), pieces.network_calls()
 
 
 def _rate(segmenter: Segmenter) -> float:

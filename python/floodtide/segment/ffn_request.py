@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests of google/ffn (InferenceRequest in text format), as options of this package.
 
-Source: google/ffn, inference.proto; shared defaults as in its Python code.
+Source: google/ffn, inference.proto and seed.py; shared defaults as in its Python code.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import tomli_w
 
@@ -17,18 +18,21 @@ from floodtide import config, nn
 from floodtide.base import reading
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_in, reserved, unchecked
+from floodtide.base.registry import REVERSED
 from floodtide.config import SegmentOptions
+from floodtide.config.segment_options import LISTED, MaskChannel, MaskOptions, seed_policies
 from floodtide.data import Vec3
 from floodtide.errors import ConfigurationError, InvalidFileError
-from floodtide.segment.ffn_masks import mask_options
-from floodtide.segment.ffn_policies import seed_options
-from floodtide.segment.ffn_refuse import Refuse
-from floodtide.segment.ffn_schema import REQUEST
-from floodtide.segment.text_format import parse
+from floodtide.segment.ffn_schema import parse_request
 
 _MODEL = "ConvStack3DFFNModel"
 _MOVES = "FaceMaxMovementPolicy"
 _THRESHOLDS = ("init_activation", "pad_value", "move_threshold", "segment_threshold")
+_ARGUMENTS = "seed_policy_args"
+_REVERSED = "ReverseCoords"
+_SEQUENCE = "SequentialPolicies"
+_PLANAR_PEAKS = "PolicyPeaks2d"
+_ZARR = '{"driver": "zarr", "kvstore": {"driver": "file", "path": "volume.zarr"}}'
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,8 @@ def read_request(path: str) -> FfnRequest:
         ConfigurationError: If it asks for something that floodtide does not do, or a value is out of range.
     """
     text = reading.read_text(path, "an InferenceRequest in text format")
-    request = parse(text, REQUEST, "InferenceRequest", path)
-    refuse = Refuse(path, request)
+    request = parse_request(text, path)
+    refuse = _Refuse(path, request)
     flooding = request.get("inference_options", {})
     _refuse_others(refuse, request, flooding)
     arguments = refuse.arguments("model_args")
@@ -91,8 +95,8 @@ def read_request(path: str) -> FfnRequest:
         checkpoint=request["model_checkpoint_path"],
         image=refuse.volume(request["image"], "image"),
         initial=refuse.volume(initial, "init_segmentation") if initial is not None else "",
-        masks=mask_options(request.get("masks", ()), "masks", refuse),
-        seed_masks=mask_options(request.get("seed_masks", ()), "seed_masks", refuse),
+        masks=_mask_options(request.get("masks", ()), "masks", refuse),
+        seed_masks=_mask_options(request.get("seed_masks", ()), "seed_masks", refuse),
         mean=request["image_mean"],
         std=request["image_stddev"],
         fov=_zyx(arguments.get("fov_size"), f"{path}: model_args.fov_size"),
@@ -103,14 +107,18 @@ def read_request(path: str) -> FfnRequest:
         **{name: flooding[name] for name in _THRESHOLDS},
         **_shift_options(request, refuse),
         checkpoint_interval=float(request.get("checkpoint_interval", 0)),
-        **seed_options(request["seed_policy"], refuse),
+        **_seed_options(request["seed_policy"], refuse),
     )
     return FfnRequest(options, arguments.get("depth"), tuple(_notes(request, options)))
 
 
-def _refuse_others(refuse: Refuse, request: Mapping[str, Any], flooding: Mapping[str, Any]) -> None:
+def _refuse_others(
+    refuse: _Refuse, request: Mapping[str, Any], flooding: Mapping[str, Any]
+) -> None:
     """Refuse a request that asks for what floodtide does not do, or lacks what it needs."""
-    refuse.set_fields("reference_histogram", "histogram_masks", "self_prediction")
+    for name in ("reference_histogram", "histogram_masks", "self_prediction"):
+        if name in request:
+            refuse.field(name)
     refuse.other_than("movement_policy_name", _MOVES)
     refuse.other_than("model_name", _MODEL)
     refuse.other_keys("movement_policy_args", refuse.arguments("movement_policy_args"), set())
@@ -122,7 +130,9 @@ def _refuse_others(refuse: Refuse, request: Mapping[str, Any], flooding: Mapping
     missing = [name for name in needed if name not in request]
     missing += [f"inference_options.{name}" for name in _THRESHOLDS if name not in flooding]
     if missing:
-        refuse.missing(missing)
+        raise ConfigurationError(
+            f"{refuse.path}: {', '.join(missing)} not set, expected a value for each"
+        )
 
 
 def _notes(request: Mapping[str, Any], options: SegmentOptions) -> Iterator[str]:
@@ -136,7 +146,7 @@ def _notes(request: Mapping[str, Any], options: SegmentOptions) -> Iterator[str]
         )
 
 
-def _shift_options(request: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
+def _shift_options(request: Mapping[str, Any], refuse: _Refuse) -> dict[str, Any]:
     if "shift_mask" not in request:
         return {}
     window = ""
@@ -161,3 +171,187 @@ def _zyx(values: Sequence[int] | None, what: str) -> Vec3 | None:
         raise InvalidFileError(f"{what} is {values!r}, expected [x, y, z]")
     x, y, z = values
     return z, y, x
+
+
+def _mask_options(
+    masks: Sequence[Mapping[str, Any]], name: str, refuse: _Refuse
+) -> tuple[MaskOptions, ...]:
+    """Return the masks of a repeated field `name` of a request."""
+    return tuple(_mask(mask, f"{name}.{i}", refuse) for i, mask in enumerate(masks))
+
+
+def _mask(mask: Mapping[str, Any], name: str, refuse: _Refuse) -> MaskOptions:
+    if "coordinate_expression" in mask:  # google/ffn runs it as a Python program
+        refuse.field(f"{name}.coordinate_expression", "a volume or the image")
+    sources = [key for key in ("volume", "image") if key in mask]
+    if len(sources) != 1:
+        refuse.field(f"{name} with {' and '.join(sources) or 'no source'}", "a volume or the image")
+    source = mask[sources[0]]
+    channels = tuple(_channel(channel) for channel in source.get("channels", ()))
+    if not channels:
+        refuse.field(f"{name}.{sources[0]} without channels", "channels { ... }")
+    volume = ""
+    if sources[0] == "volume":
+        volume = refuse.volume(source.get("mask", {}), f"{name}.volume.mask")
+    return MaskOptions(volume=volume, channels=channels, invert=mask.get("invert", False))
+
+
+def _channel(channel: Mapping[str, Any]) -> MaskChannel:
+    number, invert = channel.get("channel", 0), channel.get("invert", False)
+    if channel.get("values"):
+        return MaskChannel(channel=number, values=tuple(channel["values"]), invert=invert)
+    # A bound that is not set is 0, also for google/ffn.
+    low, high = channel.get("min_value", 0.0), channel.get("max_value", 0.0)
+    return MaskChannel(channel=number, minimum=low, maximum=high, invert=invert)
+
+
+def _seed_options(name: str, refuse: _Refuse) -> dict[str, Any]:
+    """Return the options of a request's seed policy.
+
+    Args:
+        name: Name of the policy; its arguments are in the request.
+        refuse: The request.
+    """
+    given = refuse.arguments(_ARGUMENTS)
+    policies = _Policies(refuse)
+    names = policies.names(name, given, _ARGUMENTS)
+    if names == [LISTED]:
+        return {"seeds": policies.seeds}
+    return {
+        "seed_policy": ", ".join(names),
+        "seed_values": policies.values,
+        "seeds": policies.seeds,
+    }
+
+
+class _Policies:
+    """Translates policies, and collects their parameters.
+
+    Attributes:
+        values: Parameters of all policies so far, by our names.
+        seeds: The folder of PolicyInvertOrigins; empty without this policy.
+    """
+
+    def __init__(self, refuse: _Refuse) -> None:
+        self.values: dict[str, Any] = {}
+        self.seeds = ""
+        self._refuse = refuse
+        self._rows = {row["published"]: row for row in seed_policies()}
+
+    def names(self, name: str, given: Mapping[str, Any], where: str) -> list[str]:
+        """Return our names of a policy with some arguments, `reversed` before names of reversed policies."""
+        policy, rest = name.rpartition(".")[2], dict(given)
+        if policy == _REVERSED:
+            inner = str(rest.pop("policy_to_reverse", ""))
+            return _turned(self.names(inner, rest, f"{where}.policy_to_reverse"))
+        if policy == _SEQUENCE:
+            return self._sequence(rest, where)
+        if policy not in self._rows:
+            known = ", ".join([*self._rows, _REVERSED])
+            label = f"seed_policy {name!r}" if where == _ARGUMENTS else f"{where} {name!r}"
+            self._refuse.field(label, f"{known} or {_SEQUENCE}")
+        row = self._rows[policy]
+        if row["name"] == LISTED:
+            self._take_folder(rest, where)
+            return [LISTED]
+        order = rest.pop("sort_cmp", "ascending") if policy == _PLANAR_PEAKS else "ascending"
+        if order not in ("ascending", "descending"):
+            self._refuse.field(f"{where}.sort_cmp {order!r}", "ascending or descending")
+        # Our parameters have the names of google/ffn behind the policy's: grid_step.
+        keys = {spec["name"].removeprefix(row["name"] + "_"): spec for spec in row["parameters"]}
+        self._refuse.other_keys(where, rest, set(keys))
+        for key, spec in keys.items():
+            value = rest.get(key, spec["default"])
+            if self.values.setdefault(spec["name"], value) != value:
+                self._refuse.field(
+                    f"{where}: {policy} with {key} {self.values[spec['name']]} and {value}",
+                    "one value for all parts of a sequence",
+                )
+        names = [row["name"]]
+        return _turned(names) if order == "descending" else names
+
+    def _take_folder(self, given: Mapping[str, Any], where: str) -> None:
+        self._refuse.other_keys(where, given, {"segmentation_dir"})
+        seeds = str(given.get("segmentation_dir"))
+        if self.seeds not in ("", seeds):
+            self._refuse.field(
+                f"{where}: a second segmentation_dir", "one for all parts of a sequence"
+            )
+        self.seeds = seeds
+
+    def _sequence(self, given: Mapping[str, Any], where: str) -> list[str]:
+        policies = given.get("policies")
+        self._refuse.other_keys(where, given, {"policies"})
+        if not isinstance(policies, list) or not policies:
+            self._refuse.field(f"{where}.policies {policies!r}", "[[name, arguments], ...]")
+        found = []
+        for i, part in enumerate(policies):
+            place = f"{where}.policies.{i}"
+            if not (
+                isinstance(part, list)
+                and len(part) == 2
+                and isinstance(part[0], str)
+                and isinstance(part[1], dict)
+            ):
+                self._refuse.field(f"{place} {part!r}", "[name, arguments]")
+            found += self.names(part[0], part[1], place)
+        return found
+
+
+def _turned(names: list[str]) -> list[str]:
+    """Return policies that give the seeds of these policies in reverse order."""
+    word = f"{REVERSED} "
+    return [
+        name.removeprefix(word) if name.startswith(word) else word + name
+        for name in reversed(names)
+    ]
+
+
+class _Refuse:
+    """Refuses what floodtide does not do."""
+
+    def __init__(self, path: str, request: Mapping[str, Any]) -> None:
+        self.path, self._request = path, request
+
+    def field(self, name: str, expected: str = "a request without it") -> NoReturn:
+        raise ConfigurationError(f"{self.path}: {name} is not supported, expected {expected}")
+
+    def other_than(self, name: str, only: str) -> None:
+        value = self._request.get(name, only)
+        if value.rpartition(".")[2] != only:
+            self.field(f"{name} {value!r}", only)
+
+    def arguments(self, name: str) -> dict[str, Any]:
+        """Return the JSON object of a field."""
+        text = self._request.get(name, "") or "{}"
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = None
+        if not isinstance(values, dict):
+            raise InvalidFileError(f"{self.path}: {name} is {text[:60]!r}, expected a JSON object")
+        return values
+
+    def other_keys(self, name: str, values: Mapping[str, Any], known: set[str]) -> None:
+        for key in values.keys() - known:
+            self.field(f"{name}.{key}", f"only {', '.join(sorted(known)) or 'an empty object'}")
+
+    def volume(self, volume: Mapping[str, Any], name: str) -> str:
+        """Return the name of the volume of a field."""
+        expected = f"""{name} {{ hdf5: "file:dataset" }} or {{ tensorstore: '{_ZARR}' }}"""
+        for key in volume.keys() - {"hdf5", "tensorstore"}:
+            self.field(f"{name}.{key}", expected)
+        if len(volume) != 1:
+            self.field(f"{'an empty ' * (not volume)}{name}", expected)
+        if "hdf5" in volume:
+            return str(volume["hdf5"])
+        try:
+            spec = json.loads(volume["tensorstore"])
+            store = spec.pop("kvstore")
+            path = str(store.pop("path"))
+            plain = spec.pop("driver") in ("zarr", "zarr3") and store == {"driver": "file"}
+        except (ValueError, TypeError, AttributeError, KeyError):
+            plain, spec = False, {}
+        if not plain or spec:
+            self.field(f"{name}.tensorstore {volume['tensorstore']!r}", expected)
+        return path.rstrip("/")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,9 +37,8 @@ from floodtide.segment.canvas_image import (
     total,
 )
 from floodtide.segment.checkpoints import Checkpoint, passes_of
-from floodtide.segment.coarse import CoarseCounts, away_from, both_levels, coarse_objects
 from floodtide.segment.identity import digest, options_of
-from floodtide.segment.masks import closed_to_moves, closed_voxels
+from floodtide.segment.masks import closed_voxels
 from floodtide.segment.seeds import policy_seeds, read_seeds, uses_file
 
 Progress = Callable[[int, int], None]
@@ -92,18 +90,14 @@ class Segmentation(NotPickled):
             `options.probability`. 0 means no segment, and q from 1 the probability (q - 0.5) / 255.
         origins: Seed, size and cost of each segment that was flooded, in order of ids.
         overlaps: Numbers of voxels that two segments claimed.
-        counters: Event counts, and times in milliseconds, with the names that google/ffn uses; of full resolution.
-        coarse: What the coarse level found, if there is one (`options.coarse`). Its objects have no origins.
+        counters: Event counts, and times in milliseconds, with the names that google/ffn uses.
         complete: False if the time was over before all seeds were tried.
     """
 
     not_pickled = "the core holds it; expected its arrays, or the file that `save` writes"
 
-    def __init__(
-        self, result: Any, coarse: CoarseCounts | None = None, *, complete: bool = True
-    ) -> None:
+    def __init__(self, result: Any, *, complete: bool = True) -> None:
         self._result = result
-        self.coarse = coarse
         self.complete = complete
         self.segmentation: NDArray[np.unsignedinteger[Any]] = result.labels()
         self.start_zyx: Vec3 = tuple(result.start)
@@ -115,18 +109,13 @@ class Segmentation(NotPickled):
 
     @property
     def segments(self) -> int:
-        """Return the number of segments that were found, at both levels."""
-        return len(self.origins) + (0 if self.coarse is None else self.coarse.kept)
+        """Return the number of segments that were found."""
+        return len(self.origins)
 
     @property
     def network_calls(self) -> int:
-        """Return the number of evaluations of the network, at both levels, with the checks."""
-        calls = self.counters.get("inference-calls", 0)
-        return (
-            calls
-            if self.coarse is None
-            else calls + self.coarse.network_calls + self.coarse.check_calls
-        )
+        """Return the number of evaluations of the network."""
+        return self.counters.get("inference-calls", 0)
 
     @property
     def coverage(self) -> float:
@@ -146,11 +135,8 @@ class Segmentation(NotPickled):
             InvalidArgumentError: If the dataset exists and is not an older segmentation.
         """
         path, dataset = path_and_dataset(reference)
-        texts = dict(notes or {})
-        if self.coarse is not None:
-            texts["coarse"] = json.dumps(self.coarse._asdict())
         with output(reference):
-            self._result.write(path, dataset, texts)
+            self._result.write(path, dataset, dict(notes or {}))
 
 
 class _TimeIsOver(Exception):
@@ -184,7 +170,6 @@ class Segmenter:
     Attributes:
         network_calls: Evaluations of the network by all calls of `segment` so far, also while one is running, and by
             resegmentations.
-        coarse_calls: Those of them at the coarse level, and to check its objects.
         fft_speedup: How many times as fast forward passes are by Fourier transforms, if `options.forward` is "fastest"
             and the network and the processor allow them; else None.
 
@@ -197,7 +182,6 @@ class Segmenter:
         self.model = model
         self.options = options
         self.network_calls = 0
-        self.coarse_calls = 0
         self.fft_speedup: float | None = None
         self._normalisation()
         self._forward = "layers"
@@ -273,8 +257,7 @@ class Segmenter:
         """Segment a volume, or a box (start, size) of it.
 
         With `options.consensus = "reverse"`, the box is segmented twice, the second time from the seeds of the first
-        segments in reverse order, and the result is the split consensus of both (`consensus`). With `options.coarse`,
-        large objects are flooded at a coarser resolution first (`floodtide.segment.coarse`).
+        segments in reverse order, and the result is the split consensus of both (`consensus`).
 
         Args:
             volume: Raw image (z, y, x) of any numeric type. Of a Volume, only the box is read.
@@ -298,12 +281,6 @@ class Segmenter:
             InvalidFileError: If a file is damaged.
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
-        blocks = self.options.coarse
-        if blocks != (1, 1, 1) and self.options.probability:
-            raise InvalidArgumentError(
-                f"segment: segment.coarse = {list(blocks)} and segment.probability are given, but objects of the coarse"
-                " level have no probabilities at full resolution; expected one of the two"
-            )
         until = _Until(limit_s)
         same = SameParameters(self.model, "segment")
         image = self._read(volume, box)
@@ -314,20 +291,10 @@ class Segmenter:
         passes = 1 if self.options.consensus == "none" else 2
         if seeds is None:
             positions = policy_seeds(
-                self.options, volume.shape, image, self._normalisation(), self.model.fov, closed
+                self.options, image, self._normalisation(), self.model.fov, closed
             )
         else:
             positions = place_seeds(seeds, image, self.model.fov)
-        coarse = None
-        if blocks != (1, 1, 1):
-            first, progress = both_levels(progress, image.inner, blocks)
-            blocked = closed_to_moves(closed)
-            others = self.options.seed_image or self.options.seed_masks
-            if seeds is None and (others or uses_file(self.options)):
-                seeds = positions + np.subtract(image.start, image.halo_low)  # of the volume
-            labels, coarse = coarse_objects(self, image, labels, blocked, seeds, first, limit_s)
-            if coarse.kept > 0:
-                positions = away_from(labels, positions, image, blocks)
         report = None if progress is None else part_of(progress, 0, passes)
         shape = list(volume.shape)
         saved = self._checkpoints(checkpoint, volume, image, positions)
@@ -336,14 +303,14 @@ class Segmenter:
         )
         if passes == 1:
             same.require()
-            return Segmentation(forward, coarse, complete=not until.over)
+            return Segmentation(forward, complete=not until.over)
         back = [origin[1] for origin in reversed(forward.origins())]
         report = None if progress is None else part_of(progress, 1, passes)
         positions = place_seeds(back, image, self.model.fov)
         reverse = self._flood(image, labels, closed, positions, report, shape, until, saved[1])
         same.require()
         both = _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
-        return Segmentation(both, coarse, complete=not until.over)
+        return Segmentation(both, complete=not until.over)
 
     def _flood(
         self,

@@ -59,10 +59,7 @@ def closed_voxels(
         InvalidFileError: If a mask cannot be read, or has no such channel.
     """
     parts: list[tuple[int, Mask]] = []
-    moves = list(options.masks)
-    if options.mask:
-        moves.append(MaskOptions(volume=options.mask, invert=options.mask_invert))
-    for bit, masks in ((_MOVES, moves), (_SEEDS, options.seed_masks)):
+    for bit, masks in ((_MOVES, options.masks), (_SEEDS, options.seed_masks)):
         if masks:
             parts.append((bit, _any_of(masks, volume_shape, image)))
     if initial is not None:
@@ -78,15 +75,10 @@ def closed_voxels(
     return closed
 
 
-def closed_to_moves(closed: NDArray[np.uint8] | None) -> NDArray[np.uint8] | None:
-    """Return 1 where no field of view may be centred, of the bits of `closed_voxels`."""
-    return None if closed is None else ((closed & (_MOVES | _SHIFT)) > 0).astype(np.uint8)
-
-
 def volumes_of(options: SegmentOptions) -> list[str]:
     """Return the names of all volumes that a segmentation with these options reads."""
     masks = [mask.volume for mask in (*options.masks, *options.seed_masks)]
-    others = [options.initial, options.seed_image, options.shift_mask, options.mask]
+    others = [options.initial, options.shift_mask]
     return [options.image, *others, *masks]
 
 

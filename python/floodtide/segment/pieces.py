@@ -29,7 +29,6 @@ from floodtide.segment.identity import first_difference
 
 PLAN = "cut.json"
 DATASET = "segmentation"
-PROBABILITY = "probability"
 CALLS = "network_calls"  # attribute of it
 _FORMAT = "floodtide subvolumes 1"
 _EXPECTED = "the plan of a segmentation in subvolumes"
@@ -194,22 +193,31 @@ class Pieces:
         """Yield the numbers of the subvolumes that are not segmented yet."""
         return (n for n in numbers or range(len(self.cut)) if not self.done(n))
 
-    def require_probabilities(self) -> None:
-        """Raise InvalidArgumentError if the subvolumes were segmented without `segment.probability`."""
-        options = self.settings.get("options")
-        if not isinstance(options, Mapping) or options.get(PROBABILITY) is not True:
-            raise InvalidArgumentError(
-                f"reconcile: the subvolumes in {self.directory} have no probabilities; expected subvolumes that were"
-                " segmented with segment.probability = true"
-            )
+    def network_calls(self) -> list[int]:
+        """Return the network calls of the subvolumes that are segmented and state them.
 
-    def read(self, number: int, box: Box, dataset: str = DATASET) -> NDArray[Any]:
-        """Return the labels of a box inside a subvolume, in voxels of the whole volume, or those of another dataset.
+        Raises:
+            InvalidFileError: If the file of a subvolume is damaged.
+        """
+        found = []
+        for number in range(len(self.cut)):
+            if self.done(number):
+                text = Volume(str(self.path(number)), DATASET).text(CALLS)
+                if text and not text.isdecimal():
+                    raise InvalidFileError(
+                        f"{self.reference(number)}: attribute {CALLS} is {text!r}, expected a number"
+                    )
+                if text:
+                    found.append(int(text))
+        return found
+
+    def read(self, number: int, box: Box) -> NDArray[Any]:
+        """Return the labels of a box inside a subvolume, in voxels of the whole volume.
 
         Raises:
             InvalidFileError: If the file is missing, damaged, or of another subvolume.
         """
-        volume = Volume(str(self.path(number)), dataset)
+        volume = Volume(str(self.path(number)), DATASET)
         start, size = self.cut.subvolume(number)
         if volume.shape != size or volume.geometry.offset != start:
             raise InvalidFileError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,9 @@ from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.pieces import PROBABILITY, Pieces
+from floodtide.segment.pieces import Pieces
 
 Progress = Callable[[int, int], None]
-
-ENCODING = "0: no segment; q from 1: probability (q - 0.5) / 255"
-"""How a byte of a volume of probabilities stands for a probability; as in cpp/src/segment/result.cpp."""
 
 _CHECKED = Arguments(
     min_voxels=limits.SOME_VOXELS, min_share=limits.SOME_SHARE, inside_voxels=limits.VOXELS
@@ -192,48 +189,6 @@ def write_reconciled(
         InvalidFileError: If a subvolume cannot be read.
         StorageError: If the destination cannot be written.
     """
-    return _write(
-        pieces,
-        destination,
-        _id_type(reconciled),
-        {},
-        lambda box: read_reconciled(pieces, reconciled, box),
-        progress,
-    )
-
-
-def write_probabilities(
-    pieces: Pieces, destination: str, progress: Progress | None = None
-) -> Volume:
-    """Write the object probabilities of the subvolumes as one volume, uint8, in the encoding of the subvolumes.
-
-    Each voxel is that of its core, as in the segmentation with global ids. Collective, as `write_reconciled`.
-
-    Args, Raises: as of `write_reconciled`.
-
-    Raises:
-        InvalidArgumentError: If the subvolumes were segmented without `segment.probability`.
-    """
-    with world.agreed():
-        pieces.require_probabilities()
-    return _write(
-        pieces,
-        destination,
-        np.dtype(np.uint8),
-        {"encoding": ENCODING},
-        lambda box: read_probabilities(pieces, box),
-        progress,
-    )
-
-
-def _write(
-    pieces: Pieces,
-    destination: str,
-    dtype: np.dtype[Any],
-    notes: Mapping[str, str],
-    read: Callable[[Box], NDArray[Any]],
-    progress: Progress | None,
-) -> Volume:
     start, size = pieces.cut.box
     geometry, first = pieces.settings.get("geometry", {}), start
     texts = {name: _text(value) for name, value in pieces.settings.items() if name != "geometry"}
@@ -243,15 +198,15 @@ def _write(
         first = as_vec3([a + b for a, b in zip(start, offset, strict=True)])
     plan = Plan(
         shape=size,
-        dtype=dtype,
+        dtype=_id_type(reconciled),
         geometry=Geometry(voxel_size_nm=geometry.get("voxel_size_nm"), offset=first),
         command="floodtide reconcile",
-        notes={**texts, **notes},
+        notes=texts,
     )
     return write_blocks_on_ranks(
         destination,
         plan,
-        lambda box: read((_sum(box[0], start), box[1])),
+        lambda box: read_reconciled(pieces, reconciled, (_sum(box[0], start), box[1])),
         inputs=files_in(pieces.directory),
         progress=progress,
     )
@@ -266,38 +221,20 @@ def read_reconciled(
         InvalidFileError: If a subvolume cannot be read, or has changed since `reconcile`.
     """
     out = np.zeros(box[1], _id_type(reconciled))
-    for number, part, inside in _cores(pieces, box):
+    for number in pieces.cut.cores_in(box):
+        part = intersection(pieces.cut.core(number), box)
+        assert part is not None
         labels = pieces.read(number, part)
         ids = np.append(reconciled.ids[number], np.uint64(0))  # the last one is for empty voxels
         place = np.searchsorted(ids[:-1], labels)
         place[labels == 0] = len(ids) - 1
         if (ids[place] != labels).any():
             raise InvalidFileError(f"{pieces.path(number)}: has changed since its ids were read")
-        out[inside] = np.append(reconciled.global_ids[number], 0)[place]
-    return out
-
-
-def read_probabilities(pieces: Pieces, box: Box) -> NDArray[np.uint8]:
-    """Return the object probabilities (z, y, x) of a box, in voxels of the whole volume, as bytes of the subvolumes.
-
-    Raises:
-        InvalidFileError: If a subvolume cannot be read.
-    """
-    out = np.zeros(box[1], np.uint8)
-    for number, part, inside in _cores(pieces, box):
-        out[inside] = pieces.read(number, part, PROBABILITY)
-    return out
-
-
-def _cores(pieces: Pieces, box: Box) -> Iterator[tuple[int, Box, tuple[slice, ...]]]:
-    """Yield the subvolumes whose cores have voxels in a box: number, common box, and its place in the box."""
-    for number in pieces.cut.cores_in(box):
-        part = intersection(pieces.cut.core(number), box)
-        assert part is not None
-        inside = tuple(
+        z, y, x = (
             slice(a - b, a - b + n) for a, b, n in zip(part[0], box[0], part[1], strict=True)
         )
-        yield number, part, inside
+        out[z, y, x] = np.append(reconciled.global_ids[number], 0)[place]
+    return out
 
 
 def _id_type(reconciled: Reconciled) -> np.dtype[Any]:

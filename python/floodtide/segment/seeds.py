@@ -16,16 +16,13 @@ from floodtide.base import limits, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.registry import listed
 from floodtide.config.segment_options import LISTED, SegmentOptions, seed_policies
-from floodtide.data import Vec3, Volume
+from floodtide.data import Vec3
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.canvas_image import (
     CanvasImage,
-    as_float32,
     place_seeds,
-    read_part,
-    with_halo,
 )
-from floodtide.segment.ffn_origins import path_in, read_reversed_seeds
+from floodtide.segment.ffn_files import path_in, read_reversed_seeds
 
 
 class Seeded(NamedTuple):
@@ -54,7 +51,6 @@ def seed_bytes_per_voxel(options: SegmentOptions) -> int:
 
 def policy_seeds(
     options: SegmentOptions,
-    volume_shape: Sequence[int],
     image: CanvasImage,
     normalisation: tuple[float, float],
     fov: Sequence[int],
@@ -64,14 +60,12 @@ def policy_seeds(
 
     Args:
         options: The policies and their parameters.
-        volume_shape: Size (z, y, x) of the volume that has the image.
-        image: The image, or only its place if `options.seed_image` names another volume.
+        image: The image.
         normalisation: Mean and standard deviation of the image.
         fov: Field of view (z, y, x).
         closed: Bits of voxels (`closed_voxels`), or None.
 
     Raises:
-        ShapeError: If `options.seed_image` does not cover the box.
         InvalidArgumentError: If the seeds do not fit into memory, or the policy `listed` has no file.
         InvalidFileError: If the file of the policy `listed` cannot be read.
     """
@@ -80,12 +74,6 @@ def policy_seeds(
         seed_bytes_per_voxel(options) * image.voxels.size,
         "a smaller box or another policy",
     )
-    voxels = image.voxels
-    if options.seed_image:
-        other = read_part(
-            Volume(options.seed_image), f"seed_image {options.seed_image}", volume_shape, image
-        )
-        voxels, normalisation = with_halo(as_float32(other), image), (0.0, 1.0)
     rows = {row["name"]: row for row in _core.segment.seed_policies()}
     found = []
     for name, is_reversed in listed(options.seed_policy):
@@ -96,7 +84,9 @@ def policy_seeds(
         known = {spec["name"] for spec in rows[name]["parameters"]}
         values = {key: value for key, value in options.seed_values.items() if key in known}
         margin = [size // 2 for size in fov]
-        seeds = _core.segment.find_seeds(voxels, *normalisation, name, values, margin, None, closed)
+        seeds = _core.segment.find_seeds(
+            image.voxels, *normalisation, name, values, margin, None, closed
+        )
         found.append(seeds[::-1] if is_reversed else seeds)
     return np.concatenate(found)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core, config
+from floodtide.base.data_options import TrainingVolume
 from floodtide.comm import world
 from floodtide.config import SegmentOptions
-from floodtide.config.sections import VolumeConfig
 from floodtide.data import Volume, parse_box
 from floodtide.data.copies import settled_size
 from floodtide.data.formats.geometry import SizeNm
@@ -93,7 +93,6 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
     image = Volume(options.image)
     for name in [
         options.initial,
-        options.mask,
         *(m.volume for m in (*options.masks, *options.seed_masks)),
     ]:
         if name:
@@ -119,7 +118,7 @@ def voxel_size(settings: config.Config, image: Volume) -> SizeNm | None:
     )
 
 
-def _volume(settings: config.Config) -> VolumeConfig | None:
+def _volume(settings: config.Config) -> TrainingVolume | None:
     """Return the [[data.volumes]] table to segment, or None if segment.image does not name a table."""
     volumes, image = settings.data.volumes, settings.segment.image
     if not image:
@@ -127,7 +126,7 @@ def _volume(settings: config.Config) -> VolumeConfig | None:
     return {volume.name: volume for volume in volumes}.get(image)
 
 
-def _normalised(options: SegmentOptions, volume: VolumeConfig | None) -> SegmentOptions:
+def _normalised(options: SegmentOptions, volume: TrainingVolume | None) -> SegmentOptions:
     """Return the options with missing mean and std taken from the volume, else from the checkpoint's configuration."""
     known: tuple[float, float] | None = None
     if volume is not None:
@@ -143,7 +142,7 @@ def _normalised(options: SegmentOptions, volume: VolumeConfig | None) -> Segment
     )
 
 
-def _require_all(file: str, options: SegmentOptions, volumes: tuple[VolumeConfig, ...]) -> None:
+def _require_all(file: str, options: SegmentOptions, volumes: tuple[TrainingVolume, ...]) -> None:
     """Raise one error that names all missing keys.
 
     mean and std may come from the checkpoint or from the named volume. So the error names mean and std only if the

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs: the trainer, its tasks, its run directory with log and checkpoints, and readers of recorded runs."""
 
-from floodtide.train.comm_hook import message_buckets
-from floodtide.train.described import MoreOptions
-from floodtide.train.kinds.flood_task import FloodValidation
-from floodtide.train.loop.step_loop import Step
-from floodtide.train.parts import require_trainable
+from floodtide.train.kinds.ffn import FloodValidation
+from floodtide.train.kinds.task import Record
 from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
-from floodtide.train.task import Record
+from floodtide.train.setup import MoreOptions, require_trainable
+from floodtide.train.steering import message_buckets
+from floodtide.train.step_loop import Step
 from floodtide.train.trainer import Trainer
 
 __all__ = [

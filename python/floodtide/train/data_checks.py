@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the training data before the first step: mistakes that a training survives without a word.
+"""The training data before the first step: partitions are made, and mistakes that a training survives are found.
 
 Rank 0 looks at a sample of every volume, which takes about a second, and changes nothing in the training.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from floodtide.base.files import make_folder
+from floodtide.base.progress import bar
+from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
-from floodtide.config.networks import UNet2DConfig
-from floodtide.data import Box, Shards, Slices, TrainingVolume, Volume
-from floodtide.data.boxes import box_text
+from floodtide.data import Box, Shards, Slices, TrainingVolume, Vec3, Volume, parse_box, partition
+from floodtide.data.boxes import as_vec3, box_text
 from floodtide.data.copies import settled_size
+from floodtide.data.formats.table import format_of, place
 from floodtide.data.look import (
     QUICK,
     alignment,
@@ -26,20 +34,33 @@ from floodtide.data.look import (
     trained_on,
     training_images,
 )
+from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.labels import require_labels
 from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
-from floodtide.data.volumes import VolumeLike, labels_of
-from floodtide.train.fitting import MOST, as_volume, require_fitting, same_volume
-from floodtide.train.kinds.flood_task import FloodValidation
-from floodtide.train.kinds.kind import Parts
-from floodtide.train.kinds.volumes import training_volumes
+from floodtide.data.partitions import THRESHOLDS
+from floodtide.data.volumes import (
+    VolumeLike,
+    as_volume,
+    labels_of,
+    name_of,
+    require_same_grid,
+    volume_exists,
+)
+from floodtide.errors import InvalidArgumentError
+from floodtide.train.kinds.task import Data, held_out_volume
 
+MOST = 8
+"""Volumes that are looked at. More would take longer than a start should."""
 _RADIUS = 1.6  # ratio of the partitions' radius to half a patch
 _FEW = 0.05  # share of the voxels of a box that are centres of examples
 _INSIDE = 254  # highest class of partitions; 255 marks places that cannot be a centre
 _FOREIGN = 0.02  # share of voxels of which partitions and labels say different things
+
+DATASET = "partitions"
+"""Dataset of the files that are made here."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +74,34 @@ class Looked:
 
 
 def require_volumes_fit(config: Config) -> None:
-    """Check that images, labels and partitions of a configuration have the same sizes. Not collective."""
-    if not isinstance(config.model, UNet2DConfig) and config.data.volumes:
-        require_fitting(training_volumes(config, ()))
+    """Check types and shapes before anything else opens the volumes, so that the message says what to do.
+
+    Raises:
+        InvalidArgumentError: If an image is given as its own labels.
+        InvalidFileError: If labels are not integers, or a file cannot be read.
+        ShapeError: If labels have another shape than the image.
+    """
+    for volume in config.data.volumes[:MOST]:
+        if not volume.labels:
+            continue
+        image = as_volume(volume.image)
+        if _same_volume(volume.image, volume.labels):
+            raise InvalidArgumentError(
+                f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
+                " one id for each object"
+            )
+        labels = as_volume(volume.labels)
+        require_labels(labels)
+        require_same_shape(image, labels)
+        require_same_grid(f"volume '{volume.name}'", labels, image)
 
 
-def check_data(config: Config, parts: Parts) -> tuple[str, tuple[str, ...]]:
+def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
     """Look at the training data. Not collective: only rank 0 does this.
 
     Args:
         config: The whole configuration.
-        parts: The objects that it describes.
+        data: The training data that it describes.
 
     Returns:
         The statistics that checkpoints keep, and warnings.
@@ -71,30 +109,30 @@ def check_data(config: Config, parts: Parts) -> tuple[str, tuple[str, ...]]:
     Raises:
         floodtide.errors.Error: If the data cannot be what somebody wants to train on.
     """
-    looked = look_at(parts)
-    warnings = problems.raise_errors(training_problems(config, parts, looked))
+    looked = look_at(data)
+    warnings = problems.raise_errors(training_problems(config, data, looked))
     return kept_statistics(looked), warnings
 
 
-def look_at(parts: Parts) -> list[Looked]:
+def look_at(data: Data) -> list[Looked]:
     """Return the statistics of the first MOST images of the training data, from a sample."""
-    data = parts.data
+    options = data.options
     if isinstance(data, Slices):
         return [
             _look(
                 stack.images,
                 None,
-                Reading(f"stack {number}", data.mean, data.std, "data.mean and data.std"),
+                Reading(f"stack {number}", options.mean, options.std, "data.mean and data.std"),
             )
-            for number, stack in enumerate(data.stacks[:MOST])
+            for number, stack in enumerate(options.slices[:MOST])
         ]
     found = []
-    for number, volume in enumerate(data.volumes[:MOST]):
+    for number, volume in enumerate(options.volumes[:MOST]):
         image = as_volume(volume.image)
         size = settled_size(image, volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        found.append(_look(image, volume.extent, reading, volume.name))
+        found.append(_look(image, parse_box(volume.box), reading, volume.name))
     return found
 
 
@@ -114,26 +152,26 @@ def kept_statistics(looked: Sequence[Looked]) -> str:
     )
 
 
-def training_problems(config: Config, parts: Parts, looked: Sequence[Looked]) -> list[Problem]:
+def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> list[Problem]:
     """Return what is probably wrong with the data of a training."""
     found = []
     start = config.model.initial_weights
     trained = training_images(start) if start else ()
     for one in looked:
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
-        if not isinstance(parts.data, Slices):
+        if not isinstance(data, Slices):
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size)
-    if isinstance(parts.data, Slices):
+    if isinstance(data, Slices):
         return found
-    for volume, one in zip(parts.data.volumes, looked, strict=False):
+    for volume, one in zip(data.options.volumes, looked, strict=False):
         found += _of_labels(volume, one)
-    found += _of_boxes(parts, parts.data.volumes)
-    if isinstance(parts.data, Shards):
+    found += _of_boxes(config, data.options.volumes)
+    if isinstance(data, Shards):
         assert isinstance(config.model, FfnConfig)
-        for volume in parts.data.volumes[:MOST]:
+        for volume in data.options.volumes[:MOST]:
             found += _of_partitions(volume, config.model.patch_size)
-        found += _of_centres(parts.data, config.model.patch_size)
+        found += _of_centres(data, config.model.patch_size)
     return found
 
 
@@ -146,25 +184,24 @@ def _look(source: VolumeLike, box: Box | None, reading: Reading, name: str = "")
 def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
     labels = labels_of(volume.labels)
     where = one.reading.where
-    statistics = label_statistics(labels, box=volume.extent, budget=QUICK, sections=False)
+    statistics = label_statistics(labels, box=parse_box(volume.box), budget=QUICK, sections=False)
     found = problems.of_labels(statistics, where)
     if found:
         return found
     return problems.of_alignment(alignment(one.image, labels, budget=QUICK), where, labels.name)
 
 
-def _of_boxes(parts: Parts, volumes: Sequence[TrainingVolume]) -> list[Problem]:
+def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem]:
     """Return whether voxels are trained on and held out."""
-    held_out = parts.validation
-    if held_out is None or isinstance(held_out, Slices):
+    if not config.validation.box:
         return []
-    held = held_out.volume if isinstance(held_out, FloodValidation) else held_out.volumes[0]
+    held = held_out_volume(config)
     found = []
     for volume in volumes:
-        if not same_volume(volume.image, held.image):
+        if not _same_volume(volume.image, held.image):
             continue
         whole = whole_of(as_volume(volume.image).shape)
-        trained, validated = volume.extent or whole, held.extent or whole
+        trained, validated = parse_box(volume.box) or whole, parse_box(held.box) or whole
         shared = _overlap(trained, validated)
         if shared:
             share = 100 * shared / math.prod(validated[1])
@@ -205,7 +242,7 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
     if partitions.shape != labels.shape:
         return found  # the engine refuses them
     compared = differ = 0
-    for cube in cubes_within(volume.extent or whole_of(labels.shape), QUICK):
+    for cube in cubes_within(parse_box(volume.box) or whole_of(labels.shape), QUICK):
         classes, ids = partitions.read(cube), labels.read(cube)
         known = classes <= _INSIDE
         compared += int(np.count_nonzero(known))
@@ -229,9 +266,12 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
 
 def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
-    if shards.coordinates:
+    if shards.options.coordinates:
         return []
-    boxes = [volume.extent or whole_of(as_volume(volume.image).shape) for volume in shards.volumes]
+    boxes = [
+        parse_box(volume.box) or whole_of(as_volume(volume.image).shape)
+        for volume in shards.options.volumes
+    ]
     voxels = sum(math.prod(size) for _, size in boxes)
     room = sum(
         math.prod(max(0, n - patch + 1) for n, patch in zip(size, patch_size, strict=True))
@@ -265,3 +305,76 @@ def _overlap(a: Box, b: Box) -> int:
         max(0, min(p + m, q + n) - max(p, q))
         for p, m, q, n in zip(a[0], a[1], b[0], b[1], strict=True)
     )
+
+
+def _same_volume(a: VolumeLike, b: VolumeLike) -> bool:
+    """Return True if two names or objects are the same volume."""
+    if isinstance(a, Volume) or isinstance(b, Volume):
+        return a is b
+    try:
+        return place(str(a)) == place(str(b))
+    except InvalidArgumentError:
+        return str(a) == str(b)
+
+
+def with_partitions(config: Config) -> Config:
+    """Return the configuration with partitions for every labelled volume. Collective.
+
+    Nothing is made for networks that need no partitions, for volumes that name theirs, and for those without labels.
+    A file in the run directory is used again if labels, radius and smallest object are the same. The ranks compute the
+    blocks, rank 0 writes the file; the voxels do not depend on their number.
+
+    Raises:
+        floodtide.errors.Error: On every rank alike, for labels that cannot be read.
+    """
+    if not isinstance(config.model, FfnConfig):
+        return config
+    with world.agreed():
+        if world.current().rank == 0:  # partitions of wrong labels would take long before the error
+            require_volumes_fit(config)
+    volumes = tuple(
+        volume if volume.partitions or not volume.labels else _with_own(volume, config)
+        for volume in config.data.volumes
+    )
+    if volumes == config.data.volumes:
+        return config
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, volumes=volumes))
+
+
+def lom_radius(config: Config) -> Vec3:
+    """Return the radius (z, y, x) in voxels of the box of a partition: data.lom_radius, or half the field of view plus
+    the step."""
+    assert isinstance(config.model, FfnConfig)
+    if config.data.lom_radius is not None:
+        return config.data.lom_radius
+    sizes = zip(config.model.fov, config.model.deltas, strict=True)
+    return as_vec3([fov // 2 + delta for fov, delta in sizes])
+
+
+def _with_own(volume: TrainingVolume, config: Config) -> TrainingVolume:
+    """Return the volume with the partitions that this run makes of it. Collective."""
+    radius, least = lom_radius(config), config.data.min_object_size
+    name, there = "", False
+    with world.agreed():
+        if world.current().rank == 0:
+            name = f"{config.run.dir}/partitions-{_digest(volume, radius, least)}.h5:{DATASET}"
+            there = volume_exists(name)
+            if not there:
+                make_folder(Path(config.run.dir))
+    name, there = world.broadcast_object((name, there))
+    if not there:
+        with bar("blocks", f"partition {volume.name}") as progress:
+            partition(volume.labels, name, lom_radius=radius, min_size=least, progress=progress)
+    return dataclasses.replace(volume, partitions=name)
+
+
+def _digest(volume: TrainingVolume, radius: Vec3, least: int) -> str:
+    """Return a short text that differs for other labels or other parameters."""
+    path = format_of(volume.labels).path(volume.labels)
+    try:
+        status = os.stat(path)
+        changed = [status.st_size, status.st_mtime_ns]
+    except (OSError, ValueError):  # opening the labels says what is wrong
+        changed = []
+    facts = [place(volume.labels), changed, radius, least, THRESHOLDS]
+    return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:12]

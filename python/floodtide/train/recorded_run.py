@@ -11,9 +11,7 @@ from pathlib import Path
 from floodtide.base import reading
 from floodtide.errors import InvalidFileError
 from floodtide.train import record_checks as checks
-from floodtide.train import task
-
-Record = task.Record
+from floodtide.train.kinds.task import Record as Record
 
 _FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
 # The unit in which a log counts tells the kind of run. Logs without a unit are older: fields of view.

@@ -9,13 +9,14 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from floodtide import _core
 from floodtide import config as configuration
-from floodtide.base import notes, reading
+from floodtide.base import reading
 from floodtide.base.files import SUFFIX, replace_text
 from floodtide.base.locks import Lock, take
 from floodtide.base.outputs import is_one_of
@@ -28,7 +29,6 @@ from floodtide.errors import (
     StorageError,
 )
 from floodtide.nn.checkpoint_files import checkpoint_path, checkpoints
-from floodtide.train.events import EventFile
 
 LOCK = "run.lock"
 """Name of the lock file of a run directory. The file names the process that writes the directory."""
@@ -37,6 +37,7 @@ MARK = "# Resolved configuration of a run of floodtide: replaced at each start.\
 """First line of config.toml in a run directory, by which floodtide recognises its own file."""
 
 _LONGEST_S = 1e12  # of a run
+_FLUSH_S = 10.0  # between two writes of TensorBoard events
 
 
 class RunDirectory(NotPickled):
@@ -58,13 +59,10 @@ class RunDirectory(NotPickled):
         self._events: EventFile | None = None
         self._start_s = time.monotonic()
 
-    def take(self, job: str) -> None:
+    def take(self) -> None:
         """Lock the directory until `close`, and create it if it is missing. No other process may then write it.
 
-        If an older object of this process, or another rank of the same job, holds the lock, it loses the lock.
-
-        Args:
-            job: A text that only the ranks of this job know.
+        If an older object of this process holds the lock, it loses the lock.
 
         Raises:
             LockedError: If another process holds the lock. The message names host, process and time.
@@ -80,19 +78,16 @@ class RunDirectory(NotPickled):
             self.path / LOCK,
             f"the run directory {self.path}",
             "wait until it has ended, or give this run another run.dir",
-            job,
         )
-        if self._lock.note:
-            notes.show(self._lock.note)
 
-    def take_again(self, job: str, step: int) -> None:
+    def take_again(self, step: int) -> None:
         """Lock the directory again after `close`, for a run whose newest checkpoint is that of `step`.
 
         Raises:
             LockedError: If another process holds the lock, or another run has written checkpoints since.
             StorageError: If the directory cannot be written.
         """
-        self.take(job)
+        self.take()
         if self._writer and self.newest_checkpoint() != str(self.checkpoint_path(step)):
             self.abandon()
             raise LockedError(
@@ -134,9 +129,11 @@ class RunDirectory(NotPickled):
         return str(paths[-1]) if paths else ""
 
     def advice(self, checkpoint: str) -> str:
-        """Return the end of the message about a newest checkpoint that is damaged: which older one is intact."""
-        if not self._writer or _intact(Path(checkpoint)):
+        """Return the end of the message about a newest checkpoint that cannot be loaded: what to do."""
+        if not self._writer:
             return ""
+        if _intact(Path(checkpoint)):
+            return ": another network needs another run.dir"
         older = [path for path in self.checkpoints() if str(path) != checkpoint]
         whole = next(filter(_intact, reversed(older)), None)
         if whole is None:
@@ -194,6 +191,16 @@ class RunDirectory(NotPickled):
             return False
         records = read_log(self.path / "log.jsonl")
         return any(bool(r.get("given_up")) and r["step"] == step for r in records)
+
+    def lacks_validation(self, step: int) -> bool:
+        """Return True if the log has no validation of the last step. False on ranks that do not write.
+
+        Raises:
+            InvalidFileError: If log.jsonl is damaged, or is not the log of a run.
+        """
+        records = read_log(self.path / "log.jsonl") if self._writer else []
+        last = [r["step"] for r in records if r["kind"] == "validation"][-1:]
+        return self._writer and last < [step]
 
     def start(self, config: configuration.Config, step: int) -> None:
         """Write the resolved configuration and open the log. Call `take` before.
@@ -353,3 +360,59 @@ def _scalars(record: Mapping[str, Any], prefix: str) -> list[tuple[str, float]]:
         elif isinstance(value, (int, float)) and key != "step":
             found.append((f"{prefix}/{key}", float(value)))
     return found
+
+
+class EventFile:
+    """TensorBoard events in a run directory. All methods raise OSError if the file cannot be written.
+
+    SummaryWriter of tensorboardX writes events in a separate thread. If a full disk ends that thread, its queue fills,
+    and the training waits for ever. This class therefore writes in the caller's thread.
+
+    Args:
+        folder: The folder of the file. The name is one that TensorBoard looks for.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+
+        self._writer: Any = EventsWriter(str(folder / "events"))
+        self._flushed_s = time.monotonic()
+        # Wall time of the steady clock's zero: event times stay in order when somebody sets the clock.
+        self._begin_s = time.time() - self._flushed_s
+        _open.add(self)
+
+    def add(self, scalars: Iterable[tuple[str, float]], step: int) -> None:
+        """Append named numbers. They are on disk when the first call ten seconds later, or `close`, has returned."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
+        wall_s = self._begin_s + time.monotonic()
+        for name, value in scalars:
+            self._writer.write_event(
+                Event(wall_time=wall_s, step=step, summary=scalar(name, value))
+            )
+        if time.monotonic() - self._flushed_s >= _FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write everything to disk."""
+        self._writer.flush()
+        self._flushed_s = time.monotonic()
+
+    def close(self) -> None:
+        """Write everything to disk and close the file."""
+        _open.discard(self)
+        self._writer.close()
+
+
+_open: weakref.WeakSet[EventFile] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    """Empty all buffers: a child process would write its copy of a buffer when it ends."""
+    for file in _open:
+        with contextlib.suppress(OSError):  # the next `add` reports a full disk
+            file.flush()
+
+
+os.register_at_fork(before=_before_fork)

@@ -13,19 +13,18 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from floodtide import _core
+from floodtide.base.data_options import volume_name
 from floodtide.base.options import ANY, FOLDER
 from floodtide.comm import world
-from floodtide.config import CommConfig, Config
+from floodtide.config import Config
 from floodtide.errors import ConfigurationError, UnsupportedError, on_all_ranks
 
 _MOST_KEYS = 3  # that a message lists
-_MOST_VALUES = 4  # of a key
-_MOST_RANKS = 8  # that have a value
 _MOST_LETTERS = 80  # of a value
 
 Values = Mapping[str, Any]
@@ -38,7 +37,7 @@ def require_same_configuration(command: str, config: Config) -> None:
 
     Raises:
         UnsupportedError: If versions or builds differ.
-        ConfigurationError: Names the keys, their values and the ranks that have them.
+        ConfigurationError: Names the keys, and two values with a rank for each.
     """
     require_same(command, dict(comparable_keys(config)), "configuration")
 
@@ -53,7 +52,7 @@ def require_same(command: str, values: Values, what: str) -> None:
 
     Raises:
         UnsupportedError: If versions or builds differ.
-        ConfigurationError: Names the keys, their values and the ranks that have them.
+        ConfigurationError: Names the keys, and two values with a rank for each.
     """
     if world.current().size == 1:
         return
@@ -62,9 +61,9 @@ def require_same(command: str, values: Values, what: str) -> None:
     if len(set(digests)) == 1:
         return
     versions, tables = zip(*map(json.loads, world.allgather_bytes(own)), strict=True)
-    if len(set(versions)) > 1:
-        message = f"{command}: {_listing(versions)}; expected the same version on every rank"
-        raise on_all_ranks(UnsupportedError(message))
+    if (other := _other(versions)) is not None:
+        message = f"{command}: {versions[0]} on rank 0 and {versions[other]} on rank {other}"
+        raise on_all_ranks(UnsupportedError(f"{message}; expected the same version on every rank"))
     message = f"{command}: {_differences(tables)}; expected the same {what} on every rank"
     raise on_all_ranks(ConfigurationError(message))
 
@@ -90,44 +89,23 @@ def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]
         elif isinstance(value, Mapping):
             yield from ((prefix + name, number) for name, number in value.items())
         else:
-            yield key, os.path.basename(value) if differs == FOLDER else value
+            yield key, os.path.basename(volume_name(value)) if differs == FOLDER else value
 
 
 def _differences(tables: tuple[Values, ...]) -> str:
-    """ "optimizer.lr is 0.001 on ranks 0, 2 and 0.1 on rank 1", for the first keys that differ."""
-    keys = [key for key in dict.fromkeys(key for table in tables for key in table)]
-    odd = [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
-    missing = object()
-    parts = [
-        f"{key} is "
-        + _listing(
-            tuple(
-                "missing" if table.get(key, missing) is missing else _shown(table[key])
-                for table in tables
-            )
-        )
-        for key in odd[:_MOST_KEYS]
-    ]
-    if len(odd) > _MOST_KEYS:
-        parts.append(f"{len(odd) - _MOST_KEYS} more keys differ")
-    return ", ".join(parts)
+    """ "optimizer.lr is 0.001 on rank 0 and 0.1 on rank 1", for the first keys that differ."""
+    parts = []
+    for key in dict.fromkeys(key for table in tables for key in table):
+        texts = [_shown(table[key]) if key in table else "missing" for table in tables]
+        if (other := _other(texts)) is not None:
+            parts.append(f"{key} is {texts[0]} on rank 0 and {texts[other]} on rank {other}")
+    more = len(parts) - _MOST_KEYS
+    return ", ".join(parts[:_MOST_KEYS] + [f"{more} more keys differ"] * (more > 0))
 
 
-def _listing(values: tuple[str, ...]) -> str:
-    """ "a on ranks 0, 2 and b on rank 1"."""
-    ranks: dict[str, list[int]] = {}
-    for rank, value in enumerate(values):
-        ranks.setdefault(value, []).append(rank)
-    texts = [f"{value} on {_ranks(ranks[value])}" for value in list(ranks)[:_MOST_VALUES]]
-    if len(ranks) > _MOST_VALUES:
-        texts.append("others elsewhere")
-    return f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
-def _ranks(ranks: list[int]) -> str:
-    listed = ", ".join(map(str, ranks[:_MOST_RANKS]))
-    more = f" and {len(ranks) - _MOST_RANKS} others" if len(ranks) > _MOST_RANKS else ""
-    return f"{'ranks' if len(ranks) > 1 else 'rank'} {listed}{more}"
+def _other(values: Sequence[str]) -> int | None:
+    """Return the first rank whose value is not that of rank 0; None if there is none."""
+    return next((rank for rank, value in enumerate(values) if value != values[0]), None)
 
 
 def _shown(value: Any) -> str:
@@ -139,23 +117,3 @@ def _build(library: Path) -> str:
     """Return the checksum of a library, which differs between builds."""
     with library.open("rb") as file:
         return f"{zlib.crc32(file.read()):08x}"
-
-
-def check_on_lost_rank(section: CommConfig, communicator: world.Communicator) -> None:
-    """Check that this job can do what `comm.on_lost_rank` says.
-
-    Raises:
-        ConfigurationError: If the mode cannot.
-        UnsupportedError: If the MPI library or its launcher cannot.
-    """
-    if section.on_lost_rank != "shrink" or communicator.size == 1:
-        return
-    if section.mode != "synchronous":
-        raise ConfigurationError(
-            f"comm.on_lost_rank is 'shrink' with comm.mode '{section.mode}', expected mode 'synchronous'"
-        )
-    if not communicator.survives:
-        raise UnsupportedError(
-            "comm.on_lost_rank is 'shrink', expected Open MPI 5 and its mpiexec --with-ft ulfm; this job has "
-            + communicator.description
-        )

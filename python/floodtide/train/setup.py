@@ -1,66 +1,223 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job trains: the objects of a configuration, checked on all ranks before the first step."""
+"""What a job trains: the objects of a configuration, checked on all ranks before the first step; and the configuration
+that describes objects, the record that run directories and checkpoints keep."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from floodtide import _core
 from floodtide.comm import world
-from floodtide.config import Config
-from floodtide.train.kinds import kind_of
-from floodtide.train.kinds.kind import Parts, Setup
-from floodtide.train.memory import require_enough_memory
-from floodtide.train.parts import parts_of, require_scalable
-from floodtide.train.same_on_ranks import (
-    check_on_lost_rank,
-    require_same,
-    require_same_configuration,
-)
-from floodtide.train.threads import bind_ranks, set_threads
+from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
+from floodtide.config.sections import OptimizerConfig, ScheduleConfig
+from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.optim import Optimizer
+from floodtide.optim.lr import Schedule
+from floodtide.train import resources
+from floodtide.train.kinds import kind_of, kind_of_model
+from floodtide.train.kinds.task import Data, Model, Record, Setup
+from floodtide.train.same_on_ranks import require_same, require_same_configuration
+
+# Its first argument is the Trainer, a class above this module.
+Callback = Callable[[Any, Record], None]
 
 
-def set_up(config: Config, parts: Parts | None, comm: world.Communicator) -> Setup:
+@dataclass(frozen=True, kw_only=True)
+class MoreOptions:
+    """Options of a `Trainer` that most scripts leave at their defaults.
+
+    Attributes:
+        training, run, comm: The sections of a configuration, with all other options. Keys that the objects decide must
+            be left at their defaults.
+        callbacks: The trainer calls them on rank 0 as callback(trainer, record) with every record of the log.
+        progress: True shows the progress and the time left on rank 0's standard error.
+    """
+
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    run: RunConfig = dataclasses.field(default_factory=RunConfig)
+    comm: CommConfig = dataclasses.field(default_factory=CommConfig)
+    callbacks: Sequence[Callback] = ()
+    progress: bool = False
+
+
+def set_up(config: Config, given: tuple[Model, Data] | None, comm: world.Communicator) -> Setup:
     """Check that all ranks can train as a configuration says, and build what it describes. Collective.
 
     Args:
         config: The whole configuration.
-        parts: The objects that it describes; None: build them.
+        given: The network and the training data that it describes; None: build them.
         comm: The ranks that train.
 
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
     require_same_configuration("train", config)
-    if config.run.bind == "ranks":
-        bind_ranks()
-    with world.agreed():
-        check_on_lost_rank(config.comm, comm)
-        set_threads(config.run.threads)
-        require_enough_memory(config, comm.size)
+    resources.claim(config, comm.size)
     # Ranks import modules only when they need them: a thousand ranks read the files at once.
-    if parts is None and any(v.labels and not v.partitions for v in config.data.volumes):
-        from floodtide.train.own_partitions import with_partitions
+    if given is None and any(v.labels and not v.partitions for v in config.data.volumes):
+        from floodtide.train.data_checks import with_partitions
 
         config = with_partitions(config)
     statistics = ""
     warnings: tuple[str, ...] = ()
     with world.agreed():
+        optimizer, schedule = rates_of(config)
         if comm.rank == 0:
-            from floodtide.train.data_checks import check_data, require_volumes_fit
+            from floodtide.train import data_checks
 
-            if parts is None:
-                require_volumes_fit(config)
-            parts = parts or parts_of(config, comm.size)
-            statistics, warnings = check_data(config, parts)
+            if given is None:
+                data_checks.require_volumes_fit(config)
+            model, data = given or objects_of(config, comm.size)
+            statistics, warnings = data_checks.check_data(config, data)
         else:
-            parts = parts or parts_of(config, comm.size)
-        require_scalable(parts.schedule, parts.optimizer, parts.data.walkers)
+            model, data = given or objects_of(config, comm.size)
+        _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, data.walkers)
         setup = Setup(
             config=config,
-            parts=parts,
-            task=kind_of(config).task_of(parts, config),
-            average=parts.model.like() if config.training.average > 0 else None,
+            model=model,
+            data=data,
+            optimizer=optimizer,
+            schedule=schedule,
+            task=kind_of(config)(config, model, data),
+            average=model.like() if config.training.average > 0 else None,
             statistics=statistics,
             warnings=warnings,
         )
     facts = {"the number of examples": setup.task.examples, **setup.task.facts}
     require_same("train", facts, "data")
     return setup
+
+
+def objects_of(config: Config, ranks: int) -> tuple[Model, Data]:
+    """Return the network that a configuration describes, with its initial weights, and the training data.
+
+    Args:
+        config: The whole configuration.
+        ranks: Number of ranks: the number of walkers if the configuration does not give it.
+
+    Raises:
+        ConfigurationError: If the configuration names what does not exist or does not fit.
+        InvalidFileError: If a file cannot be read.
+    """
+    kind = kind_of(config)
+    model = kind.new_model(config)
+    if config.model.initial_weights:
+        model.load_state_dict(kind.initial_model(config).state_dict())
+        model.origin = config.model.initial_weights
+    return model, kind.data_of(config, config.training.walkers_of(ranks))
+
+
+def rates_of(config: Config) -> tuple[Optimizer, Schedule]:
+    """Return the optimizer of a configuration, and the schedule with its rate and the number of steps.
+
+    Raises:
+        ConfigurationError: If the training may be given up, but does not validate before its end.
+        InvalidArgumentError: If the warm-up is longer than the training.
+    """
+    held_out = config.validation
+    if held_out.give_up_after and not (
+        held_out.every and (held_out.box or held_out.share or held_out.slices)
+    ):
+        raise ConfigurationError(
+            f"validation.give_up_after is {held_out.give_up_after}, expected held-out data and validation.every above 0"
+        )
+    optimizer = Optimizer(config.optimizer.name, config.optimizer.lr, **config.optimizer.values)
+    section = config.schedule
+    schedule = Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
+    return optimizer, schedule.for_training(optimizer.lr, config.training.steps)
+
+
+def require_trainable(config: Config, ranks: int) -> None:
+    """Check what can be checked without the data: rate, schedule, optimizer, and held-out data if they are needed.
+
+    Args:
+        config: The whole configuration.
+        ranks: Number of ranks: the number of walkers if the configuration does not give it.
+
+    Raises:
+        ConfigurationError: If the training could not start.
+    """
+    try:
+        optimizer, schedule = rates_of(config)
+        walkers = config.training.walkers_of(ranks)
+        _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, walkers)
+    except InvalidArgumentError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def configuration_of(
+    model: Model,
+    data: Data,
+    optimizer: Optimizer,
+    schedule: Schedule,
+    options: MoreOptions,
+    **decided: Any,
+) -> Config:
+    """Return the configuration that describes a training of objects.
+
+    Args:
+        model, data, optimizer, schedule, options: Those of the trainer.
+        decided: Its run directory `dir`, its `steps` and the section `validation`.
+
+    Raises:
+        InvalidArgumentError: If an option is given twice, or if no configuration describes the objects together.
+    """
+    kind = kind_of_model(model)
+    if not isinstance(data, kind.data_class):
+        raise InvalidArgumentError(
+            f"Trainer: data is {type(data).__name__}, expected {kind.data_class.__name__} for {model!r}"
+        )
+    if not model.origin and model.seed != data.seed:
+        raise InvalidArgumentError(
+            f"Trainer: the model was made with seed {model.seed} and the data with seed {data.seed}, expected the same"
+            " seed, which the run directory keeps"
+        )
+    steps, rates = decided["steps"], dict(schedule.values)
+    if rates.pop("total_steps", steps) != steps:
+        raise InvalidArgumentError(
+            f"Trainer: the schedule has total_steps {schedule.values['total_steps']}, expected the {steps} steps of the"
+            " training; leave total_steps out"
+        )
+    sections = kind.sections_of(model, data)
+    run = {
+        "dir": str(Path(decided["dir"])),
+        "seed": data.seed,
+        "compute": model.core.options.compute,
+        **sections.pop("run", {}),
+    }
+    training = {"steps": steps, **sections.pop("training")}
+    return Config(
+        run=_with(options.run, "run", run),
+        training=_with(options.training, "training", training),
+        optimizer=OptimizerConfig(
+            name=optimizer.name,
+            lr=float(rates.pop("base_lr", optimizer.lr)),
+            values=optimizer.values,
+        ),
+        schedule=ScheduleConfig(
+            name=schedule.name,
+            scale=schedule.scale,
+            values=rates,
+            scale_values=schedule.scale_values,
+        ),
+        comm=options.comm,
+        validation=decided["validation"],
+        **sections,
+    )
+
+
+def _with(section: Any, name: str, values: dict[str, Any]) -> Any:
+    """Return a section with the values of the objects. Raise for a given value that contradicts them."""
+    default = type(section)()
+    for key, value in values.items():
+        given = getattr(section, key)
+        if given not in (getattr(default, key), value):
+            raise InvalidArgumentError(
+                f"Trainer: {name}.{key} is {given!r}, but the arguments of the trainer and its objects say {value!r};"
+                f" leave it out of {type(section).__name__}"
+            )
+    return dataclasses.replace(section, **values)

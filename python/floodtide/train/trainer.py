@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs: `Trainer` is what scripts use of the step loop, of the recovery from lost ranks, and of the log."""
+"""Training runs: `Trainer` is what scripts use of the step loop and of the log."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.nn.losses import loss_of
+from floodtide.config.sections import ValidationConfig
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.described import Callback, MoreOptions, configuration_of
-from floodtide.train.kinds.kind import Data, HeldOut, Model, Parts
-from floodtide.train.loop.recovery import Recovery
-from floodtide.train.loop.steering import Steering
-from floodtide.train.loop.step_loop import Step
-from floodtide.train.setup import set_up
+from floodtide.train.kinds.task import Data, Model, Record
+from floodtide.train.setup import Callback, MoreOptions, configuration_of, set_up
 from floodtide.train.signals import Requests
-from floodtide.train.task import Record
+from floodtide.train.steering import Steering
+from floodtide.train.step_loop import Step, StepLoop
 
 
 class Trainer(Steering, NotPickled):
@@ -36,7 +33,7 @@ class Trainer(Steering, NotPickled):
         data = ft.data.Shards("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions",
                               patch_size=model.patch_size, walkers=ft.size())
         trainer = ft.train.Trainer(model=model, data=data, optimizer=ft.optim.Adam(lr=1e-3),
-                                   schedule=ft.optim.lr.Warmup(warmup_steps=100, scale="sqrt"),
+                                   schedule=ft.optim.lr.Schedule("constant", warmup_steps=100),
                                    directory="runs/cube", steps=10_000)
         with trainer:
             for step in trainer:
@@ -56,8 +53,9 @@ class Trainer(Steering, NotPickled):
         schedule: The learning rate of each step, with warm-up and scaling with the number of walkers. If the schedule
             has no `base_lr`, the trainer takes the rate of the optimizer. If it has no `total_steps`, the trainer takes
             `steps`. None means the rate of the optimizer in every step.
-        validation: The held-out data: `FloodValidation`, `Slices` or `Affinities`. None means no validation.
-        options: The loss of a U-Net, callbacks, progress, and the remaining options of a configuration file.
+        validation: What the training validates on, and how often: a box of one of the volumes, a share of the patients
+            (then `data` are the others), or other stacks. None means no validation.
+        options: Callbacks, progress, and the remaining options of a configuration file.
 
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
@@ -76,22 +74,23 @@ class Trainer(Steering, NotPickled):
         directory: str | os.PathLike[str],
         steps: int,
         schedule: Schedule | None = None,
-        validation: HeldOut | None = None,
+        validation: ValidationConfig | None = None,
         options: MoreOptions | None = None,
     ) -> None:
         world.ensure_init()
         more = options or MoreOptions()
         with world.agreed():
-            parts = Parts(
-                model=model,
-                data=data,
-                validation=validation,
-                loss=loss_of(more.loss),
-                optimizer=optimizer,
-                schedule=(schedule or Schedule("constant")).for_training(optimizer.lr, steps),
+            described = configuration_of(
+                model,
+                data,
+                optimizer,
+                schedule or Schedule("constant"),
+                more,
+                dir=directory,
+                steps=steps,
+                validation=validation or ValidationConfig(),
             )
-            described = configuration_of(parts, directory, steps, more)
-        self._start(described, parts, more.callbacks, more.progress)
+        self._start(described, (model, data), more.callbacks, more.progress)
 
     @classmethod
     def from_config(
@@ -109,13 +108,17 @@ class Trainer(Steering, NotPickled):
         return trainer
 
     def _start(
-        self, config: Config, parts: Parts | None, callbacks: Sequence[Callback], progress: bool
+        self,
+        config: Config,
+        given: tuple[Model, Data] | None,
+        callbacks: Sequence[Callback],
+        progress: bool,
     ) -> None:
-        setup = set_up(config, parts, world.current())
+        setup = set_up(config, given, world.current())
         self._progress = progress
         self.config = setup.config
-        self.model: Model = setup.parts.model
-        self.data: Data = setup.parts.data
+        self.model: Model = setup.model
+        self.data: Data = setup.data
         self._requests = Requests()
         # A cycle would keep the core's trainer, and its watchdog, after the last use.
         this = weakref.ref(self)
@@ -125,7 +128,9 @@ class Trainer(Steering, NotPickled):
                 for callback in callbacks:
                     callback(trainer, record)
 
-        self._recovery = Recovery(setup, self._requests, call_back)
+        job = str(world.broadcast_object(os.urandom(8).hex()))
+        self._loop = StepLoop(setup, world.current(), job, self._requests, call_back)
+        self._loop.begin()
 
     @property
     def steps_done(self) -> int:
@@ -189,13 +194,12 @@ class Trainer(Steering, NotPickled):
         When SIGTERM or SIGUSR1 comes to any rank, all ranks stop after the step that they are in, save a checkpoint,
         leave out the validation at the end, and return. Ctrl-C does the same, and then raises Interrupted, a
         KeyboardInterrupt; another call of `run` goes on. A second Ctrl-C raises KeyboardInterrupt at once.
-
-        With `comm.on_lost_rank = "shrink"` the ranks that are left when one is lost go on from the newest checkpoint.
         """
         self._loop.go_on()
         self._loop.check_begin()
         with self.watching_signals(), self._bar() as show:
-            self._recovery.run(progress or show)
+            for _ in self._loop.steps(progress or show):
+                pass
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         if not self._progress:

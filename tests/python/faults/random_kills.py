@@ -58,7 +58,6 @@ class Job:
         *,
         program: str = TRAIN,
         arguments: Sequence[str] = (),
-        launch: Sequence[str] = (),
         **sections: dict[str, Any],
     ) -> None:
         self.run = folder / name
@@ -73,7 +72,7 @@ class Job:
         configuration = self.run.with_suffix(".toml")
         configuration.write_text(tomli_w.dumps(document(folder, **sections)))
         self._started_s = time.time()
-        command = [str(MPIEXEC), *launch, "-n", str(ranks), sys.executable, "-c", program]
+        command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-c", program]
         self._process = subprocess.Popen(
             [*command, configuration, self.run, *arguments],
             stdout=subprocess.DEVNULL,

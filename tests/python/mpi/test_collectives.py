@@ -47,7 +47,7 @@ def test_rank_that_joined_answers_the_others() -> None:
         if ft.rank() != 1:
             for algorithm in ("two_level", "mpi"):
                 ones = np.ones(1000, np.float32)
-                assert (ft.allreduce(ones, ft.Sum, algorithm, process_set=fresh) == 2).all()
+                assert (ft.allreduce(ones, ft.Sum, algorithm=algorithm, process_set=fresh) == 2).all()
         assert ft.join(fresh) == 0
         """,
     )

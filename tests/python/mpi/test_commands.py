@@ -64,12 +64,8 @@ def test_info_of_the_machine_gathers_all_ranks_and_prints_once(tmp_path: Path) -
     printed = json.loads(result.stdout)  # one object: rank 0 alone prints
     assert result.status == (0 if printed["ok"] else 1)
     assert [facts["rank"] for facts in printed["ranks"]] == [0, 1]
-    assert {facts["thread_level"] for facts in printed["ranks"]} <= {"serialized", "multiple"}
-    for facts in printed["ranks"]:
-        low, high = facts["clock"]
-        assert low <= 0 <= high  # one host has one clock
     checks = {finding["check"] for finding in printed["findings"]}
-    assert {"thread level", "clock", "locks", "speed", "start-up"} <= checks
+    assert {"launcher", "speed", "directory"} <= checks
     assert list(tmp_path.iterdir()) == []
 
 

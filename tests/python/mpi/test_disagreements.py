@@ -16,6 +16,7 @@ import floodtide as ft
 ft.init()
 me, ranks = ft.rank(), range(ft.size())
 floats = lambda *shape: np.full(shape, me + 1, np.float32)
+RING = {"algorithm": "ring"}
 
 CASES = [
     (lambda: ft.broadcast(floats(2)), lambda: ft.broadcast(np.full(2, me, np.int32)),
@@ -24,27 +25,27 @@ CASES = [
      "broadcast (float32 (2, 3) from rank 0)", "broadcast (float32 (3, 2) from rank 0)"),
     (lambda: ft.broadcast(floats(2)), lambda: ft.broadcast(floats(2), 1),
      "broadcast (float32 (2,) from rank 0)", "broadcast (float32 (2,) from rank 1)"),
-    (lambda: ft.allreduce(floats(2, 3), ft.Sum, "ring"), lambda: ft.allreduce(floats(3, 2), ft.Sum, "ring"),
+    (lambda: ft.allreduce(floats(2, 3), ft.Sum, **RING), lambda: ft.allreduce(floats(3, 2), ft.Sum, **RING),
      "allreduce (sum of float32 (2, 3))", "allreduce (sum of float32 (3, 2))"),
-    (lambda: ft.allreduce(floats(4), ft.Sum, "ring"), lambda: ft.allreduce(np.ones(4, np.int64), ft.Sum, "ring"),
+    (lambda: ft.allreduce(floats(4), ft.Sum, **RING), lambda: ft.allreduce(np.ones(4, np.int64), ft.Sum, **RING),
      "allreduce (sum of float32 (4,))", "allreduce (sum of int64 (4,))"),
-    (lambda: ft.allreduce(floats(4), ft.Sum, "ring"), lambda: ft.allreduce(floats(5), ft.Sum, "ring"),
+    (lambda: ft.allreduce(floats(4), ft.Sum, **RING), lambda: ft.allreduce(floats(5), ft.Sum, **RING),
      "allreduce (sum of float32 (4,))", "allreduce (sum of float32 (5,))"),
-    (lambda: ft.allreduce(floats(4), ft.Sum, "ring"), lambda: ft.allreduce(floats(4), ft.Average, "ring"),
+    (lambda: ft.allreduce(floats(4), ft.Sum, **RING), lambda: ft.allreduce(floats(4), ft.Average, **RING),
      "allreduce (sum of float32 (4,))", "allreduce (average of float32 (4,))"),
-    (lambda: ft.allreduce(floats(4), ft.Min, "ring"), lambda: ft.allreduce(floats(4), ft.Max, "ring"),
+    (lambda: ft.allreduce(floats(4), ft.Min, **RING), lambda: ft.allreduce(floats(4), ft.Max, **RING),
      "allreduce (min of float32 (4,))", "allreduce (max of float32 (4,))"),
-    (lambda: ft.allreduce(floats(4), ft.Sum, "ring"), lambda: ft.allreduce(floats(4), ft.Sum, "mpi"),
+    (lambda: ft.allreduce(floats(4), ft.Sum, **RING), lambda: ft.allreduce(floats(4), ft.Sum, algorithm="mpi"),
      "allreduce (sum of float32 (4,), ring)", "allreduce (sum of float32 (4,), mpi)"),
-    (lambda: ft.allreduce(floats(4), ft.Sum, "ring"), lambda: ft.broadcast(floats(4)),
+    (lambda: ft.allreduce(floats(4), ft.Sum, **RING), lambda: ft.broadcast(floats(4)),
      "allreduce (sum of float32 (4,))", "broadcast (float32 (4,) from rank 0)"),
     (lambda: ft.barrier(), lambda: ft.allgather(floats(4)), "barrier", "allgather (of any lengths)"),
     (lambda: ft.allgather(floats(4)), lambda: ft.broadcast_object("x"),
      "allgather (of any lengths)", "broadcast (size of an object from rank 0)"),
-    (lambda: ft.reduce_scatter(floats(4)), lambda: ft.allreduce(floats(4), ft.Sum, "ring"),
+    (lambda: ft.reduce_scatter(floats(4)), lambda: ft.allreduce(floats(4), ft.Sum, **RING),
      "reduce_scatter (average of float32 (4,))", "allreduce (sum of float32 (4,))"),
-    (lambda: ft.grouped_allreduce([floats(1), floats(2)], ft.Sum, "ring"),
-     lambda: ft.grouped_allreduce([floats(1), np.ones(2)], ft.Sum, "ring"),
+    (lambda: ft.grouped_allreduce([floats(1), floats(2)], ft.Sum, **RING),
+     lambda: ft.grouped_allreduce([floats(1), np.ones(2)], ft.Sum, **RING),
      "allreduce (sum of 2 arrays: float32 (1,), float32 (2,))",
      "group (sum of 2 arrays: float32 (1,), float64 (2,))"),
     (lambda: ft.grouped_allgather([floats(1), floats(2)]), lambda: ft.grouped_allgather([floats(1)] * 3),
@@ -67,7 +68,7 @@ def expected(odd, usual, other):
     return "; ".join(f"{name} called {text}" for name, (_, text) in zip(names, groups))
 
 def works():
-    assert ft.allreduce(np.float64([me]), ft.Sum, "ring") == sum(ranks)
+    assert ft.allreduce(np.float64([me]), ft.Sum, **RING) == sum(ranks)
 """
 
 
@@ -96,10 +97,10 @@ def test_other_collectives_in_flight_and_process_sets_go_on() -> None:
 everyone = ft.ProcessSet(ranks)
 for _ in range(5):
     array = floats(100)
-    sums = [ft.allreduce_async(array, ft.Sum, "ring")]
+    sums = [ft.allreduce_async(array, ft.Sum, algorithm="ring")]
     average = ft.allreduce_async(floats(3, 1 + me % 2), algorithm="ring", process_set=everyone)
-    order = [ft.allreduce_async(floats(7), op, "ring") for op in (ft.Min, ft.Max)[:: 1 - 2 * (me % 2)]]
-    sums.append(ft.allreduce_async(array, ft.Sum, "rabenseifner"))
+    order = [ft.allreduce_async(floats(7), op, algorithm="ring") for op in (ft.Min, ft.Max)[:: 1 - 2 * (me % 2)]]
+    sums.append(ft.allreduce_async(array, ft.Sum, algorithm="rabenseifner"))
     assert "differs between ranks" in said(lambda: ft.synchronize(average))
     for handle in reversed(order):
         assert "differs between ranks" in said(lambda: ft.synchronize(handle))
@@ -107,7 +108,7 @@ for _ in range(5):
     assert all((ft.synchronize(handle) == total).all() for handle in sums)
     assert ft.allreduce(np.float32([me + 1]), algorithm="ring", process_set=everyone) == np.float32(total) / len(ranks)
     in_place = floats(5)
-    said(lambda: ft.allreduce_(in_place, [ft.Sum, ft.Min][me % 2], "ring"))
+    said(lambda: ft.allreduce_(in_place, [ft.Sum, ft.Min][me % 2], algorithm="ring"))
     assert (in_place == me + 1).all()
     works()
 """,
@@ -142,7 +143,7 @@ def test_a_disagreement_that_nobody_catches_ends_the_job_though_more_is_in_fligh
         import numpy as np, floodtide as ft
         ft.init()
         if ft.rank() == 0:
-            handles = [ft.allreduce_async(np.ones(5), ft.Sum, "ring") for _ in range(3)]
+            handles = [ft.allreduce_async(np.ones(5), ft.Sum, algorithm="ring") for _ in range(3)]
             ft.synchronize(handles[0])
         ft.barrier()
         """,

@@ -20,7 +20,6 @@ FAULTS = Path(__file__).parents[1] / "faults"
 sys.path.insert(0, str(FAULTS))
 
 import hangs  # noqa: E402
-import lost_ranks  # noqa: E402
 from storage_faults import build  # noqa: E402
 
 
@@ -44,22 +43,6 @@ def test_rank_that_leaves_early_is_named_in_time(tmp_path: Path) -> None:
     _, line = hangs.trial(tmp_path, case, 2, random.Random(0))  # asserts that the job is over
 
     assert "for rank 1 (" in line or "rank 1 has been silent" in line
-
-
-def test_others_go_on_without_a_lost_rank_where_mpi_can(tmp_path: Path) -> None:
-    skip_without_mpi()
-    write_volume(tmp_path)
-    if hangs.open_mpi():
-        bits = lost_ranks.whole(tmp_path)
-        for victim in (0, 2):
-            lost_ranks.trial(tmp_path, bits, victim, 20, 0.01)  # asserts status, bits, who is left
-        return
-    path = tmp_path / "run.toml"
-    sections = {"comm": {"on_lost_rank": "shrink"}}
-    path.write_text(tomli_w.dumps(document(tmp_path, **sections)))
-    result = mpiexec(2, ["-m", "floodtide", "train", str(path)])
-    assert result.status == 2
-    assert "comm.on_lost_rank is 'shrink', expected Open MPI 5" in result.stderr
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ trainer = ft.train.Trainer(
     model=model,
     data=ft.data.Shards(cube, patch_size=model.patch_size, walkers=4),
     optimizer=ft.optim.Adam(lr=1e-3),
-    schedule=ft.optim.lr.Warmup(warmup_steps=3, scale="sqrt"),
+    schedule=ft.optim.lr.Schedule("constant", warmup_steps=3, scale="sqrt"),
     directory=directory,
     steps=8,
     options=ft.train.MoreOptions(

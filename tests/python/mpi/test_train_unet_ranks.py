@@ -67,16 +67,18 @@ def test_dice_and_its_gradient_of_eight_images_on_any_number_of_ranks(ranks: int
     program = """
 import numpy as np
 import floodtide as ft
-from floodtide import nn
+from floodtide import _core, nn
 ft.init()
 random = np.random.default_rng(7)
 logits = random.standard_normal((8, 1, 9, 11, 3)).astype(np.float32)
 truth = random.integers(0, 3, (8, 1, 9, 11)).astype(np.uint8)
 loss = nn.SegmentationLoss(dice=1.0, cross_entropy=0.0, over_batch=True)
-whole, _, expected = nn.losses.segmentation_loss(logits, truth, loss=loss)
+whole, _, expected = _core.segmentation_loss(loss.core(), "softmax", logits, truth, None, None, None)
 own = slice(ft.rank() * 8 // ft.size(), (ft.rank() + 1) * 8 // ft.size())
 sums = lambda values: ft.allreduce(np.array(values), op=ft.Sum).tolist()
-report, _, gradient = nn.losses.segmentation_loss(logits[own], truth[own], loss=loss, sum_over_ranks=sums)
+report, _, gradient = _core.segmentation_loss(
+    loss.core(), "softmax", logits[own], truth[own], None, None, sums
+)
 total = ft.allreduce([report["loss"]], op=ft.Sum)[0]
 gathered = ft.allgather(gradient).reshape(expected.shape)
 assert abs(total / whole["loss"] - 1) < 1e-12, (total, whole["loss"])

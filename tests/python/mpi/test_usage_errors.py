@@ -32,7 +32,7 @@ WRONG = [
     "segment unet.toml --out s.h5:s --subvolumes 0:1",
     "segment ffn.toml --out s.h5:s --subvolumes 0:1",
     "segment unet.toml --out s.h5:s --estimate",
-    "segment ffn.toml --out s.h5:s --set segment.coarse=[0,1,1]",
+    "segment ffn.toml --out s.h5:s --set segment.deltas=[-1,1,1]",
     "segment ffn.toml --out s.h5:s --set segment.unknown=1",
     "evaluate volume.h5:labels",
     "evaluate volume.h5:labels volume.h5:labels --baseline volume.h5:raw --classes",

@@ -92,7 +92,8 @@ folder = sys.argv[1]
 image = data.Volume(Faulty(data.Volume(folder + "/volume.h5:raw").read()), name="mine")
 model = nn.FFN(depth=2, features=4, fov=(7, 7, 7), deltas=(2, 2, 2))
 examples = data.Shards(
-    image, folder + "/volume.h5:labels", folder + "/partitions.h5:af", patch_size=model.patch_size, walkers=2
+    data.TrainingVolume(image, folder + "/volume.h5:labels", folder + "/partitions.h5:af"),
+    patch_size=model.patch_size, walkers=2,
 )
 optimizer = optim.SGD(lr=0.01)
 Trainer(directory=folder + "/run", steps=400, model=model, data=examples, optimizer=optimizer).run()

@@ -131,16 +131,6 @@ class Communicator {
   /// this, and its abort() calls it too. Other transports do nothing.
   virtual void end_host_within(double seconds);
 
-  /// True if the other ranks can continue after a rank is lost: only `mpi`, with an Open MPI that was started for this.
-  [[nodiscard]] virtual bool survives() const { return false; }
-  /// Agree on whether all ranks are fine, and continue without lost ranks. Collective over the ranks that are not lost.
-  ///
-  /// Returns null if all ranks pass `fine` = true. Otherwise returns a communicator of the ranks that are not lost, in the same
-  /// order. All waiting calls on this communicator then fail with Error(communication), and it cannot be used any more.
-  ///
-  /// settle() does not call on_wait, and blocks the MPI calls of other threads. Throws Error(unsupported) unless survives().
-  [[nodiscard]] virtual std::unique_ptr<Communicator> settle(bool fine);
-
   /// Set a function that is called about every 50 ms while this rank waits. It may be empty. If it throws, the waiting call
   /// throws the same exception; this makes Ctrl-C work.
   void set_on_wait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }

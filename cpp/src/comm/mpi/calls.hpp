@@ -25,13 +25,6 @@ inline std::mutex& call_mutex() {
   return mutex;
 }
 
-/// True if settle() has made a communicator without a lost rank. From then on, no communicator is freed. The library would use
-/// its number for a new communicator, which would then receive old messages (measured: lost messages, aborts).
-inline bool& rank_was_lost() {
-  static bool lost = false;
-  return lost;
-}
-
 /// True if MPI is ending in this process. Other threads must not call MPI any more. Guarded by call_mutex().
 inline bool& ending() {
   static bool ends = false;
@@ -65,11 +58,6 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
 int finalized(int* out_finalized, char* out_message);
 int finish(char* out_message);
 int world(std::uint64_t* out_handle, char* out_message);
-/// Makes a new communicator return errors, and passes it to the core.
-int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
-             char* out_message);
-int survives(int* out_survives, char* out_message);
-int settle(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message);
 
 }  // namespace floodtide::comm::mpi
 

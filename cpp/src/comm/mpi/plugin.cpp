@@ -14,6 +14,9 @@ struct FloodtideMpiRequest {
 
 namespace floodtide::comm::mpi {
 
+namespace {
+
+/// Makes a new communicator return errors, and passes it to the core.
 int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
              char* out_message) {
   FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(comm->comm, MPI_ERRORS_RETURN));
@@ -22,8 +25,6 @@ int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm
   *out_comm = comm.release();
   return 0;
 }
-
-namespace {
 
 int library_version(char* out_text, int capacity, char* out_message) {
   const std::lock_guard lock(call_mutex());
@@ -64,7 +65,7 @@ int release_comm(FloodtideMpiComm* comm, char* out_message) {
   const std::unique_ptr<FloodtideMpiComm> owner(comm);
   const std::lock_guard lock(call_mutex());
   char ended[kFloodtideMpiMessageBytes];
-  if (require_running(ended) != 0 || rank_was_lost()) return 0;  // MPI_Finalize, perhaps in another thread, frees it
+  if (require_running(ended) != 0) return 0;  // MPI_Finalize, perhaps in another thread, frees it
   FLOODTIDE_MPI_TRY(MPI_Comm_free(&comm->comm));
   return 0;
 }
@@ -169,8 +170,6 @@ constexpr FloodtideMpiTable kTable = {kFloodtideMpiTableVersion,
                                       &split,
                                       &release_comm,
                                       &abort_job,
-                                      &survives,
-                                      &settle,
                                       &send,
                                       &receive,
                                       &allreduce,

@@ -9,7 +9,7 @@
 extern "C" {
 
 /// The version changes with every change of FloodtideMpiTable. The core refuses a plug-in with another version.
-enum { kFloodtideMpiTableVersion = 4, kFloodtideMpiMessageBytes = 1024 };
+enum { kFloodtideMpiTableVersion = 5, kFloodtideMpiMessageBytes = 1024 };
 
 enum FloodtideMpiType { kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64, kFloodtideMpiInt32 };
 enum FloodtideMpiOp { kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax, kFloodtideMpiProduct };
@@ -39,12 +39,6 @@ struct FloodtideMpiTable {
                char* out_message);
   int (*release_comm)(FloodtideMpiComm* comm, char* out_message);
   int (*abort)(FloodtideMpiComm* comm, int status, char* out_message);
-
-  /// Tells whether ranks can continue after one of them is lost: only with Open MPI, started with --with-ft ulfm.
-  int (*survives)(int* out_survives, char* out_message);
-  /// Checks whether all ranks are fine. Collective over the ranks that are not lost. If so, out_comm becomes null. Otherwise
-  /// out_comm becomes a communicator of these ranks. A rank with fine = 0 makes all waiting calls on `comm` fail.
-  int (*settle)(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message);
 
   int (*send)(FloodtideMpiComm* comm, int to, int tag, const void* data, int bytes, FloodtideMpiRequest** out_request,
               char* out_message);

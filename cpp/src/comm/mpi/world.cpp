@@ -53,8 +53,6 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
     FLOODTIDE_MPI_TRY(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note_end, &key, nullptr));
     FLOODTIDE_MPI_TRY(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr));
   }
-  int answer = 0;  // the environment is read here, not first on the thread of a watchdog
-  if (survives(&answer, out_message) != 0) return -1;
   *out_thread_level = level_name(level);
   // Our calls take turns (call_mutex). Those of another owner of MPI, such as mpi4py, do not wait for ours.
   if (!ours && level < MPI_THREAD_MULTIPLE) {
@@ -84,9 +82,6 @@ int finish(char* out_message) {
     const std::lock_guard lock(call_mutex());
     ending() = true;
   }
-  // In Open MPI 5.0.11, MPI_Finalize sometimes waits for ever for the lost rank. The launcher accepts processes that end
-  // without calling MPI_Finalize.
-  if (rank_was_lost()) return 0;
   FLOODTIDE_MPI_TRY(MPI_Finalize());
   return 0;
 }

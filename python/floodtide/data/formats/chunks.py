@@ -31,7 +31,7 @@ def check_chunks(
         writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
 
     Raises:
-        InvalidFileError: If a chunk has another ending, or all have names of another form.
+        InvalidFileError: If a chunk has another ending or is no file, or all have names of another form.
     """
     digits = re.compile(r"[\dc]+([./][\dc]+)*|(-?\d+--?\d+_){2}-?\d+--?\d+")
     found, other, most = 0, "", _MOST if notes.speaks() else _FEW
@@ -88,12 +88,15 @@ def of_precomputed(
 def _files(folder: Path, below: str) -> Iterator[str]:
     """Yield the paths of the files in a folder."""
     try:
-        with os.scandir(folder / below) as entries:
-            for entry in entries:
-                path = f"{below}{entry.name}"
-                if entry.is_dir():
-                    yield from _files(folder, f"{path}/")
-                else:
-                    yield path
+        entries = os.scandir(folder / below)
     except OSError:
         return  # a folder that does not exist has no chunks; reading names one that cannot be read
+    with entries:
+        for entry in entries:
+            path = f"{below}{entry.name}"
+            if entry.is_dir():
+                yield from _files(folder, f"{path}/")
+            elif not entry.is_file():  # reading a FIFO would never end
+                raise InvalidFileError(f"{folder / path} is no regular file, expected a chunk")
+            else:
+                yield path

@@ -22,6 +22,7 @@ from floodtide.data.formats.geometry import (
     Geometry,
     SizeNm,
     is_triple,
+    not_used,
     same_size,
     size_of,
     size_text,
@@ -139,10 +140,10 @@ def stated_size(
     if set(edges) != {1.0} or any(unit.strip().lower() not in VOXEL_UNITS for unit in units):
         named = ", ".join(dict.fromkeys(unit for unit in units if unit))
         unit = f"in '{named}'" if named else "without a unit"
-        notes.show(
-            f"{name}: voxels of {size_text(edges)} (z, y, x) {unit}, as stated by {source}, are no length: not"
-            " used; --voxel-nm states a voxel size"
+        text = (
+            f"voxels of {size_text(edges)} (z, y, x) {unit}, as stated by {source}, are no length"
         )
+        not_used(name, text)
     return None
 
 
@@ -190,10 +191,8 @@ def _note_resolution(name: str, tags: Any) -> None:
     axes = tags.get("axes") if isinstance(tags, Mapping) else None
     stated = [one.get("resolution") for one in axes or () if isinstance(one, Mapping)]
     if any(stated):
-        notes.show(
-            f"{name}: axistags state a resolution of {', '.join(map(str, stated))} without a unit: not used; --voxel-nm"
-            " states a voxel size"
-        )
+        text = f"axistags state a resolution of {', '.join(map(str, stated))} without a unit"
+        not_used(name, text)
 
 
 def _note_unknown(name: str, key: str, given: Any) -> None:
@@ -294,73 +293,79 @@ def geometry_of(
     Raises:
         InvalidFileError: If two attributes contradict each other.
     """
-    units = next((attributes[key] for key in UNITS if key in attributes), None)
-
-    def read(one: Stated) -> tuple[SizeNm, tuple[str, ...]] | None:
-        values = _parsed(attributes.get(one.key))
-        if values is None:
-            return None
-        turned = one.reverse != reverse
-        given = ["nm"] * 3 if units is None else units
-        if one.unit is not None:
-            given = [one.unit] * 3
-            turned = one.reverse
-        found = _in_order(values, axes, turned)
-        named = _in_order([given] * 3 if isinstance(given, str) else given, axes, turned)
-        if found is None or named is None or not is_triple(found):
-            text = f"{name}: attribute {one.key} is {str(values)[:100]}"
-            text += f" in {str(units)[:60]}" if units is not None else ""
-            if one.key == "box_start":  # of floodtide itself
-                raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
-            notes.show(f"{text}, expected three numbers: not used")
-            return None
-        return (float(found[0]), float(found[1]), float(found[2])), tuple(map(str, named))
-
-    size, size_source = None, ""
+    transform = attributes.get("transform")
+    if isinstance(transform, Mapping) and not {"resolution", "voxel_size"} & set(attributes):
+        # of Cellmap, which names its axes
+        axes, reverse = axis_names(transform.get("axes")) or ("z", "y", "x"), False
+        stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
+        attributes = {**stated, **({"units": transform["units"]} if "units" in transform else {})}
+    size: SizeNm | None = None
+    offset: Vec3 | None = None
+    size_source = offset_source = ""
     for one in sizes:
-        found = read(one)
-        if found is None:
-            continue
-        stated = stated_size(name, f"attribute {one.key}", *found)
-        if stated is None:
-            continue
-        if size is not None and not same_size(size, stated):
-            raise InvalidFileError(
-                f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
-                f" {size_text(stated)} nm; expected one voxel size"
-            )
-        size, size_source = size or stated, size_source or f"attribute {one.key}"
-    for key in NOTED:
-        if size is None and attributes.get(key) and key not in [one.key for one in sizes]:
-            notes.show(
-                f"{name}: attribute {key} is {str(attributes[key])[:100]}, whose axes and unit are not known: not used;"
-                " --voxel-nm states a voxel size"
-            )
-    offset, offset_source = None, ""
+        found = _numbers(name, one, attributes, axes, reverse)
+        edges = stated_size(name, f"attribute {one.key}", *found) if found else None
+        if edges is not None:
+            if size is not None and not same_size(size, edges):
+                raise InvalidFileError(
+                    f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
+                    f" {size_text(edges)} nm; expected one voxel size"
+                )
+            size, size_source = size or edges, size_source or f"attribute {one.key}"
     for one in OFFSETS:
-        found = read(one)
-        if found is None:
-            continue
-        start = _start(name, one, found, size)
-        if start is None:
-            continue
-        if offset is not None and start != offset:
-            raise InvalidFileError(
-                f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start} (z, y, x);"
-                " expected one position"
-            )
-        offset, offset_source = start, offset_source or f"attribute {one.key}"
-    for key in NOTED_PLACES:
-        if offset is None and attributes.get(key):
-            notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
-    _note_values(name, attributes)
+        found = _numbers(name, one, attributes, axes, reverse)
+        start = _start(name, f"attribute {one.key}", *found, size) if found else None
+        if start is not None:
+            if offset is not None and start != offset:
+                raise InvalidFileError(
+                    f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start}"
+                    " (z, y, x); expected one position"
+                )
+            offset, offset_source = start, offset_source or f"attribute {one.key}"
+    read = {one.key for one in sizes}
+    _note_unused(
+        name, {key: attributes[key] for key in attributes if key not in read}, size, offset
+    )
     return Geometry(
         voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
     )
 
 
-def _note_values(name: str, attributes: Mapping[str, Any]) -> None:
-    """Note attributes that change the voxels."""
+def _numbers(
+    name: str,
+    one: Stated,
+    attributes: Mapping[str, Any],
+    axes: Sequence[str] | None,
+    reverse: bool,
+) -> tuple[SizeNm, list[str]] | None:
+    """Return the numbers (z, y, x) of an attribute and their units; None without it, or with a note if it is wrong."""
+    values = _parsed(attributes.get(one.key))
+    if values is None:
+        return None
+    units = next((attributes[key] for key in UNITS if key in attributes), None)
+    given, turned = one.unit, one.reverse
+    if given is None:
+        given, turned = "nm" if units is None else units, one.reverse != reverse
+    found = _in_order(values, axes, turned)
+    named = _in_order([given] * 3 if isinstance(given, str) else given, axes, turned)
+    if found is not None and named is not None and is_triple(found):
+        return (float(found[0]), float(found[1]), float(found[2])), [*map(str, named)]
+    text = f"{name}: attribute {one.key} is {str(values)[:100]}"
+    text += f" in {str(units)[:60]}" if units is not None else ""
+    if one.key == "box_start":  # of floodtide itself
+        raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
+    notes.show(f"{text}, expected three numbers: not used")
+    return None
+
+
+def _note_unused(
+    name: str, attributes: Mapping[str, Any], size: SizeNm | None, offset: Vec3 | None
+) -> None:
+    """Note attributes that may state an unknown size or position, or change the voxels."""
+    keys = (*(NOTED if size is None else ()), *(NOTED_PLACES if offset is None else ()))
+    for key in keys:
+        if attributes.get(key):
+            not_used(name, f"attribute {key} is {str(attributes[key])[:100]}")
     for key, neutral in NOTED_VALUES.items():
         value = attributes.get(key)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
@@ -370,40 +375,21 @@ def _note_values(name: str, attributes: Mapping[str, Any]) -> None:
             )
 
 
-def geometry_of_transform(name: str, attributes: Mapping[str, Any]) -> Geometry | None:
-    """Return the geometry that the attribute `transform` of Cellmap states, which names its axes; None without one.
-
-    Raises:
-        InvalidFileError: As `geometry_of`.
-    """
-    transform = attributes.get("transform")
-    if not isinstance(transform, Mapping):
-        return None
-    axes = axis_names(transform.get("axes")) or ("z", "y", "x")
-    stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
-    units = {"units": transform["units"]} if "units" in transform else {}
-    return geometry_of(name, {**stated, **units}, axes)
-
-
 def _start(
-    name: str, one: Stated, found: tuple[SizeNm, tuple[str, ...]], size: SizeNm | None
+    name: str, what: str, position: SizeNm, units: Sequence[str], size: SizeNm | None
 ) -> Vec3 | None:
     """Return an offset in voxels; None, with a note, if it is a length and the voxel size is unknown."""
-    what = f"attribute {one.key}"
-    if all(unit.lower() in VOXEL_UNITS for unit in found[1]):
-        return voxels_of(name, found[0], what)
-    nm = [unit_nm(unit) for unit in found[1]]
+    if all(unit.lower() in VOXEL_UNITS for unit in units):
+        return voxels_of(name, position, what)
+    nm = [unit_nm(unit) for unit in units]
     if size is None or None in nm:
-        if any(found[0]):
+        if any(position):
             notes.show(
-                f"{name}: {what} is {list(found[0])}, and no voxel size is known: the position is not used"
+                f"{name}: {what} is {list(position)}, and no voxel size is known: the position is not used"
             )
         return None
-    return voxels_of(
-        name,
-        [n * (factor or 1.0) / m for n, factor, m in zip(found[0], nm, size, strict=True)],
-        what,
-    )
+    edges = zip(position, nm, size, strict=True)
+    return voxels_of(name, [n * (factor or 1.0) / m for n, factor, m in edges], what)
 
 
 def _in_order(values: Any, axes: Sequence[str] | None, reverse: bool) -> list[Any] | None:

@@ -56,11 +56,14 @@ def size_of(name: str, source: str, size: Sequence[Any]) -> SizeNm | None:
     least, most = limits.VOXEL_SIZE.minimum, limits.VOXEL_SIZE.maximum
     if is_triple(list(size)) and least <= min(size) and max(size) <= most:
         return float(size[0]), float(size[1]), float(size[2])
-    notes.show(
-        f"{name}: voxels of {size_text(size)} nm (z, y, x), as stated by {source}, expected {least:g} to {most:g} nm:"
-        " not used; --voxel-nm states a voxel size"
-    )
+    text = f"voxels of {size_text(size)} nm (z, y, x), as stated by {source}"
+    not_used(name, f"{text}, expected {least:g} to {most:g} nm")
     return None
+
+
+def not_used(name: str, what: str) -> None:
+    """Note that something that may state the voxel size of a volume is not used."""
+    notes.show(f"{name}: {what}: not used; --voxel-nm states a voxel size")
 
 
 def is_triple(values: Any) -> bool:

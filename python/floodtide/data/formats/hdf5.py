@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,11 @@ from floodtide.data.formats.conventions import (
     names_of,
     order_of,
 )
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import not_used
 from floodtide.data.formats.readers import Opened, attributes_of, object_volume
 from floodtide.errors import Error, InvalidFileError
 
-_TEXTS = (*NAMES, *UNITS)
-_BIGDATAVIEWER = re.compile(r"/?t\d+/s(\d+)/(\d+)/cells/?")
+_BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
 
@@ -56,7 +55,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             raise
         return other
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
-    names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
+    given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
+    names = names_of(volume.name, stated, len(given))
     geometry = geometry_of(volume.name, stated, names)
     if names is None and _core.data.has_attributes(path, dataset, ["MATLAB_class"]):
         notes.show(
@@ -64,7 +64,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             " second as y, its first as x"
         )
     if geometry.voxel_size_nm is None:
-        geometry = _elsewhere(volume, path, dataset, geometry)
+        _note_elsewhere(volume.name, path, dataset)
     unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
     if not unsigned and (names is None or names[-3:] == ("z", "y", "x")):
         return Opened(volume, geometry, plain=True)
@@ -76,63 +76,35 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         raise InvalidFileError(
             f"{volume.name}: names the axes {', '.join(names)}, expected z, y, x, after a channel if there is one"
         )
-    turned = _Turned(volume, tuple(names.index(axis) for axis in "zyx"))
-    if unsigned:  # BigDataViewer stores uint16 so
-        turned.dtype = np.dtype(np.uint16)
-    return Opened(
-        object_volume(turned, volume.name, chunks=turned.chunks, geometry=geometry), geometry
-    )
+    z, y, x = (names.index(axis) for axis in "zyx")
+    dtype = np.dtype(np.uint16 if unsigned else volume.dtype)  # BigDataViewer stores uint16 so
+
+    def read(where: tuple[slice, ...]) -> NDArray[Any]:
+        return volume.read([s.start for s in where], [s.stop - s.start for s in where])
+
+    source = _Turned(read, [slice(None)] * 3, (z, y, x), volume.shape, dtype)
+    chunks = source.kept(volume.chunks)
+    return object_volume(source, volume.name, chunks=chunks, geometry=geometry)
 
 
-def _elsewhere(volume: _core.data.Volume, path: str, dataset: str, geometry: Geometry) -> Geometry:
-    """Return the geometry with a voxel size that BigDataViewer or Imaris states; note one in another place."""
-    name = volume.name
-    if level := _BIGDATAVIEWER.fullmatch(dataset):
-        from floodtide.data.formats.elsewhere import of_bigdataviewer
-
-        with _h5py(path, dataset) as array:
-            factors = array.file.get(f"s{level[1]}/resolutions")
-            scale = [] if factors is None else factors[int(level[2])].tolist()
-        return of_bigdataviewer(name, Path(path), int(level[1]), scale)
-    if _IMARIS.fullmatch(dataset):
-        from floodtide.data.formats.elsewhere import of_imaris
-
-        with _h5py(path, dataset) as array:
-            image = array.file.get("DataSetInfo/Image")
-            stated = {} if image is None else image.attrs
-            return of_imaris(name, stated, array.parent.attrs, volume.shape)
-    if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
-        notes.show(f"{name}: its dimension scales are not used; --voxel-nm states a voxel size")
-        return geometry
-    beside = str(PurePosixPath("/", dataset).with_name("Spacing"))
-    if _core.data.exists(path, beside):  # of ITK
-        notes.show(f"{name}: the dataset {beside} is not used; --voxel-nm states a voxel size")
-        return geometry
-    for group in PurePosixPath("/", dataset.strip("/")).parents:
-        found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
-        if found:
-            notes.show(
-                f"{name}: the group {group} has an attribute {found[0]}: not used; --voxel-nm states a voxel size"
-            )
-            break
-    return geometry
-
-
-class _Turned:
-    """A dataset whose axes x, y, z are stored in another order, or whose integers have another sign."""
-
-    def __init__(self, volume: _core.data.Volume, order: tuple[int, ...]) -> None:
-        self._volume, self._order = volume, order
-        self.shape = tuple(volume.shape[i] for i in order)
-        self.chunks = tuple(volume.chunks[i] for i in order)
-        self.dtype = np.dtype(volume.dtype)
-
-    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        start, size = [0] * 3, [0] * 3
-        for part, axis in zip(box, self._order, strict=True):
-            start[axis], size[axis] = part.start, part.stop - part.start
-        block = np.ascontiguousarray(self._volume.read(start, size).transpose(self._order))
-        return block.view(self.dtype)
+def _note_elsewhere(name: str, path: str, dataset: str) -> None:
+    """Note a voxel size that something beside the dataset states."""
+    inner = PurePosixPath("/", dataset.strip("/"))
+    beside = str(inner.with_name("Spacing"))
+    if _BIGDATAVIEWER.fullmatch(dataset):
+        not_used(name, "the .xml file of BigDataViewer has the voxel size")
+    elif _IMARIS.fullmatch(dataset):
+        not_used(name, "DataSetInfo/Image of Imaris has the voxel size")
+    elif _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
+        not_used(name, "dimension scales may state a voxel size")
+    elif _core.data.exists(path, beside):  # of ITK
+        not_used(name, f"the dataset {beside} has the voxel size")
+    else:
+        for group in inner.parents:
+            found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
+            if found:
+                not_used(name, f"the group {group} has an attribute {found[0]}")
+                break
 
 
 def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
@@ -148,12 +120,16 @@ def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
     names = names_of(name, stated, len(shape))
     if names is None:
         return None
-    source = _Part(path, dataset, *order_of(name, names, shape, channel), shape, dtype)
+
+    def read(where: tuple[int | slice, ...]) -> NDArray[Any]:
+        with _h5py(path, dataset) as array:
+            found: NDArray[Any] = array[where]
+        return found
+
+    source = _Turned(read, *order_of(name, names, shape, channel), shape, dtype)
     geometry = geometry_of(name, stated, names)
     chunks = source.kept(chunks)
-    return Opened(
-        object_volume(source, name, chunks=chunks, geometry=geometry, file=path), geometry
-    )
+    return object_volume(source, name, chunks=chunks, geometry=geometry, file=path)
 
 
 @contextlib.contextmanager
@@ -170,28 +146,26 @@ def _h5py(path: str, dataset: str) -> Iterator[Any]:
         raise InvalidFileError(f"{path}:{dataset}: cannot be read: {reason(error)}") from error
 
 
-class _Part:
-    """The axes z, y, x of a dataset that has more of them. h5py opens the file for each block.
+class _Turned:
+    """The axes z, y, x of a dataset that has more of them, or another order.
 
     Args:
-        path: The file.
-        dataset: Its dataset.
+        read: Returns what is at an index with a number or a slice for each axis of the dataset.
         index: For each axis of the dataset, the position to read, or a slice for z, y and x.
         order: The order in which the axes that are left become z, y, x.
         shape: Of the dataset.
-        dtype: Of its voxels.
+        dtype: Of its voxels, or of integers of another sign.
     """
 
     def __init__(
         self,
-        path: str,
-        dataset: str,
+        read: Callable[[Any], NDArray[Any]],
         index: Sequence[int | slice],
         order: Vec3,
         shape: Sequence[int],
         dtype: np.dtype[Any],
     ) -> None:
-        self._path, self._dataset, self._index, self._order = path, dataset, index, order
+        self._read, self._index, self._order = read, index, order
         self.shape, self.dtype = self.kept(shape), dtype
 
     def kept(self, values: Sequence[int]) -> Vec3:
@@ -203,39 +177,27 @@ class _Part:
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         parts = iter(box[self._order.index(i)] for i in range(3))
         where = tuple(next(parts) if isinstance(at, slice) else at for at in self._index)
-        with _h5py(self._path, self._dataset) as array:
-            return np.ascontiguousarray(array[where].transpose(self._order))
-
-
-def _stated_names(stated: dict[str, Any]) -> tuple[str, ...]:
-    return next((found for key in NAMES if (found := axis_names(stated.get(key)))), ())
+        return np.ascontiguousarray(self._read(where).transpose(self._order)).view(self.dtype)
 
 
 def _attribute(volume: _core.data.Volume, key: str) -> Any:
-    """Return an attribute as JSON would hold it: a text, a list of texts or numbers, or what a text of JSON holds."""
-    if key not in _TEXTS:
+    """Return an attribute as JSON would hold it: a text, or a list of texts or numbers; else what a note says."""
+    if key in (*NAMES, *UNITS):
         try:
-            return volume.numbers(key)
-        except InvalidFileError:  # of another type, or damaged
-            return _integers_or_text(volume, key)
-    try:
-        texts = volume.texts(key)
-    except InvalidFileError as error:
-        if not str(error).endswith("is not a text"):
-            raise
-        return f"unreadable ({reason(error)})"
-    return texts[0] if len(texts) == 1 else texts
-
-
-def _integers_or_text(volume: _core.data.Volume, key: str) -> Any:
-    """Return the integers of an attribute; else what a note says about it."""
+            texts = volume.texts(key)
+        except InvalidFileError as error:
+            if not str(error).endswith("is not a text"):
+                raise
+            return f"unreadable ({reason(error)})"
+        return texts[0] if len(texts) == 1 else texts
+    with contextlib.suppress(InvalidFileError):  # of another type, or damaged
+        return volume.numbers(key)
     try:
         return volume.integers(key)
     except InvalidFileError as error:
         if key == "box_start":
             raise
         problem = reason(error)
-    try:
+    with contextlib.suppress(InvalidFileError):
         return volume.text(key)
-    except InvalidFileError:
-        return f"unreadable ({problem})"
+    return f"unreadable ({problem})"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the attributes of an N5 dataset and of the groups above it state. Numbers are in the order x, y, z.
 
-Paintera, BigDataViewer and n5-viewer write a group with the datasets s0, s1, ... The group states the voxel size of
+Paintera and n5-viewer write a group with the datasets s0, s1, ... The group states the voxel size of
 s0, and the group or each level states how many voxels of s0 make one voxel of the level.
 """
 
@@ -15,20 +15,19 @@ from typing import Any
 from floodtide.base import notes
 from floodtide.base.reading import read_json
 from floodtide.data.formats.conventions import (
-    KEYS,
     NAMES,
     SIZES,
     UNITS,
     Stated,
     axis_names,
     geometry_of,
-    geometry_of_transform,
     names_of,
 )
 from floodtide.data.formats.geometry import (
     Geometry,
     SizeNm,
     is_triple,
+    not_used,
     same_size,
     size_of,
     size_text,
@@ -37,36 +36,16 @@ from floodtide.data.formats.geometry import (
 from floodtide.errors import InvalidFileError
 
 _LEVEL = re.compile(r"s(\d+)")
-_BIGDATAVIEWER = re.compile(r"/setup(\d+)/timepoint\d+/s(\d+)$")
+_BIGDATAVIEWER = re.compile(r"/setup\d+/timepoint\d+/s\d+$")
 _FACTORS = ("downsamplingFactors", "scales")
 _SIZES = (*(one.key for one in SIZES), "pixelResolution", "transform")
 _ABOVE = (
-    *_SIZES,
-    *UNITS,
-    *_FACTORS,
-    "axes",
-    "offset",
-    "translate",
-    "affineTransform",
-    "multiscales",
+    *(*_SIZES, *UNITS, *_FACTORS),
+    *("axes", "offset", "translate", "affineTransform", "multiscales"),
 )
 _REVERSED = ("axis_names", "_ARRAY_DIMENSIONS")  # of funlib and xarray, which name the axes z, y, x
+_ONE = (1.0, 1.0, 1.0)
 _MOST = 8  # groups above a dataset that are looked at
-
-
-def level_of_bigdataviewer(
-    name: str, folder: Path, attributes: Mapping[str, Any]
-) -> tuple[int, SizeNm] | None:
-    """Return the setup of a dataset, and how many voxels (x, y, z) of s0 make one; None if it is not BigDataViewer's.
-
-    Raises:
-        InvalidFileError: If the factors are impossible.
-    """
-    found = _BIGDATAVIEWER.search(folder.absolute().as_posix())
-    if found is None or any(key in attributes for key in UNITS):
-        return None
-    z, y, x = _factors(name, int(found[2]), _above(folder), attributes) or (1.0, 1.0, 1.0)
-    return int(found[1]), (x, y, z)
 
 
 def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) -> Geometry:
@@ -81,39 +60,37 @@ def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) 
         InvalidFileError: If attributes contradict each other, or state something impossible.
     """
     above, level = _above(folder), _LEVEL.fullmatch(folder.name)
+    if _BIGDATAVIEWER.search(folder.absolute().as_posix()) and not set(UNITS) & set(attributes):
+        not_used(name, "the .xml file of BigDataViewer has the voxel size")
+        return Geometry()
     if "affineTransform" in above or "affineTransform" in attributes:
         notes.show(f"{name}: attribute affineTransform is not used")
     own = any(key in attributes for key in _SIZES)
     inherited = {} if own or level is None else above
     if level is None and not own and any(key in above for key in _SIZES):
-        notes.show(
-            f"{name}: a group above states a voxel size for s0, s1, ...: not used; --voxel-nm states a voxel size"
-        )
-    stated = geometry_of_attributes(name, {**inherited, **attributes})
+        not_used(name, "a group above states a voxel size for s0, s1, ...")
+    stated = _of_attributes(name, {**inherited, **attributes})
     size = stated.voxel_size_nm
     if size is None and "multiscales" in above:
-        notes.show(
-            f"{name}: the multiscales of a group above are not used; --voxel-nm states a voxel size"
-        )
+        not_used(name, "the multiscales of a group above")
     if level is None or size is None:
         return stated
-    factors = _factors(name, int(level[1]), above, attributes)
-    if not own:  # the size is that of s0
-        return stated if level[1] == "0" else _scaled(name, stated, factors)
-    base = _size(above) or _size(_attributes(folder.with_name("s0")))
-    expected = base if level[1] == "0" else _times(base, factors)
-    if expected is None and (factors is None or set(factors) == {1.0}):
-        return stated
-    if expected is None:
-        return _scaled(name, stated, None)
-    if same_size(size, expected):
-        return stated
-    if base is not None and same_size(size, base):
-        return _scaled(name, stated, factors)
-    raise InvalidFileError(
-        f"{name}: {stated.size_source} states voxels of {size_text(size)} nm, expected {size_text(expected)} nm by the"
-        f" attributes of its group and of s0"
-    )
+    factors = _ONE if level[1] == "0" else _factors(name, int(level[1]), above, attributes)
+    if own:
+        base = _size(above) or _size(_attributes(folder.with_name("s0")))
+        if factors is None or (base is None and factors == _ONE):
+            return stated
+        if base is None:
+            return _scaled(name, stated, size, None)
+        expected = _times(base, factors)
+        if same_size(size, expected):
+            return stated
+        if not same_size(size, base):
+            raise InvalidFileError(
+                f"{name}: {stated.size_source} states voxels of {size_text(size)} nm, expected {size_text(expected)} nm"
+                " by the attributes of its group and of s0"
+            )
+    return stated if factors == _ONE else _scaled(name, stated, size, factors)
 
 
 def names_of_dataset(
@@ -133,56 +110,34 @@ def names_of_dataset(
     return names
 
 
-def geometry_of_attributes(name: str, attributes: Mapping[str, Any]) -> Geometry:
+def _of_attributes(name: str, attributes: Mapping[str, Any]) -> Geometry:
     """Return the geometry that some attributes state, without a look at levels.
-
-    `pixelResolution` is that of n5-viewer. `transform` of Cellmap names its axes.
 
     Raises:
         InvalidFileError: As `geometry_of`.
     """
     if "axis_names" in attributes:  # funlib writes all numbers in the order z, y, x
-        kept = {
-            k: v
-            for k, v in attributes.items()
-            if "voxel_size" not in attributes or k != "resolution"
-        }
+        twice = {"resolution"} if "voxel_size" in attributes else set()
+        kept = {key: attributes[key] for key in attributes if key not in twice}
         return geometry_of(name, kept, axis_names(attributes["axis_names"]))
-    if "resolution" not in attributes and "voxel_size" not in attributes:
-        found = geometry_of_transform(name, attributes)
-        if found is not None:
-            return found
-    plain = {key: attributes[key] for key in KEYS if key in attributes and key not in NAMES}
-    pixels = plain.pop("pixelResolution", None)
-    stated = geometry_of(name, plain, reverse=True)
-    if pixels is None:
-        return stated
+    plain = {key: value for key, value in attributes.items() if key not in NAMES}
+    pixels = plain.get("pixelResolution")  # of n5-viewer
     unit = pixels.get("unit") if isinstance(pixels, Mapping) else plain.get("units")
-    if unit is None:
-        notes.show(
-            f"{name}: attribute pixelResolution is {str(pixels)[:100]} without a unit: not used; --voxel-nm states a"
-            " voxel size"
-        )
-        return stated
-    numbers = pixels.get("dimensions") if isinstance(pixels, Mapping) else pixels
-    stating = {"pixelResolution": numbers, "units": unit, "offset": plain.get("offset")}
-    found = geometry_of(name, stating, reverse=True, sizes=[Stated("pixelResolution")])
-    sizes = [one.voxel_size_nm for one in (found, stated) if one.voxel_size_nm is not None]
-    if len(sizes) == 2 and not same_size(*sizes):
-        raise InvalidFileError(
-            f"{name}: pixelResolution states voxels of {size_text(sizes[0])} nm, {stated.size_source} of"
-            f" {size_text(sizes[1])} nm; expected one voxel size"
-        )
-    return found if found.voxel_size_nm is not None else stated
+    if pixels is None or unit is None:
+        return geometry_of(name, plain, reverse=True)
+    plain["pixelResolution"] = pixels.get("dimensions") if isinstance(pixels, Mapping) else pixels
+    if not any(one.key in plain for one in SIZES):
+        plain["units"] = unit  # of the offset, too
+    pixel_size = Stated("pixelResolution", unit, reverse=True)
+    return geometry_of(name, plain, reverse=True, sizes=(pixel_size, *SIZES))
 
 
-def _scaled(name: str, stated: Geometry, factors: SizeNm | None) -> Geometry:
+def _scaled(name: str, stated: Geometry, size: SizeNm, factors: SizeNm | None) -> Geometry:
     """Return the geometry of a level, from that of s0. The offset is that of the first voxel of s0."""
-    size = _times(stated.voxel_size_nm, factors)
-    if size is None or factors is None:
+    if factors is None:
         notes.show(
-            f"{name}: {stated.size_source} states voxels of {size_text(stated.voxel_size_nm or ())} nm, and nothing"
-            " says how many of them make one of this level: the voxel size is unknown"
+            f"{name}: {stated.size_source} states voxels of {size_text(size)} nm, and nothing says how many of them"
+            " make one of this level: the voxel size is unknown"
         )
         return Geometry()
     source = f"{stated.size_source} with the factors {size_text(factors)} of the level"
@@ -191,16 +146,14 @@ def _scaled(name: str, stated: Geometry, factors: SizeNm | None) -> Geometry:
         place = [n / factor for n, factor in zip(offset, factors, strict=True)]
         offset = voxels_of(name, place, stated.offset_source)
     return Geometry(
-        voxel_size_nm=size_of(name, source, size),
+        voxel_size_nm=size_of(name, source, _times(size, factors)),
         offset=offset,
         size_source=source,
         offset_source=stated.offset_source,
     )
 
 
-def _times(size: SizeNm | None, factors: SizeNm | None) -> SizeNm | None:
-    if size is None or factors is None:
-        return None
+def _times(size: SizeNm, factors: SizeNm) -> SizeNm:
     return size[0] * factors[0], size[1] * factors[1], size[2] * factors[2]
 
 
@@ -225,7 +178,7 @@ def _factors(
 def _size(attributes: Mapping[str, Any]) -> SizeNm | None:
     """Return the voxel size that some attributes state."""
     kept = {key: value for key, value in attributes.items() if key != "offset"}
-    return geometry_of_attributes("its group", kept).voxel_size_nm
+    return _of_attributes("its group", kept).voxel_size_nm
 
 
 def _above(folder: Path) -> dict[str, Any]:

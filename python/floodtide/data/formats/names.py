@@ -8,38 +8,12 @@ import re
 
 from floodtide.errors import InvalidArgumentError
 
-_FIJI = "Fiji (Plugins > Bio-Formats > Bio-Formats Importer, then File > Save As > Tiff)"
-_ARRAY = "ft.data.convert(ft.data.Volume(array), 'volume.zarr') in Python (import floodtide as ft)"
-
-_OTHERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("NRRD", (".nrrd", ".nhdr"), _FIJI),
-    ("MRC", (".mrc", ".mrcs", ".rec", ".st", ".ali", ".map"), _FIJI),
-    ("DigitalMicrograph", (".dm3", ".dm4"), _FIJI),
-    ("CZI", (".czi",), _FIJI),
-    ("ND2", (".nd2",), _FIJI),
-    ("LIF", (".lif",), _FIJI),
-    ("LSM and STK", (".lsm", ".stk"), _FIJI),
-    ("MetaImage and VTK", (".mha", ".mhd", ".vtk", ".vti"), _ARRAY),
-    ("Olympus's formats", (".oib", ".oif", ".oir", ".vsi"), _FIJI),
-    ("AmiraMesh", (".am", ".amiramesh"), _FIJI),
-    ("DICOM", (".dcm",), _FIJI),
-    ("JPEG", (".jpg", ".jpeg", ".jp2"), _FIJI),
-    ("BMP and GIF", (".bmp", ".gif"), _FIJI),
-    (
-        "files without metadata",
-        (".raw", ".bin"),
-        "Fiji (File > Import > Raw, then File > Save As > Tiff)",
-    ),
-    ("NumPy's files", (".npy", ".npz"), _ARRAY),
-    (
-        "archives",
-        (".zip", ".ozx", ".tar", ".tgz", ".7z"),
-        "a program that unpacks it into a folder",
-    ),
-    ("compressed files", (".gz", ".bz2", ".xz", ".zst"), "a program that decompresses it"),
-)
-"""Format, endings of its files, and what converts them."""
-
+_OTHERS = (
+    ".nrrd", ".nhdr", ".mrc", ".mrcs", ".rec", ".st", ".ali", ".map", ".dm3", ".dm4", ".czi", ".nd2", ".lif", ".lsm",
+    ".stk", ".mha", ".mhd", ".vtk", ".vti", ".oib", ".oif", ".oir", ".vsi", ".am", ".amiramesh", ".dcm", ".jpg",
+    ".jpeg", ".jp2", ".bmp", ".gif", ".raw", ".bin", ".npy", ".npz",
+)  # fmt: skip
+_PACKED = (".zip", ".ozx", ".tar", ".tgz", ".7z", ".gz", ".bz2", ".xz", ".zst")
 
 TIFF = (".tif", ".tiff")
 NIFTI = (".nii", ".nii.gz")
@@ -69,9 +43,11 @@ def refuse_other(reference: str) -> None:
             f"volume '{reference}': floodtide reads files and folders of this machine, without {kind}://{here}"
         )
     name = reference.rstrip("/").lower()
-    for kind, endings, how in _OTHERS:
-        if name.endswith(endings):
-            raise InvalidArgumentError(
-                f"volume '{reference}': floodtide does not read {kind}; write it as TIFF, HDF5 or Zarr first, with"
-                f" {how}"
-            )
+    how = "Fiji, or ft.data.convert(ft.data.Volume(array), 'volume.zarr') in Python (import floodtide as ft)"
+    if name.endswith(_PACKED):
+        how = "a program that unpacks it into a folder"
+    if name.endswith((*_OTHERS, *_PACKED)):
+        raise InvalidArgumentError(
+            f"volume '{reference}': floodtide does not read {os.path.splitext(name)[1]}; write it as TIFF, HDF5 or Zarr"
+            f" first, with {how}"
+        )

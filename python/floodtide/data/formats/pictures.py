@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import itertools
 import logging
@@ -11,7 +12,6 @@ import os
 import re
 import stat
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -66,10 +66,8 @@ def open_stack(reference: str) -> Opened:
     """Open a TIFF file of one picture or of pictures of one size, or a series of a file."""
     path, series = file_and_series(reference)
     source = Stack(path, series)
-    volume = object_volume(
-        source, reference, chunks=(1, *source.shape[1:]), geometry=source.geometry, file=path
-    )
-    return Opened(volume, source.geometry)
+    chunks = (1, *source.shape[1:])
+    return object_volume(source, reference, chunks=chunks, geometry=source.geometry, file=path)
 
 
 def open_folder(reference: str) -> Opened:
@@ -77,27 +75,24 @@ def open_folder(reference: str) -> Opened:
     files = files_of_pattern(reference)
     source = Folder(reference, files)
     forms = {tuple(part.lower() for part in _parts(os.path.basename(file))[::2]) for file in files}
-    if len(forms) > 1:
-        shown = ", ".join(os.path.basename(file) for file in files[:3])
+    problem = f"matches names of {len(forms)} forms"
+    if len(forms) == 1:
+        names = [_parts(os.path.basename(file))[1::2] for file in files]
+        counted = any(len(set(map(int, one))) == len(files) for one in zip(*names, strict=True))
+        problem = "no number in the names differs in all files, as for channels or tiles"
+        problem = "" if counted or len(files) == 1 else problem
+    if problem:
+        shown = ", ".join(map(os.path.basename, files[:3]))
         notes.show(
-            f"{reference}: matches names of {len(forms)} forms; the order of the sections is {shown}, ...,"
-            f" {os.path.basename(files[-1])}"
-        )
-    elif not _counted(files):
-        shown = ", ".join(os.path.basename(file) for file in files[:3])
-        notes.show(
-            f"{reference}: no number in the names differs in all files, as for channels or tiles; the order of the"
-            f" sections is {shown}, ..., {os.path.basename(files[-1])}"
+            f"{reference}: {problem}; the order of the sections is {shown}, ..., {os.path.basename(files[-1])}"
         )
     if missing := _missing(files):
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.show(
             f"{reference}: no file has the number {shown}; sections beside a gap are neighbours"
         )
-    volume = object_volume(
-        source, reference, chunks=(1, *source.shape[1:]), geometry=source.geometry
-    )
-    return Opened(volume, source.geometry)
+    chunks = (1, *source.shape[1:])
+    return object_volume(source, reference, chunks=chunks, geometry=source.geometry)
 
 
 def _parts(name: str) -> list[str]:
@@ -121,13 +116,6 @@ def files_of_pattern(reference: str) -> list[str]:
     return sorted(sorted(glob.glob(os.path.join(folder, pattern))), key=order)
 
 
-def _counted(files: list[str]) -> bool:
-    """Return True if a number in the names differs in all files. The names have one form."""
-    names = [_parts(os.path.basename(file))[1::2] for file in files]
-    columns = zip(*names, strict=True)
-    return len(files) < 2 or any(len(set(map(int, one))) == len(files) for one in columns)
-
-
 def _missing(files: list[str]) -> list[int]:
     """Return the numbers that are missing in a sequence of files whose names differ in one number."""
     names = [_parts(os.path.basename(file)) for file in files]
@@ -147,33 +135,16 @@ class Planes:
     """Pictures that are decoded whole and cached. Several threads may call `decode` at once."""
 
     def __init__(self, decode: Callable[[int], NDArray[Any]], shape: Vec3, dtype: Any) -> None:
-        self._decode = decode
         self.shape, self.dtype = shape, np.dtype(dtype)
         plane = max(1, shape[1] * shape[2] * self.dtype.itemsize)
-        self._most = max(1, CACHE_BYTES // plane)
-        self._kept: OrderedDict[int, NDArray[Any]] = OrderedDict()
-        self._gate = Gate()
+        self._plane = functools.lru_cache(max(1, CACHE_BYTES // plane))(decode)
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         z, y, x = box
-        shape = tuple(part.stop - part.start for part in box)
-        block = np.empty(shape, self.dtype)
+        block = np.empty(tuple(part.stop - part.start for part in box), self.dtype)
         for i in range(z.start, z.stop):
             block[i - z.start] = self._plane(i)[y, x]
         return block
-
-    def _plane(self, number: int) -> NDArray[Any]:
-        with self._gate:
-            plane = self._kept.get(number)
-            if plane is not None:
-                self._kept.move_to_end(number)
-                return plane
-        plane = self._decode(number)
-        with self._gate:
-            self._kept[number] = plane
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return plane
 
 
 class Stack:
@@ -237,9 +208,8 @@ class Stack:
             if self._process != os.getpid():
                 self._open()  # a child of fork() shares the position, and a thread of its parent may hold locks
             page = self._pages[0 if self._whole else number]
-            handle = (
-                page.parent.filehandle
-            )  # of another file, in an OME-TIFF that is spread over several
+            # of another file, in an OME-TIFF that is spread over several
+            handle = page.parent.filehandle
             closed = handle.closed
             if closed:
                 handle.open()

@@ -48,13 +48,17 @@ class Opened(NamedTuple):
     plain: bool = False
 
 
-def array_volume(array: NDArray[Any], name: str) -> _core.data.Volume:
+def array_volume(
+    array: NDArray[Any],
+    name: str,
+    geometry: Geometry = Geometry(),  # noqa: B008
+) -> Opened:
     """Return a volume that reads an array in memory, without a copy where the core knows the type."""
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     if array.ndim == 3 and not array.dtype.isnative and array.dtype.kind in "iuf":
-        return object_volume(array, name)  # swaps the bytes of each block
-    return _core.data.array_volume(array, name)
+        return object_volume(array, name, geometry=geometry)  # swaps the bytes of each block
+    return Opened(_core.data.array_volume(array, name), geometry)
 
 
 def object_volume(
@@ -62,9 +66,9 @@ def object_volume(
     name: str,
     *,
     chunks: Sequence[int] | None = None,
-    geometry: Geometry | None = None,
+    geometry: Geometry = Geometry(),  # noqa: B008
     file: str | None = None,
-) -> _core.data.Volume:
+) -> Opened:
     """Return a volume that reads boxes of a Python object.
 
     Args:
@@ -79,7 +83,6 @@ def object_volume(
         InvalidFileError: If the object has not three axes, or is of another type than numbers.
     """
     shape, dtype = _shape(source, name), _dtype(source, name)
-    geometry = geometry or Geometry()
     integers, numbers = {}, {}
     if geometry.offset is not None and any(geometry.offset):
         integers["box_start"] = list(geometry.offset)
@@ -111,7 +114,7 @@ def object_volume(
             )
         return block.astype(dtype, copy=False)
 
-    return _core.data.python_volume(
+    volume = _core.data.python_volume(
         read,
         name,
         shape=shape,
@@ -120,6 +123,7 @@ def object_volume(
         integers=integers,
         numbers=numbers,
     )
+    return Opened(volume, geometry)
 
 
 def _shape(source: Any, name: str) -> Vec3:

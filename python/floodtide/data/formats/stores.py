@@ -26,40 +26,19 @@ from floodtide.data.formats.conventions import (
     SIZES,
     WRITTEN_BY,
     geometry_of,
-    geometry_of_transform,
     names_of,
     order_of,
 )
-from floodtide.data.formats.geometry import Geometry, is_triple, size_of
+from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
-PATIENCE_S = 10.0
-"""Seconds that a block may take to read before the files of the volume are looked at."""
-
-_OTHER_ENCODINGS = (
-    "compresso",
-    "crackle",
-    "kempressed",
-    "fpzip",
-    "zfpc",
-    "jpegxl",
-    "jxl",
-)  # of CloudVolume
+# of CloudVolume
+_OTHER_ENCODINGS = ("compresso", "crackle", "kempressed", "fpzip", "zfpc", "jpegxl", "jxl")
 _WEBKNOSSOS = "datasource-properties.json"
 
 
-def is_zarr(reference: str) -> bool:
-    """Return True if the name is that of a Zarr volume."""
-    return _is_in(reference, ".zarr")
-
-
-def is_n5(reference: str) -> bool:
-    """Return True if the name is that of an N5 volume."""
-    return _is_in(reference, ".n5")
-
-
-def _is_in(reference: str, suffix: str) -> bool:
+def is_in(reference: str, suffix: str) -> bool:
     """Return True if the path contains a folder with this suffix, or is a folder with one of its files."""
     if "\0" in reference or "://" in reference:
         return False
@@ -84,8 +63,7 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     else:
         attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
         names = names_of(reference, attributes, store.rank)
-        found = geometry_of_transform(reference, attributes)
-        geometry = found or geometry_of(reference, attributes, names)
+        geometry = geometry_of(reference, attributes, names)
     opened = _volume(reference, store, names, channel, geometry, array)
     if level is None and geometry.voxel_size_nm is None:
         _note_above(reference, array.parent.absolute(), names or ())
@@ -97,12 +75,7 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
 def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
     from floodtide.data.formats.chunks import check_chunks
-    from floodtide.data.formats.elsewhere import of_bigdataviewer
-    from floodtide.data.formats.n5 import (
-        geometry_of_dataset,
-        level_of_bigdataviewer,
-        names_of_dataset,
-    )
+    from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
 
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
@@ -117,11 +90,7 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     names = names_of_dataset(reference, path.parent, attributes, store.rank)
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
-    level = level_of_bigdataviewer(reference, path.parent, attributes)
-    if level is None:
-        geometry = geometry_of_dataset(reference, path.parent, attributes)
-    else:
-        geometry = of_bigdataviewer(reference, path.parent.absolute().parents[2], *level)
+    geometry = geometry_of_dataset(reference, path.parent, attributes)
     opened = _volume(reference, store, names, channel, geometry, path)
     known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)
     check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
@@ -197,16 +166,8 @@ def _volume(
             f"{reference}: has chunks of {tuple(chunks)} voxels, expected at most {LARGEST_CHUNK} bytes"
         )
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
-    return Opened(
-        object_volume(
-            Store(store, reference, metadata.parent),
-            reference,
-            chunks=chunks,
-            geometry=geometry,
-            file=str(metadata),
-        ),
-        geometry,
-    )
+    source, file = Store(store, reference), str(metadata)
+    return object_volume(source, reference, chunks=chunks, geometry=geometry, file=file)
 
 
 def _chunks_of(store: Any) -> int:
@@ -239,34 +200,16 @@ class Store:
     Args:
         store: The array.
         name: For messages.
-        folder: Folder of its chunks on this machine; None: unknown.
     """
 
-    def __init__(self, store: Any, name: str, folder: Path | None = None) -> None:
-        self._store = store
-        self._name = name
-        self._folder = folder
+    def __init__(self, store: Any, name: str) -> None:
+        self._store, self._name = store, name
         self.shape = tuple(store.shape)
         self.dtype = store.dtype.numpy_dtype
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> Any:
-        tensorstore_library(self._name)
-        pending = self._store[box].read()
-        if self._folder is None:
-            return pending.result()
-        try:
-            return pending.result(timeout=PATIENCE_S)
-        except TimeoutError:  # a slow disk, or a FIFO, which tensorstore would wait for without end
-            _require_regular_files(self._folder)
-            return pending.result()
-
-
-def _require_regular_files(folder: Path) -> None:
-    for root, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(root, name)
-            if not os.path.isfile(path):
-                raise InvalidFileError(f"{path} is no regular file, expected a chunk of a volume")
+        tensorstore_library(self._name)  # refuses a child of fork()
+        return self._store[box].read().result()
 
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
@@ -364,9 +307,7 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
     ]
     elsewhere += [one / _WEBKNOSSOS for one in folder.parents[:3] if (one / _WEBKNOSSOS).is_file()]
     if elsewhere:
-        notes.show(
-            f"{reference}: {elsewhere[0]} may state a voxel size: not used; --voxel-nm states a voxel size"
-        )
+        not_used(reference, f"{elsewhere[0]} may state a voxel size")
         return
     for group in folder.parents:
         if not any((group / name).is_file() for name in STORES[".zarr"]):
@@ -374,9 +315,7 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
         stated = _attributes(_metadata(group, reference))
         key = next((one.key for one in SIZES if one.key in stated), None)
         if key is not None:
-            notes.show(
-                f"{reference}: the group {group} has an attribute {key}: not used; --voxel-nm states a voxel size"
-            )
+            not_used(reference, f"the group {group} has an attribute {key}")
             break
 
 

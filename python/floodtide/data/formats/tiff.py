@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from floodtide.base import notes
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.conventions import NM, VOXEL_UNITS, stated_size
-from floodtide.data.formats.geometry import Geometry, is_triple, size_text, voxels_of
+from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_text, voxels_of
 from floodtide.errors import InvalidFileError, UnsupportedError
 
 _SECTIONS = "ZQI"  # axes along which pages are sections: z, or an unnamed sequence
@@ -28,12 +28,8 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
 }
 _PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 _ORIENTATION = 274  # a tag; 1: the first row is the top, and the first column is at the left
-_UNITS = {
-    2: "inch",
-    3: "cm",
-    4: "mm",
-    5: "um",
-}  # values of ResolutionUnit; the last two are those of tifffile
+# values of ResolutionUnit; the last two are those of tifffile
+_UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
 
 
@@ -57,6 +53,7 @@ class Sections:
     """
 
     def __init__(self, path: str, file: Any, number: int | None = None) -> None:
+        _require_end_of_pages(path, file)
         every = [one for one in file.series if not one.keyframe.is_reduced] or [*file.series[:1]]
         if number is not None:
             if number >= len(every):
@@ -85,6 +82,23 @@ class Sections:
             raise InvalidFileError(
                 f"{path}: has {len(self.pages)} pictures for a shape of {self.shape}"
             )
+
+
+def _require_end_of_pages(path: str, file: Any) -> None:
+    """Refuse a list of pages that is a circle, which tifffile would follow for ever."""
+    form, handle = file.tiff, file.filehandle
+    order: Any = "little" if form.byteorder == "<" else "big"
+    page, seen = file.pages[0].offset, set[int]()
+    while 0 < page < handle.size:
+        if page in seen:
+            raise InvalidFileError(
+                f"{path}: page {len(seen)} is followed by the earlier page at byte {page}: the file is damaged"
+            )
+        seen.add(page)
+        handle.seek(page)
+        tags = int.from_bytes(handle.read(form.tagnosize), order)
+        handle.seek(page + form.tagnosize + tags * form.tagsize)
+        page = int.from_bytes(handle.read(form.offsetsize), order)
 
 
 def _check_counts(path: str, file: Any, shape: Vec3) -> None:
@@ -251,10 +265,7 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
         return _of_floodtide(path, stated)
     for key in ("spacing", "unit", "resolution", "voxel_size", "PhysicalSizeX", "PhysicalSizeZ"):
         if key in stated:
-            notes.show(
-                f"{path}: its description states {key} = {str(stated[key])[:60]}, which is not used: --voxel-nm states"
-                " a voxel size"
-            )
+            not_used(path, f"its description states {key} = {str(stated[key])[:60]}")
     if file.is_imagej:
         return _of_imagej(path, file.imagej_metadata or {}, file.pages[0].tags)
     if file.is_ome and file.ome_metadata:
@@ -271,10 +282,8 @@ def _note_resolution(path: str, tags: Any) -> None:
         return
     sizes = [NM[unit] * below / above for above, below in pixels]
     if max(sizes) < _FINE_NM:
-        notes.show(
-            f"{path}: its resolution states pixels of {size_text(sizes)} nm (y, x), and no thickness of a section: not"
-            " used; --voxel-nm states a voxel size"
-        )
+        text = f"its resolution states pixels of {size_text(sizes)} nm (y, x), and no thickness"
+        not_used(path, f"{text} of a section")
 
 
 def _of_floodtide(path: str, stated: Mapping[str, Any]) -> Geometry:
@@ -302,9 +311,7 @@ def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
 
 def _of_ome(path: str, text: str, number: int) -> Geometry:
     if "BinaryOnly" in text:
-        notes.show(
-            f"{path}: its OME metadata are in another file: not used; --voxel-nm states a voxel size"
-        )
+        not_used(path, "its OME metadata are in another file")
     images = re.split(r"<(?:\w+:)?Image\b", text)[1:]
     text = images[number] if number < len(images) else ""
     found = re.search(r"<(?:\w+:)?Pixels\b[^>]*>", text)
@@ -344,8 +351,6 @@ def _geometry(
     if is_triple(list(edges)):
         size = stated_size(path, source, edges, units)
     elif any(n != 1 for n in edges) or (edges and units[-1].lower() not in VOXEL_UNITS):
-        notes.show(
-            f"{path}: {source} state {size_text(edges)} for the edges of a voxel, expected three lengths (z, y, x):"
-            " not used; --voxel-nm states a voxel size"
-        )
+        text = f"{source} state {size_text(edges)} for the edges of a voxel"
+        not_used(path, f"{text}, expected three lengths (z, y, x)")
     return Geometry(voxel_size_nm=size, offset=start, size_source=source, offset_source=source)

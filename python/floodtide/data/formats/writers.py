@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,13 +75,21 @@ class Plan:
         return self.geometry.offset or (0, 0, 0)
 
 
-class Writer(Protocol):
-    """Writes blocks in the order z, y, x. A block consists of whole chunks, except at the end of the volume."""
+@dataclass(frozen=True)
+class Writer:
+    """Writes blocks in the order z, y, x. A block consists of whole chunks, except at the end of the volume.
+
+    Attributes:
+        chunks: Voxels (z, y, x) of a chunk.
+        write: Writes the block of a box.
+        finish: Called after the last block.
+        shared: What `shared_writer` needs in another process of this job; "": only this one can write.
+    """
 
     chunks: Vec3
-
-    def write(self, box: Box, block: NDArray[Any]) -> None: ...
-    def finish(self) -> None: ...
+    write: Callable[[Box, NDArray[Any]], None]
+    finish: Callable[[], None] = lambda: None
+    shared: str = ""
 
 
 @contextmanager
@@ -89,6 +97,10 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
     """Write a dataset of an HDF5 file."""
     path, dataset = path_and_dataset(reference)
     file = _core.data.Hdf5Writer(path, plan.command, [dataset])
+
+    def write(box: Box, block: NDArray[Any]) -> None:
+        file.write(dataset, list(box[0]), np.ascontiguousarray(block))
+
     try:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
         if plan.geometry.voxel_size_nm is not None:
@@ -97,20 +109,9 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
             file.attribute(dataset, "box_start", list(plan.offset))
         for name, text in plan.notes.items():
             file.attribute(dataset, name, text)
-        yield _Hdf5(file, dataset, plan.chunks)
+        yield Writer(plan.chunks, write, file.finish)
     finally:
         file.discard()
-
-
-class _Hdf5:
-    def __init__(self, file: _core.data.Hdf5Writer, dataset: str, chunks: Vec3) -> None:
-        self._file, self._dataset, self.chunks = file, dataset, chunks
-
-    def write(self, box: Box, block: NDArray[Any]) -> None:
-        self._file.write(self._dataset, list(box[0]), np.ascontiguousarray(block))
-
-    def finish(self) -> None:
-        self._file.finish()
 
 
 @contextmanager
@@ -140,7 +141,7 @@ def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
     group = {"zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": {}}}
     with _new_folder(reference, group) as folder:
         store = _created(reference, folder, {"driver": "zarr3", "metadata": metadata})
-        yield StoreWriter(store, plan.chunks)
+        yield _store_writer(store, plan.chunks)
 
 
 @contextmanager
@@ -161,7 +162,7 @@ def n5(reference: str, plan: Plan) -> Iterator[Writer]:
         metadata["offset"] = [n * size for n, size in sizes]
     with _new_folder(reference, {"attributes.json": {"n5": "2.0.0"}}) as folder:
         store = _created(reference, folder, {"driver": "n5", "metadata": metadata})
-        yield StoreWriter(store.T, plan.chunks)
+        yield _store_writer(store.T, plan.chunks)
 
 
 @contextmanager
@@ -200,44 +201,37 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
         info = folder / "info"
         info.write_text(json.dumps({**json.loads(info.read_text()), **marks}))
         tensorstore = tensorstore_library(reference)
-        yield StoreWriter(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
+        yield _store_writer(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
 
 
-class StoreWriter:
-    """Writes blocks of a Zarr, N5 or precomputed volume. Each chunk is a file, so processes can share the blocks."""
+def _store_writer(store: Any, chunks: Vec3) -> Writer:
+    """Return a writer of a Zarr, N5 or precomputed volume. Each chunk is a file, so processes can share the blocks."""
 
-    def __init__(self, store: Any, chunks: Vec3) -> None:
-        self._store, self.chunks = store, chunks
-
-    def shared(self) -> tuple[str, Vec3]:
-        """Return what `shared_writer` needs in another process of this job."""
-        return json.dumps(self._store.spec(retain_context=False).to_json()), self.chunks
-
-    def write(self, box: Box, block: NDArray[Any]) -> None:
+    def write(box: Box, block: NDArray[Any]) -> None:
         at = tuple(slice(a, a + n) for a, n in zip(*box, strict=True))
         try:
-            self._store[at].write(block).result()
+            store[at].write(block).result()
         except Exception as error:
             raise StorageError(f"a block cannot be written: {reason(error)}") from error
 
-    def finish(self) -> None:
-        pass
+    return Writer(chunks, write, shared=json.dumps(store.spec(retain_context=False).to_json()))
 
 
-def shared_writer(reference: str, shared: tuple[str, Vec3]) -> StoreWriter:
+def shared_writer(reference: str, shared: str, plan: Plan) -> Writer:
     """Return a writer of the volume that another process has created.
 
     Args:
         reference: The name of the volume, for messages.
-        shared: Of `StoreWriter.shared`.
+        shared: Of the other process's writer.
+        plan: What is written.
 
     Raises:
         StorageError: If the volume cannot be opened.
     """
     tensorstore = tensorstore_library(reference)
     with _storing(reference):
-        store = tensorstore.open(json.loads(shared[0]), open=True, write=True).result()
-    return StoreWriter(store, shared[1])
+        store = tensorstore.open(json.loads(shared), open=True, write=True).result()
+    return _store_writer(store, plan.chunks)
 
 
 @contextmanager
@@ -252,30 +246,26 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     tifffile = library("tifffile", reference, "formats")
     bigtiff = math.prod(plan.shape) * plan.dtype.itemsize > _LARGEST_TIFF
     description = tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
+    _, y, x = plan.size
+    resolution = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
     with _new_file(reference, path) as part, tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
-        yield _Stack(file, plan, description)
+
+        def write(z: int, picture: NDArray[Any]) -> None:
+            first = {"description": description.encode()} if z == 0 else {}
+            options = {**resolution, **first, "photometric": "minisblack", "metadata": None}
+            file.write(picture, contiguous=z > 0, **options)
+
+        yield _sections(plan, write)
 
 
-class _Stack:
-    def __init__(self, file: Any, plan: Plan, description: str) -> None:
-        self.chunks = (1, *plan.shape[1:])
-        self._file, self._description = file, description
-        _, y, x = plan.size
-        self._resolution = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
+def _sections(plan: Plan, write: Callable[[int, NDArray[Any]], object]) -> Writer:
+    """Return a writer of a format whose chunks are sections: `write` gets z and the section."""
 
-    def write(self, box: Box, block: NDArray[Any]) -> None:
-        for i, picture in enumerate(block, start=box[0][0]):
-            self._file.write(
-                picture,
-                photometric="minisblack",
-                contiguous=i > 0,
-                metadata=None,
-                description=self._description.encode() if i == 0 else None,
-                **self._resolution,
-            )
+    def write_all(box: Box, block: NDArray[Any]) -> None:
+        for z, picture in enumerate(block, start=box[0][0]):
+            write(z, np.ascontiguousarray(picture))
 
-    def finish(self) -> None:
-        pass
+    return Writer((1, *plan.shape[1:]), write_all)
 
 
 @contextmanager
@@ -304,21 +294,9 @@ def nifti(reference: str, plan: Plan) -> Iterator[Writer]:
         packed = reference.lower().endswith(".gz")
         file = gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if packed else plain
         header.write_to(file)
-        yield _Nifti(file, plan)
+        yield _sections(plan, lambda _, section: file.write(section.tobytes()))
         if packed:
             file.close()
-
-
-class _Nifti:
-    def __init__(self, file: Any, plan: Plan) -> None:
-        self.chunks = (1, *plan.shape[1:])
-        self._file = file
-
-    def write(self, box: Box, block: NDArray[Any]) -> None:
-        self._file.write(np.ascontiguousarray(block).tobytes())
-
-    def finish(self) -> None:
-        pass
 
 
 @contextmanager
@@ -337,24 +315,14 @@ def pictures(reference: str, plan: Plan) -> Iterator[Writer]:
         write = library("tifffile", reference, "formats").imwrite
     if plan.geometry.voxel_size_nm is not None or any(plan.offset):
         notes.show(f"{reference}: the pictures do not state the voxel size and the offset")
+    digits = max(5, len(str(plan.shape[0] - 1)))
     with _new_folder(folder, {}) as part:
-        yield _Pictures(write, part, pattern, plan)
 
+        def write_one(z: int, picture: NDArray[Any]) -> None:
+            with _storing(str(part)):
+                write(part / pattern.replace("*", f"{z:0{digits}}"), picture)
 
-class _Pictures:
-    def __init__(self, write: Any, folder: Path, pattern: str, plan: Plan) -> None:
-        self.chunks = (1, *plan.shape[1:])
-        self._write, self._folder, self._pattern = write, folder, pattern
-        self._digits = max(5, len(str(plan.shape[0] - 1)))
-
-    def write(self, box: Box, block: NDArray[Any]) -> None:
-        with _storing(str(self._folder)):
-            for i, picture in enumerate(block, start=box[0][0]):
-                name = self._pattern.replace("*", f"{i:0{self._digits}}")
-                self._write(self._folder / name, np.ascontiguousarray(picture))
-
-    def finish(self) -> None:
-        pass
+        yield _sections(plan, write_one)
 
 
 def _check_pictures(reference: str, plan: Plan, kinds: tuple[str, ...]) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Vec3
+from floodtide.data.boxes import Vec3
 from floodtide.data.look.image import require_image
 from floodtide.data.look.labels import changed, require_labels
-from floodtide.data.look.sampling import CUBE, FULL, Array, cubes, read, whole_of
+from floodtide.data.look.sampling import CUBE, FULL, cubes, read, whole_of
 from floodtide.data.volumes import Volume
 from floodtide.errors import ShapeError
 
@@ -25,8 +26,6 @@ _SEEN = 0.15  # difference, as a share of the image's standard deviation, that a
 _CLEAR = 0.3  # the same for an orientation that is better than the stored one
 _BETTER = 2.0  # times the stored orientation's difference
 _AXES = "zyx"
-
-Places = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,6 @@ class Orientation:
 
     axes: Vec3 = (0, 1, 2)
     reversed: tuple[bool, bool, bool] = (False, False, False)
-
-    @property
-    def stored(self) -> bool:
-        """True for the labels as they are."""
-        return self == Orientation()
 
     @property
     def words(self) -> str:
@@ -67,10 +61,17 @@ class Orientation:
             text += "[" + ", ".join("::-1" if back else ":" for back in self.reversed) + "]"
         return text
 
-    def apply(self, labels: Array) -> Array:
+    @property
+    def _steps(self) -> tuple[slice, ...]:
+        return tuple(slice(None, None, -1 if back else 1) for back in self.reversed)
+
+    def apply(self, labels: NDArray[Any]) -> NDArray[Any]:
         """Return labels in this orientation, as a view."""
-        steps = tuple(slice(None, None, -1 if back else 1) for back in self.reversed)
-        return labels.transpose(self.axes)[steps]
+        return labels.transpose(self.axes)[self._steps]
+
+    def undo(self, image: NDArray[Any]) -> NDArray[Any]:
+        """Return a view of an image that lies on the labels as they are stored."""
+        return image[self._steps].transpose(np.argsort(self.axes))
 
 
 @dataclass(frozen=True)
@@ -110,32 +111,25 @@ class Alignment:
     @property
     def stored(self) -> Candidate | None:
         """The candidate of the stored orientation; None if it has another shape than the image or too few labels."""
-        return next((one for one in self.candidates if one.orientation.stored), None)
+        return next((one for one in self.candidates if one.orientation == Orientation()), None)
 
-    @property
-    def best(self) -> Candidate | None:
-        """The candidate of the largest difference."""
-        return self.candidates[0] if self.candidates else None
-
-    def contrast(self, candidate: Candidate) -> float:
-        """Return the absolute difference of a candidate as a share of the standard deviation."""
-        return abs(candidate.difference) / self.std if self.std > 0 else 0.0
+    def contrast(self, candidate: Candidate | None) -> float:
+        """Return the absolute difference of a candidate as a share of the standard deviation; 0 for None."""
+        return abs(candidate.difference) / self.std if candidate and self.std > 0 else 0.0
 
     @property
     def verdict(self) -> str:
         """ "aligned", "other" (another orientation is clearly better) or "unclear" (boundaries do not show)."""
-        best, stored = self.best, self.stored
-        if best is None:
-            return "unclear"
-        here = self.contrast(stored) if stored is not None else 0.0
-        if not best.orientation.stored and self.contrast(best) >= max(_CLEAR, _BETTER * here):
+        here = self.contrast(self.stored)
+        best = self.candidates[0] if self.candidates else None
+        if best != self.stored and self.contrast(best) >= max(_CLEAR, _BETTER * here):
             return "other"
         return "aligned" if here >= max(_SEEN, self.contrast(best) / _BETTER) else "unclear"
 
     @property
     def clear(self) -> Candidate | None:
         """The orientation that the labels should have; None if they are aligned or nothing is certain."""
-        return self.best if self.verdict == "other" else None
+        return self.candidates[0] if self.verdict == "other" else None
 
 
 def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment:
@@ -160,32 +154,29 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
         for z, y, x in itertools.product((0, 1), repeat=3)
     ]
     per_axis = 3 if budget >= 27 * CUBE**3 else 2
-    grid = _counts(image.shape, per_axis)
-    parts = {at: _parts(labels.read(box)) for at, box in _grid(labels.shape, per_axis).items()}
+    parts = _grid(labels.shape, per_axis)
+    for place, box in np.ndenumerate(parts):
+        parts[place] = _parts(labels.read(box))
     sums = np.zeros((len(orientations), 2, 2))  # of boundary and inside: grey levels, voxels
     whole = np.zeros(3)  # voxels, grey levels and their squares
     mean: np.float32 | None = None  # subtracted, so that the sums keep their digits
-    for place, box in _grid(image.shape, per_axis).items():
+    for place, box in np.ndenumerate(_grid(image.shape, per_axis)):
         values = read(image, box).astype(np.float32)
         mean = np.float32(values.mean(dtype=np.float64)) if mean is None else mean
         values -= mean
-        cube = np.array([values.size, values.sum(dtype=np.float64)])
-        whole += *cube, np.square(values).sum(dtype=np.float64)
+        cube = np.array([values.sum(dtype=np.float64), values.size])
+        whole += *cube[::-1], np.square(values).sum(dtype=np.float64)
         for row, orientation in zip(sums, orientations, strict=True):
+            turned = orientation.undo(values).ravel()
             boundary, unlabelled = (
-                _sum_at(values, voxels, orientation)
-                for voxels in parts[_source(place, grid, orientation)]
+                (turned[voxels].sum(dtype=np.float64), voxels.size)
+                for voxels in orientation.apply(parts)[place]
             )
-            row[0] += boundary
-            row[1] += cube[::-1] - boundary - unlabelled
-    offset = float(mean or 0.0)
+            row += boundary, cube - boundary - unlabelled
+    means = sums[..., 0] / np.maximum(sums[..., 1], 1) + float(mean or 0.0)
     found = [
-        Candidate(
-            orientation,
-            offset + float(row[0, 0] / row[0, 1]),
-            offset + float(row[1, 0] / row[1, 1]),
-        )
-        for orientation, row in zip(orientations, sums, strict=True)
+        Candidate(orientation, float(boundary), float(inside))
+        for orientation, (boundary, inside), row in zip(orientations, means, sums, strict=True)
         if row[:, 1].min() >= _FEW
     ]
     variance = whole[2] / whole[0] - (whole[1] / whole[0]) ** 2
@@ -229,42 +220,16 @@ def require_same_shape(image: Volume, labels: Volume) -> None:
         )
 
 
-def _parts(labels: Array) -> tuple[Places, Places]:
-    """Return the places of the voxels at a change of label, and of the other voxels that are labelled 0."""
+def _parts(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the flat indices of the voxels at a change of label, and of the other voxels that are labelled 0."""
     boundary, _ = changed(labels)
-    z, y, x = np.nonzero(boundary)
-    other_z, other_y, other_x = np.nonzero((labels == 0) & ~boundary)
-    return (z, y, x), (other_z, other_y, other_x)
+    return np.flatnonzero(boundary), np.flatnonzero((labels == 0) & ~boundary)
 
 
-def _sum_at(values: Array, places: Places, orientation: Orientation) -> NDArray[np.float64]:
-    """Return the sum of the grey levels at places in the stored labels, and the number of places."""
-    turned = tuple(
-        extent - 1 - places[axis] if back else places[axis]
-        for axis, extent, back in zip(
-            orientation.axes, values.shape, orientation.reversed, strict=True
-        )
-    )
-    chosen = values[turned]
-    return np.array([chosen.sum(dtype=np.float64), chosen.size])
-
-
-def _counts(shape: Vec3, per_axis: int) -> Vec3:
-    """Return the number of cubes along each axis."""
-    z, y, x = (len({box[0][axis] for box in cubes(whole_of(shape), per_axis)}) for axis in range(3))
-    return z, y, x
-
-
-def _grid(shape: Vec3, per_axis: int) -> dict[Vec3, Box]:
-    """Return the cubes of a volume by their place in the grid."""
-    depth, rows, columns = map(range, _counts(shape, per_axis))
-    places = itertools.product(depth, rows, columns)
-    return dict(zip(places, cubes(whole_of(shape), per_axis), strict=True))
-
-
-def _source(place: Vec3, grid: Vec3, orientation: Orientation) -> Vec3:
-    """Return which cube of the stored labels an orientation brings to a place of the image's grid."""
-    source = [0, 0, 0]
-    for axis, (at, count, back) in enumerate(zip(place, grid, orientation.reversed, strict=True)):
-        source[orientation.axes[axis]] = count - 1 - at if back else at
-    return source[0], source[1], source[2]
+def _grid(shape: Vec3, per_axis: int) -> NDArray[Any]:
+    """Return the cubes of a volume in their places (z, y, x)."""
+    boxes = cubes(whole_of(shape), per_axis)
+    found = np.empty([len({start[axis] for start, _ in boxes}) for axis in range(3)], object)
+    for place, box in zip(np.ndindex(found.shape), boxes, strict=True):
+        found[place] = box
+    return found

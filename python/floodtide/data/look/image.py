@@ -4,23 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.look.levels import GreyLevels
-from floodtide.data.look.sampling import (
-    FULL,
-    SMALL,
-    Array,
-    columns,
-    cubes_within,
-    read,
-    slabs,
-    whole_of,
-)
+from floodtide.data.look.sampling import FULL, sample, slabs, whole_of
 from floodtide.data.look.sections import Sections, SectionSums
 from floodtide.data.look.sharpness import Sharpness, sharpness
 from floodtide.data.volumes import Volume
@@ -85,10 +75,6 @@ class ImageStatistics:
         """True if every voxel of the box was read."""
         return self.sampled == math.prod(self.shape)
 
-    def percentile(self, share: float) -> float:
-        """Return the grey level at one of PERCENTILES."""
-        return self.percentiles[PERCENTILES.index(share)]
-
 
 def image_statistics(
     volume: Volume,
@@ -119,18 +105,14 @@ def image_statistics(
         raise InvalidFileError(
             f"{volume.name}: has {whole[1][0]} sections (z), expected at most {_MOST_SECTIONS}"
         )
-    boxes = columns(whole, budget) if sections else cubes_within(whole, budget, SMALL)
+    boxes = sample(whole, budget, sections)
     total = sum(math.prod(size) for _, size in boxes)
     levels = GreyLevels(volume.dtype, total)
     sums = SectionSums(whole[0][0], whole[1][0]) if sections else None
-    done = 0
-    for at, voxels in _parts(volume, boxes, sections):
+    for first, voxels in slabs(volume, boxes, progress):
         levels.add(voxels)
         if sums is not None:
-            sums.add(at, voxels)
-        done += voxels.size
-        if progress is not None:
-            progress(done, total)
+            sums.add(first, voxels)
     found = sums.sections() if sums is not None else None
     _, mean, std = levels.moments()
     proposed_mean, proposed_std, left_out = _proposal(levels, sums, found)
@@ -170,15 +152,6 @@ def require_image(volume: Volume) -> None:
             f"{volume.name}: holds {volume.dtype}, as labels do; expected an image of 8 or 16 bits, or of"
             " floating-point numbers"
         )
-
-
-def _parts(volume: Volume, boxes: list[Box], sections: bool) -> Iterator[tuple[int, Array]]:
-    """Yield (number of the first section in the box, voxels) for all boxes, in pieces of bounded size."""
-    for box in boxes:
-        if sections:
-            yield from slabs(volume, box)
-        else:
-            yield 0, read(volume, box)
 
 
 def _summary(levels: GreyLevels) -> tuple[tuple[float, ...], tuple[int, ...]]:

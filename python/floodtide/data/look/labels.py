@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data.boxes import Box, Progress, Vec3
-from floodtide.data.look.sampling import FULL, SMALL, Array, columns, cubes_within, slabs, whole_of
+from floodtide.data.look.sampling import FULL, Array, cubes_within, sample, slabs, whole_of
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
@@ -108,23 +108,18 @@ def label_statistics(
     """
     require_labels(volume)
     whole = box or whole_of(volume.shape)
-    boxes = columns(whole, budget) if sections else cubes_within(whole, budget, SMALL)
+    boxes = sample(whole, budget, sections)
     total = sum(math.prod(size) for _, size in boxes)
-    done = 0
     tables: list[Array] = []
     seen = np.zeros((2, whole[1][0]), bool)  # sections that were read, and those with labels
-    for column in boxes:
-        for at, stored in slabs(volume, column):
-            labels = cleared(stored, volume.name)
-            tables.append(_table(labels))
-            first = column[0][0] - whole[0][0] + at
-            seen[0, first : first + len(labels)] = True
-            seen[1, first : first + len(labels)] |= labels.any(axis=(1, 2))
-            if len(tables) == _TABLES:
-                tables = [_merged(tables)]
-            done += labels.size
-            if progress is not None:
-                progress(done, total)
+    for section, stored in slabs(volume, boxes, progress):
+        labels = cleared(stored, volume.name)
+        tables.append(_table(labels))
+        first = section - whole[0][0]
+        seen[0, first : first + len(labels)] = True
+        seen[1, first : first + len(labels)] |= labels.any(axis=(1, 2))
+        if len(tables) == _TABLES:
+            tables = [_merged(tables)]
     ids, sizes = _merged(tables)
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]

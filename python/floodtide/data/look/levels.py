@@ -35,7 +35,7 @@ class GreyLevels:
         self._n = 0
         self._sums = np.zeros(2)
         self._offset: float | None = None
-        self._extremes = [np.inf, -np.inf, 0, 0]  # lowest, highest, and how often each occurs
+        self._range = np.inf, -np.inf
 
     def add(self, voxels: Array) -> None:
         """Add voxels of any shape."""
@@ -50,13 +50,10 @@ class GreyLevels:
         centred = values - self._offset
         self._sums += centred.sum(), np.dot(centred, centred)
         self._kept.append(values[:: self._step])
-        for extreme, (better, place) in enumerate(((np.less, 0), (np.greater, 1))):
-            value = values.min() if place == 0 else values.max()
-            count = int(np.count_nonzero(values == value))
-            if better(value, self._extremes[extreme]):
-                self._extremes[extreme], self._extremes[2 + extreme] = float(value), count
-            elif value == self._extremes[extreme]:
-                self._extremes[2 + extreme] += count
+        self._range = (
+            min(self._range[0], float(values.min())),
+            max(self._range[1], float(values.max())),
+        )
 
     def table(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the occurring grey levels in ascending order, and their counts."""
@@ -82,17 +79,18 @@ class GreyLevels:
         if self._whole:
             values, _ = self.table()
             return float(values[0]), float(values[-1])
-        return float(self._extremes[0]), float(self._extremes[1])
+        return self._range
 
     def clipped(self) -> tuple[float, float]:
         """Return the shares of voxels at the lowest and the highest value that the type can hold.
 
-        For floating-point types: at the lowest and the highest value that occurs.
+        For floating-point types: at the lowest and the highest value that occurs, in the subset.
         """
-        if self._whole:
-            n = max(1, int(self._counts.sum()))
-            return float(self._counts[0]) / n, float(self._counts[-1]) / n
-        return float(self._extremes[2]) / self._n, float(self._extremes[3]) / self._n
+        values, counts = self.table()
+        low, high = (self._least, self._most) if self._whole else self._range
+        return float(counts[values == low].sum() / counts.sum()), float(
+            counts[values == high].sum() / counts.sum()
+        )
 
     def padding(self) -> tuple[float, int] | None:
         """Return the grey level that fills the places without image, with its count; None without such a level.

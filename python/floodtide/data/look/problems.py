@@ -21,23 +21,16 @@ from floodtide.data.look.labels import LabelStatistics
 from floodtide.data.look.trained_on import TrainedOn
 from floodtide.errors import ConfigurationError
 
-_FAR, _OFF = (
-    10.0,
-    1.0,
-)  # distance of the mean from 0 for an error and a warning, in standard deviations
-_FAINT, _FLAT = (
-    0.05,
-    0.5,
-)  # standard deviation of what the network reads, for an error and a warning
+# for an error and a warning: distance of the mean from 0, and standard deviation, of what the network reads
+_FAR, _OFF = 10.0, 1.0
+_FAINT, _FLAT = 0.05, 0.5
 _SHIFT, _CONTRAST = 0.5, 1.5  # the same against the training images
 _LENGTHS = 1.7  # ratio of correlation lengths of two images
 _ANISOTROPY = 2.2  # ratio of the correlation lengths of an image, in nm
 _CERTAIN, _CLEARLY = 0.7, 4.0  # contrast of another orientation, and its ratio to the stored one
 _EMPTY = 0.1  # share of sections without labels, for a warning
 _AXES = "zyx"
-
-SAME_SIZE = 1.15
-"""Ratio of voxel sizes up to which a network takes an image as it is."""
+_SAME_SIZE = 1.15  # ratio of voxel sizes up to which a network takes an image as it is
 
 
 @dataclass(frozen=True)
@@ -72,6 +65,10 @@ class Reading:
     keys: str
     voxel_size_nm: tuple[float, float, float] | None = None
     size_key: str = "--voxel-nm"
+
+
+def _doubt(text: str) -> list[Problem]:
+    return [Problem(False, text)]
 
 
 def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
@@ -119,60 +116,11 @@ def of_grey_levels(
         trained: What the network was trained on.
         adapts: True if the network is trained on this image, so that it may have other voxels.
     """
-    found = of_normalisation(image, reading)
-    if trained and not any(problem.error for problem in found):
-        return of_training_images(image, reading, trained, adapts=adapts)
-    return found
-
-
-def fits(own: Sequence[float], wanted: Sequence[float]) -> bool:
-    """Return True if a network for voxels of the size `wanted` takes an image with voxels of the size `own`."""
-    return all(max(a / b, b / a) <= SAME_SIZE for a, b in zip(own, wanted, strict=True))
-
-
-def resampling(image: str, own: Sequence[float], wanted: Sequence[float]) -> str:
-    """Return the command that resamples an image from a voxel size (z, y, x) in nm to another one."""
-    before, after = (",".join(f"{n:g}" for n in size) for size in (own, wanted))
-    return (
-        f"`floodtide convert {shlex.quote(image)} resampled.zarr"
-        f" --voxel-nm {before} --resample-nm {after}`"
-    )
-
-
-def of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:
-    """Return what is wrong with mean and std for an image, whatever the network."""
-    if image.std == 0:
-        return [
-            Problem(
-                False,
-                f"{reading.where}: all sampled voxels of {image.name} are {image.mean:g}, expected an image",
-            )
-        ]
-    mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
-    error = abs(mean) > _FAR or not _FAINT <= std <= 1 / _FAINT
-    if not error and abs(mean) <= _OFF and _FLAT <= std <= 1 / _FLAT:
-        return []
-    return [
-        Problem(
-            error,
-            f"{reading.where}: {image.name} ({image.dtype}) has mean {image.mean:.4g} and standard deviation"
-            f" {image.std:.4g}, but mean = {reading.mean:g} and std = {reading.std:g} are set, so that the network"
-            f" reads values of {mean:.3g} +- {std:.2g}, expected about 0 +- 1: set {reading.keys} to"
-            f" {image.proposed_mean:.4g} and {image.proposed_std:.4g}",
-        )
-    ]
-
-
-def of_training_images(
-    image: ImageStatistics,
-    reading: Reading,
-    trained: Sequence[TrainedOn],
-    *,
-    adapts: bool = False,
-) -> list[Problem]:
-    """Return how an image differs from the images that a network was trained on; nothing without `trained`."""
+    found = _of_normalisation(image, reading)
+    if not trained or any(problem.error for problem in found):
+        return found
     size = _of_size(image, reading, trained, adapts)
-    if size or not trained or image.std == 0:
+    if size or image.std == 0:
         return size
     mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
 
@@ -184,25 +132,52 @@ def of_training_images(
         )
 
     nearest = min(trained, key=distance)
-    found = _of_contrast(image, reading, nearest, mean, std)
-    return found + _of_scale(image, reading, nearest)
-
-
-def _of_contrast(
-    image: ImageStatistics, reading: Reading, volume: TrainedOn, mean: float, std: float
-) -> list[Problem]:
-    away, spread = volume.normalised
-    if spread <= 0:
-        return []
-    if abs(mean - away) <= _SHIFT * spread and 1 / _CONTRAST <= std / spread <= _CONTRAST:
-        return []
+    away, spread = nearest.normalised
+    found = _of_scale(image, reading, nearest)
+    if spread <= 0 or (
+        abs(mean - away) <= _SHIFT * spread and 1 / _CONTRAST <= std / spread <= _CONTRAST
+    ):
+        return found
     new_std = image.proposed_std / spread
+    contrast = _doubt(
+        f"{reading.where}: {image.name} has another mean and contrast than the network was trained on: the network"
+        f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {nearest.name}: set"
+        f" {reading.keys} to {image.proposed_mean - away * new_std:.4g} and {new_std:.4g}"
+    )
+    return contrast + found
+
+
+def fits(own: Sequence[float], wanted: Sequence[float]) -> bool:
+    """Return True if a network for voxels of the size `wanted` takes an image with voxels of the size `own`."""
+    return all(max(a / b, b / a) <= _SAME_SIZE for a, b in zip(own, wanted, strict=True))
+
+
+def resampling(image: str, own: Sequence[float], wanted: Sequence[float]) -> str:
+    """Return the command that resamples an image from a voxel size (z, y, x) in nm to another one."""
+    before, after = (",".join(f"{n:g}" for n in size) for size in (own, wanted))
+    return (
+        f"`floodtide convert {shlex.quote(image)} resampled.zarr"
+        f" --voxel-nm {before} --resample-nm {after}`"
+    )
+
+
+def _of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:
+    """Return what is wrong with mean and std for an image, whatever the network."""
+    if image.std == 0:
+        return _doubt(
+            f"{reading.where}: all sampled voxels of {image.name} are {image.mean:g}, expected an image"
+        )
+    mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
+    error = abs(mean) > _FAR or not _FAINT <= std <= 1 / _FAINT
+    if not error and abs(mean) <= _OFF and _FLAT <= std <= 1 / _FLAT:
+        return []
     return [
         Problem(
-            False,
-            f"{reading.where}: {image.name} has another mean and contrast than the network was trained on: the network"
-            f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {volume.name}: set"
-            f" {reading.keys} to {image.proposed_mean - away * new_std:.4g} and {new_std:.4g}",
+            error,
+            f"{reading.where}: {image.name} ({image.dtype}) has mean {image.mean:.4g} and standard deviation"
+            f" {image.std:.4g}, but mean = {reading.mean:g} and std = {reading.std:g} are set, so that the network"
+            f" reads values of {mean:.3g} +- {std:.2g}, expected about 0 +- 1: set {reading.keys} to"
+            f" {image.proposed_mean:.4g} and {image.proposed_std:.4g}",
         )
     ]
 
@@ -248,75 +223,54 @@ def of_pixels(
 
 def _of_scale(image: ImageStatistics, reading: Reading, volume: TrainedOn) -> list[Problem]:
     theirs = volume.voxel_size_nm
-    length = image.sharpness.length if image.sharpness is not None else (None,) * 3
-    known = [
-        (axis, a / b)
-        for axis, (a, b) in enumerate(zip(length, volume.length, strict=True))
-        if a is not None and b is not None
-    ]
+    length = image.sharpness.length if image.sharpness is not None else ()
+    known = [a / b for a, b in zip(length, volume.length, strict=False) if a and b]
     if len(known) != 3:
         return []
-    ratio = math.prod(one for _, one in known) ** (1 / 3)
+    ratio = math.prod(known) ** (1 / 3)
     if 1 / _LENGTHS <= ratio <= _LENGTHS:
         return []
     times, how = max(ratio, 1 / ratio), "larger" if ratio > 1 else "smaller"
     guess = (
         "" if theirs is None else f", as voxels of about {sizes([s / ratio for s in theirs])} nm"
     )
-    return [
-        Problem(
-            False,
-            f"{reading.where}: structures of {image.name} are about {times:.1f} times {how} in voxels than those of"
-            f" {volume.name}, on which the network was trained{guess}. If the voxel size is right, the tissue differs:"
-            " compare previews at several voxel sizes",
-        )
-    ]
+    return _doubt(
+        f"{reading.where}: structures of {image.name} are about {times:.1f} times {how} in voxels than those of"
+        f" {volume.name}, on which the network was trained{guess}. If the voxel size is right, the tissue differs:"
+        " compare previews at several voxel sizes"
+    )
 
 
 def of_axes(
     image: ImageStatistics, where: str, voxel_size_nm: tuple[float, float, float] | None
 ) -> list[Problem]:
     """Return whether the order of the axes, or the voxel size, contradicts what the image looks like."""
-    found = image.sharpness
-    if found is None or None in found.length:
+    voxels = [n for n in image.sharpness.length if n is not None] if image.sharpness else []
+    if len(voxels) != 3:
         return []
-    nm = [
-        length * size
-        for length, size in zip(found.length, voxel_size_nm or (1.0, 1.0, 1.0), strict=True)
-        if length is not None
-    ]
+    nm = [n * size for n, size in zip(voxels, voxel_size_nm or (1.0, 1.0, 1.0), strict=True)]
     least, most = nm.index(min(nm)), nm.index(max(nm))
-    if nm[most] / nm[least] <= _ANISOTROPY:
+    times = nm[most] / nm[least]
+    if times <= _ANISOTROPY:
         return []
-    if voxel_size_nm is None or len(set(voxel_size_nm)) == 1:
-        voxels = [length for length in found.length if length is not None]
-        if least == 0:
-            if voxel_size_nm is None:
-                return []  # thick sections, as usual, and no voxel size that says otherwise
-            return [
-                Problem(
-                    False,
-                    f"{where}: {image.name} changes {nm[most] / nm[least]:.1f} times as fast along z as along"
-                    f" {_AXES[most]}, but the voxel size is {sizes(voxel_size_nm)} nm: give the thickness of a"
-                    " section first, as in 40,4,4",
-                )
-            ]
-        return [
-            Problem(
-                False,
-                f"{where}: {image.name} changes fastest along {_AXES[least]} (half of the correlation is lost in"
-                f" {voxels[least]:.1f} voxels, along {_AXES[most]} in {voxels[most]:.1f}), expected along z, across"
-                " the sections: the axes are probably in another order than z, y, x",
-            )
-        ]
-    return [
-        Problem(
-            False,
-            f"{where}: with voxels of {sizes(voxel_size_nm)} nm (z, y, x), structures of {image.name} are"
-            f" {nm[most] / nm[least]:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or"
-            " the order of the axes is probably wrong",
+    if voxel_size_nm is not None and len(set(voxel_size_nm)) > 1:
+        return _doubt(
+            f"{where}: with voxels of {sizes(voxel_size_nm)} nm (z, y, x), structures of {image.name} are {times:.1f}"
+            f" times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of the axes is"
+            " probably wrong"
         )
-    ]
+    if least != 0:
+        return _doubt(
+            f"{where}: {image.name} changes fastest along {_AXES[least]} (half of the correlation is lost in"
+            f" {voxels[least]:.1f} voxels, along {_AXES[most]} in {voxels[most]:.1f}), expected along z, across"
+            " the sections: the axes are probably in another order than z, y, x"
+        )
+    if voxel_size_nm is None:
+        return []  # thick sections, as usual, and no voxel size that says otherwise
+    return _doubt(
+        f"{where}: {image.name} changes {times:.1f} times as fast along z as along {_AXES[most]}, but the voxel size"
+        f" is {sizes(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
+    )
 
 
 def of_sections(image: ImageStatistics, where: str) -> list[Problem]:
@@ -341,23 +295,17 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
         ]
     if labels.flat_axis is not None:
         axis = _AXES[labels.flat_axis]
-        return [
-            Problem(
-                False,
-                f"{where}: {labels.name} holds labels of single sections: {100 * max(labels.changes):.0f} % of the"
-                f" voxels change their id along {axis}; expected objects that keep their id through the volume",
-            )
-        ]
+        return _doubt(
+            f"{where}: {labels.name} holds labels of single sections: {100 * max(labels.changes):.0f} % of the"
+            f" voxels change their id along {axis}; expected objects that keep their id through the volume"
+        )
     if labels.objects == 0:
         return [Problem(False, f"{where}: all sampled voxels of {labels.name} are 0, no object")]
     if labels.empty_sections > _EMPTY * labels.sections:
-        return [
-            Problem(
-                False,
-                f"{where}: {labels.empty_sections} of {labels.sections} sampled sections (z) of {labels.name} have no"
-                " labels: keep data.zero_is_boundary = false, or set the box to the labelled part",
-            )
-        ]
+        return _doubt(
+            f"{where}: {labels.empty_sections} of {labels.sections} sampled sections (z) of {labels.name} have no"
+            " labels: keep data.zero_is_boundary = false, or set the box to the labelled part"
+        )
     return []
 
 
@@ -366,11 +314,9 @@ def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
     best, stored = found.clear, found.stored
     if best is None:
         return []
-    here = found.contrast(stored) if stored is not None else 0.0
-    there = found.contrast(best)
     return [
         Problem(
-            there >= max(_CERTAIN, _CLEARLY * here),
+            found.contrast(best) >= max(_CERTAIN, _CLEARLY * found.contrast(stored)),
             f"{where}: {labels} does not lie on the image: boundaries of labels differ from their surroundings by"
             f" {0.0 if stored is None else stored.difference:.1f} grey levels as stored, and by {best.difference:.1f}"
             f" with {best.orientation.words}: store {best.orientation.expression} instead",

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Vec3
+from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
 
@@ -89,19 +90,37 @@ def columns(whole: Box, budget: int) -> list[Box]:
     ]
 
 
-def slabs(volume: Volume, box: Box) -> Iterator[tuple[int, Array]]:
-    """Yield (number of the first section in the box, voxels) for slabs of whole sections of the box, in order of z."""
-    (z, y, x), (depth, height, width) = box
-    step = max(1, min(depth, _SLAB // max(1, height * width)))
+def sample(whole: Box, budget: int, sections: bool) -> list[Box]:
+    """Return the boxes that statistics of a box read: columns through all sections (z), or a grid of small cubes."""
+    return columns(whole, budget) if sections else cubes_within(whole, budget, SMALL)
+
+
+def slabs(
+    volume: Volume, boxes: Sequence[Box], progress: Progress | None
+) -> Iterator[tuple[int, Array]]:
+    """Yield (number of the first section, voxels) for slabs of whole sections of each box, in order of z.
+
+    Args:
+        volume: The volume.
+        boxes: Its parts.
+        progress: Called as progress(voxels read, voxels to read).
+    """
+    done, total = 0, sum(math.prod(size) for _, size in boxes)
     chunk = volume.chunks[0]
-    if chunk <= step:
-        step -= step % chunk
-    at = 0
-    while at < depth:
-        # The first slab ends where a chunk ends, so that no chunk is decoded twice.
-        size = min(depth - at, step - (z + at) % chunk if chunk <= step else step)
-        yield at, read(volume, ((z + at, y, x), (size, height, width)))
-        at += size
+    for (z, y, x), (depth, height, width) in boxes:
+        step = max(1, min(depth, _SLAB // max(1, height * width)))
+        if chunk <= step:
+            step -= step % chunk
+        at, end = z, z + depth
+        while at < end:
+            # The first slab ends where a chunk ends, so that no chunk is decoded twice.
+            size = min(end - at, step - at % chunk if chunk <= step else step)
+            voxels = read(volume, ((at, y, x), (size, height, width)))
+            yield at, voxels
+            at += size
+            done += voxels.size
+            if progress is not None:
+                progress(done, total)
 
 
 def read(volume: Volume, box: Box) -> Array:

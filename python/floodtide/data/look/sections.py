@@ -10,22 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MISSING, REPEATED, DARK, BRIGHT, FLAT, FOREIGN, JUMP = (
-    "missing",
-    "repeated",
-    "dark",
-    "bright",
-    "flat",
-    "foreign",
-    "jump",
-)
+MISSING, JUMP = "missing", "jump"
 _WORDS = {
     MISSING: "all voxels are equal",
-    REPEATED: "equal to the section before",
-    DARK: "much darker than its neighbours",
-    BRIGHT: "much brighter than its neighbours",
-    FLAT: "much less contrast than its neighbours",
-    FOREIGN: "does not resemble its neighbours",
+    "repeated": "equal to the section before",
+    "dark": "much darker than its neighbours",
+    "bright": "much brighter than its neighbours",
+    "flat": "much less contrast than its neighbours",
+    "foreign": "does not resemble its neighbours",
     JUMP: "shifted against the section before",
 }
 _WINDOW = 31  # sections of the running median
@@ -106,8 +98,9 @@ class SectionSums:
         """Return the voxels of each section at 0, or at the highest value of an integer type."""
         return self._edges[level]
 
-    def add(self, at: int, voxels: NDArray[Any]) -> None:
-        """Add a slab (z, y, x) of a column. Slabs of a column follow each other; a column begins `at` section 0."""
+    def add(self, section: int, voxels: NDArray[Any]) -> None:
+        """Add a slab (z, y, x) of a column that begins with a section. Slabs of a column follow each other."""
+        at = section - self.first
         if at == 0:
             self.count += voxels[0].size
             self._last = None
@@ -168,7 +161,7 @@ def _findings(
     """Return (index, kind) of each bad section; the first reason that holds."""
     found: dict[int, str] = {int(at): MISSING for at in np.flatnonzero(constant)}
     for repeated in np.flatnonzero(equal).tolist():
-        found.setdefault(repeated + 1, REPEATED)
+        found.setdefault(repeated + 1, "repeated")
     varying = np.flatnonzero(~constant)
     if len(varying) >= _LEAST_SECTIONS:
         usual = float(np.median(stds[varying]))
@@ -176,10 +169,10 @@ def _findings(
         limit = max(6 * _spread(away), 0.75 * usual)
         for at, difference in zip(varying.tolist(), away, strict=True):
             if abs(difference) > limit:
-                found.setdefault(int(at), DARK if difference < 0 else BRIGHT)
+                found.setdefault(int(at), "dark" if difference < 0 else "bright")
         less = stds[varying] / np.maximum(_running(stds[varying]), 1e-30)
         for at in varying[less < 0.4].tolist():
-            found.setdefault(int(at), FLAT)
+            found.setdefault(int(at), "flat")
     for at, kind in _unlike(correlations):
         found.setdefault(at, kind)
     return sorted(found.items())
@@ -198,7 +191,7 @@ def _unlike(correlations: Row) -> list[tuple[int, str]]:
     before = np.concatenate([[False], low])  # against the section before
     after = np.concatenate([low, [False]])
     foreign = before & after
-    found = [(int(at), FOREIGN) for at in np.flatnonzero(foreign)]
+    found = [(int(at), "foreign") for at in np.flatnonzero(foreign)]
     jumps = np.flatnonzero(before & ~foreign)
     return found + [(int(at), JUMP) for at in jumps if not foreign[at - 1]]
 

@@ -7,7 +7,6 @@ along z, y and x, if the voxel size is right. In voxels, the distance is short a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,25 +41,6 @@ class Sharpness:
     lags: tuple[int, ...]
     autocorrelation: tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
     length: tuple[float | None, float | None, float | None]
-
-    def length_nm(self, voxel_size_nm: Sequence[float]) -> tuple[float | None, ...]:
-        """Return the correlation lengths in nanometres."""
-        return tuple(
-            None if n is None else n * size
-            for n, size in zip(self.length, voxel_size_nm, strict=True)
-        )
-
-    @property
-    def ratio(self) -> float | None:
-        """How often longer the longest correlation length is than the shortest, in voxels; None if one is unknown."""
-        known = [n for n in self.length if n is not None]
-        return max(known) / min(known) if len(known) == 3 else None
-
-    @property
-    def coarsest(self) -> int | None:
-        """The axis (0 is z) along which the image changes fastest from voxel to voxel; None if one is unknown."""
-        known = [n for n in self.length if n is not None]
-        return known.index(min(known)) if len(known) == 3 else None
 
 
 def sharpness(volume: Volume, box: Box, budget: int = _VOXELS) -> Sharpness | None:

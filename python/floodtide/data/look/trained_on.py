@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,8 +11,7 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base import reading
-from floodtide.data.look.image import PERCENTILES, ImageStatistics
-from floodtide.data.look.sharpness import Sharpness
+from floodtide.data.look.image import ImageStatistics
 from floodtide.errors import InvalidFileError
 
 _LARGEST = 1e30
@@ -52,14 +50,6 @@ class TrainedOn:
         """Mean and standard deviation of the values that the network read."""
         return (self.image_mean - self.mean) / self.std, self.image_std / self.std
 
-    @property
-    def length_nm(self) -> float | None:
-        """Correlation length in nanometres, the geometric mean of the axes; None if it is unknown."""
-        known = [n for n in self.length if n is not None]
-        if self.voxel_size_nm is None or len(known) != 3:
-            return None
-        return math.prod(n * s for n, s in zip(known, self.voxel_size_nm, strict=True)) ** (1 / 3)
-
 
 def trained_on(
     statistics: ImageStatistics,
@@ -78,7 +68,6 @@ def trained_on(
         std: See mean.
         voxel_size_nm: Voxel size (z, y, x) of the volume; None if unknown.
     """
-    found: Sharpness | None = statistics.sharpness
     return TrainedOn(
         name=name,
         dtype=statistics.dtype,
@@ -89,7 +78,7 @@ def trained_on(
         percentiles=statistics.percentiles,
         histogram=statistics.histogram,
         voxel_size_nm=voxel_size_nm,
-        length=found.length if found is not None else (None, None, None),
+        length=statistics.sharpness.length if statistics.sharpness else (None, None, None),
     )
 
 
@@ -115,53 +104,27 @@ def from_text(text: str, where: str) -> tuple[TrainedOn, ...]:
     try:
         if not isinstance(rows, list):
             raise TypeError("no list")
-        found = tuple(_volume(row) for row in rows)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return tuple(_volume(**row) for row in rows)
+    except (TypeError, ValueError) as error:
         raise InvalidFileError(
             f"{where}: has statistics of another form: {reading.reason(error)}; expected {expected}"
         ) from None
-    return found
 
 
-def _volume(row: dict[str, Any]) -> TrainedOn:
-    size, length = row["voxel_size_nm"], row["length"]
-    if len(length) != 3 or (size is not None and len(size) != 3):
-        raise ValueError("not three axes")
-    volume = TrainedOn(
-        name=str(row["name"]),
-        dtype=str(row["dtype"]),
-        mean=_number(row["mean"]),
-        std=_number(row["std"]),
-        image_mean=_number(row["image_mean"]),
-        image_std=_number(row["image_std"]),
-        percentiles=tuple(map(_number, row["percentiles"])),
-        histogram=tuple(int(_number(count)) for count in row["histogram"]),
-        voxel_size_nm=None if size is None else (_size(size[0]), _size(size[1]), _size(size[2])),
-        length=(_length(length[0]), _length(length[1]), _length(length[2])),
-    )
-    if not volume.std > 0 or volume.image_std < 0:
-        raise ValueError("a standard deviation that is not positive")
-    if len(volume.percentiles) not in (0, len(PERCENTILES)):
-        raise ValueError(f"{len(volume.percentiles)} percentiles")
+def _volume(**row: Any) -> TrainedOn:
+    values: Any = {key: tuple(n) if isinstance(n, list) else n for key, n in row.items()}
+    volume = TrainedOn(**values)
+    size = (1, 1, 1) if volume.voxel_size_nm is None else volume.voxel_size_nm
+    positive = [volume.std, *size, *(n for n in volume.length if n is not None)]
+    numbers = [volume.mean, volume.image_mean, volume.image_std, *positive]
+    numbers += [*volume.percentiles, *volume.histogram]
+    if not all(type(n) in (int, float) and abs(n) < _LARGEST for n in numbers):
+        raise ValueError("not all numbers are usual ones")
+    if min(positive) <= 0 or volume.image_std < 0:
+        raise ValueError("a size or a standard deviation that is not positive")
+    if (len(size), len(volume.length), type(volume.name), type(volume.dtype)) != (3, 3, str, str):
+        raise ValueError("not three axes, or no name")
     return volume
-
-
-def _number(value: Any) -> float:
-    number = float(value)
-    if isinstance(value, str | bool) or not abs(number) < _LARGEST:
-        raise ValueError(f"{value!r} is no usual number")
-    return number
-
-
-def _size(value: Any) -> float:
-    number = _number(value)
-    if not number > 0:
-        raise ValueError(f"{value!r} is no size")
-    return number
-
-
-def _length(value: Any) -> float | None:
-    return None if value is None else _size(value)
 
 
 def training_images(checkpoint: str | os.PathLike[str]) -> tuple[TrainedOn, ...]:

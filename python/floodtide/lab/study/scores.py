@@ -82,7 +82,7 @@ def _share_of_ones(record: Record) -> float | None:
 
 
 def _main(unit: str) -> Callable[[Record], float | None]:
-    return lambda record: comparison.score(record, unit)[0]
+    return lambda record: comparison.score(record, unit)
 
 
 _SCORES: dict[str, tuple[Score, ...]] = {

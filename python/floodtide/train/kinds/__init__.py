@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registry of the kinds of networks that floodtide trains: one file and one row for each value of `model.kind`."""
+"""Registry of the kinds of networks that floodtide trains: one class for each value of `model.kind`."""
 
 from __future__ import annotations
 
 from floodtide.config import Config
-from floodtide.train.kinds.ffn import FfnKind
-from floodtide.train.kinds.kind import Kind, Model
-from floodtide.train.kinds.unet2d import UNet2DKind
-from floodtide.train.kinds.unet3d import UNet3DKind
+from floodtide.train.kinds.ffn import FloodTask
+from floodtide.train.kinds.task import Model, Task
+from floodtide.train.kinds.unets import PatchesTask, SlicesTask
 
-KINDS: tuple[Kind, ...] = (FfnKind(), UNet2DKind(), UNet3DKind())
+KINDS: tuple[type[Task], ...] = (FloodTask, SlicesTask, PatchesTask)
 
 
-def kind_of(config: Config) -> Kind:
+def kind_of(config: Config) -> type[Task]:
     """Return the kind of network that a configuration describes."""
     return next(kind for kind in KINDS if type(config.model) is kind.section)
 
 
-def kind_of_model(model: Model) -> Kind:
+def kind_of_model(model: Model) -> type[Task]:
     """Return the kind of a network."""
-    return next(kind for kind in KINDS if isinstance(model, kind.model))
+    return next(kind for kind in KINDS if isinstance(model, kind.model_class))

@@ -1,38 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flood-filling networks, trained on shards of labelled volumes."""
+"""Flood-filling networks, trained on shards of labelled volumes and validated at fixed centres."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 from floodtide import _core, nn
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
-from floodtide.config.sections import DataConfig, ValidationConfig
-from floodtide.data import Shards
-from floodtide.errors import ConfigurationError
+from floodtide.data import Shards, TrainingVolume, Vec3
+from floodtide.data.boxes import as_vec3
+from floodtide.data.training_volume import source_of
+from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.load import load_ffn
-from floodtide.train.kinds.flood_task import FloodTask, FloodValidation
-from floodtide.train.kinds.kind import DescribedSections, HeldOut, Kind, Parts
-from floodtide.train.kinds.volumes import (
-    held_out_volume,
-    training_volumes,
-    validation_section,
-    volume_tables,
-)
+from floodtide.train.kinds.task import Record, Task, held_out_volume
 
-_NEEDED = ("labels", "partitions")
+_VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)
+
+_LEAST_GAIN = 0.01  # a network that has died still knows the voxel at the seed
 _ARRAYS = 3  # of an example: image, labels, canvas
 
 
-class FfnKind(Kind):
-    """The row "ffn"."""
+class FloodValidation:
+    """A fixed set of centres of a held-out volume, balanced over the partition classes 1 to 13.
+
+    Args:
+        volume: The held-out volume; `box` is the held-out part.
+        patch_size: Size (z, y, x) of a patch in voxels: `FFN.patch_size` of the network to validate.
+        centres: Number of centres.
+        seed: Chooses the centres.
+
+    Raises:
+        InvalidFileError: If a volume cannot be read or is of a wrong type.
+        InvalidArgumentError: For a number out of range, or if no patch fits.
+    """
+
+    def __init__(
+        self, volume: TrainingVolume, *, patch_size: Vec3, centres: int = 64, seed: int = 0
+    ) -> None:
+        _VALIDATION.check("FloodValidation", patch_size=patch_size, centres=centres, seed=seed)
+        self.volume = volume
+        self.patch_size = as_vec3(patch_size)
+        self.centres = centres
+        self.seed = seed
+        self._set = _core.ValidationSet(
+            source_of(volume, partitions=True),
+            patch_size=list(patch_size),
+            centres=centres,
+            seed=seed,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make this set again, for pickle and copy."""
+        again = functools.partial(
+            FloodValidation,
+            self.volume,
+            patch_size=self.patch_size,
+            centres=self.centres,
+            seed=self.seed,
+        )
+        return again, ()
+
+    def run(
+        self,
+        model: nn.FFN,
+        *,
+        seed_pad: float = 0.05,
+        threshold: float = 0.9,
+        softness: float = 0.05,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> _core.ValidationResult:
+        """Return the scores of a network on the set. Collective.
+
+        Args:
+            model: The network.
+            seed_pad: Probability that an unvisited voxel starts with.
+            threshold: Probability at the centre of a field of view from which a move is made.
+            softness: Soft labels are 1 - softness inside the object and softness outside.
+            progress: Called as progress(done, total) after each centre.
+
+        Returns:
+            An object with `summary()` (a dictionary of pooled scores next to those of trivial
+            predictors) and `first_pass_centres`, `moves_centres`: float64 arrays (centres, 6) of
+            cross-entropy sum (nats), voxels, TP, FP, FN, TN at probability 0.5. The same on every
+            rank and for every number of ranks.
+        """
+        return _core.validate(
+            model.core,
+            self._set,
+            seed_pad=seed_pad,
+            threshold=threshold,
+            softness=softness,
+            seed=self.seed,
+            communicator=world.current(),
+            progress=progress,
+        )
+
+
+class FloodTask(Task):
+    """Walkers and validation of a flood-filling network on this rank. Not collective.
+
+    Raises:
+        InvalidArgumentError: If the examples do not fit the network's field of view and step.
+    """
 
     section = FfnConfig
-    model = nn.FFN
-    data = Shards
-    held_out = FloodValidation
+    model_class = nn.FFN
+    data_class = Shards
+    unit = "fovs"
 
-    def new_model(self, config: Config) -> nn.FFN:
+    def __init__(self, config: Config, model: nn.FFN, data: Shards) -> None:
+        if data.patch_size != model.patch_size:
+            raise InvalidArgumentError(
+                f"Trainer: data has patch_size {data.patch_size}, expected {model.patch_size}, the network's field of"
+                " view and one step to each side (FFN.patch_size)"
+            )
+        super().__init__(config, model, data)
+        steps = sum(delta > 0 for delta in model.deltas)
+        self._most_moves = 3**steps  # the centre, and a step along every axis that has one
+
+    @classmethod
+    def new_model(cls, config: Config) -> nn.FFN:
         section, run = _section(config), config.run
         return nn.FFN(
             depth=section.depth,
@@ -44,7 +137,8 @@ class FfnKind(Kind):
             parallel=run.parallel,
         )
 
-    def initial_model(self, config: Config) -> nn.FFN:
+    @classmethod
+    def initial_model(cls, config: Config) -> nn.FFN:
         section = _section(config)
         start = load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
         if (start.depth, start.features) != (section.depth, section.features):
@@ -54,84 +148,96 @@ class FfnKind(Kind):
             )
         return start
 
-    def data_of(self, config: Config, walkers: int) -> Shards:
-        data = config.data
+    @staticmethod
+    def data_of(config: Config, walkers: int) -> Shards:
         return Shards(
-            training_volumes(config, _NEEDED),
+            config.data.volumes,
+            config.data,
             patch_size=_section(config).patch_size,
             walkers=walkers,
             seed=config.run.seed,
-            permutable_axes=data.permutable_axes,
-            reflectable_axes=data.reflectable_axes,
             softness=config.training.softness,
-            coordinates=data.coordinates,
-            prefetch=data.prefetch,
-            readers=data.readers,
         )
 
-    def held_out_of(self, config: Config) -> FloodValidation | None:
+    @staticmethod
+    def held_out_of(config: Config) -> FloodValidation | None:
         section = config.validation
         if not section.box:
             return None
         return FloodValidation(
-            held_out_volume(config, _NEEDED),
+            held_out_volume(config),
             patch_size=_section(config).patch_size,
             centres=section.centres,
             seed=section.seed,
         )
 
-    def task_of(self, parts: Parts, config: Config) -> FloodTask:
-        assert isinstance(parts.model, nn.FFN)
-        assert isinstance(parts.data, Shards)
-        assert parts.validation is None or isinstance(parts.validation, FloodValidation)
-        return FloodTask(parts.model, parts.data, parts.validation, config.training)
-
-    def describe(self, parts: Parts, validate_every: int) -> DescribedSections:
-        model, data = parts.model, parts.data
-        assert isinstance(model, nn.FFN)
-        assert isinstance(data, Shards)
-        return DescribedSections(
-            model=FfnConfig(
+    @staticmethod
+    def sections_of(model: nn.FFN, data: Shards) -> dict[str, Any]:
+        return {
+            "model": FfnConfig(
                 depth=model.depth,
                 features=model.features,
                 fov=model.fov,
                 deltas=model.deltas,
                 initial_weights=model.origin,
             ),
-            data=DataConfig(
-                volumes=volume_tables(data.volumes),
-                permutable_axes=data.permutable_axes,
-                reflectable_axes=data.reflectable_axes,
-                coordinates=data.coordinates,
-                prefetch=data.prefetch,
-                readers=data.readers,
-            ),
-            training={"walkers": data.walkers, "softness": data.softness},
-            validation=_validation(parts.validation, data, validate_every),
-        )
+            "data": data.options,
+            "run": {"parallel": model.parallel},
+            "training": {"walkers": data.walkers, "softness": data.softness},
+        }
 
-    def options_of(self, config: Config) -> _core.FfnOptions:
+    @staticmethod
+    def options_of(config: Config) -> _core.FfnOptions:
         return _section(config).core(parallel=config.run.parallel)
 
-    def pass_bytes(self, config: Config, walkers: int, threads: int) -> int:
-        return self.options_of(config).training_bytes(_section(config).fov, walkers, threads)
+    @classmethod
+    def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
+        return cls.options_of(config).training_bytes(_section(config).fov, walkers, threads)
 
-    def example_bytes(self, config: Config) -> int:
-        return _ARRAYS * 4 * math.prod(_section(config).patch_size)
+    @classmethod
+    def example_bytes(cls, config: Config) -> int:
+        return _ARRAYS * 4 * cls.canvas_voxels(config)
 
-    def canvas_voxels(self, config: Config) -> int:
+    @staticmethod
+    def canvas_voxels(config: Config) -> int:
         return math.prod(_section(config).patch_size)
+
+    @property
+    def facts(self) -> Record:
+        """The imbalance of the walkers' shards, for the log's first record."""
+        return {"shard_imbalance": self._data.imbalance(self._most_moves)}
+
+    def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
+        training = self._config.training
+        return _core.flood_walkers(
+            self._model.core,
+            self._data.core,
+            self._walkers_options(comm),
+            seed_pad=training.seed_pad,
+            threshold=training.threshold,
+        )
+
+    def validate(self, model: Any) -> Record:
+        training = self._config.training
+        scores: Record = self.held_out.run(
+            model,
+            seed_pad=training.seed_pad,
+            threshold=training.threshold,
+            softness=training.softness,
+        ).summary()
+        return scores
+
+    def beats_trivial(self, scores: Record) -> bool:
+        """Return True if the order of the voxels of the first pass tells something about the object.
+
+        The average precision of a random order is the share of object voxels. The cross-entropy is no measure of hope:
+        early in training it often is worse than that of the best constant, although the order is good.
+        """
+        share: float = scores["trivial"]["all_object"]["accuracy_50"]
+        found: float = scores["first_pass"]["average_precision"]
+        return found > share + _LEAST_GAIN
 
 
 def _section(config: Config) -> FfnConfig:
     assert isinstance(config.model, FfnConfig)
     return config.model
-
-
-def _validation(held_out: HeldOut | None, data: Shards, every: int) -> ValidationConfig:
-    if held_out is None:
-        return ValidationConfig()
-    assert isinstance(held_out, FloodValidation)
-    return validation_section(
-        held_out.volume, data.volumes, every, centres=held_out.centres, seed=held_out.seed
-    )

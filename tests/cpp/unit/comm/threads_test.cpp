@@ -269,18 +269,6 @@ TEST(Threads, RanksAndTagsOutsideTheirRangeAreErrors) {
   EXPECT_THROW(comm::threads(0), Error);
 }
 
-TEST(Threads, DoNotSurviveALostRankAndSaySo) {
-  const auto alone = comm::self();
-  EXPECT_FALSE(alone->survives());
-  try {
-    static_cast<void>(alone->settle(true));
-    FAIL() << "settle returned";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    EXPECT_NE(std::string(error.what()).find("does not survive a lost rank"), std::string::npos) << error.what();
-  }
-}
-
 TEST(Allreduce, UnknownAlgorithmNamesTheKnownOnes) {
   try {
     static_cast<void>(comm::allreduce_row("torus"));

@@ -91,7 +91,7 @@ def case_too_many_in_flight_say_so() -> None:
 
     def start(count: int) -> None:
         while len(handles) < count:
-            handles.append(ft.allreduce_async(np.ones(1), ft.Sum, "ring"))
+            handles.append(ft.allreduce_async(np.ones(1), ft.Sum, algorithm="ring"))
 
     if ft.size() > 1 and ft.rank() == 0:  # none completes: the others have not begun
         message = error_of(lambda: start(5000), ft.errors.OutOfRangeError)

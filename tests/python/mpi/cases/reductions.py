@@ -32,7 +32,7 @@ def case_every_type_operation_and_number_of_axes() -> None:
     for dtype, shape, op in itertools.product(FLOATS + INTEGERS, SHAPES, OPS):
         array = own(shape, dtype)
         before = array.copy()
-        total = ft.allreduce(array, op, "ring")
+        total = ft.allreduce(array, op, algorithm="ring")
         assert (array == before).all(), "the input was changed"
         expect_reduced(total, all_values(shape, dtype), op)
         expect_same_bits(total)
@@ -44,7 +44,7 @@ def case_every_algorithm_has_every_type() -> None:
     for dtype, algorithm, op in itertools.product(FLOATS + INTEGERS, names, OPS):
         if algorithm == "mpi" and dtype in NOT_IN_LIBRARIES:
             continue
-        total = ft.allreduce(own((33,), dtype), op, algorithm)
+        total = ft.allreduce(own((33,), dtype), op, algorithm=algorithm)
         expect_reduced(total, all_values((33,), dtype), op)
         expect_same_bits(total)
 
@@ -53,7 +53,7 @@ def case_types_that_libraries_do_not_reduce_alike() -> None:
     if ft.size() == 1:
         return
     for dtype in NOT_IN_LIBRARIES:
-        call = lambda t=dtype: ft.allreduce(own((3,), t), ft.Sum, "mpi")  # noqa: E731
+        call = lambda t=dtype: ft.allreduce(own((3,), t), ft.Sum, algorithm="mpi")  # noqa: E731
         assert f"MPI libraries have no {dtype}" in error_of(call, ft.errors.UnsupportedError)
         ft.barrier()
 
@@ -222,9 +222,9 @@ def case_groups_travel_together() -> None:
     from floodtide.comm import world
 
     arrays = [np.ones(10, np.float32) for _ in range(30)]
-    ft.allreduce(arrays[0], ft.Sum, "ring")
+    ft.allreduce(arrays[0], ft.Sum, algorithm="ring")
     before = world.current().traffic["messages"]
-    ft.grouped_allreduce(arrays, ft.Sum, "ring")
+    ft.grouped_allreduce(arrays, ft.Sum, algorithm="ring")
     assert world.current().traffic["messages"] - before == 2 * (ft.size() - 1)
 
 
@@ -288,7 +288,7 @@ def case_ranks_that_have_joined_change_nothing() -> None:
     for dtype, op in itertools.product(FLOATS + INTEGERS, OPS):
         array = own((9,), dtype)
         assert (ft.allreduce(array, op) == array).all(), (dtype, op)
-        assert (ft.allreduce(array, op, "rabenseifner") == array).all(), (dtype, op)
+        assert (ft.allreduce(array, op, algorithm="rabenseifner") == array).all(), (dtype, op)
     assert (ft.allreduce(np.float16([3])) == 3).all()
     group = ft.grouped_allreduce([np.float32([5]), np.float64([6])])
     assert group[0] == 5

@@ -12,7 +12,7 @@ import training_volume
 
 from floodtide import _core, config, nn
 from floodtide.train import Trainer
-from floodtide.train.comm_hook import GradBucket
+from floodtide.train.steering import GradBucket
 
 
 def reuse_freed_memory(bytes_each: int) -> None:

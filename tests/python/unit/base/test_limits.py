@@ -16,12 +16,11 @@ import pytest
 import floodtide as ft
 from floodtide import _core, cli, config
 from floodtide.base import limits
+from floodtide.base.data_options import FLOOD, SLICES, DataOptions
 from floodtide.base.options import Range, shown
 from floodtide.base.registry import range_of
 from floodtide.cli import options as cli_options
 from floodtide.cli.bench import BENCHMARKS
-from floodtide.config.networks import FLOOD, SLICES
-from floodtide.config.sections import DataConfig
 from floodtide.errors import ConfigurationError, InvalidArgumentError, InvalidFileError
 
 NUMBERS: tuple[Any, ...] = (
@@ -218,7 +217,7 @@ def test_choices_are_checked_in_scripts_as_in_files() -> None:
         config.from_dict({"run": {"compute": "x"}}, "a.toml")
 
 
-@pytest.mark.parametrize("section", [config.RunConfig, DataConfig, config.SegmentOptions])
+@pytest.mark.parametrize("section", [config.RunConfig, DataOptions, config.SegmentOptions])
 def test_dataclasses_made_in_scripts_are_checked(section: Any) -> None:
     for field in dataclasses.fields(section):
         if field.metadata.get("range") is None:
@@ -268,17 +267,17 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Range]] = {
     ),
     "loss smooth": (lambda n: ft.nn.SegmentationLoss(smooth=n).core(), limits.WEIGHT),
     "Shards walkers": (
-        lambda n: ft.data.Shards("a:b", "a:b", "a:b", patch_size=(3, 3, 3), walkers=n),
+        lambda n: ft.data.Shards([], patch_size=(3, 3, 3), walkers=n),
         limits.WALKERS,
     ),
     "Shards patch": (
-        lambda n: ft.data.Shards("a:b", "a:b", "a:b", patch_size=(n, 3, 3)),
+        lambda n: ft.data.Shards([], patch_size=(n, 3, 3)),
         limits.PATCH,
     ),
-    "Slices batch": (lambda n: ft.data.Slices("a:b", "a:b", batch=n), limits.BATCH),
+    "Slices batch": (lambda n: ft.data.Slices(ft.data.Stack("a:b", "a:b"), batch=n), limits.BATCH),
     "Affinities patches": (
-        lambda n: ft.data.Affinities("a:b", "a:b", patch_size=(3, 3, 3), patches=n),
-        limits.COUNT,
+        lambda n: ft.data.DataOptions(patches=n),
+        limits.COUNT_OR_NONE,
     ),
     "partition radius": (
         lambda n: ft.data.partition("a:b", "c:d", lom_radius=(n, 1, 1)),

@@ -23,9 +23,7 @@ import pytest
 import tomli_w
 
 from floodtide import cli, data, errors, nn
-from floodtide.base import locks
 from floodtide.base.files import SUFFIX
-from floodtide.base.mounts import Mount
 from floodtide.base.outputs import reserved, unchecked
 
 JOB = ["job", "slurm", "config.toml", "--nodes", "1", "--time", "1:00:00"]
@@ -252,17 +250,6 @@ def test_a_write_protected_file_is_refused(
     assert "out.h5: exists and is write-protected" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
     assert digests(folder) == before
-
-
-def test_an_output_where_locks_may_not_count_says_so_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(locks, "mount_of", lambda _: Mount("fuse.sshfs", frozenset()))
-    for name in ("first.h5", "second.h5"):
-        assert run("partition", "labels.h5:stack", f"{name}:af", *PARTITION) == 0
-    said = capsys.readouterr().err
-    assert said.count("note: ") == 1
-    assert f"may not see the locks of the file system of {folder} (type: fuse.sshfs)." in said
 
 
 def test_datasets_of_others_stay_beside_a_result(folder: Path) -> None:

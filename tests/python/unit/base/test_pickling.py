@@ -20,8 +20,7 @@ from floodtide import config, nn, optim
 from floodtide.comm import handles
 from floodtide.comm import world as ranks
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
-from floodtide.data import Volume
-from floodtide.data.training_volume import TrainingVolume
+from floodtide.data import TrainingVolume, Volume
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.affinities import AffinityFile
 from floodtide.segment.cut import Cut

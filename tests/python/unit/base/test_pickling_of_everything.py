@@ -34,14 +34,13 @@ from floodtide.agglomerate.merging import Merged
 from floodtide.agglomerate.pairs import Pairs
 from floodtide.agglomerate.points import DecisionPoint
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
-from floodtide.config.sections import SlicesConfig, VolumeConfig
 from floodtide.data import Volume
 from floodtide.evaluate.classes import DiceCounts
 from floodtide.evaluate.mistakes import Mistake, Part
 from floodtide.evaluate.voxels import Difference
 from floodtide.optim import lr
 from floodtide.segment.affinities import AffinityFile
-from floodtide.train.comm_hook import GradBucket
+from floodtide.train.steering import GradBucket
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -93,6 +92,12 @@ def volume_of(folder: Path) -> data.TrainingVolume:
     )
 
 
+def stack_of(folder: Path) -> data.Stack:
+    return data.Stack(
+        f"{folder}/slices.h5:image", f"{folder}/slices.h5:mask", f"{folder}/slices.h5:patient"
+    )
+
+
 def noise_scale() -> optim.NoiseScale:
     scale = optim.NoiseScale()
     for step in range(3):
@@ -136,13 +141,13 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     PairScores: lambda folder: SCORES,
     Pairs: lambda folder: Pairs(folder / "pairs", [DecisionPoint(1, 2, (3, 4, 5), 1.5)], {"a": 1}),
     Regrown: lambda folder: REGROWN,
-    SlicesConfig: lambda folder: SlicesConfig(images="a.h5:i", masks="a.h5:m"),
-    VolumeConfig: lambda folder: VolumeConfig(name="a", image="a.h5:raw"),
-    data.Affinities: lambda folder: data.Affinities(volume_of(folder), patch_size=(8, 8, 8)),
-    data.Shards: lambda folder: data.Shards(volume_of(folder), patch_size=(9, 9, 9), walkers=1),
-    data.Slices: lambda folder: data.Slices(
-        f"{folder}/slices.h5:image", f"{folder}/slices.h5:mask", f"{folder}/slices.h5:patient"
+    data.Affinities: lambda folder: data.Affinities(
+        volume_of(folder), data.DataOptions(patch=(8, 8, 8))
     ),
+    data.Shards: lambda folder: data.Shards(volume_of(folder), patch_size=(9, 9, 9), walkers=1),
+    data.Slices: lambda folder: data.Slices(stack_of(folder)),
+    data.Split: lambda folder: data.Split("training", 0.1, 3),
+    data.Stack: stack_of,
     data.TrainingVolume: volume_of,
     data.Volume: lambda folder: Volume(f"{folder}/volume.h5:raw"),
     evaluate.ContingencyTable: lambda folder: contingency(),
@@ -151,8 +156,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     Mistake: lambda folder: Mistake("merge", 1, 2, (Part(1, 2, 3, (4, 5, 6)),)),
     Part: lambda folder: Part(1, 2, 3, (4, 5, 6)),
     lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),
-    lr.Cosine: lambda folder: lr.Cosine(0.1, 100, 5),
-    lr.Warmup: lambda folder: lr.Warmup(0.1, 5),
     nn.FFN: lambda folder: ffn(),
     nn.Network: lambda folder: ffn(),
     nn.UNet: lambda folder: nn.UNet2D(nn.UNetOptions(depth=2)),
@@ -166,7 +169,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.Predictor: lambda folder: segment.Predictor(
         nn.UNet2D(nn.UNetOptions(depth=2)), mean=1.0, std=2.0
     ),
-    segment.coarse.CoarseCounts: lambda folder: segment.coarse.CoarseCounts(1, 2, 3, 4),
     segment.cut.Cut: lambda folder: segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
     segment.Object: lambda folder: segment.Object(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from floodtide import _core, errors, nn
-from floodtide.bench import ffn_passes, shapes
+from floodtide import errors, nn
+from floodtide.bench import passes, shapes
 from floodtide.cli.bench import command
 
 pytestmark = pytest.mark.extra
@@ -67,12 +67,12 @@ def test_flops_of_a_step_are_three_passes_less_the_first_backward_data() -> None
     reason="PyTorch, what this compares with, is not installed (dependency group `oracle`)",
 )
 def test_against_torch_has_a_row_for_each_memory_format() -> None:
-    for benchmark in (ffn_passes.step, ffn_passes.forward):
-        ours, *others = benchmark(SMALL, ONCE, "torch")
+    for name in ("step", "forward"):
+        ours, *others = passes.measure(SMALL, [name], ONCE, "torch")
         assert [row["kernel"] for row in others] == ["torch contiguous", "torch channels_last_3d"]
         best = min(row["median_s"] for row in others)
         assert ours["speedup"] == pytest.approx(best / ours["median_s"])
-    ours, *others = ffn_passes.step(SMALL, ONCE, "torch-bf16")
+    ours, *others = passes.measure(SMALL, ["step"], ONCE, "torch-bf16")
     assert [row["kernel"] for row in others] == [
         "torch-bf16 contiguous",
         "torch-bf16 channels_last_3d",
@@ -80,8 +80,8 @@ def test_against_torch_has_a_row_for_each_memory_format() -> None:
 
 
 def test_against_a_kernel_runs_the_same_network_with_it() -> None:
-    for benchmark in (ffn_passes.step, ffn_passes.forward):
-        ours, other = benchmark(SMALL, ONCE, "eigen")
+    for name in ("step", "forward"):
+        ours, other = passes.measure(SMALL, [name], ONCE, "eigen")
         assert other["kernel"] == "eigen"
         assert other["name"] == f"{ours['name']} eigen"
         assert ours["speedup"] == pytest.approx(other["median_s"] / ours["median_s"])
@@ -91,21 +91,27 @@ def test_against_a_kernel_runs_the_same_network_with_it() -> None:
 
 
 def test_a_network_uses_the_kernel_that_is_named() -> None:
-    names = _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "eigen").kernel_names()
+    names = passes.FfnPasses(SMALL, "eigen").core.kernel_names()
     assert names.count("eigen") == 6  # three passes of the first and of the other convolutions
     with pytest.raises(errors.InvalidArgumentError, match="kernel 'abacus' is unknown"):
-        _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "abacus")
+        passes.FfnPasses(SMALL, "abacus").forward()
+
+
+def test_a_step_of_the_benchmark_lowers_the_loss() -> None:
+    made = passes.FfnPasses(SMALL)
+    losses = [made.step() for _ in range(20)]
+    assert losses[-1] < losses[0]
 
 
 def test_what_cannot_be_compared_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16, "
     ):
-        list(ffn_passes.step(SMALL, ONCE, "caffe"))
+        list(passes.measure(SMALL, ["step"], ONCE, "caffe"))
 
     def find_nothing(name: str) -> Any:
         return None
 
     monkeypatch.setattr(importlib.util, "find_spec", find_nothing)
     with pytest.raises(errors.UnsupportedError, match="PyTorch, which is not installed"):
-        list(ffn_passes.step(SMALL, ONCE, "torch"))
+        list(passes.measure(SMALL, ["step"], ONCE, "torch"))

@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from floodtide import errors
-from floodtide.bench import shapes, unet_passes
+from floodtide.bench import passes, shapes
 from floodtide.cli.bench import command
 
 pytestmark = pytest.mark.extra
 
 SMALL = shapes.UNetShape(depth=2, size=(8, 12), batch=2)
+BOTH = ("step", "forward")
 ONCE = shapes.Timing(threads=(1,), seconds=0.0)
 
 
@@ -26,7 +27,7 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_a_small_network() -> None:
-    step, forward = unet_passes.unet(SMALL, ONCE)
+    step, forward = passes.measure(SMALL, BOTH, ONCE)
     assert (step["name"], forward["name"]) == ("unet step", "unet forward")
     assert step["samples"] >= 20
     layers = [layer.split(": ") for layer in step["kernels"].split("; ")]
@@ -50,7 +51,7 @@ def test_rows_of_a_small_network() -> None:
     importlib.util.find_spec("torch") is None, reason="PyTorch, the yardstick, is not installed"
 )
 def test_pytorch_runs_the_same_network() -> None:
-    rows = list(unet_passes.unet(SMALL, ONCE, "torch"))
+    rows = list(passes.measure(SMALL, BOTH, ONCE, "torch"))
     assert [row["name"] for row in rows] == [
         f"unet {what}{who}"
         for what in ("step", "forward")
@@ -71,4 +72,4 @@ def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> No
     with pytest.raises(
         errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16"
     ):
-        list(unet_passes.unet(SMALL, ONCE, "caffe"))
+        list(passes.measure(SMALL, BOTH, ONCE, "caffe"))

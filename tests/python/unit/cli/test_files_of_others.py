@@ -105,7 +105,7 @@ COMMANDS = {
     "predict": "{folder}/unet.h5 {bad} {out}/o.h5:x --mean 128 --std 33",
     "segment-model": "{bad} --model {folder}/ffn.h5 --voxel-nm 10,10,10 --out {out}/o.h5:x",
     "segment-image": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={bad}",
-    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={bad}",
+    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.masks=[{{volume='{bad}'}}]",
     "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={bad}",
     "agglomerate-pairs": "{folder}/c.toml {bad} --pairs {out}/pairs",
     "train-image": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.image={bad}",
@@ -182,7 +182,7 @@ OTHER = {
     "inspect": "{image} --labels {other} --out {out}/o.html",
     "init": "{image} --labels {other} --out {out}/o.toml",
     "train": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={other}",
-    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={other}",
+    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.masks=[{{volume='{other}'}}]",
     "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={other}",
     "agglomerate-pairs": "{folder}/c.toml {other} --pairs {out}/pairs",
     "view": "{labels} --truth {other}",
@@ -297,7 +297,7 @@ def test_masks_of_other_pixels_are_refused(tmp_path: Path) -> None:
     images = stored(tmp_path / "i.h5", IMAGE, resolution=(1.0, 10.0, 10.0))
     masks = stored(tmp_path / "m.h5", LABELS % 2, resolution=(1.0, 20.0, 20.0))
     with pytest.raises(errors.ShapeError, match="1 x 20 x 20 nm"):
-        data.Slices(images, masks)
+        data.Slices(data.Stack(images, masks))
 
 
 def test_a_stated_voxel_size_replaces_that_of_the_file(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import floodtide as ft
-from floodtide import config
+from floodtide import _core, config
 from floodtide.config.sections import ModelConfig
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.train.kinds import KINDS
@@ -173,7 +173,7 @@ def test_scaling_rules_have_parameters_of_the_section(example: Path) -> None:
 def test_no_scaling_rule_has_a_parameter_of_a_schedule() -> None:
     schedules, rules = (
         {spec["name"] for row in rows for spec in row["parameters"]}
-        for rows in (ft.optim.lr.schedule_rows(), ft.optim.lr.scale_rows())
+        for rows in (_core.schedule_rows(), _core.scale_rows())
     )
     assert not schedules & rules  # both are keys of one section
 

@@ -288,24 +288,6 @@ def test_zarr(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 # N5. Numbers in attributes are x, y, z.
 
 
-def with_xml(make: Any, unit: str = "nm") -> Any:
-    """Return a function that also writes the XML file of BigDataViewer: setup 1, and setup 0 of voxels NM."""
-    setups = "".join(
-        f"<ViewSetup><id>{i}</id><size>6 5 4</size><voxelSize><unit>{unit}</unit><size>{size}</size></voxelSize>"
-        "</ViewSetup>"
-        for i, size in ((1, "1 1 1"), (0, "8.0 4.0 40.0"))
-    )
-
-    def made(folder: Path) -> str:
-        (folder / "v.xml").write_text(
-            f"<SpimData><SequenceDescription><ViewSetups>{setups}</ViewSetups></SequenceDescription></SpimData>"
-        )
-        name: str = make(folder)
-        return name
-
-    return made
-
-
 XYZ = [8, 4, 40]
 TWICE = [2, 2, 1]
 UM_PIXELS = {"pixelResolution": {"unit": "um", "dimensions": [0.008, 0.004, 0.04]}}
@@ -328,7 +310,7 @@ N5 = [
     Case("resolution", n5({"resolution": XYZ, "offset": [80, 0, -40]}), NM, (-1, 0, 10)),
     Case("units", n5({"resolution": [0.008, 0.004, 0.04], "units": ["um"] * 3}), NM),
     Case("pixel-resolution", n5(UM_PIXELS), NM),
-    Case("pixel-resolution-without-unit", n5({"pixelResolution": XYZ}), note="without a unit"),
+    Case("pixel-resolution-without-unit", n5({"pixelResolution": XYZ}), note="attribute pixelResolution is"),
     Case("both", n5({**UM_PIXELS, "resolution": XYZ}), NM),
     Case("both-contradict", n5({**UM_PIXELS, "resolution": [8, 4, 30]}), refused="expected one voxel size"),
     Case("axes", n5({"axes": ["z", "y", "x"]}, array=ARRAY.T), voxels=ARRAY),
@@ -364,8 +346,7 @@ N5 = [
          note="attribute translate is"),
     Case("multiscales", n5(groups={"g": {"multiscales": []}}, path="g/s0"), note="multiscales of a group above"),
     Case("no-level", n5(groups={"g": {"resolution": XYZ}}, path="g/raw"), note="a group above states a voxel size"),
-    Case("bigdataviewer", with_xml(n5(groups=BDV, path="setup0/timepoint0/s1")), (40, 8, 16)),
-    Case("bigdataviewer-alone", n5(groups=BDV, path="setup0/timepoint0/s0"), note=".xml file of BigDataViewer"),
+    Case("bigdataviewer", n5(groups=BDV, path="setup0/timepoint0/s1"), note=".xml file of BigDataViewer"),
     Case("wrong-factors", n5({"downsamplingFactors": [0, 1, 1]}, PAINTERA, "labels/data/s1"),
          refused="three numbers above 0"),
     Case("a-group", n5(groups=PAINTERA, path="labels/data/s0", opened="labels/data"), refused="labels/data/s0"),
@@ -517,30 +498,6 @@ BRIGHT = ARRAY.astype(np.uint16) + 40000
 
 def bigdataviewer(file: h5py.File) -> None:
     file["t00000/s00/0/cells"] = BRIGHT.view(np.int16)
-    file["t00000/s00/1/cells"] = BRIGHT.view(np.int16)
-    file["s00/resolutions"] = [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]]
-
-
-def letters(text: str) -> Any:
-    return np.array([one.encode() for one in text], "S1")
-
-
-def imaris(file: h5py.File, array: Any = ARRAY) -> None:
-    file[IMARIS] = array
-    file[IMARIS].parent.attrs.update(
-        {f"ImageSize{a}": letters(n) for a, n in zip("ZYX", "456", strict=True)}
-    )
-    stated = file.create_group("DataSetInfo/Image").attrs
-    stated["Unit"] = letters("um")
-    for at, end in enumerate(("10.048", "0.020", "0.160")):
-        stated[f"ExtMin{at}"], stated[f"ExtMax{at}"] = (
-            letters("10.000" if at == 0 else "0"),
-            letters(end),
-        )
-
-
-def imaris_margin(file: h5py.File) -> None:
-    imaris(file, np.pad(ARRAY, ((0, 4), (0, 3), (0, 2))))
 
 
 def blosc(file: h5py.File) -> None:
@@ -582,21 +539,14 @@ HDF5 = [
     Case("values-unchanged", hdf5({"scale_factor": 1.0, "add_offset": 0.0, "_FillValue": float("nan")})),
     Case("resolution-nm", hdf5({"resolution_nm": NM}), note="attribute resolution_nm is"),
     Case("voxel-offset", hdf5({"voxel_offset": [3, 4, 5]}), note="attribute voxel_offset is [3, 4, 5]"),
-    Case("bigdataviewer", with_xml(hdf5(write=bigdataviewer, dataset="t00000/s00/1/cells")), (80, 8, 8),
-         voxels=BRIGHT),
-    Case("bigdataviewer-in-pixels", with_xml(hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), "pixel"),
-         voxels=BRIGHT, note="in 'pixel', as stated by"),
-    Case("bigdataviewer-alone", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=BRIGHT,
-         note="the .xml file of BigDataViewer has the voxel size, expected"),
-    Case("imaris", hdf5(write=imaris, dataset=IMARIS), NM),
-    Case("imaris-margin", hdf5(write=imaris_margin, dataset=IMARIS), NM, voxels=np.pad(ARRAY, ((0, 4), (0, 3), (0, 2))),
-         note="has (4, 5, 6) voxels of an image, and zeros"),
-    Case("imaris-without-size", hdf5(dataset=IMARIS), note="DataSetInfo/Image of Imaris states no voxel"),
+    Case("bigdataviewer", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=BRIGHT,
+         note="the .xml file of BigDataViewer has the voxel size"),
+    Case("imaris", hdf5(dataset=IMARIS), note="DataSetInfo/Image of Imaris has the voxel size"),
     Case("size-of-a-group", hdf5(write=above, dataset="volumes/raw"), note="the group /volumes has an attribute"),
-    Case("itk", hdf5(write=itk, dataset="ITKImage/0/VoxelData"), note="/ITKImage/0/Spacing is not used"),
+    Case("itk", hdf5(write=itk, dataset="ITKImage/0/VoxelData"), note="/ITKImage/0/Spacing has the voxel size"),
     Case("empty-attributes", hdf5({"axes": h5py.Empty("S1")})),
     Case("scale", hdf5({"scale": NM}), note="attribute scale is"),
-    Case("dimension-scale", hdf5(write=scaled_axis), note="dimension scales are not used"),
+    Case("dimension-scale", hdf5(write=scaled_axis), note="dimension scales may state a voxel size: not used"),
     Case("axistags-with-size", hdf5(tags("zyx", resolution=8)), note="axistags state a resolution of 8, 8, 8"),
     Case("size-as-text", hdf5({"voxelsize": "8x8x8"}), note="attribute voxelsize is 8x8x8"),
     Case("spacing", hdf5({"spacing": NM}), note="attribute spacing is"),

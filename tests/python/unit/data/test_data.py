@@ -343,15 +343,12 @@ def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:
     path = write(tmp_path / "a.h5", raw=image, labels=labels, partitions=classes)
     names = [f"{path}:{name}" for name in ("raw", "labels", "partitions")]
     shards = data.Shards(
-        *names,
+        data.TrainingVolume(*names, mean=100, std=10),
+        data.DataOptions(permutable_axes=(), reflectable_axes=()),
         patch_size=(5, 7, 9),
         walkers=3,
-        mean=100,
-        std=10,
-        permutable_axes=(),
-        reflectable_axes=(),
     )
-    assert len(shards) == 20 * 18 * 16 == sum(shards.per_walker(w) for w in range(3))
+    assert len(shards) == 20 * 18 * 16 == sum(shards.core.per_walker(w) for w in range(3))
     assert shards.imbalance() == pytest.approx(0.0)  # one class, and as many for each
     index = next(i for i in range(100) if labels[shards.centre(2, i, epoch=1)] > 0)
     z, y, x = shards.centre(2, index, epoch=1)

@@ -145,9 +145,9 @@ def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="voxel_size_nm"):
         Resampled(image, (0.0,) * 3, (1.0,) * 3)
     floats = data.Volume(np.zeros((2, 2, 2), np.float32))
-    sizes_nm = {"voxel_size_nm": (4.0,) * 3, "new_voxel_size_nm": (8.0,) * 3}
+    sizes_nm = {"voxel_size_nm": (4.0,) * 3, "resample_nm": (8.0,) * 3}
     with pytest.raises(InvalidArgumentError, match="expected integers for labels"):
-        data.resample(floats, f"{tmp_path}/a.h5:a", labels=True, **sizes_nm)
+        data.convert(floats, f"{tmp_path}/a.h5:a", labels=True, **sizes_nm)
     with pytest.raises(InvalidArgumentError, match="expected integers for labels"):
         data.convert(floats, f"{tmp_path}/a.h5:a", labels=True)
 
@@ -171,10 +171,10 @@ def test_a_part_of_a_volume_stays_at_its_place(tmp_path: Path) -> None:
         file["v"] = np.ones((4, 6, 8), np.uint8)
         file["v"].attrs["box_start"] = [7, 0, 3]
     for new, expected in ((10.0, (14, 0, 6)), (40.0, (4, 0, 2))):
-        made = data.resample(
+        made = data.convert(
             f"{tmp_path}/part.h5:v",
             f"{tmp_path}/{new:g}.h5:v",
             voxel_size_nm=(20.0,) * 3,
-            new_voxel_size_nm=(new,) * 3,
+            resample_nm=(new,) * 3,
         )
         assert made.geometry.offset == expected

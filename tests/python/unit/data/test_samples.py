@@ -30,8 +30,8 @@ def numbered_slices(path: Path, patients: Array) -> Path:
     return write(path, image=images.astype(np.uint16), mask=np.ones_like(images), patient=patients)
 
 
-def names(path: Path) -> tuple[str, str, str]:
-    return f"{path}:image", f"{path}:mask", f"{path}:patient"
+def stack(path: Path) -> data.Stack:
+    return data.Stack(f"{path}:image", f"{path}:mask", f"{path}:patient")
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +55,14 @@ def test_shards_are_disjoint_complete_and_full(
         numbered_slices(path, np.arange(n))
     if walkers * batch > n:
         with pytest.raises(errors.InvalidArgumentError, match=f"more than the {n} slices"):
-            data.Slices(*names(path), walkers=walkers, batch=batch)
+            data.Slices(stack(path), walkers=walkers, batch=batch)
         return
-    slices = data.Slices(*names(path), walkers=walkers, batch=batch, seed=seed)
+    slices = data.Slices(stack(path), walkers=walkers, batch=batch, seed=seed)
     assert len(slices) == n
     shards = {
         (walker, epoch): [
-            slices.number(walker, index, epoch=epoch)
-            for index in range(slices.per_walker(walker, epoch=epoch))
+            slices.core.number(walker, epoch, index)
+            for index in range(slices.core.per_walker(walker, epoch))
         ]
         for walker in range(walkers)
         for epoch in range(epochs + 2)
@@ -74,9 +74,9 @@ def test_shards_are_disjoint_complete_and_full(
     for walker in range(walkers):
         row = [(e, i) for e in range(epochs + 2) for i in range(len(shards[walker, e]))]
         for step in range(epochs * n // (walkers * batch)):
-            assert slices.at_step(walker, step) == row[step * batch]
+            assert slices.core.at_step(walker, step) == row[step * batch]
     image, _ = slices.load(0, 0)
-    assert (image == slices.number(0, 0)).all()
+    assert (image == slices.core.number(0, 0, 0)).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -90,54 +90,54 @@ def test_no_patient_is_in_both_parts(
 ) -> None:
     path = numbered_slices(folder / "split.h5", np.array(patients))
     held_out = int(share * len(set(patients)) + 0.5)
-    split = {"validation_share": share, "split_seed": split_seed}
     if held_out in (0, len(set(patients))):
         empty = "validation" if held_out == 0 else "training"
         with pytest.raises(errors.InvalidArgumentError, match=f"leaves none for {empty}"):
-            data.Slices(*names(path), part=empty, **split)
+            data.Slices(stack(path), split=data.Split(empty, share, split_seed))
         return
-    training = data.Slices(*names(path), part="training", **split)
-    validation = data.Slices(*names(path), part="validation", **split)
+    training, validation = (
+        data.Slices(stack(path), split=data.Split(part, share, split_seed))
+        for part in ("training", "validation")
+    )
     assert len(validation.patients) == held_out
     assert not set(training.patients) & set(validation.patients)
     assert {*training.patients, *validation.patients} == {str(number) for number in patients}
-    places = [part.place(i)[1] for part in (training, validation) for i in range(len(part))]
+    places = [part.core.place(i)[1] for part in (training, validation) for i in range(len(part))]
     assert sorted(places) == list(range(len(patients)))
     for part in (training, validation):
         for i in range(len(part)):
             patient, image, _ = part.fixed(i)
-            assert patient == str(patients[part.place(i)[1]])
-            assert image[0, 0] == part.place(i)[1]
+            assert patient == str(patients[part.core.place(i)[1]])
+            assert image[0, 0] == part.core.place(i)[1]
 
 
 def test_slices_refuse_lists_that_do_not_match(tmp_path: Path) -> None:
-    image, mask, patient = names(numbered_slices(tmp_path / "a.h5", np.arange(3)))
-    with pytest.raises(errors.InvalidArgumentError, match="2, 1, 2 datasets"):
-        data.Slices([image, image], mask)
+    three = stack(numbered_slices(tmp_path / "a.h5", np.arange(3)))
     with pytest.raises(errors.InvalidArgumentError, match="part is 'test'"):
-        data.Slices(image, mask, patient, part="test")
+        data.Slices(three, split=data.Split("test"))
+    four = stack(numbered_slices(tmp_path / "b.h5", np.arange(4)))
     with pytest.raises(errors.ShapeError, match="3 slices"):
-        data.Slices(image, mask, names(numbered_slices(tmp_path / "b.h5", np.arange(4)))[2])
+        data.Slices(data.Stack(three.images, three.masks, four.patients))
 
 
 def test_patients_in_both_files_are_refused(tmp_path: Path) -> None:
-    training = data.Slices(*names(numbered_slices(tmp_path / "a.h5", np.array([1, 2, 2]))))
-    validation = data.Slices(*names(numbered_slices(tmp_path / "b.h5", np.array([3, 2]))))
+    training = data.Slices(stack(numbered_slices(tmp_path / "a.h5", np.array([1, 2, 2]))))
+    validation = data.Slices(stack(numbered_slices(tmp_path / "b.h5", np.array([3, 2]))))
     with pytest.raises(errors.InvalidArgumentError, match="patient 2 has slices in the training"):
         _core.data.require_different_patients(training.core, validation.core)
 
 
 def test_a_mask_with_an_unexpected_class_is_named(tmp_path: Path) -> None:
-    image, mask, patient = names(numbered_slices(tmp_path / "a.h5", np.array([4, 4, 5])))
+    path = numbered_slices(tmp_path / "a.h5", np.array([4, 4, 5]))
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file["mask"][2, 1, 0] = 7
-    slices = data.Slices(image, mask, patient)
+    slices = data.Slices(stack(path))
     with pytest.raises(errors.InvalidFileError, match=r"a\.h5:mask: slice 2 has class 7 at 1, 0"):
-        slices.check_masks()
+        slices.core.check_masks(0, slices.fixed_size, None)
     for part in ("training", "validation"):  # one of them has patient 4 alone
-        slices = data.Slices(image, mask, patient, part=part, validation_share=0.5)
+        slices = data.Slices(stack(path), split=data.Split(part, 0.5))
         if slices.patients == ["4"]:
-            slices.check_masks()
+            slices.core.check_masks(0, slices.fixed_size, None)
             break
     else:
         pytest.fail("patient 4 is in neither part")
@@ -146,9 +146,9 @@ def test_a_mask_with_an_unexpected_class_is_named(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_liver_slices(data_folder: Path) -> None:
     liver = data_folder / "msd_liver_ct"
-    settings = {"size": (240, 240), "mean": 23.57, "std": 49.01}
-    training = data.Slices(*names(liver / "liver_train.h5"), walkers=4, batch=8, **settings)
-    validation = data.Slices(*names(liver / "liver_validation.h5"), **settings)
+    options = data.DataOptions(size=(240, 240), mean=23.57, std=49.01)
+    training = data.Slices(stack(liver / "liver_train.h5"), options, walkers=4, batch=8)
+    validation = data.Slices(stack(liver / "liver_validation.h5"), options)
     assert (len(training), len(training.patients)) == (430, 82)
     assert (len(validation), len(validation.patients)) == (97, 20)
     _core.data.require_different_patients(training.core, validation.core)
@@ -162,7 +162,7 @@ def test_liver_slices(data_folder: Path) -> None:
     np.testing.assert_array_equal(classes, mask)
     # Parts of these patients: the poster's 10 % for validation.
     parts = [
-        data.Slices(*names(liver / "liver_train.h5"), part=part, validation_share=0.1, **settings)
+        data.Slices(stack(liver / "liver_train.h5"), options, split=data.Split(part, 0.1))
         for part in ("training", "validation")
     ]
     assert [len(part.patients) for part in parts] == [74, 8]
@@ -172,8 +172,11 @@ def test_liver_slices(data_folder: Path) -> None:
 @pytest.mark.data
 def test_augmented_liver_keeps_mask_and_image_together(data_folder: Path) -> None:
     """The liver's mean intensity, 97 HU as stored, survives turning, scaling and flipping."""
-    liver = names(data_folder / "msd_liver_ct/liver_train.h5")
-    slices = data.Slices(*liver, size=(240, 240), rotation_deg=30, scale=0.2, flip_y=True)
+    slices = data.Slices(
+        stack(data_folder / "msd_liver_ct/liver_train.h5"),
+        data.DataOptions(size=(240, 240)),
+        data.Augmentation(rotation_deg=30, scale=0.2, flip_y=True),
+    )
     pairs = [slices.load(0, index) for index in range(60)]
     image, mask = np.stack([p[0] for p in pairs]), np.stack([p[1] for p in pairs])
     inside = image[mask == 1].mean()
@@ -197,22 +200,22 @@ def test_affinities_of_a_synthetic_volume(tmp_path: Path, zero_is_boundary: bool
     image, labels = data.synth((24, 32, 40), seed=2)
     path = write(tmp_path / "a.h5", raw=image, labels=labels)
     patches = data.Affinities(
-        f"{path}:raw",
-        f"{path}:labels",
-        patch_size=(8, 12, 12),
-        box=((2, 0, 0), (20, 32, 40)),
-        mean=100,
-        std=50,
-        zero_is_boundary=zero_is_boundary,
-        permutable_axes=(),
-        reflectable_axes=(),
+        data.TrainingVolume(
+            f"{path}:raw", f"{path}:labels", box="2:22,0:32,0:40", mean=100, std=50
+        ),
+        data.DataOptions(
+            patch=(8, 12, 12),
+            zero_is_boundary=zero_is_boundary,
+            permutable_axes=(),
+            reflectable_axes=(),
+        ),
         walkers=2,
         batch=3,
     )
     assert patches.fixed_size == len(patches) == 3 * 3 * 4
     counted = np.zeros((*labels.shape, 3), int)
     for number in range(patches.fixed_size):
-        start, size = patches.fixed_box(number)
+        _, start, size = patches.core.fixed_place(number)
         box = tuple(slice(s, s + n) for s, n in zip(start, size, strict=True))
         patch, targets, weights = patches.fixed(number)
         np.testing.assert_array_equal(
@@ -224,7 +227,7 @@ def test_affinities_of_a_synthetic_volume(tmp_path: Path, zero_is_boundary: bool
         counted[box] += weights == 1
     assert counted.max() == 1
     assert not counted[:2].any()
-    start, size = patches.box(1, 2, epoch=4)
+    _, start, size = patches.core.training_place(4, patches.core.number(1, 4, 2))
     box = tuple(slice(s, s + n) for s, n in zip(start, size, strict=True))
     patch, targets, weights = patches.load(1, 2, epoch=4)
     expected, allowed = reference_affinities(labels[box], zero_is_boundary)
@@ -235,12 +238,13 @@ def test_affinities_of_a_synthetic_volume(tmp_path: Path, zero_is_boundary: bool
 @pytest.mark.data
 def test_affinities_of_fib25(data_folder: Path) -> None:
     sample = data_folder / "fib25/training_sample2"
-    held_out = ((190, 0, 0), (60, 250, 250))
     patches = data.Affinities(
-        f"{sample}/grayscale_maps.h5:raw",
-        f"{sample}/groundtruth.h5:stack",
-        patch_size=(20, 125, 125),
-        box=held_out,
+        data.TrainingVolume(
+            f"{sample}/grayscale_maps.h5:raw",
+            f"{sample}/groundtruth.h5:stack",
+            box="190:250,0:250,0:250",
+        ),
+        data.DataOptions(patch=(20, 125, 125)),
     )
     assert patches.fixed_size == 3 * 2 * 2
     _, targets, weights = patches.fixed(5)

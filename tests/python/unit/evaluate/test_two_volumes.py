@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import tensorstore
 
-from floodtide import cli, data, errors, evaluate
+from floodtide import cli, config, data, errors, evaluate
 from floodtide.data import no_label
 from floodtide.report import planes
 from floodtide.segment import write_consensus
 from floodtide.shapes.meshes import meshes_of
-from floodtide.train.fitting import require_fitting
+from floodtide.train.data_checks import require_volumes_fit
 from floodtide.view.layers import layers_of
 from floodtide.view.server import _Array
 
@@ -74,7 +74,7 @@ def test_labels_of_other_voxels_than_the_image_are_refused(
     if command == "train":
         volume = data.TrainingVolume(image, labels, name="v")
         with pytest.raises(errors.ShapeError) as refused:
-            require_fitting([volume])
+            require_volumes_fit(config.Config(data=data.DataOptions(volumes=[volume])))
         assert says in str(refused.value)
         return
     if command == "init":
@@ -209,7 +209,9 @@ def test_training_and_partitions_see_no_label(tmp_path: Path) -> None:
         name = stored(tmp_path / f"{kind}.h5", unlabelled(kind))
         out = f"{tmp_path}/{kind}-out.h5:af"
         data.partition(name, out, lom_radius=(2, 2, 2), min_size=1)
-        targets = data.Affinities(image, name, patch_size=(12, 12, 12)).fixed(0)
+        targets = data.Affinities(
+            data.TrainingVolume(image, name), data.DataOptions(patch=(12, 12, 12))
+        ).fixed(0)
         made.append([data.Volume(out).read(), *targets])
     for other in made[1:]:
         for a, b in zip(made[0], other, strict=True):
@@ -263,9 +265,9 @@ def test_class_masks_do_not_count_pixels_without_a_label(
     classes[:, :, 6:] = np.array(value, dtype)
     image = stored(tmp_path / "i.h5", np.zeros(LABELS.shape, np.uint8))
     name = stored(tmp_path / "m.h5", classes)
-    slices = data.Slices(image, name, classes=2)
+    slices = data.Slices(data.Stack(image, name), classes=2)
     assert f"pixels of class {value} do not count" in capsys.readouterr().err
-    slices.check_masks()
+    slices.core.check_masks(0, slices.fixed_size, None)
     _, _, mask = slices.fixed(0)
     np.testing.assert_array_equal(mask[:, :6], LABELS[0, :, :6] % 2)
     assert (mask[:, 6:] == 255).all()
@@ -281,9 +283,9 @@ def test_a_class_of_a_mask_that_is_no_class_is_still_refused(tmp_path: Path) -> 
     for value in (2, 255):
         masks = (LABELS % 2).astype(np.int64)
         masks[3, 4, 5] = value
-        slices = data.Slices(image, stored(tmp_path / f"{value}.h5", masks), classes=2)
+        slices = data.Slices(data.Stack(image, stored(tmp_path / f"{value}.h5", masks)), classes=2)
         with pytest.raises(errors.InvalidFileError, match=f"slice 3 has class {value} at 4, 5"):
-            slices.check_masks()
+            slices.core.check_masks(0, slices.fixed_size, None)
 
 
 @pytest.mark.parametrize("kind", NONE)

@@ -8,22 +8,23 @@ from floodtide.optim import advice
 
 
 def test_the_rate_is_explained() -> None:
-    schedule = ft.optim.lr.Warmup(1e-3, 200, scale="sqrt")
+    schedule = ft.optim.lr.Schedule("constant", base_lr=1e-3, warmup_steps=200, scale="sqrt")
     assert advice.rate_used(schedule, 16, 1) == (
         "learning rate 0.004 = 0.001 x 4 (scale 'sqrt', 16 walkers), after a linear warm-up from 0.001 in 200 updates"
     )
-    assert advice.rate_used(ft.optim.lr.Cosine(1e-3, 500, scale="linear_batch"), 2, 4) == (
+    cosine = ft.optim.lr.Schedule("cosine", base_lr=1e-3, total_steps=500, scale="linear_batch")
+    assert advice.rate_used(cosine, 2, 4) == (
         "learning rate 0.008 = 0.001 x 8 (scale 'linear_batch', 2 walkers of 4 examples), then schedule 'cosine'"
     )
     assert "from the measured gradient noise scale" in advice.rate_used(
-        ft.optim.lr.Warmup(1e-3, scale="auto"), 2, 1
+        ft.optim.lr.Schedule("constant", base_lr=1e-3, scale="auto"), 2, 1
     )
 
 
 def traps(
     optimizer: ft.optim.Optimizer, scale: str, workers: int, warmup: int = 0, *, norm: bool = False
 ) -> str:
-    schedule = ft.optim.lr.Warmup(1e-3, warmup, scale=scale)
+    schedule = ft.optim.lr.Schedule("constant", base_lr=1e-3, warmup_steps=warmup, scale=scale)
     return " ".join(advice.traps(optimizer, schedule, workers, 1, statistics=norm))
 
 

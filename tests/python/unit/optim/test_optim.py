@@ -10,6 +10,7 @@ import pytest
 from golden.optimizers import SHAPES, arrays
 
 import floodtide as ft
+from floodtide import _core
 from floodtide.errors import InvalidArgumentError, ShapeError
 
 
@@ -76,32 +77,6 @@ def test_wrong_use_is_named() -> None:
         ft.optim.Adam().load_state_dict(momentum.state_dict())
 
 
-def test_clip_limits_entries_in_place() -> None:
-    gradients = {"x": np.array([-2, 0.1, 0.8], np.float32)}
-    ft.optim.clip(gradients, 0.7)
-    np.testing.assert_array_equal(gradients["x"], np.array([-0.7, 0.1, 0.7], np.float32))
-
-
-def test_clip_norm_scales_all_arrays_and_returns_the_norm() -> None:
-    gradients = {"x": np.array([3.0], np.float32), "y": np.array([[0.0, 4.0]], np.float32)}
-    assert ft.optim.clip_norm(gradients, 10) == 5
-    assert gradients["x"][0] == 3
-    assert ft.optim.clip_norm(gradients, 1) == 5
-    np.testing.assert_allclose(gradients["x"], 0.6, rtol=1e-6)
-    np.testing.assert_allclose(gradients["y"], [[0, 0.8]], rtol=1e-6)
-    with pytest.raises(InvalidArgumentError, match="limit is 0"):
-        ft.optim.clip_norm(gradients, 0)
-
-
-def test_clip_adaptive_compares_each_channel_with_its_weights() -> None:
-    parameters = {"x": np.array([[3.0, 0.0], [4.0, 1.0]], np.float32)}
-    gradients = {"x": np.array([[6.0, 0.0], [8.0, 0.01]], np.float32)}
-    ft.optim.clip_adaptive(parameters, gradients, 0.1)
-    np.testing.assert_allclose(gradients["x"], [[0.3, 0], [0.4, 0.01]], rtol=1e-6)
-    with pytest.raises(ShapeError, match="3 gradients of 4"):
-        ft.optim.clip_adaptive(parameters, {"x": np.zeros(3, np.float32)}, 0.1)
-
-
 def test_a_loaded_state_is_saved_again_before_the_first_step() -> None:
     first = ft.optim.LAMB()
     first.step(arrays(0), arrays(1))
@@ -150,18 +125,18 @@ def test_scale_rules() -> None:
 
 
 def test_warm_up_is_pure_and_linear() -> None:
-    schedule = ft.optim.lr.Warmup(0.5, 6, scale="sqrt")
+    schedule = ft.optim.lr.Schedule("constant", base_lr=0.5, warmup_steps=6, scale="sqrt")
     assert [schedule(step, workers=16) for step in (0, 3, 6, 100)] == [0.5, 1.25, 2.0, 2.0]
     assert schedule(3, workers=16) == 1.25
     assert schedule(3) == 0.5
-    from_zero = ft.optim.lr.Warmup(0.5, 4, warmup_start="zero")
+    from_zero = ft.optim.lr.Schedule("constant", base_lr=0.5, warmup_steps=4, warmup_start="zero")
     assert [from_zero(step) for step in (0, 1, 4)] == [0, 0.125, 0.5]
     with pytest.raises(InvalidArgumentError, match="warmup_start is 'half'"):
-        ft.optim.lr.Warmup(0.5, 4, warmup_start="half")
+        ft.optim.lr.Schedule("constant", warmup_steps=4, warmup_start="half")
 
 
 def test_every_schedule_is_a_pure_function_that_python_can_call() -> None:
-    for row in ft.optim.lr.schedule_rows():
+    for row in _core.schedule_rows():
         schedule = ft.optim.lr.Schedule(row["name"], base_lr=0.5, scale="sqrt")
         rates = [schedule(step, workers=4) for step in (0, 5, 5000)]
         assert rates == [schedule(step, workers=4) for step in (0, 5, 5000)]
@@ -169,15 +144,17 @@ def test_every_schedule_is_a_pure_function_that_python_can_call() -> None:
 
 
 def test_a_warm_up_longer_than_the_training_is_refused() -> None:
-    schedule = ft.optim.lr.Warmup(warmup_steps=11, scale="sqrt")
+    schedule = ft.optim.lr.Schedule("constant", warmup_steps=11, scale="sqrt")
     with pytest.raises(InvalidArgumentError, match="warm-up of 11 updates is longer than the tr"):
         schedule.for_training(1e-3, 10)
     assert schedule.for_training(1e-3, 11).values["base_lr"] == 1e-3
 
 
 def test_cosine_falls_from_the_scaled_rate_to_zero() -> None:
-    schedule = ft.optim.lr.Cosine(0.5, 18, 6, scale="sqrt")
+    schedule = ft.optim.lr.Schedule(
+        "cosine", base_lr=0.5, total_steps=18, warmup_steps=6, scale="sqrt"
+    )
     rates = [schedule(step, workers=16) for step in (0, 3, 6, 10, 12, 18, 100)]
     assert rates == pytest.approx([0.5, 1.25, 2.0, 1.5, 1.0, 0.0, 0.0])
     with pytest.raises(InvalidArgumentError, match="6 steps in all, expected more than the 6"):
-        ft.optim.lr.Cosine(0.5, 6, 6)
+        ft.optim.lr.Schedule("cosine", base_lr=0.5, total_steps=6, warmup_steps=6)

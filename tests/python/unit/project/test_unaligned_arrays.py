@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import floodtide as ft
+from floodtide import _core
 from floodtide.agglomerate.points import decision_points
 from floodtide.errors import InvalidArgumentError
-from floodtide.nn.losses import segmentation_loss
+from floodtide.nn import SegmentationLoss
 
 Call = Callable[..., Any]
 
@@ -118,16 +119,12 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
     "UNet2D.forward": (lambda a: unet().forward(a), [floats(2, 8, 8)]),
     "UNet2D.loss_and_gradients": (trained, [floats(2, 8, 8), labels(2, 8, 8, dtype="uint8") % 2]),
     "segmentation_loss": (
-        lambda a, b: segmentation_loss(a, b)[0]["loss"],
+        lambda a, b: _core.segmentation_loss(
+            SegmentationLoss().core(), "softmax", a, b, None, None, None
+        )[0]["loss"],
         [floats(1, 2, 8, 8, 3), labels(1, 2, 8, 8, dtype="uint8")],
     ),
     "Optimizer.step": (optimizer_step, [floats(7), floats(7)]),
-    "clip": (in_place(lambda a: ft.optim.clip({"a": a}, 0.5)), [floats(7)]),
-    "clip_norm": (in_place(lambda a: ft.optim.clip_norm({"a": a}, 0.5)), [floats(7)]),
-    "clip_adaptive": (
-        lambda a, b: (ft.optim.clip_adaptive({"a": a}, {"a": b}, 0.1), b)[1],
-        [floats(3, 2), floats(3, 2)],
-    ),
     **{
         name: (call, [floats(9)])
         for name, call in {

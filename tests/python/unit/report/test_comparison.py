@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several runs in one report: speed-up, time to a loss, divergence, emulated workers; and validation of U-Nets."""
+"""Several runs in one report: throughput, time to a loss, divergence, emulated workers; and validation of U-Nets."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from report_page import Page
 from report_runs import write_log
 from unet_runs import affinity_record, dice_record, make_unet_run
 
 from floodtide import report
 from floodtide.base import style
-from floodtide.report import comparison, comparison_figures, curves, tables
+from floodtide.report import comparison, curves, tables
 from floodtide.train import Run, read_run
-
-EPS = np.finfo(float).eps
 
 
 def run_of(losses: list[float], **changes: Any) -> Run:
@@ -50,9 +45,7 @@ def page(study: list[Path]) -> Page:
 
 def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) -> None:
     expected = {
-        "Speed-up against workers",
-        "Training loss against time",
-        "Validation against time",
+        "Training loss and validation against time",
         "Training curves",
         "Dice of the held-out slices",
     }
@@ -61,20 +54,20 @@ def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) 
 
 def test_the_table_has_speed_times_and_outcomes(page: Page, study: list[Path]) -> None:
     head = page.row_before("one")
-    assert head[:6] == ["", "workers", "ranks", "slices / s", "epoch (min)", "speed-up"]
-    assert head[6:8] == ["to loss 0.3 (min)", "to loss 0.01 (min)"]
-    # 400 slices an epoch, 4 of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
-    assert page.row("two")[1:6] == ["2", "2", "19.61", "0.34", "1.961"]
-    assert page.row("eight")[1:6] == ["8", "2", "19.61", "0.34 (0.085)", "1.961"]
-    assert page.row("one")[7] == "not reached"
+    assert head[:4] == ["", "workers", "ranks", "slices / s"]
+    assert head[4:6] == ["to loss 0.3 (min)", "to loss 0.01 (min)"]
+    # 4 slices of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
+    assert page.row("two")[1:4] == ["2", "2", "19.61"]
+    assert page.row("eight")[1:4] == ["8", "2", "19.61"]
+    assert page.row("one")[5] == "not reached"
     assert page.row("one")[-1] == "all steps"
     assert page.row("sixteen")[-1].startswith("diverged: loss rose from 0.1")
 
 
 def test_emulated_workers_are_named_as_such(page: Page, study: list[Path]) -> None:
-    assert "a bound" in page.text
+    assert "several workers one after another" in page.text
     real = Page(report.write(study[:2], study[0].parent / "real.html"))
-    assert "emulated" not in real.text
+    assert "one after another" not in real.text
 
 
 def test_the_time_to_a_loss_is_that_of_the_first_record_at_or_below_it() -> None:
@@ -82,11 +75,6 @@ def test_the_time_to_a_loss_is_that_of_the_first_record_at_or_below_it() -> None
     assert comparison.time_to(falling, 0.5) == 1.0
     assert comparison.time_to(falling, 0.3) == 2.0
     assert comparison.time_to(falling, 0.1) is None
-
-
-def test_an_emulated_run_takes_its_ranks_share_of_the_time_at_perfect_efficiency() -> None:
-    assert comparison.perfect_share(run_of([], start={"ranks": 2, "walkers": 8})) == 0.25
-    assert comparison.perfect_share(run_of([], start={"ranks": 8, "walkers": 8})) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -128,66 +116,14 @@ def test_outcomes_name_failures_and_early_ends() -> None:
     assert comparison.outcome(run_of([1.0, 0.5])) == "all steps"
 
 
-@pytest.mark.parametrize(
-    ("pooled", "words"),
-    [
-        ([0.1, None], "all steps, held out worse than no network"),
-        ([0.1, 0.3], "all steps"),
-    ],
-)
-def test_an_outcome_tells_of_held_out_slices_that_were_not_learnt(
-    pooled: list[float | None], words: str
-) -> None:
-    classes = [{"dice_pooled": value, "dice_everything": 0.12} for value in pooled]
-    start = {"unit": "slices"}
-    run = run_of([1.0, 0.3], start=start, validation=[{"step": 1, "classes": classes}])
-    assert comparison.outcome(run) == words
-
-
-def test_thresholds_are_what_all_half_and_one_of_the_converged_runs_reached() -> None:
+def test_without_a_wish_the_time_is_to_the_lowest_loss_that_all_converged_runs_reached() -> None:
     runs = [run_of([1.0, low, low]) for low in (0.5, 0.25, 0.12345)]
     diverged = run_of([1.0, 0.01, 3.0])
-    assert comparison.thresholds([*runs, diverged]) == [0.5, 0.25, 0.124]
-    assert comparison.thresholds([diverged]) == []
-
-
-@given(st.floats(1e-6, 1e3))
-def test_a_loss_reached_stays_reached_when_it_is_rounded(lowest: float) -> None:
-    (threshold, *_) = comparison.thresholds([run_of([2e3, lowest, lowest])])
-    assert lowest <= threshold * (1 + 4 * EPS)
-    assert threshold <= lowest * 1.01 * (1 + 4 * EPS)  # three digits
-
-
-def test_groups_are_runs_that_differ_in_seed_and_directory_only(study: list[Path]) -> None:
-    runs = [read_run(folder) for folder in study]
-    found = comparison.groups(runs)
-    names = [[run.name for run in group.runs] for group in found]
-    assert names == [["one"], ["two"], ["four-a", "four-b"], ["eight"], ["sixteen"]]
-    assert found[2].label == "four-a, four-b (4 workers)"
-    assert found[3].label == "eight (8 workers, emulated on 2)"
-
-
-def test_seeds_give_the_band_its_mean_and_standard_deviation() -> None:
-    runs = tuple(
-        run_of([], start={"unit": "slices"}, validation=[dice_record(step, 10.0 * step, quality)])
-        for step, quality in ((40, 0.5), (40, 0.7))
-    )
-    time, mean, low, high = comparison_figures.validation_band(
-        comparison.Repeats(label="", runs=runs)
-    )
-    assert time.tolist() == [400.0]
-    for found, expected in ((mean, 0.92 * 0.6), (low, 0.92 * 0.5), (high, 0.92 * 0.7)):
-        np.testing.assert_allclose(found, [expected], rtol=8 * EPS)
-
-
-def test_a_single_run_has_a_band_of_half_its_patients() -> None:
-    run = run_of([], start={"unit": "slices"}, validation=[dice_record(40, 7.0, 0.5)])
-    _, mean, low, high = comparison_figures.validation_band(
-        comparison.Repeats(label="", runs=(run,))
-    )
-    patients = 0.5 * (1.0 - 0.02 * np.arange(9))
-    np.testing.assert_allclose(mean, [0.46], rtol=8 * EPS)
-    np.testing.assert_allclose([low[0], high[0]], np.percentile(patients, (25, 75)), rtol=8 * EPS)
+    assert comparison.lowest_common([*runs, diverged]) == [0.5]
+    assert comparison.lowest_common([diverged]) == []
+    table = comparison.comparison_table(runs, ())
+    assert table.head[4] == "to loss 0.5 (s)"
+    assert [row[4] for row in table.rows] == ["1"] * 3
 
 
 def flooding_run(folder: Path, rate: float = 1.0) -> Path:
@@ -200,7 +136,7 @@ def flooding_run(folder: Path, rate: float = 1.0) -> Path:
 def test_runs_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
     folders = [flooding_run(tmp_path / "flooding"), make_unet_run(tmp_path / "unet")]
     mixed = Page(report.write(folders, tmp_path / "mixed.html"))
-    assert "Speed-up against workers" not in mixed.images
+    assert "Training loss and validation against time" not in mixed.images
     assert "no comparison of the runs" in mixed.text
     assert {"Dice of the held-out slices", "Training curves"} <= mixed.images.keys()
 
@@ -208,8 +144,7 @@ def test_runs_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
 def test_flooding_runs_are_compared_too(tmp_path: Path) -> None:
     folders = [flooding_run(tmp_path / "flood-a"), flooding_run(tmp_path / "flood-b", rate=2.0)]
     made = Page(report.write(folders, tmp_path / "both.html"))
-    assert {"Training loss against time", "Validation against time"} <= made.images.keys()
-    assert "Speed-up against workers" not in made.images  # both have two workers
+    assert "Training loss and validation against time" in made.images
     assert made.row_before("flood-a")[3] == "fields of view / s"
 
 

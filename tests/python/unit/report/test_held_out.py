@@ -13,7 +13,7 @@ from report_page import Page
 from unet_runs import affinity_record, dice_record
 
 from floodtide import data, nn, report
-from floodtide.report import held_out, held_out_figures
+from floodtide.report import held_out
 from floodtide.segment.predict import Predictor
 from floodtide.train import read_run
 
@@ -105,22 +105,25 @@ def test_best_median_and_worst_patients_are_picked() -> None:
 def test_slices_are_the_largest_of_the_picked_patients_and_as_predicted(
     slices_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[held_out_figures.Slice] = []
-    monkeypatch.setattr(held_out_figures, "slices_figure", lambda s: shown.extend(s) or "")
+    shown: list[Any] = []
+    outlined: list[Any] = []
+    draw, outline = held_out._draw_slices, held_out._outline
+    monkeypatch.setattr(held_out, "_draw_slices", lambda s, *a: shown.extend(s) or draw(s, *a))
+    monkeypatch.setattr(held_out, "_outline", lambda *a: outlined.append(a[1]) or outline(*a))
     picture, absent = held_out.pictures(read_run(slices_run))
     assert absent == []
     assert picture is not None
     assert "step-40.h5" in picture.note
-    assert [s.title for s in shown] == [
+    assert [title for title, _, _ in shown] == [
         "best: patient 0, Dice 0.500",
         "median: patient 4, Dice 0.460",
         "worst: patient 8, Dice 0.420",
     ]
     predictor = Predictor(nn.load(slices_run / "checkpoints/step-40.h5"), mean=100.0, std=50.0)
     images = data.Volume(f"{slices_run.parent}/slices.h5:image").read()
-    for one, number in zip(shown, (1, 9, 17), strict=True):
-        assert one.truth.sum() == 15 * (2 + number)
-        assert (one.predicted == predictor.classes(images[number : number + 1])[0]).all()
+    for truth, predicted, number in zip(outlined[::2], outlined[1::2], (1, 9, 17), strict=True):
+        assert truth.sum() == 15 * (2 + number)
+        assert (predicted == predictor.classes(images[number : number + 1])[0]).all()
 
 
 def test_a_report_shows_the_slices(slices_run: Path) -> None:
@@ -134,21 +137,20 @@ def test_a_section_is_the_middle_one_of_the_held_out_box_with_its_truth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = volume_run(tmp_path)
-    shown: list[held_out_figures.Section] = []
-    monkeypatch.setattr(held_out_figures, "section_figure", lambda s: shown.append(s) or "")
+    shown: list[Any] = []
+    monkeypatch.setattr(held_out, "section_figure", lambda *a: shown.append(a) or "")
     assert held_out.pictures(read_run(run))[1] == []
-    (section,) = shown
-    assert section.title == "z = 8"
-    assert section.voxel_nm == (10.0, 10.0)
+    ((section, voxel_nm),) = shown
+    assert next(iter(section)) == "Image, z = 8"
+    assert voxel_nm == (20.0, 10.0, 10.0)
     labels = data.Volume(f"{tmp_path}/volume.h5:labels").read("7:9,0:40,0:48")
-    assert section.counted[..., 0].all()  # the section before is there to compare with
     same = (labels[1] == labels[0]) & (labels[1] > 0)
-    np.testing.assert_array_equal(section.truth[..., 0] == 1, same)
+    np.testing.assert_array_equal(section["True affinities"][..., 0] == 1, same)
     predictor = Predictor(nn.load(run / "checkpoints/step-40.h5"), mean=128.0, std=33.0)
     whole = predictor.probabilities(data.Volume(f"{tmp_path}/volume.h5:raw"))
     tolerance = 100 * np.finfo(np.float32).eps  # as in test_predict
     expected = np.moveaxis(whole[:, 8, :40], 0, -1)
-    np.testing.assert_allclose(section.predicted, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(section["Predicted affinities"], expected, rtol=0, atol=tolerance)
 
 
 def test_a_report_shows_the_section(tmp_path: Path) -> None:

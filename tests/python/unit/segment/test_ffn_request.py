@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from floodtide import cli, errors
-from floodtide.segment.ffn_origins import path_in, read_origins
+from floodtide.segment.ffn_files import path_in, read_origins
 from floodtide.segment.ffn_request import read_request
 from floodtide.segment.seeds import read_seeds
 

@@ -17,7 +17,7 @@ from scipy import ndimage
 
 from floodtide import _core, data, errors
 from floodtide.cli import evaluate as evaluate_cli
-from floodtide.config.segment_options import seed_policies
+from floodtide.config.segment_options import MaskOptions, seed_policies
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas_image import read_image
 from floodtide.segment.seeds import policy_seeds
@@ -210,9 +210,8 @@ def test_masked_voxels_are_left_out_as_by_the_twin(tmp_path_factory, case, layou
     folder = tmp_path_factory.mktemp("mask")
     with h5py.File(folder / "mask.h5", "w") as file:
         file["mask"] = (~mask if invert else mask).astype(np.uint8) * 7
-    options = dataclasses.replace(
-        options, mask=f"{folder}/mask.h5:mask", mask_invert=invert, seed_policy="grid"
-    )
+    masks = (MaskOptions(volume=f"{folder}/mask.h5:mask", invert=invert),)
+    options = dataclasses.replace(options, masks=masks, seed_policy="grid")
     margin = [n // 2 for n in model.fov]
     seeds = _core.segment.find_seeds(
         raw.astype(np.float32), options.mean, options.std, "grid", {}, margin, None
@@ -234,10 +233,11 @@ def test_a_mask_of_everything_leaves_nothing(tmp_path):
         file["small"] = np.ones((3, 3, 3), np.uint8)
     options = SegmentOptions(mean=128.0, std=33.0, min_segment_size=20)
     for reflect in (False, True):
-        masked = dataclasses.replace(options, mask=f"{tmp_path}/mask.h5:mask", reflect=reflect)
+        whole = (MaskOptions(volume=f"{tmp_path}/mask.h5:mask"),)
+        masked = dataclasses.replace(options, masks=whole, reflect=reflect)
         assert Segmenter(model, masked).segment(raw).coverage == 0
         assert Segmenter(model, masked).segment_at(raw, (12, 12, 12)).moves == []
-    small = dataclasses.replace(options, mask=f"{tmp_path}/mask.h5:small")
+    small = dataclasses.replace(options, masks=(MaskOptions(volume=f"{tmp_path}/mask.h5:small"),))
     with pytest.raises(errors.ShapeError, match=r"the mask .*:small has"):
         Segmenter(model, small).segment(raw)
 
@@ -436,11 +436,8 @@ def test_a_grid_of_seeds_finds_the_objects_that_its_voxels_are_in(small, raw):
     assert all(len({c % 4 for c in start}) == 1 and start[0] % 4 in shifts for start in starts)
 
 
-def test_policies_in_sequence_and_of_another_image(tmp_path):
+def test_policies_in_sequence(tmp_path):
     raw = cells((20, 21, 22), 3, 1.5)
-    other = cells((24, 21, 22), 4, 1.5).astype(np.float32) - 128
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["map"] = other
     margin, box = [2, 2, 2], ((4, 0, 0), (16, 21, 22))
     image = read_image(np.concatenate([raw[:4], raw]), box, [0, 0, 0])
     options = SegmentOptions(seed_policy="grid, reversed peaks, max", seed_values={"grid_step": 7})
@@ -449,7 +446,7 @@ def test_policies_in_sequence_and_of_another_image(tmp_path):
         return _core.segment.find_seeds(voxels, mean, std, name, values, margin, None)
 
     def found(options):
-        return policy_seeds(options, other.shape, image, (100.0, 50.0), (5, 5, 5), None)
+        return policy_seeds(options, image, (100.0, 50.0), (5, 5, 5), None)
 
     voxels = image.voxels
     expected = [
@@ -469,10 +466,6 @@ def test_policies_in_sequence_and_of_another_image(tmp_path):
     np.testing.assert_array_equal(found(mine), np.concatenate(expected))
     with pytest.raises(errors.InvalidArgumentError, match=r"segment\.seeds is empty"):
         found(SegmentOptions(seed_policy="listed, peaks"))
-    bright = SegmentOptions(seed_policy="max_peaks", seed_image=f"{tmp_path}/other.h5:map")
-    expected_peaks = of(np.ascontiguousarray(other[4:20]), "max_peaks", {}, 0.0, 1.0)
-    assert len(expected_peaks) >= 5
-    np.testing.assert_array_equal(found(bright), expected_peaks)
 
 
 def test_options_take_every_registered_seed_policy_and_lists_of_them():

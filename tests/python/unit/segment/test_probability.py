@@ -15,8 +15,7 @@ from scipy import ndimage
 from scipy.special import expit
 
 from floodtide import cli
-from floodtide.data import Volume
-from floodtide.segment import Pieces, Segmenter, SegmentOptions
+from floodtide.segment import Segmenter, SegmentOptions
 
 FOV, DELTAS = (5, 5, 5), (2, 2, 2)
 
@@ -124,44 +123,3 @@ def test_the_command_writes_a_dataset_and_google_s_file(
     with h5py.File(tmp_path / "a.h5") as file:
         assert "probability" not in file
     capsys.readouterr()
-
-
-def test_subvolumes_give_one_volume_of_probabilities(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = bright_network.configuration(tmp_path, probability="true")
-    size = ["--set", "segment.subvolume=[24,24,24]"]
-    assert cli.run(["segment", str(file), "--out", f"{tmp_path}/pieces", *size]) == 0
-    out, bytes_ = f"{tmp_path}/out.h5:labels", f"{tmp_path}/probability.zarr"
-    assert cli.run(["reconcile", f"{tmp_path}/pieces", out, "--probability", bytes_]) == 0
-    assert f"probabilities: {bytes_}" in capsys.readouterr().out
-    pieces = Pieces.open(tmp_path / "pieces")
-    expected = np.zeros(pieces.cut.box[1], np.uint8)
-    for number in range(len(pieces.cut)):
-        (start, size_), first = pieces.cut.core(number), pieces.cut.subvolume(number)[0]
-        inside = tuple(slice(a, a + n) for a, n in zip(start, size_, strict=True))
-        local = tuple(slice(a - b, a - b + n) for a, b, n in zip(start, first, size_, strict=True))
-        with h5py.File(pieces.path(number)) as stored:
-            expected[inside] = stored["probability"][local]
-    found, labels = Volume(bytes_).read(), Volume(out).read()
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(found > 0, labels > 0)
-    assert len(np.unique(found)) > 2
-    assert cli.run(["reconcile", f"{tmp_path}/pieces", out, "--probability", bytes_]) == 2
-    assert "exists and is not replaced" in capsys.readouterr().err
-    assert cli.run(["reconcile", f"{tmp_path}/pieces", out, "--probability", out]) == 2
-    assert "is OUT" in capsys.readouterr().err
-
-
-def test_subvolumes_without_probabilities_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = bright_network.configuration(tmp_path, (40, 24, 24), subvolume=[24, 24, 24])
-    assert cli.run(["segment", str(file), "--out", f"{tmp_path}/pieces"]) == 0
-    capsys.readouterr()
-    command = ["reconcile", f"{tmp_path}/pieces", f"{tmp_path}/out.h5:labels"]
-    assert cli.run([*command, "--probability", f"{tmp_path}/p.h5:p"]) == 2
-    printed = capsys.readouterr().err
-    assert "have no probabilities" in printed
-    assert len(printed.splitlines()) == 1
-    assert not (tmp_path / "out.h5").exists()

@@ -147,17 +147,6 @@ def _document(folder: Path, directory: Path, **sections: Any) -> dict[str, Any]:
             "needs gradients of several small batches",
         ),
         (
-            {
-                "schedule": {
-                    "warmup_steps": 2,
-                    "warmup_start": "zero",
-                    "warmup_shape": "exponential",
-                }
-            },
-            InvalidArgumentError,
-            "cannot start from zero",
-        ),
-        (
             {"schedule": {"name": "step", "milestones": "9,3"}},
             InvalidArgumentError,
             "milestones are '9,3'",

@@ -16,8 +16,7 @@ from training_volume import document, write_volume
 from floodtide import cli, config
 from floodtide.errors import Interrupted, LockedError
 from floodtide.train import Trainer
-from floodtide.train.events import EventFile
-from floodtide.train.run_directory import LOCK, MARK, RunDirectory, read_log
+from floodtide.train.run_directory import LOCK, MARK, EventFile, RunDirectory, read_log
 
 
 @pytest.fixture(scope="module")

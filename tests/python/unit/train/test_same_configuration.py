@@ -37,18 +37,9 @@ def test_optimizers_parameters_are_compared_by_name() -> None:
     assert dict(same_on_ranks.comparable_keys(settings))["optimizer.beta1"] == 0.8
 
 
-def test_long_lists_of_keys_and_ranks_are_cut() -> None:
+def test_long_lists_of_keys_are_cut() -> None:
     tables = tuple({key: rank % 2 for key in "abcde"} for rank in range(30))
     assert same_on_ranks._differences(tables) == (
-        ", ".join(
-            f"{key} is 0 on ranks 0, 2, 4, 6, 8, 10, 12, 14 and 7 others and 1 on ranks 1, 3, 5, 7, 9, 11, 13, 15 "
-            "and 7 others"
-            for key in "abc"
-        )
-        + ", 2 more keys differ"
-    )
-    many = tuple({"a": rank} for rank in range(6))
-    assert same_on_ranks._differences(many).endswith(
-        "2 on rank 2, 3 on rank 3 and others elsewhere"
+        ", ".join(f"{key} is 0 on rank 0 and 1 on rank 1" for key in "abc") + ", 2 more keys differ"
     )
     assert same_on_ranks._differences(({"a": 1}, {})) == "a is 1 on rank 0 and missing on rank 1"

@@ -15,12 +15,11 @@ import training_volume
 
 from floodtide import config, data, nn, optim
 from floodtide.config import CommConfig, Config, TrainingConfig
-from floodtide.config.sections import RunConfig
+from floodtide.config.sections import RunConfig, ValidationConfig
 from floodtide.errors import InvalidArgumentError
 from floodtide.optim import lr
-from floodtide.train import FloodValidation, MoreOptions, Record, Trainer, read_log, trainer
-from floodtide.train.described import configuration_of
-from floodtide.train.parts import parts_of
+from floodtide.train import MoreOptions, Record, Trainer, read_log, trainer
+from floodtide.train.setup import configuration_of, objects_of, rates_of
 
 ROOT = Path(__file__).resolve().parents[4]
 STEPS = 6
@@ -50,14 +49,12 @@ def flood_objects(folder: Path) -> dict[str, Any]:
         box="0:28,0:40,0:40",
         name="cube",
     )
-    held_out = dataclasses.replace(cube, box=((22, 0, 0), (18, 40, 40)))
     return {
         "model": model,
         "data": data.Shards(cube, patch_size=model.patch_size, walkers=2, seed=4),
         "optimizer": optim.Momentum(lr=0.01, momentum=0.8),
         "schedule": lr.Schedule("polynomial", scale="sqrt", warmup_steps=2, power=2.0),
-        "validation": FloodValidation(held_out, patch_size=model.patch_size, centres=5),
-        "validate_every": 3,
+        "validation": ValidationConfig(volume="cube", box="22:40,0:40,0:40", centres=5, every=3),
         "training": TrainingConfig(average=0.5),
     }
 
@@ -73,23 +70,20 @@ def flood_document(folder: Path) -> dict[str, Any]:
 
 
 def slice_objects(folder: Path) -> dict[str, Any]:
-    stack = training_slices.stack(folder / "slices.h5")
-    shared: dict[str, Any] = {
-        "mean": 100.0,
-        "std": 50.0,
-        "validation_share": 0.3,
-        "seed": 4,
-    }
-    names = (stack["images"], stack["masks"], stack["patients"])
     return {
         "model": nn.UNet2D(nn.UNetOptions(depth=2, features=16), seed=4),
         "data": data.Slices(
-            *names, part="training", flip_x=True, noise=0.1, walkers=2, batch=2, **shared
+            data.Stack(**training_slices.stack(folder / "slices.h5")),
+            data.DataOptions(mean=100.0, std=50.0),
+            data.Augmentation(flip_x=True, noise=0.1),
+            split=data.Split("training", 0.3),
+            walkers=2,
+            batch=2,
+            seed=4,
         ),
         "optimizer": optim.Adam(lr=5e-3),
-        "loss": nn.SegmentationLoss(over_batch=True, background=True),
-        "validation": data.Slices(*names, part="validation", **shared),
-        "validate_every": 3,
+        "training": TrainingConfig(dice="batch", background=True),
+        "validation": ValidationConfig(share=0.3, every=3),
     }
 
 
@@ -101,16 +95,15 @@ def patch_objects(folder: Path) -> dict[str, Any]:
     cube = data.TrainingVolume(
         f"{folder}/volume.h5:raw", f"{folder}/volume.h5:labels", box="0:28,0:40,0:40", name="cube"
     )
-    held_out = dataclasses.replace(cube, box="22:40,0:40,0:40")
-    size = (8, 16, 16)
+    options = data.DataOptions(patch=(8, 16, 16), patches=12)
     return {
         "model": nn.UNet3D(
             nn.UNet3DOptions(depth=2, kernels=[(3, 3, 3)], pools=[(1, 2, 2)]), seed=4
         ),
-        "data": data.Affinities(cube, patch_size=size, patches=12, walkers=2, seed=4),
+        "data": data.Affinities(cube, options, walkers=2, seed=4),
         "optimizer": optim.Adam(),
-        "loss": "cross_entropy",
-        "validation": data.Affinities(held_out, patch_size=size, patches=12, seed=4),
+        "training": TrainingConfig(loss="cross_entropy"),
+        "validation": ValidationConfig(volume="cube", box="22:40,0:40,0:40"),
     }
 
 
@@ -181,15 +174,12 @@ def test_the_directory_describes_the_objects_as_a_file_would(folder: Path, kind:
 def test_the_objects_of_a_configuration_describe_it(folder: Path, kind: str) -> None:
     settings = configured(folder, KINDS[kind][1], "described")
     described = configuration_of(
-        parts_of(settings, 1),
-        settings.run.dir,
-        settings.training.steps,
-        MoreOptions(
-            validate_every=settings.validation.every,
-            run=settings.run,
-            training=settings.training,
-            comm=settings.comm,
-        ),
+        *objects_of(settings, 1),
+        *rates_of(settings),
+        MoreOptions(run=settings.run, training=settings.training, comm=settings.comm),
+        dir=settings.run.dir,
+        steps=settings.training.steps,
+        validation=settings.validation,
     )
     assert described == settings
 
@@ -221,7 +211,7 @@ def test_a_schedule_takes_rate_and_steps_from_the_trainer(folder: Path) -> None:
     objects = {**flood_objects(folder), "schedule": lr.Schedule("cosine", warmup_steps=2)}
     with from_objects(folder, objects, "filled-in") as scripted:
         rates = [step.lr for step in scripted]
-    expected = lr.Cosine(0.01, STEPS, 2)
+    expected = lr.Schedule("cosine", base_lr=0.01, total_steps=STEPS, warmup_steps=2)
     np.testing.assert_allclose(rates, [expected(step) for step in range(STEPS)])
     objects = {**flood_objects(folder), "schedule": None}
     with from_objects(folder, objects, "constant") as scripted:
@@ -287,19 +277,8 @@ def other_patch(folder: Path) -> dict[str, Any]:
     return {**flood_objects(folder), "model": nn.FFN(2, (9, 9, 9), (2, 2, 2), 4, seed=4)}
 
 
-def other_volume(folder: Path) -> dict[str, Any]:
-    objects = flood_objects(folder)
-    volume = dataclasses.replace(objects["validation"].volume, name="sphere")
-    held_out = FloodValidation(volume, patch_size=(11, 11, 11), centres=5)
-    return {**objects, "validation": held_out}
-
-
 def slices_for_an_ffn(folder: Path) -> dict[str, Any]:
     return {**flood_objects(folder), "data": slice_objects(folder)["data"]}
-
-
-def weighted_loss(folder: Path) -> dict[str, Any]:
-    return {**slice_objects(folder), "loss": nn.SegmentationLoss(dice=0.3)}
 
 
 def three_classes(folder: Path) -> dict[str, Any]:
@@ -307,35 +286,28 @@ def three_classes(folder: Path) -> dict[str, Any]:
 
 
 def other_split(folder: Path) -> dict[str, Any]:
-    objects = slice_objects(folder)
-    stack = training_slices.stack(folder / "slices.h5")
-    held_out = data.Slices(
-        stack["images"],
-        stack["masks"],
-        stack["patients"],
-        mean=100.0,
-        std=50.0,
-        part="validation",
-        validation_share=0.5,
-    )
-    return {**objects, "validation": held_out}
+    return {**slice_objects(folder), "validation": ValidationConfig(share=0.5)}
 
 
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        (wrong(validation=None), "validate_every is 3 without validation"),
-        (wrong(schedule=lr.Cosine(0.1, 10)), "total_steps 10, expected the 6 steps"),
+        (
+            wrong(schedule=lr.Schedule("cosine", base_lr=0.1, total_steps=10)),
+            "total_steps 10, expected the 6 steps",
+        ),
         (wrong(training=TrainingConfig(walkers=3)), "training.walkers is 3"),
         (wrong(run=RunConfig(dir="elsewhere")), "run.dir is 'elsewhere'"),
-        (wrong(comm=CommConfig(mode="asynchronous", wire="bf16")), "wire format needs"),
+        (wrong(comm=CommConfig(mode="partial", wire="bf16")), "wire format needs"),
         (other_seed, "seed 0 and the data with seed 4"),
         (other_patch, r"patch_size \(11, 11, 11\), expected \(13, 13, 13\)"),
-        (other_volume, "on volume 'sphere', expected a box of one of the training volumes: cube"),
+        (
+            wrong(validation=ValidationConfig(volume="sphere", box="0:9,0:9,0:9")),
+            "validation.volume is 'sphere', expected one of: cube",
+        ),
         (slices_for_an_ffn, "data is Slices, expected Shards"),
-        (weighted_loss, "weighs Dice by 0.3"),
         (three_classes, "3 outputs .softmax. for 1 channels, expected 2"),
-        (other_split, "same validation_share and split_seed"),
+        (other_split, r"Split\(.* as the validation says"),
     ],
 )
 def test_objects_that_do_not_fit_are_one_line(folder: Path, objects: Objects, message: str) -> None:
@@ -345,17 +317,17 @@ def test_objects_that_do_not_fit_are_one_line(folder: Path, objects: Objects, me
     assert not (folder / "mistake" / "config.toml").exists()
 
 
-def test_training_volumes_and_names_are_not_mixed(folder: Path) -> None:
-    volume = flood_objects(folder)["data"].volumes[0]
-    with pytest.raises(InvalidArgumentError, match="expected them as its attributes"):
-        data.Shards(volume, patch_size=(11, 11, 11), mean=1.0)
-    with pytest.raises(InvalidArgumentError, match="no training volume"):
+def test_sources_refuse_options_of_other_kinds_and_no_volume(folder: Path) -> None:
+    volume = flood_objects(folder)["data"].options.volumes[0]
+    with pytest.raises(InvalidArgumentError, match=r"data\.balance has no meaning for 'ffn'"):
+        data.Shards(volume, data.DataOptions(balance=True), patch_size=(11, 11, 11))
+    with pytest.raises(InvalidArgumentError, match=r"data\.volumes is empty"):
         data.Shards([], patch_size=(11, 11, 11))
 
 
 def test_shards_of_several_volumes_draw_from_all(folder: Path) -> None:
-    volume = flood_objects(folder)["data"].volumes[0]
-    other = dataclasses.replace(volume, name="other", box=None)
+    volume = flood_objects(folder)["data"].options.volumes[0]
+    other = dataclasses.replace(volume, name="other", box="")
     one = data.Shards(volume, patch_size=(11, 11, 11))
     two = data.Shards([volume, other], patch_size=(11, 11, 11))
     assert len(two) > len(one)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The passes of `floodtide bench step`, `forward` and `unet` in PyTorch, for comparison (`--against torch`)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from floodtide import _core
+from floodtide.bench.shapes import CLASSES, FfnShape, NetworkShape, UNetShape
+
+
+def of(network: NetworkShape, against: str, threads: int) -> dict[str, Peer]:
+    """Return a network in PyTorch in each memory format, {format: its passes}. See `Peer`."""
+    if isinstance(network, FfnShape):
+        formats = ("contiguous", "channels_last_3d")
+        return {layout: TorchFfn(network, against, threads, layout) for layout in formats}
+    formats = ("contiguous", "channels_last")
+    return {layout: TorchUNet(network, against, threads, layout) for layout in formats}
+
+
+class Peer:
+    """PyTorch, prepared for the passes of a network, and limited to the instruction set that floodtide uses.
+
+    Args:
+        against: Name of the peer, one of `floodtide.bench.rows.TORCH`.
+        threads: Number of threads that PyTorch uses.
+        layout: Memory format of activations and weights.
+    """
+
+    def __init__(self, against: str, threads: int, layout: str) -> None:
+        if _core.active_isa() == "avx2" and "torch" not in sys.modules:
+            os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+            os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
+        self._torch = torch = importlib.import_module("torch")
+        torch.set_num_threads(threads)
+        torch.manual_seed(1)
+        name = "contiguous_format" if layout == "contiguous" else layout
+        self._format = getattr(torch, name)
+        self._bfloat16 = against == "torch-bf16"
+
+    def _autocast(self) -> Any:
+        torch = self._torch
+        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._bfloat16)
+
+
+class TorchFfn(Peer):
+    """A flood-filling network in PyTorch, with a training step and a forward pass. See `Peer`."""
+
+    def __init__(self, network: FfnShape, against: str, threads: int, layout: str) -> None:
+        super().__init__(against, threads, layout)
+        torch, memory_format = self._torch, self._format
+        convolution, features = torch.nn.Conv3d, network.features
+        self._layers = torch.nn.ModuleList(
+            [
+                convolution(2 if i == 0 else features, features, 3, padding=1)
+                for i in range(2 * network.depth)
+            ]
+            + [convolution(features, 1, 1)]
+        ).to(memory_format=memory_format)
+        self._optimizer = torch.optim.Adam(self._layers.parameters(), lr=1e-3)
+        self._input = torch.randn(network.batch, 2, *network.fov).to(memory_format=memory_format)
+        self._labels = torch.where(torch.rand(network.batch, 1, *network.fov) < 0.4, 0.95, 0.05)
+
+    def step(self) -> None:
+        """Run the forward pass, the backward pass, entry-wise clipping and an Adam update."""
+        functional = self._torch.nn.functional
+        self._optimizer.zero_grad()
+        logits = self._logits().float()
+        functional.binary_cross_entropy_with_logits(logits, self._labels).backward()
+        for parameter in self._layers.parameters():
+            parameter.grad.clamp_(-0.7, 0.7)
+        self._optimizer.step()
+
+    def forward(self) -> None:
+        """Run the forward pass without recording operations for gradients."""
+        with self._torch.inference_mode():
+            self._logits()
+
+    def _logits(self) -> Any:
+        functional = self._torch.nn.functional
+        with self._autocast():
+            layers = list(self._layers)
+            stream = layers[1](functional.relu(layers[0](self._input)))
+            for i in range(2, len(layers) - 1, 2):
+                inner = functional.relu(layers[i](functional.relu(stream)))
+                stream = stream + layers[i + 1](inner)
+            return self._input[:, 1:] + layers[-1](functional.relu(stream))
+
+
+class TorchUNet(Peer):
+    """A 2-D U-Net with batch normalisation in PyTorch, with Dice and cross-entropy loss. See `Peer`."""
+
+    def __init__(self, network: UNetShape, against: str, threads: int, layout: str) -> None:
+        super().__init__(against, threads, layout)
+        torch, memory_format = self._torch, self._format
+        depth, features = network.depth, network.features
+        widths = [features << level for level in range(depth)]
+        self._down = torch.nn.ModuleList(
+            self._pair(inputs, width) for inputs, width in zip([1, *widths], widths, strict=False)
+        )
+        self._up = torch.nn.ModuleList(
+            torch.nn.ConvTranspose2d(2 * width, width, 2, 2) for width in widths[:-1]
+        )
+        self._joined = torch.nn.ModuleList(self._pair(2 * width, width) for width in widths[:-1])
+        self._head = torch.nn.Conv2d(features, CLASSES, 1)
+        self._all = torch.nn.ModuleList([self._down, self._up, self._joined, self._head])
+        self._all.to(memory_format=memory_format)
+        self._images = torch.randn(network.batch, 1, *network.size).to(memory_format=memory_format)
+        self._labels = (torch.rand(network.batch, *network.size) < 0.3).long()
+
+    def _pair(self, inputs: int, outputs: int) -> Any:
+        nn = self._torch.nn
+        layers = []
+        for channels in (inputs, outputs):
+            layers += [
+                nn.Conv2d(channels, outputs, 3, padding=1, bias=False),
+                nn.BatchNorm2d(outputs),
+                nn.ReLU(inplace=True),
+            ]
+        return nn.Sequential(*layers)
+
+    def _logits(self) -> Any:
+        torch = self._torch
+        with self._autocast():
+            x, skips = self._images, []
+            for level, pair in enumerate(self._down):
+                x = pair(x if level == 0 else torch.nn.functional.max_pool2d(x, 2))
+                skips.append(x)
+            for level in reversed(range(len(self._up))):
+                x = self._joined[level](torch.cat([skips[level], self._up[level](x)], 1))
+            return self._head(x).float()
+
+    def step(self) -> float:
+        """Run the forward and backward pass and return the loss."""
+        torch = self._torch
+        self._all.zero_grad()
+        logits = self._logits()
+        truth = torch.nn.functional.one_hot(self._labels, CLASSES).movedim(-1, 1)
+        p = torch.softmax(logits, 1)[:, 1:]
+        overlap = (p * truth[:, 1:]).sum((2, 3))
+        total = p.sum((2, 3)) + truth[:, 1:].sum((2, 3))
+        loss = 1 - ((2 * overlap + 1) / (total + 1)).mean()
+        loss = loss + torch.nn.functional.cross_entropy(logits, self._labels)
+        loss.backward()
+        return float(loss.detach())
+
+    def forward(self) -> None:
+        """Run the forward pass with moving statistics, without recording operations for gradients."""
+        self._all.eval()
+        with self._torch.inference_mode():
+            self._torch.softmax(self._logits(), 1)
+        self._all.train()

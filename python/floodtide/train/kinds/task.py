@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training asks of the kind of network that it trains: its objects, sizes, walkers and validation."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from floodtide import _core, nn
+from floodtide.comm import world
+from floodtide.config import Config
+from floodtide.config.sections import ModelConfig
+from floodtide.data import Affinities, Shards, Slices, TrainingVolume
+from floodtide.errors import ConfigurationError
+from floodtide.optim import Optimizer
+from floodtide.optim.lr import Schedule
+
+Record = dict[str, Any]
+"""A record of a log, or a table of a configuration."""
+
+Model = nn.FFN | nn.UNet
+Data = Shards | Slices | Affinities
+
+
+class Task(ABC):
+    """A network, its training examples and held-out data on this rank; each class is for a kind of network.
+
+    Args:
+        config: The whole configuration.
+        model: The network to train.
+        data: Its training examples.
+
+    Attributes:
+        section: Class of the section [model] of a configuration. Its `kind` is the name of the class.
+        model_class, data_class: Classes of the network and its training examples.
+        unit: What a walker computes in a pass, such as "fovs"; a name in the log.
+        held_out: The data to validate on, or None.
+    """
+
+    section: type[ModelConfig]
+    model_class: type[Model]
+    data_class: type[Data]
+    unit: str
+
+    def __init__(self, config: Config, model: Any, data: Any) -> None:
+        self._config = config
+        self._model = model
+        self._data = data
+        self.held_out: Any = self.held_out_of(config)
+
+    @classmethod
+    @abstractmethod
+    def new_model(cls, config: Config) -> Model:
+        """Return a new network with random weights."""
+
+    @classmethod
+    @abstractmethod
+    def initial_model(cls, config: Config) -> Model:
+        """Load the network that `model.initial_weights` names.
+
+        Raises:
+            ConfigurationError: If the file holds another network than the configuration describes.
+            InvalidFileError: If the file cannot be read.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def data_of(config: Config, walkers: int) -> Data:
+        """Return the training data for a number of walkers."""
+
+    @staticmethod
+    @abstractmethod
+    def held_out_of(config: Config) -> Any:
+        """Return the held-out data; None if the configuration holds nothing out."""
+
+    @staticmethod
+    @abstractmethod
+    def sections_of(model: Any, data: Any) -> dict[str, Any]:
+        """Return the sections of a configuration that describe a network and its data.
+
+        In place of [run], [training] and [validation] there are the keys of theirs that the objects decide.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def options_of(config: Config) -> _core.FfnOptions | _core.UNetOptions:
+        """Return the properties of the network from which the core computes sizes."""
+
+    @classmethod
+    @abstractmethod
+    def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
+        """Return the bytes of activations and gradients in a training pass of the walkers of a rank."""
+
+    @classmethod
+    @abstractmethod
+    def example_bytes(cls, config: Config) -> int:
+        """Return the bytes of the training examples that a walker needs for one pass."""
+
+    @staticmethod
+    def canvas_voxels(config: Config) -> int:
+        """Return the voxels of a walker that a checkpoint stores."""
+        return 0
+
+    @property
+    def examples(self) -> int:
+        """Examples of an epoch, over all walkers."""
+        return len(self._data)
+
+    @property
+    def facts(self) -> Record:
+        """Further facts about the data for the log's first record; the same on all ranks."""
+        return {}
+
+    @property
+    def kernels(self) -> str:
+        """Names of the kernels that the network's convolutions use."""
+        return str(self._model.core.kernel_names())
+
+    @abstractmethod
+    def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
+        """Return the walkers of this rank of a communicator, at the start of the first epoch."""
+
+    @abstractmethod
+    def validate(self, model: Any) -> Record:
+        """Return the validation scores of a network, the same on all ranks. Collective."""
+
+    @abstractmethod
+    def beats_trivial(self, scores: Record) -> bool:
+        """Return True if validation scores are better than those of trivial predictions."""
+
+    def _walkers_options(self, comm: world.Communicator) -> _core.WalkersOptions:
+        """Return the options of this rank's walkers of a communicator for the core."""
+        data, training = self._data, self._config.training
+        options = _core.WalkersOptions()
+        options.walkers = data.walkers
+        options.rank, options.ranks = comm.rank, comm.size
+        options.seed = data.seed
+        options.prefetch, options.readers = data.options.prefetch, data.options.readers
+        options.cycle, options.epochs = training.on_exhausted == "cycle", training.epochs
+        return options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a job trains.
+
+    Attributes:
+        config: The configuration, with the partitions that the job has made itself.
+        model, data, optimizer, schedule: The objects that it describes.
+        task: The network with its training and validation data.
+        average: Receives the averaged parameters; None without `training.average`.
+        statistics: Grey values of the training data for the checkpoints; empty on ranks above 0.
+        warnings: What the checks of the data have found; empty on ranks above 0.
+    """
+
+    config: Config
+    model: Model
+    data: Data
+    optimizer: Optimizer
+    schedule: Schedule
+    task: Task
+    average: Model | None
+    statistics: str
+    warnings: tuple[str, ...]
+
+
+def held_out_volume(config: Config) -> TrainingVolume:
+    """Return the volume of the section [validation], with its box.
+
+    Raises:
+        ConfigurationError: If there is no such volume.
+    """
+    section, volumes = config.validation, config.data.volumes
+    for volume in volumes:
+        if section.volume in ("", volume.name):
+            return dataclasses.replace(volume, box=section.box)
+    names = ", ".join(volume.name for volume in volumes)
+    raise ConfigurationError(f"validation.volume is '{section.volume}', expected one of: {names}")

@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a job: the core's trainer on the ranks there are, with its log, checkpoints and validations."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from floodtide import _core
+from floodtide import config as configuration
+from floodtide.base import notes
+from floodtide.base.outputs import files_named
+from floodtide.comm import world
+from floodtide.config import Config
+from floodtide.errors import (
+    CommunicationError,
+    ConfigurationError,
+    Interrupted,
+    InvalidFileError,
+    on_all_ranks,
+)
+from floodtide.optim import advice
+from floodtide.train.kinds.task import Model, Record, Setup
+from floodtide.train.run_directory import RunDirectory
+from floodtide.train.signals import INTERRUPT, Requests, StopRequest
+
+KINDS = ("start", "train", "validation")
+"""The kinds of the records that a step loop writes into log.jsonl."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Result of one step on this rank: its number, the mean loss over this rank's walkers, and the learning rate."""
+
+    number: int
+    loss: float
+    lr: float
+
+
+class StepLoop:
+    """The steps of a job on the ranks of a communicator. `begin` starts them, from the newest checkpoint.
+
+    Args:
+        setup: What the job trains.
+        comm: The ranks that train.
+        job: A text that only the ranks of this job know.
+        requests: What this rank asks of all ranks.
+        on_record: Called on rank 0 with each record of the log.
+
+    Attributes:
+        stopped: True if no step follows. The same on all ranks.
+        given_up: True if `validation.give_up_after` has ended the training. The same on all ranks.
+        interrupted: True if Ctrl-C on any rank has ended the steps. The same on all ranks.
+        checkpoint: The newest checkpoint whose parameters all ranks had; empty if there is none.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        comm: world.Communicator,
+        job: str,
+        requests: Requests,
+        on_record: Callable[[Record], None],
+    ) -> None:
+        self.setup = setup
+        self.comm = comm
+        self.directory = RunDirectory(Path(setup.config.run.dir), writer=comm.rank == 0)
+        self.stopped = self.given_up = self.interrupted = False
+        self.checkpoint = ""
+        self._job = job
+        self._requests = requests
+        self._on_record = on_record
+        self._closed = False
+        self._core: _core.Trainer | None = None
+
+    @property
+    def core(self) -> _core.Trainer:
+        """The core's trainer. It exists after `begin` has made it."""
+        assert self._core is not None
+        return self._core
+
+    def begin(self) -> None:
+        """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""
+        with world.agreed():
+            self.directory.take()
+        try:
+            self._begin()
+        except BaseException:
+            self.directory.abandon()
+            raise
+
+    def _begin(self) -> None:
+        self._core = self._new_core()
+        with world.agreed():
+            newest = self.directory.newest_checkpoint()
+        self.checkpoint = world.broadcast_object(newest) or ""
+        if self.checkpoint:
+            self._resume(self.checkpoint)
+        with world.agreed():
+            given_up = self.directory.given_up(self.steps_done)
+        self.given_up = bool(world.broadcast_object(given_up))
+        self._start_log()
+        self._record(_start_record(self.setup, self.comm, self.core, self.checkpoint))
+        _print_warnings(self.setup)
+        self._requests.restart_clocks()
+        self.stopped = self.complete or self.given_up
+
+    def _new_core(self) -> _core.Trainer:
+        optimizer, schedule = self.setup.optimizer, self.setup.schedule
+        with world.agreed():
+            walkers = self.setup.task.new_walkers(self.comm)
+        return _core.Trainer(
+            walkers,
+            self.comm,
+            optimizer=optimizer.name,
+            optimizer_values=optimizer.values,
+            schedule=schedule.name,
+            schedule_values=schedule.values,
+            scale=schedule.scale,
+            scale_values=schedule.scale_values,
+            options=_engine_options(
+                self.setup.config,
+                self.comm,
+                validates=self.setup.task.held_out is not None,
+                record_path=self.directory.failure_path(self.comm.rank),
+            ),
+        )
+
+    def _start_log(self) -> None:
+        config = self.setup.config
+        with world.agreed():
+            self.directory.start(config, self.steps_done)
+        if config.run.trace:
+            self.core.trace(str(self.directory.trace_path(self.comm.rank)))
+
+    def _resume(self, checkpoint: str) -> None:
+        try:
+            self.core.load(checkpoint)
+        except InvalidFileError as error:
+            advised = InvalidFileError(f"{error}{self.directory.advice(checkpoint)}")
+            raise on_all_ranks(advised, agreed=error.agreed) from None
+        if checkpoint != str(self.directory.checkpoint_path(self.steps_done)):
+            raise on_all_ranks(
+                InvalidFileError(
+                    f"{checkpoint}: holds step {self.steps_done}, expected the step that its name says:"
+                    " it is damaged or was renamed"
+                )
+            )
+        if self.comm.rank == 0 and not _core.has_checksums(checkpoint):
+            notes.unprotected(checkpoint)
+
+    @property
+    def steps_done(self) -> int:
+        """Number of optimizer updates so far, including those before a resumed checkpoint."""
+        return self.core.steps_done
+
+    @property
+    def complete(self) -> bool:
+        """True if all of `training.steps` are done."""
+        return self.steps_done >= self.setup.config.training.steps
+
+    @property
+    def result(self) -> Model:
+        """The trained network, with the averaged parameters if there are any."""
+        if self.setup.average is None:
+            return self.setup.model
+        self.core.copy_average(self.setup.average.core)
+        return self.setup.average
+
+    def step(self) -> Step:
+        """Run one training step, then write records and checkpoints that are due, and validate. Collective."""
+        # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
+        requests = self._requests.bits(self.setup.config.run, decides=self.comm.rank == 0)
+        try:
+            report = self.core.step(requests)
+        except Exception as error:
+            self.core.record_failure(str(error))
+            raise
+        if report.requests & _core.REQUEST_RATE:
+            factor = self._requests.agreed_rate_factor()
+            if factor is not None:
+                self.core.rate_factor = factor
+        self._after(report)
+        return Step(number=report.step, loss=report.loss, lr=report.lr)
+
+    def _after(self, report: _core.StepReport) -> None:
+        """Do what is due after a step. Collective."""
+        self.stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete
+        signals = self._requests.signals() if self.stopped and not self.complete else []
+        self.interrupted = INTERRUPT in signals
+        if report.requests & _core.REQUEST_LOG or self.stopped:
+            with self._activity("log"):
+                self.core.flush_trace()
+                sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
+                unit, ranks = self.setup.task.unit, self.comm.size
+                self._record(_train_record(self.core, report, sums, unit, ranks, elapsed_s))
+        if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
+            self.save()
+        every = self.setup.config.validation.every
+        due = self.stopped or (report.met and every and self.steps_done % every == 0)
+        if self.setup.task.held_out is not None and due and not any(signals):
+            self.validate()
+
+    def steps(self, show: Callable[[int, int], None]) -> Iterator[Step]:
+        """Run one step per iteration until none follows, then close the log. Collective.
+
+        Args:
+            show: Called as show(done, total) after each step.
+        """
+        while not self.stopped:
+            step = self.step()
+            show(self.steps_done, self.setup.config.training.steps)
+            yield step
+        self.close()
+
+    def save(self) -> Path:
+        """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
+        config = self.setup.config
+        path = self.directory.checkpoint_path(self.steps_done)
+        with world.agreed():
+            self.directory.require_taken()
+        try:
+            self.core.check_replicas()
+        except CommunicationError as error:
+            good = self.checkpoint
+            advice_ = (
+                f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
+            )
+            advised = CommunicationError(f"{error}; {advice_}")
+            raise on_all_ranks(advised, agreed=error.agreed) from None
+        self.core.save(str(path), str(config), self.setup.statistics)
+        self.checkpoint = str(path)
+        with world.agreed():
+            inputs = files_named(configuration.to_dict(config))
+            self.directory.prune(config.run.keep_checkpoints, inputs)
+        self._requests.saved()
+        return path
+
+    def validate(self) -> Record:
+        """Validate the network on the held-out data; return the scores, and record them in the log. Collective."""
+        task = self.setup.task
+        if task.held_out is None:
+            raise ConfigurationError(
+                "validate: the configuration holds nothing out, expected a [validation] section that does"
+            )
+        with self._activity("validation"):
+            scores = task.validate(self.result)
+            record = {"kind": "validation", "step": self.steps_done, **scores}
+            after = self.setup.config.validation.give_up_after
+            hopeless = 0 < after <= self.steps_done and not task.beats_trivial(scores)
+            if self.given_up or (hopeless and not self.complete):
+                # The next step is the last one. All ranks learn of it as of every stop, also in mode partial.
+                self.given_up = self._requests.stop = True
+                record["given_up"] = True
+            self._record(record)
+        return record
+
+    def check_begin(self) -> None:
+        """Print a note if nothing is left to train, and validate if a kill came before the last validation. Collective.
+
+        A complete run that was killed after its last checkpoint has no validation of its last step.
+        """
+        if self.stopped and self.comm.rank == 0:
+            how = "was given up" if self.given_up else "is complete"
+            notes.show(
+                f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
+                " another run.dir, or more training.steps"
+            )
+        if not self.complete or self.setup.task.held_out is None or self._closed:
+            return
+        with world.agreed():
+            lacks = self.directory.lacks_validation(self.steps_done)
+        if world.broadcast_object(lacks):
+            self.validate()
+
+    def go_on(self) -> None:
+        """Reopen what the end of an interrupted run has closed. Collective."""
+        if not self.interrupted:
+            return
+        self._requests.signal = StopRequest()
+        self.stopped = self.complete or self.given_up
+        with world.agreed():
+            self.directory.take_again(self.steps_done)
+        self._start_log()
+        self._requests.restart_clocks()
+        self.interrupted = self._closed = False
+
+    def raise_if_interrupted(self) -> None:
+        """End a block that has watched for signals. Collective.
+
+        Raises:
+            Interrupted: On all ranks, if Ctrl-C has ended the steps.
+            KeyboardInterrupt: If Ctrl-C came too late for a step.
+        """
+        if self.interrupted:
+            self.close()
+            raise Interrupted(
+                f"training stopped at step {self.steps_done} of {self.setup.config.training.steps} with a checkpoint; "
+                "Trainer.run goes on from there"
+            )
+        if self._requests.signal.name == INTERRUPT:
+            self._requests.signal = StopRequest()
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Close log and events, and merge the traces of the ranks. A second call does nothing. Collective."""
+        if self._closed:
+            return
+        self._closed = True
+        self.core.flush_trace()
+        if self.setup.config.run.trace:
+            self.comm.barrier()  # all ranks' files are up to date
+            with world.agreed():
+                self.directory.merge_traces()
+        self.directory.close()
+
+    @contextlib.contextmanager
+    def _activity(self, name: str) -> Iterator[None]:
+        """Show in traces, and to the watchdog, what this rank does between steps."""
+        number = self.core.begin_activity(name)
+        try:
+            yield
+        finally:
+            self.core.end_activity(number)
+
+    def _record(self, record: Record) -> None:
+        stamped = self.directory.record(record)
+        if stamped is not None:
+            self._on_record(stamped)
+
+
+def _start_record(
+    setup: Setup, comm: world.Communicator, core: _core.Trainer, checkpoint: str
+) -> Record:
+    """Return the first record of a job.
+
+    Args:
+        setup: What the job trains.
+        comm: The ranks that train.
+        core: The core's trainer.
+        checkpoint: The checkpoint from which the job resumes; empty if there is none.
+    """
+    task = setup.task
+    walkers, batch = setup.data.walkers, setup.config.training.batch
+    return {
+        "kind": "start",
+        "step": core.steps_done,
+        "ranks": comm.size,
+        "walkers": walkers,
+        "threads": _core.num_threads(),
+        "parameters": sum(array.size for array in setup.model.state_dict().values()),
+        "unit": task.unit,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "version": _core.__version__,
+        "processor": _core.processor_name(),
+        "cores": _core.available_cores(),
+        "hosts": world.places()[3],
+        "examples_per_epoch": task.examples,
+        **task.facts,
+        "resumed_from": checkpoint,
+        "transport": comm.description,
+        "kernels": task.kernels,
+        "rate": advice.rate_used(setup.schedule, walkers, batch),
+    }
+
+
+def _print_warnings(setup: Setup) -> None:
+    """Print what the checks of the data have found, and what the learning rate is bad for."""
+    for warning in setup.warnings:
+        notes.warn(warning)
+    config = setup.config
+    statistics = getattr(config.model, "batch_norm", False)
+    for trap in advice.traps(
+        setup.optimizer,
+        setup.schedule,
+        setup.data.walkers,
+        config.training.batch,
+        statistics=statistics,
+    ):
+        notes.show(trap)
+
+
+def _train_record(
+    core: _core.Trainer,
+    report: _core.StepReport,
+    sums: Mapping[str, float],
+    unit: str,
+    ranks: int,
+    elapsed_s: float,
+) -> Record:
+    """Return the record of the steps since the last one.
+
+    Args:
+        core: The core's trainer.
+        report: Its report of the last step.
+        sums: Its metrics since the last record, summed over the ranks.
+        unit: What a walker computes in a pass, such as "fovs".
+        ranks: Number of ranks.
+        elapsed_s: Seconds since the last record.
+    """
+    noise: Record = {}
+    if core.noise_scale is not None:
+        examples, low, high = core.noise_scale
+        noise = {
+            "noise_scale": examples,
+            "noise_scale_low": low,
+            "noise_scale_high": high if math.isfinite(high) else None,
+        }
+    return {
+        "kind": "train",
+        "step": core.steps_done,
+        "loss": sums["loss_sum"] / max(sums["fovs"], 1),
+        "lr": report.lr,
+        "gradient_norm": report.gradient_norm,
+        **noise,
+        unit: sums["fovs"],
+        "examples": sums["examples"],
+        f"{unit}_per_s": sums["fovs"] / elapsed_s,
+        "wait_data_s": sums["data_s"] / ranks,
+        "compute_s": sums["compute_s"] / ranks,
+        "wait_comm_s": sums["reduce_s"] / ranks,
+        "update_s": sums["update_s"] / ranks,
+        "dropped": sums["dropped"],
+        "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
+        **{name: sums[name] for name in ("tp", "fp", "fn", "tn")},
+    }
+
+
+def _engine_options(
+    config: Config, comm: world.Communicator, *, validates: bool, record_path: Path
+) -> _core.TrainerOptions:
+    """Return the options of the core's trainer for a configuration.
+
+    Args:
+        config: The whole configuration.
+        comm: The ranks that train.
+        validates: True if there is held-out data. The ranks then meet for each validation.
+        record_path: File in which this rank records its last events when the job fails.
+    """
+    training, section = config.training, config.comm
+    options = _core.TrainerOptions()
+    options.clip = training.clip
+    options.clip_norm = training.clip_norm
+    options.clip_adaptive = training.clip_adaptive
+    options.measure_noise = training.noise_scale
+    options.average = training.average
+    options.accumulate = training.accumulate
+    options.on_exhausted = training.on_exhausted
+    options.steps = training.steps
+    options.meet_every = config.validation.every if validates else 0
+    options.algorithm = section.algorithm
+    options.exactness = section.exactness
+    options.bucket_bytes = round(section.bucket_mib * 2**20)
+    options.wire = section.wire
+    options.mode = section.mode
+    options.contributors = section.contributors or comm.size
+    options.late = section.late
+    options.activity = world.activity(section.timeout_s)
+    options.timeout_s = section.timeout_s
+    options.record_path = str(record_path)
+    return options
