@@ -431,7 +431,7 @@ def test_an_output_in_a_volume_that_is_read_is_refused(tmp_path: Path) -> None:
         ("missing/*.png", "no file has such a name"),
         ("missing.h5:raw", "no such file"),
         ("missing.h5", "for example missing.h5:raw; all forms: file.h5:dataset, precomputed:"),
-        ("precomputed://gs://bucket/raw", "expected a folder of this machine without gs://"),
+        ("precomputed://gs://bucket/raw", "folders of this machine, without gs://"),
         ("a\0b.zarr", "expected file:dataset"),
     ],
 )
