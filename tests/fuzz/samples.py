@@ -227,10 +227,14 @@ def _formats() -> None:
 
 
 def _of_others(names: dict[str, str], voxels: np.ndarray) -> None:
-    """Write OME-Zarr with axes c, x, y, z, OME-TIFF, and a TIFF of ImageJ."""
+    """Write NIfTI, OME-Zarr with axes c, x, y, z, OME-TIFF, and a TIFF of ImageJ."""
+    import nibabel
     import tensorstore
     import tifffile
 
+    image = nibabel.Nifti1Image(voxels.T, np.diag([0.008, 0.008, 0.03, 1.0]))
+    image.header.set_xyzt_units("micron")
+    nibabel.save(image, names["nifti"])
     array = tensorstore.open(
         {
             "driver": "zarr3",

@@ -17,8 +17,6 @@ FORMS = {
     "n5": "{folder}/{name}.n5/inner",
     "precomputed": "precomputed://{folder}/{name}.precomputed",
     "tiff": "{folder}/{name}.tif",
-    "nifti": "{folder}/{name}.nii",
-    "nifti-gz": "{folder}/{name}.nii.gz",
     "tiffs": "{folder}/{name}-tiffs/*.tif",
     "pngs": "{folder}/{name}-pngs/*.png",
 }

@@ -108,7 +108,7 @@ FORMATS: tuple[Format, ...] = (
         form="volume.nii, volume.nii.gz",
         matches=lambda reference: reference.lower().endswith(NIFTI),
         open=_one_channel(_open_nifti),
-        create=writers.nifti,
+        create=writers.not_written,
     ),
     Format(
         form="folder/*.tif, folder/*.png",

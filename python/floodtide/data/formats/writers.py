@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
 _GZIP = 4
-_LONGEST_NIFTI_1 = 32767  # voxels along an axis; longer volumes are written as NIfTI-2
 _LARGEST_TIFF = 4_000_000_000  # bytes of voxels; positions in larger files need 64 bits
 
 
@@ -268,35 +267,11 @@ def _sections(plan: Plan, write: Callable[[int, NDArray[Any]], object]) -> Write
     return Writer((1, *plan.shape[1:]), write_all)
 
 
-@contextmanager
-def nifti(reference: str, plan: Plan) -> Iterator[Writer]:
-    """Write a file of NIfTI-1, or NIfTI-2 if an axis is long, with voxel size and offset as an affine."""
-    import gzip  # not at the top: a training that writes no volume does not need it
-
-    nibabel = library("nibabel", reference, "formats")
-    long = max(plan.shape) > _LONGEST_NIFTI_1
-    header = nibabel.Nifti2Header() if long else nibabel.Nifti1Header()
-    try:
-        header.set_data_dtype(plan.dtype)
-    except nibabel.spatialimages.HeaderDataError:
-        raise InvalidArgumentError(f"{reference}: NIfTI cannot hold {plan.dtype}") from None
-    header.set_data_shape(plan.shape[::-1])
-    known = plan.geometry.voxel_size_nm is not None
-    edges = [n / 1000 if known else n for n in plan.size[::-1]]
-    header.set_zooms(edges)
-    if known:
-        header.set_xyzt_units("micron")
-    if plan.geometry.offset is not None:
-        affine = np.diag([*edges, 1.0])
-        affine[:3, 3] = [n * edge for n, edge in zip(plan.offset[::-1], edges, strict=True)]
-        header.set_sform(affine, code="aligned")
-    with _new_file(reference, Path(reference)) as part, part.open("wb") as plain:
-        packed = reference.lower().endswith(".gz")
-        file = gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if packed else plain
-        header.write_to(file)
-        yield _sections(plan, lambda _, section: file.write(section.tobytes()))
-        if packed:
-            file.close()
+def not_written(reference: str, plan: Plan) -> AbstractContextManager[Writer]:
+    """Refuse a format that floodtide only reads."""
+    raise InvalidArgumentError(
+        f"{reference}: floodtide reads this format, and does not write it; expected another one"
+    )
 
 
 @contextmanager
@@ -345,23 +320,16 @@ def _storing(reference: str) -> Iterator[None]:
 
 @contextmanager
 def _new_file(reference: str, path: Path) -> Iterator[Path]:
-    """Yield a temporary file that gets the name `path` at the end of the block. No file may have this name."""
-    _refuse_existing(reference, path)
+    """Yield a temporary file that gets the name `path`, which no file has, at the end of the block."""
     part = temporary(path)
     try:
         with _storing(reference):
             yield part
-            _sync(part)
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
             os.rename(part, path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _refuse_existing(reference: str, path: Path) -> None:
-    if os.path.lexists(path):
-        raise InvalidArgumentError(
-            f"{reference}: exists and is not replaced; choose another name, or remove it first"
-        )
 
 
 @contextmanager
@@ -375,7 +343,6 @@ def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
     import shutil  # not at the top: a training that writes no volume needs neither this module nor its five others
 
     place = Path(name)
-    _refuse_existing(name, place)
     top = new_top(name)
     part = temporary(top)
     for stale in temporaries(top):  # of processes that were killed
@@ -414,11 +381,6 @@ def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
     kept = {"kvstore": kvstore, "store_data_equal_to_fill_value": True}
     with _storing(reference):
         return tensorstore.open({**spec, **kept}, create=True, write=True).result()
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def blocks(shape: Vec3, chunks: Vec3, most: int) -> Iterator[Box]:
