@@ -114,7 +114,7 @@ FORMATS: tuple[Format, ...] = (
         form="folder/*.tif, folder/*.png",
         matches=pictures.is_folder,
         open=_one_channel(pictures.open_folder),
-        create=writers.pictures,
+        create=writers.not_written,
         path=lambda reference: Path(os.path.dirname(reference)),
     ),
 )

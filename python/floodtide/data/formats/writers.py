@@ -239,7 +239,6 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     path = Path(reference)
     if file_and_series(reference)[1] is not None:
         raise InvalidArgumentError(f"{reference}: names a series, expected a new file")
-    _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))
     from floodtide.data.formats import tiff
 
     tifffile = library("tifffile", reference, "formats")
@@ -249,22 +248,13 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     resolution = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
     with _new_file(reference, path) as part, tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
 
-        def write(z: int, picture: NDArray[Any]) -> None:
-            first = {"description": description.encode()} if z == 0 else {}
-            options = {**resolution, **first, "photometric": "minisblack", "metadata": None}
-            file.write(picture, contiguous=z > 0, **options)
+        def write(box: Box, block: NDArray[Any]) -> None:
+            for z, picture in enumerate(block, start=box[0][0]):
+                first = {"description": description.encode()} if z == 0 else {}
+                options = {**resolution, **first, "photometric": "minisblack", "metadata": None}
+                file.write(picture, contiguous=z > 0, **options)
 
-        yield _sections(plan, write)
-
-
-def _sections(plan: Plan, write: Callable[[int, NDArray[Any]], object]) -> Writer:
-    """Return a writer of a format whose chunks are sections: `write` gets z and the section."""
-
-    def write_all(box: Box, block: NDArray[Any]) -> None:
-        for z, picture in enumerate(block, start=box[0][0]):
-            write(z, np.ascontiguousarray(picture))
-
-    return Writer((1, *plan.shape[1:]), write_all)
+        yield Writer((1, *plan.shape[1:]), write)
 
 
 def not_written(reference: str, plan: Plan) -> AbstractContextManager[Writer]:
@@ -272,40 +262,6 @@ def not_written(reference: str, plan: Plan) -> AbstractContextManager[Writer]:
     raise InvalidArgumentError(
         f"{reference}: floodtide reads this format, and does not write it; expected another one"
     )
-
-
-@contextmanager
-def pictures(reference: str, plan: Plan) -> Iterator[Writer]:
-    """Write a folder of pictures, one for each z."""
-    folder, pattern = os.path.split(reference)
-    if pattern.count("*") != 1 or not folder:
-        raise InvalidArgumentError(
-            f"{reference}: expected a new folder and one *, as in folder/*.png"
-        )
-    if pattern.lower().endswith(".png"):
-        _check_pictures(reference, plan, ("u1", "u2"))
-        write = library("imageio.v3", reference, "formats").imwrite
-    else:
-        _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8"))
-        write = library("tifffile", reference, "formats").imwrite
-    if plan.geometry.voxel_size_nm is not None or any(plan.offset):
-        notes.show(f"{reference}: the pictures do not state the voxel size and the offset")
-    digits = max(5, len(str(plan.shape[0] - 1)))
-    with _new_folder(folder, {}) as part:
-
-        def write_one(z: int, picture: NDArray[Any]) -> None:
-            with _storing(str(part)):
-                write(part / pattern.replace("*", f"{z:0{digits}}"), picture)
-
-        yield _sections(plan, write_one)
-
-
-def _check_pictures(reference: str, plan: Plan, kinds: tuple[str, ...]) -> None:
-    if plan.dtype not in map(np.dtype, kinds):
-        names = ", ".join(np.dtype(kind).name for kind in kinds)
-        raise InvalidArgumentError(
-            f"{reference}: such pictures cannot hold {plan.dtype}, expected one of {names}"
-        )
 
 
 @contextmanager
