@@ -130,7 +130,7 @@ FORMATS = {
     "imagej": "{0}_imagej/stack.tif",
 }
 """Names of the sample volumes "raw" and "labels" in each format, each in a folder of its own."""
-OF_OTHERS = ("ome_zarr", "ome_tif", "imagej")
+OF_OTHERS = ("nifti", "slices", "png", "ome_zarr", "ome_tif", "imagej")
 """Formats of FORMATS that another library writes, with what it states about axes and voxels."""
 
 

@@ -53,8 +53,8 @@ def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
                      written, without the state of the optimizer and the walkers.
       plan.toml      a request of google/ffn (InferenceRequest in text format), for `floodtide segment plan.toml`.
       npz://FOLDER   a segmentation: google/ffn's FOLDER/X/Y/seg-X_Y_Z.npz is written.
-      a volume       a volume: file.h5:dataset, volume.zarr/path, volume.n5/path, precomputed://folder, stack.tif,
-                     'folder/*.tif' or 'folder/*.png'. Voxel size and offset are kept where the formats have them.
+      a volume       a volume: file.h5:dataset, volume.zarr/path, volume.n5/path, precomputed://folder or stack.tif.
+                     Voxel size and offset are kept where the formats have them.
 
     \b
     Example:

@@ -20,7 +20,7 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, intersection
-from floodtide.data.copies import write_blocks_on_ranks
+from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
@@ -203,12 +203,13 @@ def write_reconciled(
         command="floodtide reconcile",
         notes=texts,
     )
-    return write_blocks_on_ranks(
+    return write_blocks(
         destination,
         plan,
         lambda box: read_reconciled(pieces, reconciled, (_sum(box[0], start), box[1])),
         inputs=files_in(pieces.directory),
         progress=progress,
+        on_ranks=True,
     )
 
 

@@ -7,7 +7,6 @@ are read as z, y, x.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
@@ -30,11 +29,10 @@ from floodtide.data.formats.conventions import (
     order_of,
 )
 from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
+from floodtide.data.formats.names import refuse_other
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
-from floodtide.errors import Error, InvalidFileError, UnsupportedError
+from floodtide.errors import Error, InvalidFileError
 
-# of CloudVolume
-_OTHER_ENCODINGS = ("compresso", "crackle", "kempressed", "fpzip", "zfpc", "jpegxl", "jxl")
 _WEBKNOSSOS = "datasource-properties.json"
 
 
@@ -102,22 +100,10 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     from floodtide.data.formats.chunks import check_chunks, of_precomputed
 
     folder = reference.removeprefix(PRECOMPUTED)
-    scheme, _, path = folder.rpartition("://")
-    if scheme:
-        here = path if scheme == "file" else "folder"
-        raise UnsupportedError(
-            f"{reference}: expected a folder of this machine without {scheme}://, {PRECOMPUTED}{here}"
-        )
+    refuse_other(folder)
     metadata = Path(folder, "info")
     info = _json(metadata, reference)
     finest = _finest(info)
-    with contextlib.suppress(LookupError, TypeError):  # of another form, which tensorstore names
-        encoding = info["scales"][finest]["encoding"]
-        if encoding in _OTHER_ENCODINGS:
-            raise UnsupportedError(
-                f"{reference}: its chunks have the encoding {encoding}, which tensorstore does not read; expected raw,"
-                " png, jpeg or compressed_segmentation: write it again with one of these (CloudVolume: encoding='raw')"
-            )
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
     store = _opened(reference, {**driver, **_file(metadata.parent)})
     channels = store.shape[-1]
@@ -221,14 +207,6 @@ def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
     except Error:
         raise
     except Exception as error:
-        codec = re.search(
-            r'compress.*"([^"]+)" is not registered|codecs.*"([^"]+)" is not registered', str(error)
-        )
-        if codec:
-            raise UnsupportedError(
-                f"{reference}: its chunks are compressed with {codec[1] or codec[2]}, which tensorstore does not read;"
-                " expected blosc, gzip, zlib, bz2 or zstd: write it again with one of these"
-            ) from None
         raise InvalidFileError(f"{reference}: cannot be opened: {_said(error)}") from error
 
 

@@ -108,13 +108,13 @@ FORMATS: tuple[Format, ...] = (
         form="volume.nii, volume.nii.gz",
         matches=lambda reference: reference.lower().endswith(NIFTI),
         open=_one_channel(_open_nifti),
-        create=writers.nifti,
+        create=writers.not_written,
     ),
     Format(
         form="folder/*.tif, folder/*.png",
         matches=pictures.is_folder,
         open=_one_channel(pictures.open_folder),
-        create=writers.pictures,
+        create=writers.not_written,
         path=lambda reference: Path(os.path.dirname(reference)),
     ),
 )
