@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
+from floodtide.base.counts import count_of
 from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
@@ -84,6 +85,7 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         version=__version__,
         title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
+        count_of=count_of,
         heads=[verdict.head(run, found) for run, found in shown],
         summary=tables.summary_table(runs),
         scores=tables.score_table(_answers(shown)),
