@@ -29,13 +29,13 @@ def command(out: Path | None, as_json: bool, **options: Any) -> None:
     Example: floodtide bench all --out docs/performance
     """
     from floodtide.base.progress import bar
-    from floodtide.bench import everything, report
+    from floodtide.bench import everything, machine, report
 
     if not everything.has_torch():
         click.echo(
             "PyTorch is not installed: the table has no comparisons (pip install torch)", err=True
         )
-    found = everything.facts()
+    found = machine.facts()
     results: list[everything.Result] = []
     if not as_json:
         click.echo("\n".join([report.conditions(found), "", *report.HEADER]))
@@ -48,4 +48,4 @@ def command(out: Path | None, as_json: bool, **options: Any) -> None:
         click.echo(json.dumps(report.document(found, results)))
     if out is not None:
         report.write(out, found, results)
-        click.echo(f"{out / report.name(found)}.md, .svg and .json are written.", err=True)
+        click.echo(f"{out / machine.file_name(found)}.md, .svg and .json are written.", err=True)

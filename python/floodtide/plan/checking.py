@@ -41,43 +41,30 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     with world.agreed():
         settings = config.load(file, overrides)
-    refused: Problem | None = None
-    if _trains(settings):
+    trains = bool(settings.data.slices) or any(volume.labels for volume in settings.data.volumes)
+    refused = []
+    if trains:
         try:
             settings = with_partitions(settings)
         except Error as error:  # on every rank alike
-            refused = Problem(True, str(error))
+            refused.append(Problem(True, str(error)))
     report: dict[str, Any] = {}
     with world.agreed():
         if world.rank() == 0:
-            report = _report(file, settings, refused)
-    found: dict[str, Any] = world.broadcast_object(report)
-    return found
-
-
-def _report(file: str, settings: config.Config, refused: Problem | None) -> dict[str, Any]:
-    """Return what was looked at and found. `refused`: why no partitions can be made."""
-    found: list[Problem] = [] if refused is None else [refused]
-    volumes: list[dict[str, Any]] = []
-    trains = _trains(settings)
-    if trains and refused is None:
-        volumes, found = _of_training(settings)
-    segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
-    if segments:
-        found += _of_segmentation(file, settings)
-    return {
-        "config": file,
-        "training": trains,
-        "segmentation": segments,
-        "volumes": volumes,
-        "errors": [problem.text for problem in found if problem.error],
-        "warnings": [problem.text for problem in found if not problem.error],
-    }
-
-
-def _trains(settings: config.Config) -> bool:
-    """Return True if the configuration has data to train on, and not only an image to segment."""
-    return bool(settings.data.slices) or any(volume.labels for volume in settings.data.volumes)
+            volumes, found = _of_training(settings) if trains and not refused else ([], refused)
+            segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
+            if segments:
+                found = found + _of_segmentation(file, settings)
+            report = {
+                "config": file,
+                "training": trains,
+                "segmentation": segments,
+                "volumes": volumes,
+                "errors": [problem.text for problem in found if problem.error],
+                "warnings": [problem.text for problem in found if not problem.error],
+            }
+    answer: dict[str, Any] = world.broadcast_object(report)
+    return answer
 
 
 def _to_be_trained(settings: config.Config) -> bool:

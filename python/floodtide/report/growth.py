@@ -66,26 +66,23 @@ def read_growth(folder: Path) -> Snapshots | None:
         return None
     names = ("logits", "moves", "image")
     logits, moves, image = reading.read_arrays(path, names, f"arrays {', '.join(names)}")
+    kinds = (logits.dtype.kind == "f", moves.dtype.kind in "iu", image.dtype.kind in "iuf")
     if (
         logits.ndim != 4
         or image.shape != logits.shape[1:]
         or moves.shape != logits.shape[:1]
         or not 0 < len(moves) <= _MOST_SNAPSHOTS
         or not image.size
-    ):
-        raise InvalidFileError(
-            f"report: {path} holds logits {logits.shape}, moves {moves.shape}, image {image.shape}; "
-            f"expected (k, z, y, x), (k,), (z, y, x) with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
-        )
-    if (
-        logits.dtype.kind != "f"
-        or moves.dtype.kind not in "iu"
-        or image.dtype.kind not in "iuf"
+        or not all(kinds)
         or not (np.abs(image.astype(np.float64)) < _BRIGHTEST).all()
     ):
+        found = (
+            f"{name} {a.dtype} {a.shape}"
+            for name, a in zip(names, (logits, moves, image), strict=True)
+        )
         raise InvalidFileError(
-            f"report: {path} holds logits of type {logits.dtype}, moves of {moves.dtype}, image of {image.dtype}; "
-            "expected real, whole and finite numbers"
+            f"report: {path} holds {', '.join(found)}; expected real (k, z, y, x), whole (k,) and finite (z, y, x)"
+            f" numbers with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
         )
     return _growth(logits, moves, image)
 

@@ -20,21 +20,6 @@ _SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-t
 _MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows no shape
 
 
-def read_objects(
-    volume: Volume, voxel_size_nm: Sequence[float] | None
-) -> tuple[npt.NDArray[Any], tuple[float, float, float]]:
-    """Return a segmentation (z, y, x), thinned out, and the edges of its voxels.
-
-    Raises:
-        InvalidFileError: If the segmentation is damaged.
-    """
-    step = -(-max(volume.shape) // _SIDE)
-    nz, ny, nx = volume.shape
-    planes = [volume.read(((z, 0, 0), (1, ny, nx)))[0, ::step, ::step] for z in range(0, nz, step)]
-    z, y, x = (step * edge for edge in voxel_size_nm or (1.0, 1.0, 1.0))
-    return np.stack(planes), (z, y, x)
-
-
 def objects_figure(
     labels: npt.NDArray[Any], voxel_size: tuple[float, float, float]
 ) -> tuple[str, int]:
@@ -86,12 +71,20 @@ def _corners(mesh: Mesh, voxel_size: Sequence[float], height: float) -> npt.NDAr
 
 
 def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str | None, str]:
-    """Return the figure of the objects of a segmentation, or None, and a note: what it shows, or why there is none."""
-    labels, size = read_objects(volume, voxel_size_nm)
+    """Return the figure of the objects of a segmentation, or None, and a note: what it shows, or why there is none.
+
+    Raises:
+        InvalidFileError: If the segmentation is damaged.
+    """
+    step = -(-max(volume.shape) // _SIDE)
+    nz, ny, nx = volume.shape
+    planes = [volume.read(((z, 0, 0), (1, ny, nx)))[0, ::step, ::step] for z in range(0, nz, step)]
+    labels = np.stack(planes)
+    z, y, x = voxel_size_nm or (1.0, 1.0, 1.0)
     if not (labels > 0).any():
         return None, ""
     try:
-        figure, count = objects_figure(labels, size)
+        figure, count = objects_figure(labels, (step * z, step * y, step * x))
     except UnsupportedError as error:
         return None, f"no picture of the objects in 3-D: {error}"
     return figure, f"The {count} largest segments."

@@ -113,7 +113,7 @@ def test_slices_are_the_largest_of_the_picked_patients_and_as_predicted(
     picture, absent = held_out.pictures(read_run(slices_run))
     assert absent == []
     assert picture is not None
-    assert "step-40.h5" in picture.note
+    assert picture["checkpoint"] == "step-40.h5"
     assert [title for title, _, _ in shown] == [
         "best: patient 0, Dice 0.500",
         "median: patient 4, Dice 0.460",

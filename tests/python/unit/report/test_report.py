@@ -81,13 +81,8 @@ def test_a_volume_without_a_name_is_called_volume(run_folder: Path) -> None:
     run = read_run(run_folder)
     names = [{"name": "volume"}, {"name": "left half"}]
     volumes = [{**run.config["data"]["volumes"][0], **name} for name in names]
-    facts = verdict.head(
-        dataclasses.replace(run, config={"data": {"volumes": volumes}}), None
-    ).facts
-    assert [name for name, _ in facts if name.startswith("Volume")] == [
-        "Volume",
-        "Volume left half",
-    ]
+    head = verdict.head(dataclasses.replace(run, config={"data": {"volumes": volumes}}), None)
+    assert [name for name, _ in head.volumes] == ["Volume", "Volume left half"]
 
 
 def test_the_worst_mistakes_have_their_places(page: Page) -> None:
