@@ -55,7 +55,7 @@ from floodtide.cli import options as shared
     type=shared.Numbers(limits.VOXEL_SIZE, 3),
     help="Voxel size z,y,x for --skeletons and --picture (default: stored in a file, else voxels).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
     """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 

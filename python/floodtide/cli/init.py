@@ -48,7 +48,7 @@ from floodtide.cli import options as shared
     "--out", metavar="FILE.toml", help="The plan to write (default: IMAGE's name and .toml)."
 )
 @click.option("--replace", is_flag=True, help="Write over an older plan of the same name.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     image: str, labels: str, start: str | None, out: str | None, as_json: bool, **asked: Any
 ) -> None:

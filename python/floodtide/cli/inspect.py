@@ -30,7 +30,7 @@ from floodtide.comm import world
     help="Page of IMAGE (default: inspect.html).",
 )
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     target: str,
     labels: str | None,

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,31 @@ overrides = click.option(
     metavar="A.B=VALUE",
     help="Override a key of the configuration. Can be given several times.",
 )
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def show(report: Mapping[str, Any], as_json: bool) -> None:
+    """Print a report on rank 0: as a JSON object, or a line for each value that is not None."""
+    from floodtide.comm import world
+
+    if world.rank() == 0:
+        click.echo(json.dumps(report) if as_json else "\n".join(_lines("", report)))
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _lines(f"{name} {key}".strip().replace("_", " "), part)
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for row in value:
+            cells = (line for key, part in row.items() for line in _lines(str(key), part))
+            yield f"{name}: " + ", ".join(cell.replace(": ", " ", 1) for cell in cells)
+    elif isinstance(value, list) and value and isinstance(value[0], str):
+        yield from (f"{name}: {text}" for text in value)
+    elif isinstance(value, list | tuple):
+        yield f"{name}: {', '.join(map(str, value)) or 'none'}"
+    elif value is not None:
+        yield f"{name}: {f'{value:.5g}' if isinstance(value, float) else value}"
 
 
 def require_same_arguments() -> None:

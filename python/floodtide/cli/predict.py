@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -50,7 +49,7 @@ from floodtide.comm import world
     help="Average the predictions of the image and of its mirror images, along the axes that training reflected. Takes"
     " up to eight times as long, and makes fewer mistakes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(model: str, image: str, out: str, as_json: bool, **asked: Any) -> None:
     """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x) of any size.
 
@@ -68,6 +67,4 @@ def command(model: str, image: str, out: str, as_json: bool, **asked: Any) -> No
     with world.agreed():
         if world.rank() == 0:
             report = predict_volume(model, image, out, **asked)
-            shape = " x ".join(str(n) for n in report["shape"])
-            made = f"{shape} voxels by {report['checkpoint']} in {report['seconds']:.1f} s: {out}"
-            click.echo(json.dumps(report) if as_json else made)
+            shared.show(report, as_json)

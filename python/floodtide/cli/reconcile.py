@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from floodtide.base import limits
-from floodtide.base.counts import count_of
 from floodtide.cli import options as shared
-from floodtide.comm import world
 
 
 @click.command()
@@ -28,7 +24,7 @@ from floodtide.comm import world
     metavar="VOLUME",
     help="Also write the object probabilities of the subvolumes (segment.probability = true) as this volume.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     folder: str,
     out: str,
@@ -51,11 +47,4 @@ def command(
 
     shared.require_same_arguments()
     report = reconcile_subvolumes(folder, out, inside_voxels=inside_voxels, probability=probability)
-    text = (
-        f"{count_of(report['objects'], 'object')} from {count_of(report['subvolumes'], 'subvolume')}: {out};"
-        f" segments that end at a border without agreement: {report['splits']}"
-    )
-    if probability is not None:
-        text += f"; probabilities: {probability}"
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else text)
+    shared.show(report, as_json)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -11,7 +10,6 @@ import click
 from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli import segment_modes
-from floodtide.comm import world
 
 
 @click.command()
@@ -40,7 +38,7 @@ from floodtide.comm import world
     "--preview", is_flag=True, help="With --model: segment a box in a few minutes, and draw it."
 )
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(file: str, as_json: bool, **asked: Any) -> None:
     """Segment a box of a volume with the network that the [segment] section of CONFIG.toml names.
 
@@ -63,6 +61,4 @@ def command(file: str, as_json: bool, **asked: Any) -> None:
       mpiexec -n 16 floodtide segment brain.toml --out pieces --set segment.subvolume=[256,256,256]
     """
     shared.require_same_arguments()
-    report, text = segment_modes.run(file, **asked)
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else text(report))
+    shared.show(segment_modes.run(file, **asked), as_json)

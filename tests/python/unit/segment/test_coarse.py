@@ -300,7 +300,7 @@ def test_the_command_tells_the_calls_of_both_levels(tmp_path: Path, capsys):
         )
         == 0
     )
-    assert "at the coarse level" in capsys.readouterr().out
+    assert "coarse network calls: " in capsys.readouterr().out
 
 
 def test_subvolumes_and_their_estimate_tell_the_calls_of_both_levels(tmp_path: Path, capsys):
