@@ -24,7 +24,7 @@ _SIZE = shared.Numbers(limits.EXTENT, 3)
 @click.argument("source", metavar="AFFINITIES.h5:DATASET | CONFIG.toml")
 @click.argument("volumes", metavar="OUT | SEGMENTATION [OUT]", nargs=-1, required=True)
 @shared.of_fields(AffinityOptions, only=_FIELDS)
-@click.option("--box", default="", help="Only this box of the affinities, z0:z1,y0:y1,x0:x1.")
+@shared.box
 @click.option(
     "--offsets", metavar="JSON", help="[[z, y, x], ...] of the channels, if the file has none."
 )

@@ -11,8 +11,6 @@ from floodtide.base import limits
 from floodtide.cli import convert_kinds
 from floodtide.cli import options as shared
 
-_SIZE_NM = shared.Numbers(limits.VOXEL_SIZE, 3)
-
 
 @click.command()
 @click.argument("source")
@@ -27,14 +25,10 @@ _SIZE_NM = shared.Numbers(limits.VOXEL_SIZE, 3)
     type=shared.Numbers(limits.DELTA, 3),
     help="Distance z,y,x in voxels by which the field of view moves (default: stored in SOURCE, else 8,8,8).",
 )
-@click.option(
-    "--voxel-nm",
-    type=_SIZE_NM,
-    help="Voxel size z,y,x of a volume in nm (default: stored in SOURCE).",
-)
+@shared.voxel_nm
 @click.option(
     "--resample-nm",
-    type=_SIZE_NM,
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
     help="Write a volume at this voxel size z,y,x in nm: means of the voxels, or a linear interpolation.",
 )
 @click.option(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from floodtide.base import limits
 from floodtide.base.options import Range
 
 if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
@@ -155,9 +156,9 @@ def refuse_given(names: Collection[str], why: str) -> None:
 class Number(NumberBase):
     """Option type: one number of a range (`floodtide.base.limits`); an integer if the range's bounds are integers."""
 
-    def __init__(self, limits: Range) -> None:
-        self.limits = limits
-        self.name = "integer" if limits.whole else "float"
+    def __init__(self, range: Range) -> None:
+        self.limits = range
+        self.name = "integer" if range.whole else "float"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -174,8 +175,8 @@ class Numbers(NumbersBase):
     Without `count`, any number of values is accepted. With `count`, one value stands for `count` equal values.
     """
 
-    def __init__(self, limits: Range, count: int | None = None) -> None:
-        self.limits = limits
+    def __init__(self, range: Range, count: int | None = None) -> None:
+        self.limits = range
         self.count = count
         self.name = ",".join(["N"] * count) if count else "N[,N...]"
 
@@ -210,3 +211,13 @@ def parse_number(value: Any, *, whole: bool) -> float | None:
 def _cut(value: Any, most: int = 60) -> str:
     text = str(value)
     return f"'{text}'" if len(text) <= most else f"'{text[:most]}...'"
+
+
+box = click.option("--box", default="", help="Only this box, z0:z1,y0:y1,x0:x1 in voxels.")
+
+voxel_nm = click.option(
+    "--voxel-nm",
+    type=Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="Voxel size in nm; default: what the file states.",
+)

@@ -41,9 +41,7 @@ from floodtide.data.partitions import THRESHOLDS
     show_default=True,
     help="Objects with fewer voxels count as background.",
 )
-@click.option(
-    "--box", default="", help="Box z0:z1,y0:y1,x0:x1 in voxels; those outside get partition 255."
-)
+@shared.box
 @click.option(
     "--coordinates",
     metavar="[NAME=]FILE.h5",

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli import segment_modes
 
@@ -17,11 +16,7 @@ from floodtide.cli import segment_modes
 @click.option(
     "--model", metavar="NETWORK", help="With IMAGE: fib25, a checkpoint or a run directory."
 )
-@click.option(
-    "--voxel-nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    help="With --model: voxel size z,y,x of IMAGE in nm (default: stored in IMAGE).",
-)
+@shared.voxel_nm
 @click.option(
     "--out",
     metavar="FILE.h5:DATASET | FOLDER",
