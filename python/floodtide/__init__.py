@@ -137,24 +137,13 @@ if TYPE_CHECKING:
     from floodtide.comm.verify import verify_gradients
 else:
     _FUNCTIONS = {"run": "comm.notebook", "verify_gradients": "comm.verify"}
-    _MODULES = [
-        "agglomerate",
-        "config",
-        "data",
-        "evaluate",
-        "nn",
-        "optim",
-        "report",
-        "segment",
-        "train",
-    ]
 
     def __getattr__(name):
         """Import a package when it is first used. This keeps start-up fast on a thousand ranks."""
-        if name in _MODULES:
-            return importlib.import_module(f"floodtide.{name}")
         if name in _FUNCTIONS:
             return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)
+        if name in __all__:
+            return importlib.import_module(f"floodtide.{name}")
         raise AttributeError(f"module 'floodtide' has no attribute '{name}'")
 
     def __dir__():

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from floodtide.bench.shapes import Timing
-from floodtide.cli.options import filled, of_fields
+from floodtide.cli import options as shared
 
 
 @click.command()
@@ -19,8 +19,8 @@ from floodtide.cli.options import filled, of_fields
     type=click.Path(file_okay=False, path_type=Path),
     help="Also write a page (.md), its picture (.svg) and all rows (.json) to this folder, named after the processor.",
 )
-@of_fields(Timing)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.of_fields(Timing)
+@shared.as_json
 def command(out: Path | None, as_json: bool, **options: Any) -> None:
     """Measure everything that computes, beside PyTorch if it is installed, and print a table.
 
@@ -40,7 +40,7 @@ def command(out: Path | None, as_json: bool, **options: Any) -> None:
     if not as_json:
         click.echo("\n".join([report.conditions(found), "", *report.HEADER]))
     with bar("benchmarks", "measure") as progress:
-        for result in everything.measure(filled(Timing, options), progress):
+        for result in everything.measure(shared.filled(Timing, options), progress):
             results.append(result)
             if not as_json:
                 click.echo("\n".join(report.lines(*result)))

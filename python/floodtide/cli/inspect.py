@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from floodtide.base import limits
 from floodtide.cli import inspect_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
@@ -17,12 +16,7 @@ from floodtide.comm import world
 @click.command()
 @click.argument("target", metavar="IMAGE | CONFIG.toml")
 @click.option("--labels", metavar="LABELS", help="Labels of the image: one id for each object.")
-@click.option(
-    "--voxel-nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    metavar="Z,Y,X",
-    help="Voxel size in nm; default: what the file states.",
-)
+@shared.voxel_nm
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -30,7 +24,7 @@ from floodtide.comm import world
     help="Page of IMAGE (default: inspect.html).",
 )
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     target: str,
     labels: str | None,
@@ -61,10 +55,7 @@ def command(
         from floodtide import plan
 
         report = plan.check(target, overrides)
-        if world.rank() == 0:
-            click.echo(
-                json.dumps(report) if as_json else inspect_text.of_configuration(target, report)
-            )
+        shared.show(report, as_json)
         return 2 if report["errors"] else 0
     shared.refuse_given(("overrides",), "is for a configuration, expected CONFIG.toml")
     from floodtide.data import Volume

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide inspect` prints about an image with its labels, and about a configuration."""
+"""What `floodtide inspect` prints about an image with its labels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from floodtide.base.counts import count_of
 
@@ -32,25 +32,4 @@ def of_image(found: Inspection, verdict: str) -> str:
         )
     lines.append(verdict)
     lines += [f"{'mistake' if one.error else 'doubt'}: {one.text}" for one in found.problems]
-    return "\n".join(lines)
-
-
-def of_configuration(file: str, report: dict[str, Any]) -> str:
-    """Return the report of `floodtide.plan.check` as lines."""
-    lines = [
-        f"{row['name']}: {row['image']}, {' x '.join(map(str, row['shape']))} voxels of {row['dtype']},"
-        f" mean {row['image_mean']:.1f} and standard deviation {row['image_std']:.1f};"
-        f" set: {row['mean']:g} and {row['std']:g}"
-        for row in report["volumes"]
-    ]
-    lines += [f"error: {text}" for text in report["errors"]]
-    lines += [f"warning: {text}" for text in report["warnings"]]
-    errors, warnings = len(report["errors"]), len(report["warnings"])
-    looked = " and ".join(name for name in ("training", "segmentation") if report[name])
-    if not looked:
-        lines.append(f"{file}: nothing to check: no labels to train on, and no segment.checkpoint")
-    elif errors or warnings:
-        lines.append(f"{file}: {errors} errors, {warnings} warnings ({looked})")
-    else:
-        lines.append(f"{file}: no mistake found ({looked})")
     return "\n".join(lines)

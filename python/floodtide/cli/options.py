@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from floodtide.base import limits
 from floodtide.base.options import Range
 
 if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
@@ -31,6 +33,31 @@ overrides = click.option(
     metavar="A.B=VALUE",
     help="Override a key of the configuration. Can be given several times.",
 )
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def show(report: Mapping[str, Any], as_json: bool) -> None:
+    """Print a report on rank 0: as a JSON object, or a line for each value that is not None."""
+    from floodtide.comm import world
+
+    if world.rank() == 0:
+        click.echo(json.dumps(report) if as_json else "\n".join(_lines("", report)))
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _lines(f"{name} {key}".strip().replace("_", " "), part)
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for row in value:
+            cells = (line for key, part in row.items() for line in _lines(str(key), part))
+            yield f"{name}: " + ", ".join(cell.replace(": ", " ", 1) for cell in cells)
+    elif isinstance(value, list) and value and isinstance(value[0], str):
+        yield from (f"{name}: {text}" for text in value)
+    elif isinstance(value, list | tuple):
+        yield f"{name}: {', '.join(map(str, value)) or 'none'}"
+    elif value is not None:
+        yield f"{name}: {f'{value:.5g}' if isinstance(value, float) else value}"
 
 
 def require_same_arguments() -> None:
@@ -129,9 +156,9 @@ def refuse_given(names: Collection[str], why: str) -> None:
 class Number(NumberBase):
     """Option type: one number of a range (`floodtide.base.limits`); an integer if the range's bounds are integers."""
 
-    def __init__(self, limits: Range) -> None:
-        self.limits = limits
-        self.name = "integer" if limits.whole else "float"
+    def __init__(self, range: Range) -> None:
+        self.limits = range
+        self.name = "integer" if range.whole else "float"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -148,8 +175,8 @@ class Numbers(NumbersBase):
     Without `count`, any number of values is accepted. With `count`, one value stands for `count` equal values.
     """
 
-    def __init__(self, limits: Range, count: int | None = None) -> None:
-        self.limits = limits
+    def __init__(self, range: Range, count: int | None = None) -> None:
+        self.limits = range
         self.count = count
         self.name = ",".join(["N"] * count) if count else "N[,N...]"
 
@@ -184,3 +211,13 @@ def parse_number(value: Any, *, whole: bool) -> float | None:
 def _cut(value: Any, most: int = 60) -> str:
     text = str(value)
     return f"'{text}'" if len(text) <= most else f"'{text[:most]}...'"
+
+
+box = click.option("--box", default="", help="Only this box, z0:z1,y0:y1,x0:x1 in voxels.")
+
+voxel_nm = click.option(
+    "--voxel-nm",
+    type=Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="Voxel size in nm; default: what the file states.",
+)

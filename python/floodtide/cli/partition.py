@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from floodtide import data
 from floodtide.base import limits
-from floodtide.base.counts import count_of
 from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
@@ -43,15 +41,13 @@ from floodtide.data.partitions import THRESHOLDS
     show_default=True,
     help="Objects with fewer voxels count as background.",
 )
-@click.option(
-    "--box", default="", help="Box z0:z1,y0:y1,x0:x1 in voxels; those outside get partition 255."
-)
+@shared.box
 @click.option(
     "--coordinates",
     metavar="[NAME=]FILE.h5",
     help="Also write as many example centres of every partition; NAME: the training volume (default: OUT's).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     labels: str, out: str, box: str, coordinates: str | None, as_json: bool, **asked: Any
 ) -> None:
@@ -71,11 +67,8 @@ def command(
         part = data.parse_box(box)
         counts = data.partition(labels, out, box=part, progress=progress, **asked)
     report: dict[str, Any] = {"out": out, "partition_counts": counts}
-    lines = ["partition       voxels", *(f"{value:9d} {n:12d}" for value, n in counts.items())]
     if centres:
         with bar("rows", "coordinates") as progress:
             of = data.coordinates({name or stem(out): out}, centres, progress=progress)
         report |= {"coordinates": centres, "rows": len(of) * max(of.values())}
-        lines.append(f"{count_of(report['rows'], 'centre')}: {centres}")
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else "\n".join(lines))
+    shared.show(report, as_json)

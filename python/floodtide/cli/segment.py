@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli import segment_modes
-from floodtide.comm import world
 
 
 @click.command()
@@ -19,11 +16,7 @@ from floodtide.comm import world
 @click.option(
     "--model", metavar="NETWORK", help="With IMAGE: fib25, a checkpoint or a run directory."
 )
-@click.option(
-    "--voxel-nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    help="With --model: voxel size z,y,x of IMAGE in nm (default: stored in IMAGE).",
-)
+@shared.voxel_nm
 @click.option(
     "--out",
     metavar="FILE.h5:DATASET | FOLDER",
@@ -40,7 +33,7 @@ from floodtide.comm import world
     "--preview", is_flag=True, help="With --model: segment a box in a few minutes, and draw it."
 )
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(file: str, as_json: bool, **asked: Any) -> None:
     """Segment a box of a volume with the network that the [segment] section of CONFIG.toml names.
 
@@ -63,6 +56,4 @@ def command(file: str, as_json: bool, **asked: Any) -> None:
       mpiexec -n 16 floodtide segment brain.toml --out pieces --set segment.subvolume=[256,256,256]
     """
     shared.require_same_arguments()
-    report, text = segment_modes.run(file, **asked)
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else text(report))
+    shared.show(segment_modes.run(file, **asked), as_json)

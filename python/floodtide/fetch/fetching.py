@@ -61,8 +61,12 @@ def fetch(
     Raises:
         StorageError: If a download fails, or a file is not the expected one by its checksum.
         InvalidFileError: If the source has not all of the files, or a damaged one.
-        InvalidArgumentError: If another file of that name is there.
+        InvalidArgumentError: If another file of that name is there, or the source is no folder.
     """
+    if source is not None and not source.is_dir():
+        raise InvalidArgumentError(
+            f"{source}: is no folder; expected the folder that has the files"
+        )
     total = sum(len(item.originals) for item in data_set.items)
     done = 0
 

@@ -544,12 +544,13 @@ def test_the_time_left_of_a_preview_is_at_most_its_limit(
     """The first objects of a box settle slowly: by their speed alone, the preview would take many minutes."""
     monkeypatch.chdir(tmp_path)
     seen = []
+    made = progress.bar
 
-    def bar(*arguments: Any, **options: Any) -> progress.Progress:
+    def bar(*arguments: Any, **options: Any) -> progress.bar:
         limit_s = options["at_most_s"]()
         assert limit_s is not None
         seen.append(limit_s)
-        return progress.Progress(*arguments, **options)
+        return made(*arguments, **options)
 
     monkeypatch.setattr(progress, "bar", bar)
     bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
