@@ -26,10 +26,8 @@ from floodtide.data.volumes import whole_geometry
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment import Pieces
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
-from floodtide.segment.content import sampled_digest
-from floodtide.segment.cut import Cut
-from floodtide.segment.pieces import DATASET
-from floodtide.segment.shared_work import lock_directory, work_on_ranks
+from floodtide.segment.blocks import lock_directory, sampled_digest, work_on_ranks
+from floodtide.segment.pieces import DATASET, Cut
 
 _COMMAND = "floodtide agglomerate"
 _OVERLAP = 32  # voxels of neighbouring subvolumes
@@ -150,18 +148,12 @@ def agglomerate_on_ranks(
         LockedError: If another job uses the directory.
         StorageError: If the directory cannot be written.
     """
-    pieces: Pieces | None = None
-    try:
-        with contextlib.ExitStack() as held:
-            with world.agreed():
-                pieces = _pieces(directory, affinities, options, subvolume, overlap)
-                if world.rank() == 0:
-                    held.callback(lock_directory("agglomerate", directory).release)
-            _work(pieces, affinities, options, progress)
-    except BaseException:
-        if pieces is not None:
-            pieces.discard()
-        raise
+    with contextlib.ExitStack() as held:
+        with world.agreed():
+            pieces = _pieces(directory, affinities, options, subvolume, overlap)
+            if world.rank() == 0:
+                held.callback(lock_directory("agglomerate", directory).release)
+        _work(pieces, affinities, options, progress)
     return pieces
 
 

@@ -18,9 +18,9 @@ from floodtide.data import Volume
 from floodtide.data.formats.table import format_of
 from floodtide.data.volumes import require_same_size
 from floodtide.segment import Segmenter
+from floodtide.segment.canvas import volumes_of
+from floodtide.segment.commands import prepared
 from floodtide.segment.flooding import call_rate
-from floodtide.segment.masks import volumes_of
-from floodtide.segment.settings import prepared
 
 _COMMAND = "agglomerate"
 
@@ -55,7 +55,7 @@ def resegment(
     """
     with world.agreed():
         settings = config.load(file, overrides)
-        options = prepared(file, settings)
+        options, volume, _ = prepared(file, settings)
         folder = pairs or pairs_folder(segmentation)
         inputs: list[str | Path] = [
             *files_of([segmentation, *volumes_of(options)]),
@@ -65,7 +65,7 @@ def resegment(
         if out is not None:
             format_of(out)
         segmenter = Segmenter.load(options, compute=settings.run.compute)
-        volume, labels = Volume(options.image), Volume(segmentation)
+        labels = Volume(segmentation)
         require_same_size(_COMMAND, labels, volume)
     with bar("pairs", _COMMAND, line_every_s=10.0, note=call_rate(segmenter)) as progress:
         found = resegment_on_ranks(

@@ -21,13 +21,13 @@ from floodtide.data.copies import settled_size, write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
+from floodtide.data.image_check import image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, SizeNm, labels_at, original_of
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
 from floodtide.segment.affinities import AffinityFile, AffinityOptions
-from floodtide.segment.image_check import image_problems
-from floodtide.segment.settings import use_threads
+from floodtide.segment.commands import use_threads
 
 
 def segment_affinities(

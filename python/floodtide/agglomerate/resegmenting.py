@@ -26,10 +26,9 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3
 from floodtide.errors import ShapeError
 from floodtide.segment import Segmenter
-from floodtide.segment.canvas_image import Image, difference, placed, read_labels, total
-from floodtide.segment.content import voxels_of
+from floodtide.segment.blocks import lock_directory, voxels_of, work_on_ranks
+from floodtide.segment.canvas import Image, difference, placed, read_labels, total
 from floodtide.segment.identity import digest, options_of
-from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
 

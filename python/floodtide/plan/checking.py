@@ -12,7 +12,7 @@ from floodtide.comm import world
 from floodtide.data.look.problems import Problem
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
-from floodtide.segment.settings import checked, resolved
+from floodtide.segment.commands import checked, image_of, resolved
 from floodtide.train.data_checks import look_at, require_volumes_fit, training_problems
 from floodtide.train.own_partitions import with_partitions
 from floodtide.train.parts import parts_of
@@ -110,6 +110,7 @@ def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Pr
 
 def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:
     try:
-        return checked(settings, resolved(file, settings, None))
+        options = resolved(file, settings)
+        return checked(options, *image_of(settings, options))
     except Error as error:
         return [Problem(True, str(error))]

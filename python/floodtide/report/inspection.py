@@ -27,7 +27,7 @@ from floodtide.data.volumes import labels_of, name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import inspection_figures, pages
 from floodtide.report.tables import Table
-from floodtide.segment.canvas_image import BYTES_PER_VOXEL
+from floodtide.segment.canvas import BYTES_PER_VOXEL
 
 _CLIPPED = 0.02  # share of voxels at the end of the range, above which the page remarks it
 # Change of the sections' mean, in standard deviations, above which the page remarks it.

@@ -24,7 +24,7 @@ from floodtide.data import Volume
 from floodtide.data.training_volume import TrainingVolume
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.affinities import AffinityFile
-from floodtide.segment.cut import Cut
+from floodtide.segment.pieces import Cut
 from floodtide.train import FloodValidation, Trainer
 
 WAYS: list[Callable[[Any], Any]] = [

@@ -166,7 +166,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.Predictor: lambda folder: segment.Predictor(
         nn.UNet2D(nn.UNetOptions(depth=2)), mean=1.0, std=2.0
     ),
-    segment.cut.Cut: lambda folder: segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)),
+    segment.pieces.Cut: lambda folder: segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
     segment.Object: lambda folder: segment.Object(
         np.ones((2, 2, 2), np.float32), [(1, 2, 3)], {"a": 1}
@@ -174,7 +174,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.flooding.Origin: lambda folder: segment.flooding.Origin(1, (2, 3, 4), 5, 6, 7.5),
     segment.flooding.Overlap: lambda folder: segment.flooding.Overlap(1, 2, 3),
     segment.Pieces: lambda folder: segment.Pieces(
-        folder / "pieces", segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
+        folder / "pieces", segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
     ),
     segment.reconciling.Reconciled: lambda folder: segment.reconciling.Reconciled(
         1, 0, [np.array([1], np.uint64)], [np.array([7])]

@@ -146,10 +146,6 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
         lambda a, b: ft.evaluate.scores(a, b)["cremi"],
         [labels(6, 6, 6), labels(6, 6, 6, dtype="int64")],
     ),
-    "evaluate.matching": (
-        lambda a, b: ft.evaluate.matching(a, b)["voxels"],
-        [labels(6, 6, 6), labels(6, 6, 6)],
-    ),
     "ContingencyTable.add": (table_of, [labels(6, 6, 6), labels(6, 6, 6, dtype="uint16")]),
     "Segmenter.segment": (segmented, [floats(12, 12, 12)]),
     "decision_points": (

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import os
 
-from floodtide.base import notes
-from floodtide.data import Box, Volume
-from floodtide.data.look import QUICK, image_statistics, problems, training_images
+from floodtide.data.boxes import Box
+from floodtide.data.look import problems
+from floodtide.data.look.image import image_statistics
 from floodtide.data.look.problems import Problem, Reading
+from floodtide.data.look.sampling import QUICK
+from floodtide.data.look.trained_on import training_images
+from floodtide.data.volumes import Volume
 
 
 def image_problems(
@@ -45,9 +48,3 @@ def image_problems(
     else:
         found += problems.of_axes(statistics, reading.where, reading.voxel_size_nm)
     return found
-
-
-def note_without_statistics(checkpoint: str | os.PathLike[str], image: str) -> None:
-    """Print a note if a checkpoint keeps no statistics of its training images. Call this after the work is done."""
-    if not training_images(checkpoint):
-        notes.show(problems.unknown_training_images(str(checkpoint), image))
