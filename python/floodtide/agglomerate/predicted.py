@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import config
-from floodtide.agglomerate.affinity_blocks import write_segments
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
@@ -26,7 +25,7 @@ from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, SizeNm, labels_at, original_of
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, write_segments
 from floodtide.segment.commands import use_threads
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint, decision_points
+from floodtide.agglomerate.pairs import DecisionPoint, Pairs, decision_points
 from floodtide.base.outputs import reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object

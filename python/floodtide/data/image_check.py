@@ -3,15 +3,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 from floodtide.data.boxes import Box
+from floodtide.data.copies import settled_size
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import image_statistics
-from floodtide.data.look.problems import Problem, Reading
+from floodtide.data.look.problems import Problem, Reading, settle
 from floodtide.data.look.sampling import QUICK
 from floodtide.data.look.trained_on import training_images
 from floodtide.data.volumes import Volume
+
+
+def checked_image(
+    name: str,
+    checkpoint: str | os.PathLike[str],
+    reading: Reading,
+    what: str,
+    *,
+    box: Box | None = None,
+    slices: bool = False,
+) -> tuple[Volume, SizeNm | None]:
+    """Open an image for a network, and settle the problems of `image_problems`.
+
+    Args:
+        name: Name of the image.
+        checkpoint: As for `image_problems`.
+        reading: Mean and std that are set, and the voxel size that the user states.
+        what: The result that gets this voxel size, for notes.
+        box: As for `image_problems`.
+        slices: As for `image_problems`.
+
+    Returns:
+        The image, and its voxel size (z, y, x) in nm: the stated one, else its own.
+
+    Raises:
+        ConfigurationError: If a problem is an error.
+        InvalidFileError: As for `image_problems`.
+    """
+    image, reading = opened(name, reading, what)
+    settle(image_problems(image, checkpoint, reading, box=box, slices=slices))
+    return image, reading.voxel_size_nm
+
+
+def opened(name: str, reading: Reading, what: str) -> tuple[Volume, Reading]:
+    """Return an image, and the reading with the voxel size that counts. Arguments as for `checked_image`."""
+    image = Volume(name)
+    size = settled_size(image, reading.voxel_size_nm, what)
+    return image, dataclasses.replace(reading, voxel_size_nm=size)
 
 
 def image_problems(

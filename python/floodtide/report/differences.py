@@ -15,8 +15,7 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Vec3, Volume
 from floodtide.data.volumes import volume_exists
-from floodtide.evaluate.compared import Compared
-from floodtide.evaluate.voxels import Difference
+from floodtide.evaluate.voxels import Compared, Difference
 from floodtide.report import drawing
 
 if TYPE_CHECKING:

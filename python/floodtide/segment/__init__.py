@@ -13,8 +13,7 @@ from floodtide.segment.commands import (
 from floodtide.segment.flooding import Move, Object, Segmentation, Segmenter
 from floodtide.segment.pieces import Pieces
 from floodtide.segment.predict import Predictor, predict_volume
-from floodtide.segment.reconciling import reconcile, write_reconciled
-from floodtide.segment.split_consensus import consensus
+from floodtide.segment.reconciling import consensus, reconcile, write_reconciled
 
 __all__ = [
     "Move",

@@ -29,7 +29,7 @@ from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.look.sampling import starts
 from floodtide.errors import LockedError, ShapeError
-from floodtide.segment.canvas import read_seeds, seed_files, volumes_of
+from floodtide.segment.canvas import read_seeds, seed_files
 from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.identity import LETTERS, digest, options_of
@@ -273,7 +273,7 @@ def voxels_of(
         InvalidFileError: If a volume cannot be read.
     """
     found = {f"voxels of {image.name}": _digest_of(image, box)}
-    for name in filter(None, volumes_of(options)[1:] if options is not None else ()):
+    for name in options.volumes[1:] if options is not None else ():
         found[f"voxels of {name}"] = _digest_of(Volume(name, channel=0))
     if options is not None and options.seeds:
         seeds = hashlib.sha256()

@@ -123,21 +123,6 @@ def margin_of(options: SegmentOptions, fov: Sequence[int]) -> list[int]:
     return [size // 2 if options.reflect else 0 for size in fov]
 
 
-def normalisation_of(options: SegmentOptions) -> tuple[float, float]:
-    """Return mean and std of the options.
-
-    Raises:
-        InvalidArgumentError: If one of them is missing.
-    """
-    mean, std = options.mean, options.std
-    if mean is None or std is None:
-        raise InvalidArgumentError(
-            f"segment: options.mean is {mean} and options.std is {std}, expected the numbers that the"
-            " network was trained with: the network receives (image - mean) / std"
-        )
-    return mean, std
-
-
 def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
     z, y, x = (i + j for i, j in zip(a, b, strict=True))
     return z, y, x
@@ -240,12 +225,6 @@ def without_halo(image: CanvasImage) -> NDArray[np.float32]:
     return image.voxels[tuple(slice(a, b) for a, b in zip(image.halo_low, ends, strict=True))]
 
 
-def with_halo(part: NDArray[Any], image: CanvasImage) -> NDArray[Any]:
-    """Return voxels of the box with the reflected halo of an image."""
-    halo = list(zip(image.halo_low, image.halo_high, strict=True))
-    return np.ascontiguousarray(np.pad(part, halo, mode="reflect"))
-
-
 def placed(labels: Image, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
     """Return the first voxel of labels, in voxels of the volume of this shape.
 
@@ -312,17 +291,11 @@ def closed_voxels(
     closed = np.zeros(without_halo(image).shape, np.uint8)
     for bit, mask in parts:
         closed[mask] |= bit
-    closed = with_halo(closed, image)
+    halo_of = list(zip(image.halo_low, image.halo_high, strict=True))
+    closed = np.ascontiguousarray(np.pad(closed, halo_of, mode="reflect"))
     if options.shift_mask:
         closed[shifted_positions(options, volume_shape, image, fov)] |= _SHIFT
     return closed
-
-
-def volumes_of(options: SegmentOptions) -> list[str]:
-    """Return the names of all volumes that a segmentation with these options reads."""
-    masks = [mask.volume for mask in (*options.masks, *options.seed_masks)]
-    others = [options.initial, options.shift_mask]
-    return [options.image, *others, *masks]
 
 
 def _any_of(masks: Iterable[MaskOptions], volume_shape: Sequence[int], image: CanvasImage) -> Mask:
@@ -487,30 +460,25 @@ def policy_seeds(
         "a smaller box or another policy",
     )
     rows = {row["name"]: row for row in _core.segment.seed_policies()}
-    normalisation = normalisation_of(options)
     found = []
     for name, is_reversed in listed(options.seed_policy):
         if name == LISTED:
-            seeds = place_seeds(_listed_seeds(options, image.start), image, fov)
+            if not options.seeds:
+                raise InvalidArgumentError(
+                    f"segment: seed_policy is '{options.seed_policy}', but segment.seeds is empty; expected the file of"
+                    f" the policy {LISTED}"
+                )
+            seeds = place_seeds(read_seeds(options.seeds, image.start), image, fov)
             found.append(seeds[::-1] if is_reversed else seeds)
             continue
         known = {spec["name"] for spec in rows[name]["parameters"]}
         values = {key: value for key, value in options.seed_values.items() if key in known}
         margin = [size // 2 for size in fov]
         seeds = _core.segment.find_seeds(
-            image.voxels, *normalisation, name, values, margin, None, closed
+            image.voxels, *options.normalisation, name, values, margin, None, closed
         )
         found.append(seeds[::-1] if is_reversed else seeds)
     return np.concatenate(found)
-
-
-def _listed_seeds(options: SegmentOptions, start: Vec3) -> NDArray[np.int64]:
-    if not options.seeds:
-        raise InvalidArgumentError(
-            f"segment: seed_policy is '{options.seed_policy}', but segment.seeds is empty; expected the file of the"
-            f" policy {LISTED}"
-        )
-    return read_seeds(options.seeds, start)
 
 
 def seed_files(path: str) -> list[str]:

@@ -9,28 +9,27 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from floodtide import _core, config
 from floodtide.base import reading
-from floodtide.base.outputs import files_in, files_of, refuse_inputs
+from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
 from floodtide.config.sections import VolumeConfig
-from floodtide.data import Vec3, Volume, parse_box
-from floodtide.data.copies import settled_size
+from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
-from floodtide.data.image_check import image_problems
-from floodtide.data.look.problems import Problem, Reading, settle
+from floodtide.data.image_check import checked_image
+from floodtide.data.look.problems import Reading
 from floodtide.data.volumes import require_same_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment.blocks import cut_of, in_subvolumes, segment_on_ranks
-from floodtide.segment.canvas import BYTES_PER_VOXEL, seed_bytes_per_voxel, volumes_of
+from floodtide.segment.canvas import BYTES_PER_VOXEL, seed_bytes_per_voxel
 from floodtide.segment.flooding import Segmenter, call_rate, segment_to_file
 from floodtide.segment.pieces import PLAN, Pieces
 from floodtide.segment.reconciling import reconcile, write_reconciled
@@ -60,7 +59,7 @@ def segment_volume(
     report: dict[str, Any] = {}
     with world.agreed():
         if world.rank() == 0:
-            options, image, size_nm = prepared(file, settings, box)
+            options, image, part, size_nm = prepared(file, settings, box)
             notes = {
                 "image": options.image,
                 "checkpoint": options.checkpoint,
@@ -71,7 +70,9 @@ def segment_volume(
                 notes["voxel_size_nm"] = json.dumps(size_nm)
             inputs = [file, *_inputs(options)]
             compute = settings.run.compute
-            report = segment_to_file(options, image, out, notes, compute=compute, inputs=inputs)
+            report = segment_to_file(
+                options, image, part, out, notes, compute=compute, inputs=inputs
+            )
             report |= {"checkpoint": options.checkpoint, "mean": options.mean, "std": options.std}
     return report
 
@@ -102,7 +103,7 @@ def segment_subvolumes(
         floodtide.errors.Error: If the configuration or a file is wrong, or the folder cannot be written.
     """
     with world.agreed():
-        options, volume, _ = prepared(file, settings, box)
+        options, volume, part, _ = prepared(file, settings, box)
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         if ":" in folder:
             raise InvalidArgumentError(
@@ -116,7 +117,7 @@ def segment_subvolumes(
             volume,
             subvolume=options.subvolume,
             overlap=options.overlap,
-            box=parse_box(options.box),
+            box=part,
         )
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
@@ -152,9 +153,9 @@ def estimate(
         floodtide.errors.Error: If the configuration or a file is wrong.
     """
     with world.agreed():
-        options, volume, _ = prepared(file, settings, box)
+        options, volume, part, _ = prepared(file, settings, box)
         segmenter = Segmenter.load(options, compute=settings.run.compute)
-        whole = parse_box(options.box) or ((0, 0, 0), volume.shape)
+        whole = part or ((0, 0, 0), volume.shape)
         size, overlap = options.subvolume or whole[1], options.overlap
         cut = cut_of(segmenter, volume, subvolume=size, overlap=overlap, box=whole)
         missing, measured = len(cut), list[int]()
@@ -221,7 +222,6 @@ def load_options(file: str | Path, overrides: Sequence[str] = ()) -> SegmentOpti
     Raises:
         InvalidFileError: If the file or the checkpoint does not exist or cannot be read.
         ConfigurationError: If a key is unknown, has a wrong value, or is missing everywhere.
-        InvalidArgumentError: If segment.image names no volume.
     """
     return resolved(str(file), config.load(file, overrides))
 
@@ -237,7 +237,6 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     Raises:
         ConfigurationError: If neither source provides a missing key. The message names all such keys.
         InvalidFileError: If the checkpoint does not exist or cannot be read.
-        InvalidArgumentError: If segment.image names no volume.
     """
     options, volume = settings.segment, _volume(settings)
     changes: dict[str, Any] = {}
@@ -245,8 +244,6 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
         changes["box"] = box
     if volume is not None:
         changes["image"] = volume.image
-    elif options.image:
-        format_of(options.image)  # refuses the name of a volume that does not exist
     if options.checkpoint:
         changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
     options = _normalised(dataclasses.replace(options, **changes), volume)
@@ -254,50 +251,42 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     return options
 
 
-def prepared(
-    file: str, settings: config.Config, box: str | None = None
-) -> tuple[SegmentOptions, Volume, SizeNm | None]:
-    """Return the resolved options, the image and its voxel size, after checks on rank 0, and use run.threads."""
-    options = resolved(file, settings, box)
-    image, size_nm = image_of(settings, options)
-    if world.rank() == 0:
-        settle(checked(options, image, size_nm))
-    use_threads(settings)
-    return options, image, size_nm
+class Prepared(NamedTuple):
+    """What a configuration says about a segmentation, after all checks.
 
-
-def image_of(settings: config.Config, options: SegmentOptions) -> tuple[Volume, SizeNm | None]:
-    """Return the image to segment, and its voxel size (z, y, x) in nm: that of the configuration, else its own."""
-    image, volume = Volume(options.image), _volume(settings)
-    given = None if volume is None else volume.voxel_size_nm
-    return image, settled_size(image, given, "the configuration")
-
-
-def checked(options: SegmentOptions, image: Volume, size_nm: SizeNm | None) -> list[Problem]:
-    """Return how the image differs from what the network was trained on.
-
-    Args:
-        options: Resolved options.
-        image: The image, from `image_of`.
-        size_nm: Its voxel size (z, y, x).
-
-    Raises:
-        ShapeError: If another volume of the options states voxels of another size.
+    Attributes:
+        options: The resolved [segment] options.
+        image: The image to segment.
+        box: (start, size) of the part to segment; None: the whole image.
+        size_nm: Voxel size (z, y, x) in nm, on rank 0: that of the configuration, else that of the image.
     """
-    masks = [mask.volume for mask in (*options.masks, *options.seed_masks)]
-    for name in filter(None, [options.initial, *masks]):
-        require_same_size("segment", Volume(name, channel=0), image)
-    assert options.mean is not None
-    assert options.std is not None
-    reading = Reading(
-        "segment",
-        options.mean,
-        options.std,
-        "segment.mean and segment.std",
-        voxel_size_nm=size_nm,
-        size_key="voxel_size_nm of the [[data.volumes]] table that segment.image names",
+
+    options: SegmentOptions
+    image: Volume
+    box: Box | None
+    size_nm: SizeNm | None
+
+
+def prepared(file: str, settings: config.Config, box: str | None = None) -> Prepared:
+    """Resolve the [segment] options, open the image, check it on rank 0, and use run.threads."""
+    options = resolved(file, settings, box)
+    use_threads(settings)
+    part = parse_box(options.box)
+    if world.rank() > 0:
+        return Prepared(options, Volume(options.image), part, None)
+    reading = reading_of(settings, options)
+    image, size_nm = checked_image(
+        options.image, options.checkpoint, reading, "the configuration", box=part
     )
-    return image_problems(image, options.checkpoint, reading, box=parse_box(options.box))
+    require_same_sizes(options, image)
+    return Prepared(options, image, part, size_nm)
+
+
+def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
+    """Raise a ShapeError if another volume of the options states voxels of another size than the image."""
+    for name in options.volumes[1:]:
+        if name != options.shift_mask:  # its voxels are larger
+            require_same_size("segment", Volume(name, channel=0), image)
 
 
 def use_threads(settings: config.Config) -> None:
@@ -306,8 +295,20 @@ def use_threads(settings: config.Config) -> None:
         _core.set_num_threads(settings.run.threads)
 
 
-def _inputs(options: SegmentOptions) -> list[str | Path]:
-    return [*files_of(volumes_of(options)), *files_in(options.checkpoint)]
+def reading_of(settings: config.Config, options: SegmentOptions) -> Reading:
+    """Return how resolved options say that the image is read, for checks."""
+    volume = _volume(settings)
+    return Reading(
+        "segment",
+        *options.normalisation,
+        "segment.mean and segment.std",
+        voxel_size_nm=None if volume is None else volume.voxel_size_nm,
+        size_key="voxel_size_nm of the [[data.volumes]] table that segment.image names",
+    )
+
+
+def _inputs(options: SegmentOptions) -> list[str]:
+    return files_of([*options.volumes, options.checkpoint])
 
 
 def _volume(settings: config.Config) -> VolumeConfig | None:
@@ -355,6 +356,8 @@ def _require_all(file: str, options: SegmentOptions, volumes: tuple[VolumeConfig
     text = f"{file}: {keys} {'is' if len(missing) == 1 else 'are'} missing, expected "
     text += ", and ".join(dict.fromkeys(expected[name] for name in missing))
     if "mean" in missing or "std" in missing:
+        if options.image:
+            format_of(options.image)  # a misspelt name of a volume is the reason
         text += f"; {options.checkpoint} does not store how {options.image or 'the image'} is normalised"
     raise ConfigurationError(text)
 

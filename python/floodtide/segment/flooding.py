@@ -22,7 +22,7 @@ from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
-from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import part_of
 from floodtide.errors import UnsupportedError
 from floodtide.nn.load import load_ffn
@@ -35,7 +35,6 @@ from floodtide.segment.canvas import (
     difference,
     halo,
     margin_of,
-    normalisation_of,
     place_seeds,
     read_canvas,
     total,
@@ -138,7 +137,11 @@ class Segmentation(NotPickled):
         """
         path, dataset = path_and_dataset(reference)
         with output(reference):
-            self._result.write(path, dataset, dict(notes or {}))
+            self.write(path, dataset, notes or {})
+
+    def write(self, path: str, dataset: str, notes: Mapping[str, str]) -> None:
+        """Write to a file that the caller has reserved, see `save`."""
+        self._result.write(path, dataset, dict(notes))
 
 
 class _TimeIsOver(Exception):
@@ -185,7 +188,7 @@ class Segmenter:
         self.options = options
         self.network_calls = 0
         self.fft_speedup: float | None = None
-        normalisation_of(options)
+        _ = options.normalisation  # refuses options without it
         self._forward = "layers"
         if hasattr(model, "core"):
             self._choose_forward()
@@ -429,7 +432,7 @@ class Segmenter:
         image = canvas.image
         flooder = _core.segment.Flooder(
             image.voxels,
-            *normalisation_of(options),
+            *options.normalisation,
             predictor,
             self.forward,
             fov=list(self.model.fov),
@@ -455,17 +458,19 @@ class Segmenter:
 def segment_to_file(
     options: SegmentOptions,
     image: Volume,
+    box: Box | None,
     out: str,
     notes: Mapping[str, str],
     *,
     compute: str,
     inputs: Iterable[str | os.PathLike[str]],
 ) -> dict[str, Any]:
-    """Segment the box of the options in one piece, and write it. Shows the progress. Not collective.
+    """Segment a box in one piece, and write it. Shows the progress. Not collective.
 
     Args:
         options: As for `Segmenter.load`.
         image: The image.
+        box: The box; None: the whole image.
         out: "file:dataset", as for `Segmentation.save`. Checkpoints lie beside the file.
         notes: As for `Segmentation.save`.
         compute: As for `Segmenter.load`.
@@ -480,9 +485,8 @@ def segment_to_file(
         segmenter = Segmenter.load(options, compute=compute)
         start_s = time.monotonic()
         with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
-            box = parse_box(options.box)
             result = segmenter.segment(image, box, progress, checkpoint=checkpoint)
-        result.save(out, notes)
+        result.write(path, dataset, notes)
         if options.checkpoint_interval > 0:
             remove_checkpoints(checkpoint)
     return {

@@ -256,7 +256,7 @@ class Pieces:
                     )
                 replace_bytes(path, json.dumps(wanted, indent=1).encode())
             stored = reading.read_json(path, _EXPECTED)
-            self.forward = self._read(path, stored).forward
+            found = self._read(path, stored)
             for name, value in wanted.items():
                 if name == _FORWARD or stored.get(name) == value:
                     continue
@@ -268,6 +268,7 @@ class Pieces:
                     f"{self.directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
                     " another directory"
                 )
+            self.forward = found.forward
 
     @classmethod
     def _read(cls, path: Path, plan: Any) -> Pieces:

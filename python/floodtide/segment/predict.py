@@ -33,9 +33,8 @@ from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.copies import settled_size
-from floodtide.data.image_check import image_problems
-from floodtide.data.look.problems import Reading, settle
+from floodtide.data.image_check import checked_image
+from floodtide.data.look.problems import Reading
 from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -232,29 +231,31 @@ class Predictor:
             InvalidArgumentError: If `probabilities` is True and the outputs are not classes, if `out` is the file of
                 the volume, or if the dataset exists and is not an older prediction. Also as for `blocks`.
         """
-        if probabilities:
-            self._require_classes()
-        with _output(out, files_of([name_of(volume)])):
-            size = voxel_size_nm or volume.geometry.voxel_size_nm
-            self._write(volume, out, box, probabilities, size, notes, progress)
-
-    def _write(
-        self,
-        volume: Volume,
-        out: str,
-        box: Box | None,
-        probabilities: bool,
-        voxel_size_nm: Sequence[float] | None,
-        notes: Mapping[str, str] | None,
-        progress: Progress | None,
-    ) -> None:
+        if probabilities and not self.excluding:
+            raise InvalidArgumentError(
+                f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
+                "(softmax); its outputs are the probabilities"
+            )
         path, dataset = path_and_dataset(out)
         start, size = _checked(volume, box)
         kinds = {dataset: "uint8"} if self.excluding else {dataset: "float32"}
         if probabilities:
             kinds[f"{dataset}_probabilities"] = "float32"
-        file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
-        try:
+        size_nm = voxel_size_nm or volume.geometry.voxel_size_nm
+        texts = {
+            "image": volume.name,
+            "network": repr(self.model),
+            "mean": repr(self.mean),
+            "std": repr(self.std),
+            "context": json.dumps(self.context),
+            "mirror": json.dumps(self.mirror),
+            "floodtide_version": _core.__version__,
+            **(notes or {}),
+        }
+        with contextlib.ExitStack() as held:
+            held.enter_context(_output(out, files_of([name_of(volume)])))
+            file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
+            held.callback(file.discard)
             for name, dtype in kinds.items():
                 shape = size if dtype == "uint8" else (self.outputs, *size)
                 chunks = [*(1 for _ in shape[3:]), *(min(n, _CHUNK) for n in size)]
@@ -262,9 +263,9 @@ class Predictor:
                 file.attribute(name, "box_start", list(start))
                 file.attribute(name, "box_size", list(size))
                 file.attribute(name, "volume_shape", list(volume.shape))
-                if voxel_size_nm is not None:
-                    file.numbers(name, "resolution", list(voxel_size_nm))
-                for key, text in {**self._notes(volume), **(notes or {})}.items():
+                if size_nm is not None:
+                    file.numbers(name, "resolution", list(size_nm))
+                for key, text in texts.items():
                     file.attribute(name, key, text)
             for block, kept in self.blocks(volume, box, progress):
                 at = [a - b for a, b in zip(block[0], start, strict=True)]
@@ -275,26 +276,6 @@ class Predictor:
                         first = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
                         file.write(name, [0, *at], first)
             file.finish()
-        finally:
-            file.discard()
-
-    def _notes(self, volume: Volume) -> dict[str, str]:
-        return {
-            "image": volume.name,
-            "network": repr(self.model),
-            "mean": repr(self.mean),
-            "std": repr(self.std),
-            "context": json.dumps(self.context),
-            "mirror": json.dumps(self.mirror),
-            "floodtide_version": _core.__version__,
-        }
-
-    def _require_classes(self) -> None:
-        if not self.excluding:
-            raise InvalidArgumentError(
-                f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
-                "(softmax); its outputs are the probabilities"
-            )
 
     def _require_mirrors(self) -> None:
         """Check that this network can predict mirrored images, and widen the context by the longest offset.
@@ -378,11 +359,12 @@ def predict_volume(
     with _output(out, [checkpoint, *files_of([image])]):
         offsets = trained.offsets(checkpoint)
         predictor = _predictor(checkpoint, image, mean, std, mirror, offsets)
-        volume, part = Volume(image), parse_box(box)
-        size = settled_size(volume, voxel_size_nm, "the prediction")
-        slices = isinstance(predictor.model, nn.UNet2D)
-        reading = Reading("predict", predictor.mean, predictor.std, "--mean and --std", size)
-        settle(image_problems(volume, checkpoint, reading, box=part, slices=slices))
+        part, slices = parse_box(box), isinstance(predictor.model, nn.UNet2D)
+        keys = "--mean and --std"
+        reading = Reading("predict", predictor.mean, predictor.std, keys, voxel_size_nm)
+        volume, size = checked_image(
+            image, checkpoint, reading, "the prediction", box=part, slices=slices
+        )
         notes = {"checkpoint": str(checkpoint)}
         if offsets is not None:
             notes["offsets"] = json.dumps(offsets)

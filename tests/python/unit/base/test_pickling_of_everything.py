@@ -21,6 +21,7 @@ import training_volume
 
 import floodtide
 from floodtide import (
+    _core,
     config,
     data,
     errors,
@@ -31,17 +32,17 @@ from floodtide import (
     train,
 )
 from floodtide.agglomerate.merging import Merged
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint
+from floodtide.agglomerate.pairs import DecisionPoint, Pairs
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.config.sections import SlicesConfig, VolumeConfig
 from floodtide.data import Volume
-from floodtide.evaluate.classes import DiceCounts
 from floodtide.evaluate.mistakes import Mistake, Part
 from floodtide.evaluate.voxels import Difference
 from floodtide.optim import lr
 from floodtide.segment.affinities import AffinityFile
 from floodtide.train.comm_hook import GradBucket
+
+DiceCounts = _core.evaluate.DiceCounts
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import floodtide as ft
-from floodtide.agglomerate.points import decision_points
+from floodtide.agglomerate.pairs import decision_points
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.losses import segmentation_loss
 

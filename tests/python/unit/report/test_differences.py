@@ -12,7 +12,7 @@ import pytest
 
 from floodtide import data
 from floodtide.base import style
-from floodtide.evaluate.compared import Compared
+from floodtide.evaluate.voxels import Compared
 from floodtide.report import differences
 
 LUMINANCE = np.array([0.299, 0.587, 0.114])
