@@ -5,7 +5,7 @@
 for the report. docs/formats.md describes what a run directory may contain. The report names the parts that are missing.
 """
 
-from floodtide.report import comparison, curves, differences, pages, tables
+from floodtide.report import comparison, curves, pages, tables
 from floodtide.report.page import write
 
-__all__ = ["comparison", "curves", "differences", "pages", "tables", "write"]
+__all__ = ["comparison", "curves", "pages", "tables", "write"]
