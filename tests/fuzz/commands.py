@@ -241,12 +241,6 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
-    "consensus": Command(
-        "lab consensus segmentation.h5:segmentation segmentation.h5:segmentation out.h5:both --min-size 5",
-        hdf5_outcome(),
-        outputs=("out.h5",),
-        whole=("out.h5",),
-    ),
     "agglomerate": Command(
         "agglomerate affinities.h5:affinities out.h5:segments --min-size 2 --json",
         hdf5_outcome(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import box_text, intersection
 from floodtide.data.no_label import cleared, missing
 from floodtide.data.volumes import place_of, require_same_size
-from floodtide.errors import OutOfRangeError, ShapeError
+from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
 
 ContingencyTable = _core.evaluate.ContingencyTable
 
@@ -53,28 +54,6 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     table = ContingencyTable()
     table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
     return table.scores()
-
-
-def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
-    """Return how much two segmentations have in common if their ids are matched one to one.
-
-    Pairs of ids with more common voxels are matched first. Unlike in `scores`, voxels with truth 0 count.
-
-    Args:
-        segmentation: As for `scores`.
-        truth: As for `scores`; here another segmentation, such as a published one.
-
-    Returns:
-        `voxels`; `same_voxels`, which are unsegmented in both, or have ids that are matched; `segments` and `objects`,
-        the numbers of ids; and `identical`, the number of objects that are equal in every voxel.
-
-    Raises:
-        ShapeError: If the shapes differ.
-        InvalidArgumentError: If an array does not hold integers.
-    """
-    table = ContingencyTable()
-    table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
-    return table.matching()
 
 
 @dataclass(frozen=True)
@@ -112,6 +91,98 @@ def differing_objects(table: ContingencyTable) -> list[Difference]:
         if row.missing + row.additional > 0:
             found.append(row)
     return sorted(found, key=lambda row: (-row.missing - row.additional, row.object))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Two segmentations of the same voxels.
+
+    Attributes:
+        found: The segmentation.
+        other: The reference.
+        start: First voxel (z, y, x) of both in the whole volume.
+        labels: Segments (z, y, x); 0: none.
+        stored: Objects of the reference (z, y, x); 0: none.
+    """
+
+    found: Volume
+    other: Volume
+    start: Vec3
+    labels: NDArray[np.integer[Any]]
+    stored: NDArray[np.integer[Any]]
+
+    @cached_property
+    def table(self) -> ContingencyTable:
+        """Return the counts of voxels by segment and object."""
+        table = ContingencyTable()
+        table.add(self.labels, self.stored)
+        return table
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """Return the objects of the reference without an equal segment."""
+        return differing_objects(self.table)
+
+
+def compared(segmentation: str, reference: str) -> Compared:
+    """Read two segmentations, "file:dataset", of the same voxels.
+
+    Raises:
+        ShapeError: If they have other voxels, or voxels of another size.
+        InvalidFileError: If a file cannot be read.
+    """
+    found, other = Volume(segmentation), Volume(reference)
+    require_same_size("compare", found, other)
+    starts = [place_of(v) or (0, 0, 0) for v in (found, other)]
+    if starts[0] != starts[1] or found.shape != other.shape:
+        raise ShapeError(
+            f"compare: {found.name} has {found.shape} voxels from {starts[0]}, {other.name} {other.shape} from"
+            f" {starts[1]}; expected the same voxels"
+        )
+    return Compared(
+        found=found,
+        other=other,
+        start=found.geometry.offset or (0, 0, 0),
+        labels=cleared(found.read(), found.name),
+        stored=cleared(other.read(), other.name),
+    )
+
+
+def dice_of_table(table: ContingencyTable, classes: int) -> list[dict[str, float]]:
+    """Return the Dice score of each class from 1 on, from the voxels of each pair (predicted class, true class).
+
+    Args:
+        table: Of two volumes of classes, from `count_volumes` or `count_on_ranks`. Class 0 is the background.
+        classes: Number of classes, the background included.
+
+    Returns:
+        For each class: `class`, `dice` (NaN if the class is neither predicted nor true), `dice_everything`, the score
+        of predicting this class everywhere, `true_voxels` and `predicted_voxels`.
+
+    Raises:
+        InvalidArgumentError: If a voxel holds a number that is not a class.
+    """
+    rows = table.rows()
+    predicted, true, counts = (rows[:, i].astype(np.int64) for i in range(3))
+    highest = int(max(predicted.max(initial=0), true.max(initial=0)))
+    if highest >= classes:
+        raise InvalidArgumentError(
+            f"a voxel holds {highest}, expected classes from 0 to {classes - 1}"
+        )
+    found = []
+    for number in range(1, classes):
+        p, t = (int(counts[column == number].sum()) for column in (predicted, true))
+        both = int(counts[(predicted == number) & (true == number)].sum())
+        found.append(
+            {
+                "class": number,
+                "dice": 2 * both / (p + t) if p + t else float("nan"),
+                "dice_everything": 2 * t / (t + int(counts.sum())) if len(counts) else float("nan"),
+                "true_voxels": t,
+                "predicted_voxels": p,
+            }
+        )
+    return found
 
 
 def score_volumes(

@@ -9,10 +9,12 @@ from typing import Any
 
 from floodtide import config
 from floodtide.comm import world
+from floodtide.data import parse_box
+from floodtide.data.image_check import image_problems, opened
 from floodtide.data.look.problems import Problem
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
-from floodtide.segment.settings import checked, resolved
+from floodtide.segment.commands import reading_of, require_same_sizes, resolved
 from floodtide.train.data_checks import (
     look_at,
     require_volumes_fit,
@@ -102,6 +104,11 @@ def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Pr
 
 def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:
     try:
-        return checked(settings, resolved(file, settings, None))
+        options = resolved(file, settings)
+        reading = reading_of(settings, options)
+        image, reading = opened(options.image, reading, "the configuration")
+        require_same_sizes(options, image)
+        part = parse_box(options.box)
+        return image_problems(image, options.checkpoint, reading, box=part)
     except Error as error:
         return [Problem(True, str(error))]

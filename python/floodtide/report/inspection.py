@@ -29,7 +29,7 @@ from floodtide.data.look.sections import MISSING
 from floodtide.data.volumes import labels_of, name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import pages, planes
-from floodtide.segment.canvas_image import BYTES_PER_VOXEL
+from floodtide.segment.canvas import BYTES_PER_VOXEL
 
 _MOST_POINTS = 2000  # of a curve
 _CLIPPED = 0.02  # share of voxels at the end of the range, above which the page remarks it

@@ -44,7 +44,6 @@ WRONG = [
     "reconcile none s.h5:s",
     "reconcile none s.h5:s --inside-voxels -2",
     "agglomerate none.toml volume.h5:labels o.h5:o",
-    "lab consensus volume.h5:labels volume.h5:none o.h5:o",
     "lab compare volume.h5:labels volume.h5:none",
     "agglomerate volume.h5:raw o.h5:o",
     "partition volume.h5:labels none/p.h5:p",

@@ -431,7 +431,9 @@ def test_a_checkpoint_of_another_run_asks_for_another_folder(
     path = run.parent / "run.toml"
     path.write_text(tomli_w.dumps(settings))
     assert command_line(["train", str(path)]) == 2
-    assert capfd.readouterr().err.endswith("does not have: another network or optimizer needs another run.dir\n")
+    assert capfd.readouterr().err.endswith(
+        "does not have: another network or optimizer needs another run.dir\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from floodtide.config.sections import OptimizerConfig, ScheduleConfig
 from floodtide.data import TrainingVolume, Volume
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.affinities import AffinityFile
-from floodtide.segment.cut import Cut
+from floodtide.segment.pieces import Cut
 from floodtide.train import FloodValidation, Trainer
 
 WAYS: list[Callable[[Any], Any]] = [

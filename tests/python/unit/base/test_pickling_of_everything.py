@@ -21,6 +21,7 @@ import training_volume
 
 import floodtide
 from floodtide import (
+    _core,
     config,
     data,
     errors,
@@ -31,16 +32,16 @@ from floodtide import (
     train,
 )
 from floodtide.agglomerate.merging import Merged
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint
+from floodtide.agglomerate.pairs import DecisionPoint, Pairs
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.data import Volume
-from floodtide.evaluate.classes import DiceCounts
 from floodtide.evaluate.mistakes import Mistake, Part
 from floodtide.evaluate.voxels import Difference
 from floodtide.optim import lr
 from floodtide.segment.affinities import AffinityFile
 from floodtide.train.steering import GradBucket
+
+DiceCounts = _core.evaluate.DiceCounts
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -169,7 +170,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.Predictor: lambda folder: segment.Predictor(
         nn.UNet2D(nn.UNetOptions(depth=2)), mean=1.0, std=2.0
     ),
-    segment.cut.Cut: lambda folder: segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)),
+    segment.pieces.Cut: lambda folder: segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
     segment.Object: lambda folder: segment.Object(
         np.ones((2, 2, 2), np.float32), [(1, 2, 3)], {"a": 1}
@@ -177,7 +178,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.flooding.Origin: lambda folder: segment.flooding.Origin(1, (2, 3, 4), 5, 6, 7.5),
     segment.flooding.Overlap: lambda folder: segment.flooding.Overlap(1, 2, 3),
     segment.Pieces: lambda folder: segment.Pieces(
-        folder / "pieces", segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
+        folder / "pieces", segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
     ),
     segment.reconciling.Reconciled: lambda folder: segment.reconciling.Reconciled(
         1, 0, [np.array([1], np.uint64)], [np.array([7])]

@@ -182,7 +182,9 @@ def test_matching_is_greedy_by_common_voxels(seed, ids):
             matched[-i] = -j
             same += voxels
             identical += bool(((a == -i) == (b == -j)).all())
-    assert evaluate.matching(a, b) == {
+    table = evaluate.ContingencyTable()
+    table.add(a, b)
+    assert table.matching() == {
         "voxels": 120,
         "same_voxels": same,
         "segments": len(np.unique(a[a > 0])),
@@ -194,7 +196,9 @@ def test_matching_is_greedy_by_common_voxels(seed, ids):
 def test_renumbered_segmentations_are_the_same():
     a = np.random.default_rng(1).integers(0, 6, (5, 6, 7))
     b = np.array([0, 9, 4, 7, 1, 2])[a]
-    found = evaluate.matching(b, a)
+    table = evaluate.ContingencyTable()
+    table.add(b, a)
+    found = table.matching()
     assert found["same_voxels"] == found["voxels"] == 210
     assert found["identical"] == found["objects"] == 5
 

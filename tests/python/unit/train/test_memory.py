@@ -129,4 +129,4 @@ def test_blocks_of_a_prediction_that_cannot_fit_are_refused_before_one_is_read(
         ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, features=16)), mean=0.0, std=1.0
     )
     with pytest.raises(InvalidArgumentError, match=r"a block of .* needs about .* are available"):
-        predictor.classes(np.zeros((1, 16, 16), np.uint8))
+        predictor.probabilities(np.zeros((1, 16, 16), np.uint8))
