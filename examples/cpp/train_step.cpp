@@ -2,30 +2,24 @@
 // Opens a volume, runs a flood-filling network on its middle, and trains the network for one step on all ranks.
 //
 // Usage: mpiexec -n 2 ./train_step IMAGE LABELS PARTITIONS [CHECKPOINT]
-// IMAGE, LABELS and PARTITIONS are "file.h5:dataset"; `floodtide partition` writes the third one. CHECKPOINT is the prefix of
-// a TensorFlow checkpoint of google/ffn, such as the published network of FIB-25; without it, the weights are random.
+// IMAGE, LABELS and PARTITIONS are "file.h5:dataset"; `floodtide partition` writes the third one. CHECKPOINT is a checkpoint
+// of a training, or the published network of FIB-25 after `floodtide convert`; without it, the weights are random.
 #include <algorithm>
 #include <iostream>
 
 #include "floodtide/comm/mpi.hpp"
-#include "floodtide/data/tensorflow_checkpoint.hpp"
 #include "floodtide/train/flood_walkers.hpp"
+#include "floodtide/train/network_file.hpp"
 #include "floodtide/train/trainer.hpp"
 
 using namespace floodtide;
 
-/// Makes a network with the weights of a checkpoint, and with as many modules as the checkpoint has.
-nn::Ffn published_network(const std::string& prefix) {
-  const data::TensorflowCheckpoint checkpoint(prefix);
-  const auto find = [&](const std::string& name) {
-    return std::ranges::find(checkpoint.entries(), name, &data::TensorflowCheckpoint::Entry::name);
-  };
-  nn::FfnOptions options{.depth = 1};
-  while (find("seed_update/conv" + std::to_string(options.depth) + "_a/weights") != checkpoint.entries().end()) ++options.depth;
-  nn::Ffn network(options, nn::Initial::zero);
-  for (const ParameterLayout::Entry& array : network.layout().entries()) {
-    std::ranges::copy(checkpoint.read(*find(array.name)), part(network.parameters(), array).begin());
-  }
+/// Reads the network of a checkpoint.
+nn::Ffn stored_network(const std::string& path) {
+  const auto file = data::Hdf5File::open(path);
+  const std::string group = train::best_group(file);
+  nn::Ffn network(train::read_options(file, group), nn::Initial::zero);
+  train::read_parameters(file, group, network.layout(), network.parameters());
   network.parameters_changed();
   return network;
 }
@@ -33,7 +27,7 @@ nn::Ffn published_network(const std::string& prefix) {
 void run(comm::Communicator& ranks, char** argv) {
   const data::SourceOptions volume{
       .name = "volume", .image = argv[1], .labels = argv[2], .partitions = argv[3], .box = {}, .mean = 128, .std = 33};
-  nn::Ffn network = argv[4] != nullptr ? published_network(argv[4]) : nn::Ffn(nn::FfnOptions{.depth = 2});
+  nn::Ffn network = argv[4] != nullptr ? stored_network(argv[4]) : nn::Ffn(nn::FfnOptions{.depth = 2});
   const Vec3 fov = network.options().fov;
 
   // One pass on the middle of the volume. The object map starts as the seed: 0.95 in the centre, 0.05 elsewhere.

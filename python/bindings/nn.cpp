@@ -5,13 +5,11 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/data/tensorflow_checkpoint.hpp"
+#include "floodtide/base/crc32c.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/forward_choice.hpp"
 #include "floodtide/nn/limits.hpp"
-#include "floodtide/train/network_file.hpp"
 #include "network.hpp"
-#include "path_name.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -73,21 +71,6 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
   return losses;
 }
 
-/// Return {name: array} of all float arrays whose names begin with `scope`.
-Typed<"dict[str, numpy.typing.NDArray[numpy.float32]]"> read_tensorflow_checkpoint(const PathName& prefix,
-                                                                                   const std::string& scope) {
-  const data::TensorflowCheckpoint checkpoint(prefix.text);
-  py::dict result;
-  for (const data::TensorflowCheckpoint::Entry& entry : checkpoint.entries()) {
-    if (!entry.name.starts_with(scope) || !data::TensorflowCheckpoint::is_float(entry)) continue;
-    const std::vector<float> values = checkpoint.read(entry);
-    train::require_finite(values, str_cat("TensorFlow checkpoint ", prefix.text, ": '", entry.name, "'"));
-    result[py::str(entry.name)] =
-        py::array_t<float>(std::vector<py::ssize_t>(entry.shape.begin(), entry.shape.end()), values.data());
-  }
-  return result;
-}
-
 }  // namespace
 
 void register_nn(py::module_& m) {
@@ -114,18 +97,19 @@ void register_nn(py::module_& m) {
       .def("__exit__", [](Change& change, const py::Args<py::object>&) { change.exit(); });
   py::class_<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, int features, const Vec3& fov, const Vec3& deltas, std::uint64_t seed,
-                       const std::string& compute, const std::string& parallel) {
+                       const std::string& compute, const std::string& parallel, const std::string& kernel) {
              return FfnOptions{.depth = depth,
                                .fov = fov,
                                .deltas = deltas,
                                .features = features,
                                .seed = seed,
                                .compute = named<kernels::Compute>(compute),
-                               .parallel = named<nn::Parallel>(parallel)};
+                               .parallel = named<nn::Parallel>(parallel),
+                               .kernel = kernel};
            }),
            py::kw_only(), py::arg("depth"), py::arg("features"), py::arg("fov") = FfnOptions().fov,
            py::arg("deltas") = FfnOptions().deltas, py::arg("seed") = 0, py::arg("compute") = "fp32",
-           py::arg("parallel") = "fovs")
+           py::arg("parallel") = "fovs", py::arg("kernel") = "")
       .def_readonly("depth", &FfnOptions::depth)
       .def_property_readonly("fov", [](const FfnOptions& options) { return triple_of(options.fov); })
       .def_property_readonly("deltas", [](const FfnOptions& options) { return triple_of(options.deltas); })
@@ -162,8 +146,9 @@ void register_nn(py::module_& m) {
           "relu_masks", [](const Ffn& network) { return to_numpy(network.relu_masks()); },
           "Return 1 for each positive ReLU input of the last loss_and_gradients, else 0: (2 * depth, z, y, x, features).");
   bind_network(ffn);
-  m.def("read_tensorflow_checkpoint", &read_tensorflow_checkpoint, py::arg("prefix"), py::arg("scope"),
-        "Return {name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
+  m.def(
+      "masked_crc32c", [](const py::bytes& content) { return masked_crc32c(content); }, py::arg("content"),
+      "Return the CRC-32C of bytes in the form that TensorFlow stores.");
 }
 
 }  // namespace floodtide::bindings

@@ -255,15 +255,6 @@ RECIPES: dict[str, Recipe] = {
     "data.PartitionJob.count": lambda _: {"begin": 0, "end": 1, "progress": None},
     "data.PartitionJob.compute": lambda _: {"begin": 0, "end": 1},
     "data.PartitionJob.keep_large": lambda _: {"tables": [table((1, 2), (800, 928))]},
-    "data.PartitionWriter.__init__": lambda a: {
-        "job": a.one("data.PartitionJob"),
-        "path": str(a.folder / "partitions.h5"),
-        "dataset": "af",
-    },
-    "data.PartitionWriter.write": lambda _: {
-        "number": 0,
-        "values": ones(10, 10, 10, dtype="uint8"),
-    },
     "data.CoordinatesJob.__init__": lambda _: {
         "volumes": [("a", f"{SAMPLE}:partitions")],
         "margin": (1, 1, 1),
@@ -271,14 +262,6 @@ RECIPES: dict[str, Recipe] = {
         "progress": None,
     },
     "data.CoordinatesJob.rows": lambda _: {"begin": 0, "end": 10, "progress": None},
-    "data.CoordinatesWriter.__init__": lambda a: {
-        "job": a.one("data.CoordinatesJob"),
-        "path": str(a.folder / "coordinates.h5"),
-    },
-    "data.CoordinatesWriter.write": lambda _: {
-        "begin": 0,
-        "rows": table((0, 1, 1, 1), dtype="int32"),
-    },
     "data.Channels.__init__": lambda a: {"path": str(a.folder / "channels.h5"), "dataset": "c"},
     "data.Volume.__init__": lambda a: {
         "file": str(a.folder / SAMPLE),
@@ -288,7 +271,9 @@ RECIPES: dict[str, Recipe] = {
     "data.Hdf5Writer.__init__": lambda a: {
         "path": str(a.folder / "writer.h5"),
         "command": "x",
-        "datasets": ["a"],
+        "objects": ["a"],
+        "format": "",
+        "described": "",
     },
     "data.Hdf5Writer.create": lambda _: {
         "dataset": "a",
@@ -296,6 +281,7 @@ RECIPES: dict[str, Recipe] = {
         "shape": [4, 4],
         "chunks": [2, 2],
         "gzip": 1,
+        "fill": 0.0,
     },
     "data.Hdf5Writer.write": lambda _: {
         "dataset": "a",

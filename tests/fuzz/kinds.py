@@ -191,7 +191,6 @@ READ_BY_CORE = tuple(
         "coordinates",
         "slices",
         "checkpoint",
-        "tensorflow",
         "results",
     )
 )

@@ -27,7 +27,6 @@
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/data/partition.hpp"
 #include "floodtide/data/slices.hpp"
-#include "floodtide/data/tensorflow_checkpoint.hpp"
 #include "floodtide/data/volume.hpp"
 #include "floodtide/flood/training_flood.hpp"
 #include "floodtide/nn/ffn.hpp"
@@ -211,14 +210,6 @@ void read_hdf5(const std::string& path, const std::string& sample, Resumer& resu
   resumer.load(path);
 }
 
-void read_tensorflow(const std::string& prefix) {
-  attempt("TensorflowCheckpoint", [&] {
-    const data::TensorflowCheckpoint checkpoint(prefix);
-    for (const auto& entry : checkpoint.entries())
-      attempt("TensorflowCheckpoint::read", [&] { static_cast<void>(checkpoint.read(entry)); });
-  });
-}
-
 extern "C" void out_of_time(int) {
   // The name of the file was printed before it was read.
   constexpr char kText[] = "finding: the last file takes more than 20 s\n";
@@ -239,10 +230,7 @@ int run(const std::vector<std::string>& words) {
     current_file = words[number];
     std::cout << current_file << std::endl;
     alarm(kSecondsAFile);
-    if (current_file.ends_with(".index"))
-      read_tensorflow(current_file.substr(0, current_file.size() - 6));
-    else if (current_file.ends_with(".h5"))
-      read_hdf5(current_file, words[1], resumer);
+    if (current_file.ends_with(".h5")) read_hdf5(current_file, words[1], resumer);
   }
   alarm(0);
   return found_something ? 1 : 0;

@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kFormat = "floodtide coordinates";
 constexpr std::int64_t kVersion = 1;
 constexpr const char* kDataset = "centres";
-constexpr std::int64_t kChunkRows = 1 << 14;
 
 std::vector<VolumePtr> open_all(const std::vector<NamedPartitions>& volumes) {
   FLOODTIDE_REQUIRE(!volumes.empty(), invalid_argument, "coordinates: no partition volume given");
@@ -129,27 +128,6 @@ Tensor<std::int32_t, 2> CoordinatesJob::rows(std::int64_t begin, std::int64_t en
     }
   });
   return result;
-}
-
-Hdf5File CoordinatesJob::create(const std::string& path) const {
-  Hdf5File file = Hdf5File::create(path, {.command = "floodtide coordinates", .objects = {kDataset}, .format = kFormat});
-  std::string names;
-  for (const NamedPartitions& volume : impl_->names) names += (names.empty() ? "" : "\n") + volume.name;
-  file.write_attribute("/", "format", std::string(kFormat));
-  file.write_attribute("/", "version", kVersion);
-  file.write_attribute("/", "volumes", names);
-  const std::vector<std::int64_t> values(classes().begin(), classes().end());
-  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(values.size())};
-  file.write_attribute<std::int64_t>("/", "classes", shape, values);
-  file.write_attribute<std::int64_t>("/", "class_counts", shape, class_counts());
-  const std::vector<std::int64_t> dataset_shape{size(), 4};
-  file.create_dataset(kDataset, ElementType::int32, dataset_shape, {.chunks = {std::min(size(), kChunkRows), 4}, .gzip = 1});
-  return file;
-}
-
-void CoordinatesJob::write_rows(Hdf5File& file, std::int64_t begin, View<const std::int32_t, 2> rows) {
-  const std::vector<std::int64_t> start{begin, 0};
-  file.write_block<std::int32_t>(kDataset, start, rows.shape(), rows.span());
 }
 
 CoordinatesFile::CoordinatesFile(const std::string& path) : file_(Hdf5File::open(path)) {

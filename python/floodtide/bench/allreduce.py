@@ -15,7 +15,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
 from floodtide.bench.ranks import require_several_ranks
-from floodtide.bench.rows import Row, stamped
+from floodtide.bench.rows import Row, enough, spread, stamped
 from floodtide.comm import world
 from floodtide.comm.world import Communicator
 from floodtide.errors import Error
@@ -81,9 +81,7 @@ def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[R
     samples: dict[str, list[float]] = {name: [] for name in calls}
     spent_s = 0.0
     # All ranks decide alike, because spent_s is equal on all ranks.
-    while not _core.bench.enough(len(samples[YARDSTICK]), spent_s) or spent_s < seconds * len(
-        calls
-    ):
+    while not enough(len(samples[YARDSTICK]), spent_s) or spent_s < seconds * len(calls):
         for name, (call, _) in calls.items():
             np.copyto(work, values)
             comm.barrier()
@@ -95,8 +93,8 @@ def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[R
             spent_s += float(slowest[0])
 
     for name, (_, wire) in calls.items():
-        times_s = sorted(samples[name])
-        median_s = statistics.median(times_s)
+        row = spread(samples[name])
+        median_s = row["median_s"]
         yield stamped(
             {
                 "name": f"allreduce {wire}",
@@ -106,11 +104,7 @@ def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[R
                 "threads": 1,
                 "ranks": comm.size,
                 "transport": comm.description,
-                "samples": len(times_s),
-                "median_s": median_s,
-                "p10_s": times_s[len(times_s) // 10],
-                "p90_s": times_s[-1 - len(times_s) // 10],
-                "min_s": times_s[0],
+                **row,
                 "ratio": median_s / statistics.median(samples[YARDSTICK]),
                 "sent_bytes": sent_bytes[name],
                 "gb_per_s": 2 * elements * 4 * (comm.size - 1) / comm.size / median_s * 1e-9,

@@ -70,11 +70,6 @@ BENCHMARKS = (
     Benchmark("step", "FFN training step, depth 9, 33³, against bfloat16", "torch-bf16"),
     Benchmark("forward", "FFN forward pass, depth 12, 33³", "torch"),
     Benchmark("unet", "U-Net, 240², batch 8", "torch"),
-    Benchmark(
-        "all",
-        "optimizer Adam, 472,353 parameters",
-        function="floodtide.bench.optimizers:optimizers",
-    ),
 )
 
 

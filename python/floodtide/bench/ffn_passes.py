@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from floodtide import _core
 from floodtide.bench.rows import (
     TORCH,
@@ -21,6 +23,79 @@ from floodtide.bench.rows import (
     threads,
 )
 from floodtide.bench.shapes import FfnShape, Timing
+
+_START = 2.944439  # logit of 0.95
+
+
+class Passes:
+    """Passes of a flood-filling network on random numbers. Each example of the batch is a field of view.
+
+    Args:
+        network: The network and the batch.
+        kernel: Name of the convolution kernel; "": the dispatch chooses one for each convolution.
+
+    Attributes:
+        gradients: Of the last pass.
+        trained: Number of parameters.
+        flops: Floating-point operations of a step, counted as direct convolution.
+    """
+
+    def __init__(self, network: FfnShape, kernel: str = "") -> None:
+        self.core = _core.Ffn(
+            _core.FfnOptions(
+                depth=network.depth,
+                features=network.features,
+                fov=network.fov,
+                deltas=(0, 0, 0),
+                compute=network.compute,
+                parallel=network.parallel,
+                kernel=kernel,
+            )
+        )
+        random = np.random.default_rng(1)
+        shape = (network.batch, *network.fov)
+        self._images = random.standard_normal(shape, np.float32)
+        self._labels = np.where(random.random(shape) < 0.4, 0.95, 0.05).astype(np.float32)
+        self._logits = np.full(shape, -_START, np.float32)
+        z, y, x = network.fov
+        self._logits[:, z // 2, y // 2, x // 2] = _START
+        self._forward: str | None = None
+        self.trained = self.core.parameters().size
+        self.gradients = np.zeros(self.trained, np.float32)
+        self._optimizer = _core.Optimizer("adam", {}, [self.trained])
+        self.flops = network.batch * self.core.step_flops(network.fov)
+
+    def train(self) -> float:
+        """Run the forward and backward pass, and return the mean loss."""
+        self.gradients[:] = 0
+        share = 1 / len(self._images)
+        losses = self.core.loss_and_gradients(
+            self._images, self._logits, self._labels, None, self.gradients, share
+        )
+        return sum(losses) * share
+
+    def step(self) -> float:
+        """Run a training step: both passes, clipping and Adam. Return the mean loss before the update."""
+        loss = self.train()
+        update(self, self._optimizer)
+        return loss
+
+    def forward(self) -> None:
+        """Run the forward pass."""
+        self.core.forward(self._images, self._logits, self._forward)
+
+    def use_fastest_forward(self) -> str:
+        """Compute forward passes in the faster way from now on, as segmentation does, and return it."""
+        self._forward = self.core.fastest_forward()[0]
+        return self._forward
+
+
+def update(passes: Any, optimizer: _core.Optimizer) -> None:
+    """Clip the gradients of passes at google/ffn's default, and update the parameters."""
+    gradients = passes.gradients[: passes.trained]
+    _core.clip_entries(gradients, 0.7)
+    with passes.core.changing():
+        optimizer.step(passes.core.parameters()[: passes.trained], gradients, 1e-3)
 
 
 def step(network: FfnShape, timing: Timing, against: str = "") -> Iterator[Row]:
@@ -59,24 +134,12 @@ def _benchmark(name: str, network: FfnShape, timing: Timing, against: str) -> It
             yield from _rows(name, network, count, timing.seconds, against)
 
 
-def _passes(network: FfnShape, kernel: str = "") -> _core.bench.NetworkPasses:
-    return _core.bench.NetworkPasses(
-        network.depth,
-        network.fov,
-        network.features,
-        network.batch,
-        network.compute,
-        network.parallel,
-        kernel,
-    )
-
-
 def memory(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
     """Return what two passes called `name` need; see `memory_mib`."""
 
     def make() -> Callable[[], Any]:
         _core.set_num_threads(threads)
-        passes = _passes(FfnShape(**network))
+        passes = Passes(FfnShape(**network))
         if name == "forward":
             passes.use_fastest_forward()
         run: Callable[[], Any] = getattr(passes, name)
@@ -86,12 +149,12 @@ def memory(name: str, network: dict[str, Any], threads: int) -> dict[str, float]
 
 
 def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str) -> Iterator[Row]:
-    ours = _passes(network)
-    kernels = ours.kernel_names()
+    ours = Passes(network)
+    kernels = ours.core.kernel_names()
     if name == "forward" and ours.use_fastest_forward() == "fft":
         kernels = "fft; conv0_a: " + kernels.partition("conv0_a: ")[2].partition(";")[0]
     run: Callable[[], Any] = getattr(ours, name)
-    flops: float = getattr(ours, f"{name}_flops")()
+    forward_flops = network.batch * ours.core.forward_flops(network.fov)
     needed = in_own_process(
         "floodtide.bench.ffn_passes:memory", name=name, network=asdict(network), threads=count
     )
@@ -103,15 +166,14 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
             passes = TorchFfn(network, against, count, layout)
             bodies[f"{against} {layout}"] = getattr(passes, name)
     elif against:
-        bodies[against] = getattr(_passes(network, against), name)
+        bodies[against] = getattr(Passes(network, against), name)
     conditions = {"kernel": kernels, "shape": str(network), "threads": count}
     for row in compared(
         name,
         bodies,
         conditions,
-        flops=flops,
-        examples=network.batch,
-        rate="fovs_per_s",
+        flops=ours.flops if name == "step" else forward_flops,
+        examples={"fovs_per_s": network.batch},
         seconds=seconds,
     ):
         yield row | needed if row["name"] == name else row

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.bench.rows import Row, stamped, threads
+from floodtide.bench.rows import Row, compared, enough, spread, stamped, threads
 from floodtide.bench.shapes import ConvShape, Timing
 
+T = TypeVar("T")
 MIB = (0.5, 4.0, 256.0)
 """Sizes of buffers that, on most processors, lie in the second cache, in the third one, and in memory."""
 
@@ -25,7 +30,30 @@ def peak(*, thread_counts: Sequence[int] = (1,), seconds: float = 1.0) -> Iterat
     for level in levels[: levels.index(_core.processor_isa()) + 1]:
         for count in thread_counts:
             with threads(count):
-                yield stamped(_core.bench.peak(level, seconds))
+                times, rates = _sampled(_core.bench.Peak(level).sample, seconds)
+                rate = float(np.median(rates))
+                row = {
+                    "name": "peak",
+                    "kernel": f"fma_{level}",
+                    "level": level,
+                    "shape": "registers",
+                    "threads": count,
+                    "ranks": 1,
+                }
+                row |= {"gflops": rate, "peak_gflops": rate, "ratio": 1.0, "best_ratio": 1.0}
+                yield stamped(row | spread(times))
+
+
+def _sampled(run: Callable[[], T], seconds: float) -> tuple[list[float], list[T]]:
+    """Return the times of calls of `run` in seconds, and what it returned."""
+    times: list[float] = []
+    results: list[T] = []
+    start = time.perf_counter()
+    while not enough(len(times), time.perf_counter() - start) or sum(times) < seconds:
+        before = time.perf_counter()
+        results.append(run())
+        times.append(time.perf_counter() - before)
+    return times, results
 
 
 def bandwidth(
@@ -48,15 +76,19 @@ def bandwidth(
     for count in thread_counts:
         with threads(count):
             for size in mib:
-                row = {
+                reading = _core.bench.Reading(int(size * 2**20))
+                row = spread(_sampled(reading.run, seconds)[0])
+                row |= {
                     "name": "bandwidth",
                     "kernel": "read",
                     "level": _core.active_isa(),
                     "shape": f"{size:g} MiB for each thread",
+                    "threads": count,
                     "ranks": 1,
                     "mib": size,
+                    "gb_per_s": reading.bytes() / row["median_s"] * 1e-9,
                 }
-                yield stamped(row | _core.bench.bandwidth(int(size * 2**20), seconds))
+                yield stamped(row)
 
 
 def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
@@ -76,13 +108,24 @@ def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
     """
     for count in timing.counts:
         with threads(count):
-            rows = _core.bench.conv(
-                shape.size,
-                *shape.channels,
-                shape.kernel,
-                True,  # a ReLU
-                shape.compute,
-                timing.seconds,
-                against,
-            )
-            yield from map(stamped, rows)
+            convolution = (shape.size, *shape.channels, shape.kernel, shape.compute)
+            ours = _core.bench.ConvPasses(*convolution, "")
+            both = {"floodtide": ours}
+            if against:
+                both[against] = _core.bench.ConvPasses(*convolution, against)
+            size, kernel = ("x".join(map(str, sides)) for sides in (shape.size, shape.kernel))
+            channels = "{} to {}".format(*shape.channels)
+            conditions = {
+                "kernel": ours.kernel(),
+                "shape": f"{size}, kernel {kernel}, {channels} channels",
+                "threads": count,
+            }
+            for name in ("forward", "backward_data", "backward_weights"):
+                yield from compared(
+                    f"conv {name}",
+                    {key: getattr(passes, name) for key, passes in both.items()},
+                    conditions,
+                    flops=ours.flops(),
+                    examples={},
+                    seconds=timing.seconds,
+                )

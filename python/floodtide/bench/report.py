@@ -108,8 +108,6 @@ def _line(benchmark: Benchmark, row: Row) -> str:
     else:
         rate = ""
     share = f"{row['ratio']:.2f}" if "gflops" in row and row["name"] != "peak" else ""
-    if row["name"].startswith("optimizer"):
-        rate = f"{row['ratio']:.2f} of reading and writing once"
     times = f"{row['speedup']:.2f}" if "speedup" in row else ""
     memory = row.get("step_memory_mib")
     cells = [

@@ -56,32 +56,66 @@ def threads(count: int) -> Iterator[None]:
 _PAUSE_S = 0.05  # between two measured functions
 
 
+def enough(samples: int, spent_s: float) -> bool:
+    """Return True if a benchmark has enough samples: 20, or 3 if all together took 2 s."""
+    return samples >= 20 or (samples >= 3 and spent_s >= 2)
+
+
+def spread(times: Sequence[float]) -> Row:
+    """Return what rows say about times in seconds: the number, the median, two quantiles and the minimum."""
+    low, median, high = np.quantile(times, (0.1, 0.5, 0.9)).tolist()
+    return {
+        "samples": len(times),
+        "median_s": median,
+        "p10_s": low,
+        "p90_s": high,
+        "min_s": min(times),
+    }
+
+
+def rated(times: Sequence[float], flops: float, peaks: Sequence[float]) -> Row:
+    """Return `spread`, and the rate compared with the peak.
+
+    Args:
+        times: Seconds of each run.
+        flops: Floating-point operations of a run.
+        peaks: Peak multiply-add rates in GFLOP/s, sampled between the runs.
+    """
+    row = spread(times)
+    gflops, peak = flops / row["median_s"] * 1e-9, float(np.median(peaks))
+    best = flops / row["min_s"] * 1e-9 / max(peaks)
+    return row | {
+        "gflops": gflops,
+        "peak_gflops": peak,
+        "ratio": gflops / peak,
+        "best_ratio": best,
+    }
+
+
 def timed_in_turn(
     bodies: Mapping[str, Callable[[], Any]], seconds: float
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Call functions in turn until the first one took `seconds` in all, and there are enough samples.
 
-    A pause before each call lets the threads of the previous function fall asleep. OpenMP's threads poll for some
-    milliseconds after their work, and would take a core from the next function.
+    With PyTorch, a pause before each call lets the threads of the previous function fall asleep. OpenMP's threads poll
+    for some milliseconds after their work, and would take a core from the next function.
 
     Returns:
         The times of each function in seconds, and the peak multiply-add rate of the threads in GFLOP/s, measured
         before each round.
     """
-    peak = _core.bench.Peak()
+    peak = _core.bench.Peak(_core.active_isa())
     times: dict[str, list[float]] = {name: [] for name in bodies}
     rates: list[float] = []
     first = next(iter(bodies))
+    pause_s = _PAUSE_S if any(name.startswith(TORCH) for name in bodies) else 0.0
     for body in bodies.values():
         body()
-    while (
-        not _core.bench.enough(len(rates), sum(map(sum, times.values())))
-        or sum(times[first]) < seconds
-    ):
-        time.sleep(_PAUSE_S)
+    while not enough(len(rates), sum(map(sum, times.values()))) or sum(times[first]) < seconds:
+        time.sleep(pause_s)
         rates.append(peak.sample())
         for name, body in bodies.items():
-            time.sleep(_PAUSE_S)
+            time.sleep(pause_s)
             start = time.perf_counter()
             body()
             times[name].append(time.perf_counter() - start)
@@ -94,8 +128,7 @@ def compared(
     conditions: Row,
     *,
     flops: float,
-    examples: int,
-    rate: str,
+    examples: Mapping[str, int],
     seconds: float,
 ) -> Iterator[Row]:
     """Time functions in turn, and yield a row for each.
@@ -108,8 +141,7 @@ def compared(
         bodies: The functions by name, floodtide's first.
         conditions: Further values of all rows: `kernel` (of the first function), `shape`, `threads`.
         flops: Floating-point operations of a call.
-        examples: Examples of a call.
-        rate: Name of the value of examples per second.
+        examples: Examples of a call, with the name of the value of examples per second.
         seconds: Minimum time of the first function.
     """
     samples, peak = timed_in_turn(bodies, seconds)
@@ -121,17 +153,9 @@ def compared(
             **conditions,
             "level": _core.active_isa(),
             "ranks": 1,
-            "samples": len(times),
-            "median_s": medians[key],
-            "p10_s": float(np.quantile(times, 0.1)),
-            "p90_s": float(np.quantile(times, 0.9)),
-            "min_s": min(times),
-            "gflops": flops / medians[key] * 1e-9,
-            "peak_gflops": float(np.median(peak)),
-            rate: examples / medians[key],
+            **rated(times, flops, peak),
+            **{rate: count / medians[key] for rate, count in examples.items()},
         }
-        row["ratio"] = row["gflops"] / row["peak_gflops"]
-        row["best_ratio"] = flops / row["min_s"] * 1e-9 / max(peak)
         if key != own:
             row["kernel"] = key
         elif others:

@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.bench import unet_passes
+from floodtide.bench.ffn_passes import Passes, update
 from floodtide.bench.ranks import start_ranks
-from floodtide.bench.rows import Row, stamped, threads
+from floodtide.bench.rows import Row, enough, rated, stamped, threads
 from floodtide.bench.shapes import FfnShape, ScalingOptions, UNetShape
+from floodtide.comm import world
 
 _ALGORITHM = "ring"
 
@@ -26,21 +34,61 @@ def scaling(options: ScalingOptions, shape: FfnShape | UNetShape | None = None) 
     Raises:
         UnsupportedError: If there is no mpiexec.
     """
-    from floodtide import _core
-    from floodtide.comm import world
-
     flooding = options.network == "ffn"
     shape = shape or (FfnShape() if flooding else UNetShape())
-    fields = ("depth", "features", *(("fov",) if flooding else ("size", "batch")))
-    settings = {name: getattr(shape, name) for name in fields}
-    make: Any = _core.bench.ffn_workload if flooding else _core.bench.unet_workload
     start_ranks("bench scaling", options.ranks)
     with threads(options.threads):
         with world.agreed():
-            workload = make(**settings, rank=world.rank())
-        rows = _core.bench.scaling(world.current(), workload, options.seconds, _ALGORITHM)
-    for row in rows:
-        row["fovs_per_s" if flooding else "images_per_s"] = (
-            row["ranks"] * settings.get("batch", 1) / row["median_s"]
-        )
+            passes = unet_passes.Passes(shape) if isinstance(shape, UNetShape) else Passes(shape)
+        times = _measured(passes, options.seconds)
+    rows: list[Row] = []
+    for ranks, (peaks, steps) in ((1, times[::2]), (world.size(), times[1::2])):
+        row: Row = {"name": "scaling", "kernel": "step", "level": _core.active_isa(), "shape": ""}
+        row |= {"threads": options.threads, "ranks": ranks}
+        row |= rated(steps, ranks * passes.flops, ranks / peaks)
+        row["fovs_per_s" if flooding else "images_per_s"] = ranks * shape.batch / row["median_s"]
+        rows.append(row)
+    one, every = rows
+    every["speedup"] = world.size() * one["median_s"] / every["median_s"]
+    every["peak_speedup"] = every["peak_gflops"] / one["peak_gflops"]
+    every["share_of_peak_speedup"] = every["speedup"] / every["peak_speedup"]
     return [stamped(row) for row in rows] if world.rank() == 0 else []
+
+
+def _measured(passes: Any, seconds: float) -> NDArray[np.float64]:
+    """Measure rank 0 while the others wait, and all ranks, for the slowest one. Collective.
+
+    The four measurements alternate, so that all see the same state of the machine.
+
+    Returns:
+        Rows of times in seconds: of 1e9 operations at the peak of a rank, alone and together; of a step, alone and
+        together.
+    """
+    comm = world.current()
+    peak = _core.bench.Peak(_core.active_isa())
+    optimizer = _core.Optimizer("adam", {}, [passes.trained])
+
+    def step(together: bool) -> float:
+        start = time.perf_counter()
+        passes.train()
+        if together:
+            comm.allreduce(passes.gradients, "sum", _ALGORITHM)
+        update(passes, optimizer)
+        return time.perf_counter() - start
+
+    step(False)  # warm-up, which plans the memory
+    step(True)
+    rounds: list[NDArray[np.float64]] = []
+    spent_s = alone_s = 0.0
+    while not enough(len(rounds), spent_s) or alone_s < seconds:
+        times = np.zeros(4)
+        for number in range(4):
+            together = number % 2 == 1
+            comm.barrier()
+            if together or comm.rank == 0:
+                times[number] = step(together) if number >= 2 else 1 / peak.sample()
+        comm.allreduce(times, "max", "recursive_doubling")
+        rounds.append(times)  # equal on all ranks, which therefore decide alike
+        spent_s += times[2] + times[3]
+        alone_s += times[2]
+    return np.array(rounds).T

@@ -19,6 +19,11 @@ class Passes:
     """Forward and backward passes of floodtide's U-Net.
 
     A step moves the statistics, as in training. The next step therefore prepares all weights again, as after an update.
+
+    Attributes:
+        gradients: Of the last pass.
+        trained: Number of parameters, without statistics.
+        flops: Floating-point operations of a step, counted as direct convolution.
     """
 
     def __init__(self, network: UNetShape) -> None:
@@ -31,18 +36,25 @@ class Passes:
         shape = (network.batch, 1, *network.size)
         self._images = random.standard_normal((*shape, 1), np.float32)
         self._labels = (random.random(shape) < 0.3).astype(np.uint8)
-        self._gradients = np.zeros(self.core.parameters().size, np.float32)
+        self.gradients = np.zeros(self.core.parameters().size, np.float32)
         self._loss = nn.SegmentationLoss().core()
+        self.trained = self.core.trained_size()
+        self.flops = network.batch * self.core.step_flops((1, *network.size))
 
-    def step(self) -> float:
+    def train(self) -> float:
         """Run the forward and backward pass and return the loss."""
-        self._gradients[:] = 0
+        self.gradients[:] = 0
         share = 1 / len(self._images)
         report = self.core.loss_and_gradients(
-            self._images, self._labels, None, None, self._loss, 1, [], self._gradients, share, None
+            self._images, self._labels, None, None, self._loss, 1, [], self.gradients, share, None
         )
-        self.core.move_statistics(self._gradients, 1)
         return float(report["loss"]) * share
+
+    def step(self) -> float:
+        """Run the forward and backward pass, move the statistics, and return the loss."""
+        loss = self.train()
+        self.core.move_statistics(self.gradients, 1)
+        return loss
 
     def forward(self) -> None:
         """Run the forward pass with moving statistics."""
@@ -97,18 +109,14 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
     )
     kernels = ours.core.kernel_names()
     conditions = {"kernel": _counted(kernels), "shape": str(network), "threads": count}
-    size = (1, *network.size)
-    for what, flops in (
-        ("step", ours.core.step_flops(size)),
-        ("forward", ours.core.forward_flops(size)),
-    ):
+    forward_flops = network.batch * ours.core.forward_flops((1, *network.size))
+    for what, flops in (("step", ours.flops), ("forward", forward_flops)):
         rows = compared(
             f"unet {what}",
             {name: getattr(passes, what) for name, passes in contestants.items()},
             conditions,
-            flops=network.batch * flops,
-            examples=network.batch,
-            rate="images_per_s",
+            flops=flops,
+            examples={"images_per_s": network.batch},
             seconds=seconds,
         )
         for row in rows:

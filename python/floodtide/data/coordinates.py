@@ -21,7 +21,9 @@ from floodtide.data.partitions import share
 from floodtide.data.volumes import VolumeLike, name_of, opened
 
 _COORDINATES = Arguments(margin=limits.EXTENT, seed=limits.SEED)
+_FORMAT = "floodtide coordinates"
 _ROWS_IN_FLIGHT = 1 << 24  # 16 bytes each
+_CHUNK_ROWS = 1 << 14
 
 
 def coordinates(
@@ -61,35 +63,46 @@ def coordinates(
             job = _core.data.CoordinatesJob(
                 [(name, opened(volume)) for name, volume in named], margin, seed, None
             )
+            counts = dict(zip(job.classes, job.class_counts, strict=True))
             if comm.rank == 0:
-                writer = _core.data.CoordinatesWriter(job, os.fspath(out))
+                writer = _core.data.Hdf5Writer(
+                    os.fspath(out), "floodtide coordinates", ["centres"], _FORMAT
+                )
+                held.callback(writer.discard)
+                attributes = {
+                    "format": _FORMAT,
+                    "version": np.array(1, np.int64),
+                    "volumes": "\n".join(name for name, _ in named),
+                    "classes": np.array([*counts], np.int64),
+                    "class_counts": np.array([*counts.values()], np.int64),
+                }
+                for name, value in attributes.items():
+                    writer.attribute("/", name, value)
+                chunks = [min(job.size, _CHUNK_ROWS), 4]
+                writer.create("centres", "int32", [job.size, 4], chunks, 1)
         _write_rows(job, writer, progress)
-    return dict(zip(job.classes, job.class_counts, strict=True))
+    return counts
 
 
 def _write_rows(job: Any, writer: Any, progress: Progress | None) -> None:
     """Compute the rows on all ranks and write the file on rank 0. Collective."""
     comm = world.current()
-    try:
-        for first in range(0, job.size, _ROWS_IN_FLIGHT):
-            last = min(first + _ROWS_IN_FLIGHT, job.size)
-            with world.agreed():
-                begin, end = share(last - first, comm.rank, comm.size)
-                rows = job.rows(first + begin, first + end, None)
-            if comm.size > 1:
-                gathered = world.gather_bytes([rows], "rows of coordinates")
-                rows = gathered.view(np.int32).reshape(-1, 4)
-            with world.agreed():
-                if writer is not None:
-                    writer.write(first, rows)
-            if progress is not None:
-                progress(last, job.size)
+    for first in range(0, job.size, _ROWS_IN_FLIGHT):
+        last = min(first + _ROWS_IN_FLIGHT, job.size)
+        with world.agreed():
+            begin, end = share(last - first, comm.rank, comm.size)
+            rows = job.rows(first + begin, first + end, None)
+        if comm.size > 1:
+            gathered = world.gather_bytes([rows], "rows of coordinates")
+            rows = gathered.view(np.int32).reshape(-1, 4)
         with world.agreed():
             if writer is not None:
-                writer.finish()
-    finally:
+                writer.write("centres", [first, 0], rows)
+        if progress is not None:
+            progress(last, job.size)
+    with world.agreed():
         if writer is not None:
-            writer.discard()
+            writer.finish()
 
 
 def _named(

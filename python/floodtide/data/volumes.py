@@ -380,4 +380,12 @@ def write_volume(
     """
     _WRITE.check("write_volume", gzip=gzip)
     with reserved("write_volume", path, unchecked, wait_s=WAIT_S):
-        _core.data.write_datasets(os.fsencode(path), dict(arrays), _CHUNK, gzip, command)
+        file = _core.data.Hdf5Writer(os.fspath(path), command, list(arrays))
+        try:
+            for name, array in sorted(arrays.items()):
+                chunks = [min(n, _CHUNK) for n in array.shape]
+                file.create(name, array.dtype.name, array.shape, chunks, gzip)
+                file.write(name, [0] * array.ndim, array)
+            file.finish()
+        finally:
+            file.discard()

@@ -8,6 +8,7 @@ import importlib.util
 import math
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from floodtide.errors import UnsupportedError
 from floodtide.train.resources import checkpoint_bytes, needed_bytes, thread_count
 
 CLOCK_ROUNDS = 20
-PEAK_S = 0.1  # duration of the multiply-add loop
+PEAK_SAMPLES = 20  # runs of the multiply-add loop, of some milliseconds each
 
 # Environment variables that change how threads and file locks behave.
 VARIABLES = (
@@ -124,10 +125,10 @@ def _gflops(threads: int) -> float:
     _core.set_num_threads(threads)
     try:
         world.current().barrier()
-        row = _core.bench.peak(_core.active_isa(), PEAK_S)
+        peak = _core.bench.Peak(_core.active_isa())
+        return statistics.median(peak.sample() for _ in range(PEAK_SAMPLES))
     finally:
         _core.set_num_threads(before)
-    return float(row["gflops"])
 
 
 def clock_offset() -> tuple[float, float]:

@@ -215,7 +215,7 @@ def _write(path: Path, content: Content, item: Item) -> None:
             chunks = [min(_CHUNK, n) if array.ndim == 3 else n for n in array.shape]
             file.create(name, array.dtype.name, list(array.shape), chunks, _GZIP)
             if item.voxel_size_nm is not None and array.ndim == 3:
-                file.numbers(name, "resolution", list(item.voxel_size_nm))
+                file.attribute(name, "resolution", np.array(item.voxel_size_nm, np.float64))
             file.write(name, [0] * array.ndim, array)
         file.finish()
     finally:

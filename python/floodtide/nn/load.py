@@ -10,6 +10,7 @@ from floodtide import _core
 from floodtide.base import notes, reading
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn import unet
+from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
 from floodtide.nn.unet import UNet
 
@@ -109,7 +110,7 @@ def is_tensorflow(path: str | Path) -> bool:
 
 
 def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], compute: str) -> FFN:
-    state = _core.read_tensorflow_checkpoint(prefix, "seed_update/")
+    state = read_bundle(prefix, "seed_update/")
     head = state.get("seed_update/conv_lom/weights")
     depth = sum(name.endswith("_a/weights") for name in state)
     if head is None or head.ndim != 5 or depth == 0:

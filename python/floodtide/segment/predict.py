@@ -281,7 +281,7 @@ class Predictor:
                 file.attribute(name, "box_size", list(size))
                 file.attribute(name, "volume_shape", list(volume.shape))
                 if voxel_size_nm is not None:
-                    file.numbers(name, "resolution", list(voxel_size_nm))
+                    file.attribute(name, "resolution", np.array(voxel_size_nm, np.float64))
                 for key, text in {**self._notes(volume), **(notes or {})}.items():
                     file.attribute(name, key, text)
             for block, kept in self.blocks(volume, box, progress):

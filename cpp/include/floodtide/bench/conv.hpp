@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
-#include <vector>
 
-#include "floodtide/bench/measure.hpp"
 #include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -16,16 +15,31 @@ struct ConvOptions {
   std::int64_t in = 32;   ///< input channels, without padding
   std::int64_t out = 32;  ///< output channels, without padding
   Vec3 kernel{3, 3, 3};
-  bool relu_input = true;  ///< apply a ReLU to the input in forward and backward-weights, and its mask in backward-data
   kernels::Compute compute = kernels::Compute::fp32;
-  double seconds = 1.0;  ///< smallest total time of the samples, for each kernel and pass
-  std::string against;   ///< name of a second kernel, timed alternately with the first; empty: none
+  std::string name;  ///< of the kernel; empty: the dispatch chooses one
 };
 
-/// Time the three passes of a convolution on num_threads() threads, with the kernel that the dispatch chooses.
-///
-/// The passes are first compared with the double-precision reference, on a smaller volume with rows of the same length.
-/// Throws Error(internal) if a kernel is wrong, and Error(unsupported) if the kernel `against` does not support the shape.
-[[nodiscard]] std::vector<Row> conv(const ConvOptions& options);
+/// Passes of a convolution of random numbers on num_threads() threads. The caller measures the time. A ReLU is applied to the
+/// input in forward() and backward_weights(), and its mask in backward_data().
+class ConvPasses {
+ public:
+  /// Compares the passes with the kernel `reference` first, on a smaller volume with rows of the same length. Throws
+  /// Error(internal) if the kernel is wrong, and the errors of kernels::Conv3d.
+  explicit ConvPasses(const ConvOptions& options);
+  ~ConvPasses();
+
+  void forward();
+  void backward_data();
+  void backward_weights();
+
+  /// Return the name of the kernel in use.
+  [[nodiscard]] const std::string& kernel() const noexcept;
+  /// Return the floating-point operations of one pass, counted as direct convolution.
+  [[nodiscard]] double flops() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace floodtide::bench

@@ -45,10 +45,6 @@ class CoordinatesJob {
   /// Compute the rows [begin, end): (volume, z, y, x). Reads every volume once, on all threads.
   [[nodiscard]] Tensor<std::int32_t, 2> rows(std::int64_t begin, std::int64_t end, const Progress& progress = {}) const;
 
-  /// Start the file, with attributes and an empty dataset. Then call write_rows() for each piece, and commit().
-  [[nodiscard]] Hdf5File create(const std::string& path) const;
-  static void write_rows(Hdf5File& file, std::int64_t begin, View<const std::int32_t, 2> rows);
-
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

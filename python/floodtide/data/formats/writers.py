@@ -92,7 +92,7 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
     try:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
         if plan.geometry.voxel_size_nm is not None:
-            file.numbers(dataset, "resolution", list(plan.geometry.voxel_size_nm))
+            file.attribute(dataset, "resolution", np.array(plan.geometry.voxel_size_nm, np.float64))
         if any(plan.offset):
             file.attribute(dataset, "box_start", list(plan.offset))
         for name, text in plan.notes.items():

@@ -22,7 +22,6 @@ OF_RANKS = {
 }
 BENCHMARKS = {
     "forecast": "Predictions of `floodtide lab simulate`, compared with training.",
-    "optimizer": "Step of an optimizer, compared with the memory bandwidth.",
     **OF_RANKS,
 }
 

@@ -187,9 +187,7 @@ TEST(ExampleSource, TakesItsCentresFromACoordinatesFile) {
   const Scene scene = make_scene(folder);
   const std::string path = folder.file("coordinates.h5");
   const CoordinatesJob job({{"scene", scene.options.partitions}}, {2, 3, 3}, 5);
-  Hdf5File file = job.create(path);
-  CoordinatesJob::write_rows(file, 0, job.rows(0, job.size()).view());
-  file.commit();
+  write_coordinates(path, "scene", job.rows(0, job.size()));
 
   ExampleOptions options = options_of(2);
   options.coordinates = path;

@@ -53,4 +53,14 @@ inline Scene make_scene(const TemporaryFolder& folder, const std::string& name =
   return scene;
 }
 
+/// Write a coordinates file with rows of one volume.
+inline void write_coordinates(const std::string& path, const std::string& name, const Tensor<std::int32_t, 2>& rows) {
+  Hdf5File file = Hdf5File::create(path);
+  file.write_attribute("/", "format", std::string("floodtide coordinates"));
+  file.write_attribute("/", "version", std::int64_t{1});
+  file.write_attribute("/", "volumes", name);
+  file.write_array<std::int32_t>("centres", rows.shape(), rows.span());
+  file.commit();
+}
+
 }  // namespace floodtide::data

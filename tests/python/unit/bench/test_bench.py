@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from floodtide import _core, errors
 from floodtide.bench import kernels
-from floodtide.bench.rows import in_own_process, threads
+from floodtide.bench.rows import enough, in_own_process, threads
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import BENCHMARKS, command
 
@@ -122,7 +122,7 @@ def test_every_benchmark_is_a_command_with_an_example() -> None:
     [(20, 0.0, True), (19, 1.9, False), (3, 2.0, True), (2, 100.0, False)],
 )
 def test_slow_bodies_need_fewer_samples(samples: int, spent_s: float, expected: bool) -> None:
-    assert _core.bench.enough(samples, spent_s) is expected
+    assert enough(samples, spent_s) is expected
 
 
 def test_a_process_of_its_own_that_fails_is_one_line() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from floodtide import _core, errors, nn
+from floodtide import errors, nn
 from floodtide.bench import ffn_passes, shapes
 from floodtide.cli.bench import command
 
@@ -91,10 +91,16 @@ def test_against_a_kernel_runs_the_same_network_with_it() -> None:
 
 
 def test_a_network_uses_the_kernel_that_is_named() -> None:
-    names = _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "eigen").kernel_names()
+    names = ffn_passes.Passes(SMALL, "eigen").core.kernel_names()
     assert names.count("eigen") == 6  # three passes of the first and of the other convolutions
     with pytest.raises(errors.InvalidArgumentError, match="kernel 'abacus' is unknown"):
-        _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "abacus")
+        ffn_passes.Passes(SMALL, "abacus").forward()
+
+
+def test_a_step_of_the_benchmark_lowers_the_loss() -> None:
+    passes = ffn_passes.Passes(SMALL)
+    losses = [passes.step() for _ in range(20)]
+    assert losses[-1] < losses[0]
 
 
 def test_what_cannot_be_compared_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,22 @@ def test_partition_equals_the_reference(
         np.testing.assert_array_equal(file["af"].attrs["bounding_boxes"][0][0], (x, y, z))
 
 
+def test_partition_stores_what_google_ffn_reads_and_its_own_options(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.h5", stack=np.full((9, 10, 11), 4, np.int32))
+    with h5py.File(path, "r+") as file:  # x, y, z; the second box becomes empty
+        file["stack"].attrs["bounding_boxes"] = [[[1, 2, 3], [9, 8, 6]], [[0, 0, 0], [2, 2, 2]]]
+    settings = {"thresholds": [0.5, 1.0], "lom_radius": (1, 2, 3), "min_size": 10}
+    data.partition(f"{path}:stack", f"{tmp_path / 'out.h5'}:af", **settings)
+    with h5py.File(tmp_path / "out.h5") as file:
+        stored = dict(file["af"].attrs)
+        assert (file["af"].fillvalue, file["af"].chunks) == (255, (9, 10, 11))
+    assert stored["bounding_boxes"].tolist() == [[[4, 4, 4], [3, 4, 4]]]
+    assert stored["partition_counts"].tolist() == [[3], [7 * 6 * 5]]
+    assert stored["thresholds"].tolist() == [0.5, 1.0]
+    assert stored["lom_radius_zyx"].tolist() == [1, 2, 3]
+    assert (stored["min_size"], stored["min_size"].dtype) == (10, np.int64)
+
+
 @pytest.mark.extra
 @pytest.mark.data
 def test_partition_of_real_labels_has_the_published_counts(
@@ -237,6 +253,9 @@ def test_coordinates_are_balanced_and_named(tmp_path: Path) -> None:
     assert counts == {0: 2 * int((inner == 0).sum()), 3: 2 * int((inner == 3).sum())}
     with h5py.File(tmp_path / "out.h5") as file:
         assert file.attrs["volumes"].split("\n") == ["sample", "other"]
+        assert (file.attrs["format"], file.attrs["version"]) == ("floodtide coordinates", 1)
+        stored = zip(file.attrs["classes"], file.attrs["class_counts"], strict=True)
+        assert dict(stored) == counts
         rows = file["centres"][:]
     assert len(rows) == 2 * max(counts.values())
     found = Counter(classes[tuple(rows[:, 1:].T)].tolist())
