@@ -16,13 +16,14 @@ from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.copies import settled_size, write_blocks
+from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.data.image_check import image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, labels_at, original_of
+from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, write_segments

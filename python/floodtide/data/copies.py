@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from floodtide.base import limits, notes
+from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
@@ -20,11 +20,11 @@ from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
 from floodtide.data.boxes import Box, Progress
 from floodtide.data.formats.conventions import WRITTEN_BY
-from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
+from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
 from floodtide.data.resampling import Resampled
-from floodtide.data.volumes import Volume, place_of, whole_geometry
+from floodtide.data.volumes import Volume, place_of, settled_size, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 BLOCK_BYTES = 64 << 20
@@ -97,27 +97,6 @@ def convert(
         new = Resampled(volume, size, resample_nm, labels=labels)
         plan, read = new.plan(plan), new.read
     return write_blocks(destination, plan, read, inputs=files_of([volume.name]), progress=progress)
-
-
-def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
-    """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
-
-    Args:
-        volume: The volume.
-        given: What the user states; None: nothing.
-        what: The result that gets this size, for the note.
-    """
-    stated = whole_geometry(volume.geometry, volume.text("image"))
-    own = stated.voxel_size_nm
-    if given is None:
-        return own
-    z, y, x = given
-    if own is not None and not same_size(own, (z, y, x)):
-        notes.show(
-            f"{volume.name}: {stated.size_source} states voxels of {size_text(own)} nm, and {what} states"
-            f" {size_text((z, y, x))} nm"
-        )
-    return z, y, x
 
 
 def write_blocks(

@@ -7,14 +7,13 @@ import dataclasses
 import os
 
 from floodtide.data.boxes import Box
-from floodtide.data.copies import settled_size
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import image_statistics
 from floodtide.data.look.problems import Problem, Reading, settle
 from floodtide.data.look.sampling import QUICK
 from floodtide.data.look.trained_on import training_images
-from floodtide.data.volumes import Volume
+from floodtide.data.volumes import Volume, settled_size
 
 
 def checked_image(

@@ -23,7 +23,7 @@ from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.formats.conventions import geometry_of
-from floodtide.data.formats.geometry import Geometry, same_size, size_text
+from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import (
     Source,
@@ -310,6 +310,27 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
 def place_of(volume: Volume) -> Vec3 | None:
     """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it."""
     return whole_geometry(volume.geometry, volume.text("image")).offset
+
+
+def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
+    """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
+
+    Args:
+        volume: The volume.
+        given: What the user states; None: nothing.
+        what: The result that gets this size, for the note.
+    """
+    stated = whole_geometry(volume.geometry, volume.text("image"))
+    own = stated.voxel_size_nm
+    if given is None:
+        return own
+    z, y, x = given
+    if own is not None and not same_size(own, (z, y, x)):
+        notes.show(
+            f"{volume.name}: {stated.size_source} states voxels of {size_text(own)} nm, and {what} states"
+            f" {size_text((z, y, x))} nm"
+        )
+    return z, y, x
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:

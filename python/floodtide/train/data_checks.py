@@ -23,7 +23,6 @@ from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
 from floodtide.data import Box, Shards, Slices, TrainingVolume, Vec3, Volume, parse_box, partition
 from floodtide.data.boxes import as_vec3, box_text
-from floodtide.data.copies import settled_size
 from floodtide.data.formats.table import format_of, place
 from floodtide.data.look import (
     QUICK,
@@ -47,6 +46,7 @@ from floodtide.data.volumes import (
     labels_of,
     name_of,
     require_same_grid,
+    settled_size,
     volume_exists,
 )
 from floodtide.errors import InvalidArgumentError
