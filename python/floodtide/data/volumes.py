@@ -9,14 +9,14 @@ import itertools
 import math
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base import limits
+from floodtide.base import limits, notes
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
