@@ -26,7 +26,7 @@ from floodtide.plan.affinities import AffinitiesRecipe, affinities_recipe
 from floodtide.plan.flooding import FloodingRecipe, flooding_recipe
 from floodtide.plan.geometry import Split
 from floodtide.plan.wish import FEW_STEPS, Wish
-from floodtide.train.resources import needed_bytes
+from floodtide.train.setup import needed_bytes
 
 Recipe = AffinitiesRecipe | FloodingRecipe
 """The rules for one kind of network. A template in `plan/templates` has its values and their reasons."""
