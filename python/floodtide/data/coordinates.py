@@ -77,7 +77,7 @@ def _write_rows(job: Any, writer: Any, progress: Progress | None) -> None:
                 begin, end = share(last - first, comm.rank, comm.size)
                 rows = job.rows(first + begin, first + end, None)
             if comm.size > 1:
-                gathered = world.gather_bytes([rows], "rows of coordinates")
+                gathered = world.gather_bytes([rows])
                 rows = gathered.view(np.int32).reshape(-1, 4)
             with world.agreed():
                 if writer is not None:

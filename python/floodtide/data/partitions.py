@@ -120,7 +120,7 @@ def _partition_round(job: Any, writer: Any, first: int, last: int) -> None:
         begin, end = share(last - first, comm.rank, comm.size)
         blocks = job.compute(first + begin, first + end)
     if comm.size > 1:
-        gathered = world.gather_bytes(blocks, "blocks of partitions")
+        gathered = world.gather_bytes(blocks)
         blocks = _split(gathered, [job.block(number)[1] for number in range(first, last)])
     with world.agreed():
         if writer is not None:

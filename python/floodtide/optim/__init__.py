@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers, clipping, and learning rates as functions of the step and the number of workers (`optim.lr`)."""
 
-from floodtide._core import NoiseScale
 from floodtide.optim import lr
-from floodtide.optim.clipping import clip, clip_adaptive, clip_norm
+from floodtide.optim.clipping import clip, clip_norm
 from floodtide.optim.optimizers import (
     LAMB,
     LARS,
@@ -27,11 +26,9 @@ __all__ = [
     "Adam",
     "AdamW",
     "Momentum",
-    "NoiseScale",
     "Optimizer",
     "RMSprop",
     "clip",
-    "clip_adaptive",
     "clip_norm",
     "lr",
     "rows",

@@ -6,15 +6,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from floodtide import _core
+import numpy as np
+
 from floodtide.errors import InvalidArgumentError
 from floodtide.optim.optimizers import Array
 
 
 def clip(gradients: Mapping[str, Array], limit: float) -> None:
-    """Limit each entry to [-limit, limit], as google/ffn does (0.7 there)."""
+    """Limit each entry to [-limit, limit], as google/ffn does (0.7 there).
+
+    Raises:
+        InvalidArgumentError: If the limit is not positive.
+    """
+    _check(limit)
     for array in gradients.values():
-        _core.clip_entries(array, limit)
+        np.clip(array, -limit, limit, out=array)
 
 
 def clip_norm(gradients: Mapping[str, Array], limit: float) -> float:
@@ -25,27 +31,16 @@ def clip_norm(gradients: Mapping[str, Array], limit: float) -> float:
     Raises:
         InvalidArgumentError: If the limit is not positive.
     """
-    if not limit > 0:
-        raise InvalidArgumentError(f"clip: the limit is {limit}, expected a positive number")
-    norm = math.sqrt(sum(_core.square_sum(array) for array in gradients.values()))
-    factor = _core.norm_factor(norm, limit)
+    _check(limit)
+    squares = [float(np.square(array, dtype=np.float64).sum()) for array in gradients.values()]
+    norm = math.sqrt(sum(squares))
+    factor = min(1.0, limit / (norm + 1e-6))
     if factor != 1:
         for array in gradients.values():
             array *= factor
     return norm
 
 
-def clip_adaptive(
-    parameters: Mapping[str, Array], gradients: Mapping[str, Array], limit: float
-) -> None:
-    """Limit the norm of each unit's gradient to `limit` times the norm of its weights.
-
-    A unit is one output channel (the last axis) of an array with several axes, or all of an array with one axis.
-    Source: Brock et al., ICML 2021, section 4.
-
-    Raises:
-        InvalidArgumentError: If the limit is not positive.
-        ShapeError: If a shape differs.
-    """
-    for name, array in gradients.items():
-        _core.clip_adaptive(parameters[name], array, limit)
+def _check(limit: float) -> None:
+    if not limit > 0:
+        raise InvalidArgumentError(f"clip: the limit is {limit}, expected a positive number")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ class GradBucket:
     parameters: tuple[str, ...]
     is_last: bool
 
+
+_FLAGS = 16  # numbers before the gradients: how many examples there are, and what ranks request
 
 CommHook = Callable[[Any, GradBucket], None]
 CoreHook = Callable[[int, NDArray[np.float32], list[int], bool], None]
@@ -71,8 +74,18 @@ def message_buckets(
     Raises:
         InvalidArgumentError: If a number is out of range.
     """
-    options = _core.FfnOptions(depth=depth, features=features)
-    if bucket_bytes is None:
-        bucket_bytes = 4 * (options.parameter_count() + 1)  # more than the gradients have
-    shapes = [tuple(shape) for _, shape, _ in options.layout()]
-    return shapes, _core.message_buckets(options, bucket_bytes)
+    layout = _core.FfnOptions(depth=depth, features=features).layout()
+    shapes = [tuple(shape) for _, shape, _ in layout]
+    part_bytes = [4 * count for count in (_FLAGS, *map(math.prod, shapes))]
+    messages: list[list[int]] = [[]]
+    filled = 0
+    for part in reversed(range(len(part_bytes))):  # the last layers are sent first, the flags last
+        if bucket_bytes is not None and filled >= bucket_bytes:
+            messages.append([])
+            filled = 0
+        messages[-1].insert(0, part)
+        filled += part_bytes[part]
+    return shapes, [
+        (sum(part_bytes[part] for part in parts), [part - 1 for part in parts if part > 0])
+        for parts in messages
+    ]

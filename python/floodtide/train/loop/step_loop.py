@@ -362,7 +362,6 @@ def _engine_options(
     options = _core.TrainerOptions()
     options.clip = training.clip
     options.clip_norm = training.clip_norm
-    options.clip_adaptive = training.clip_adaptive
     options.measure_noise = training.noise_scale
     options.average = training.average
     options.accumulate = training.accumulate

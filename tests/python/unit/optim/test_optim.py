@@ -93,15 +93,6 @@ def test_clip_norm_scales_all_arrays_and_returns_the_norm() -> None:
         ft.optim.clip_norm(gradients, 0)
 
 
-def test_clip_adaptive_compares_each_channel_with_its_weights() -> None:
-    parameters = {"x": np.array([[3.0, 0.0], [4.0, 1.0]], np.float32)}
-    gradients = {"x": np.array([[6.0, 0.0], [8.0, 0.01]], np.float32)}
-    ft.optim.clip_adaptive(parameters, gradients, 0.1)
-    np.testing.assert_allclose(gradients["x"], [[0.3, 0], [0.4, 0.01]], rtol=1e-6)
-    with pytest.raises(ShapeError, match="3 gradients of 4"):
-        ft.optim.clip_adaptive(parameters, {"x": np.zeros(3, np.float32)}, 0.1)
-
-
 def test_a_loaded_state_is_saved_again_before_the_first_step() -> None:
     first = ft.optim.LAMB()
     first.step(arrays(0), arrays(1))
@@ -120,19 +111,6 @@ def test_layers_of_lars_are_arrays_with_several_axes() -> None:
         steps[layers] = [float(parameters["w"][0, 0]), float(parameters["b"][0])]
     assert steps["weights"] == pytest.approx([1.8, 1.0])
     assert steps["all"] == pytest.approx([1.8, 1.8])
-
-
-def test_noise_scale_of_known_norms() -> None:
-    noise = ft.optim.NoiseScale()
-    assert noise.estimate() is None
-    for step in range(40):  # |G|^2 = 4 and S = 12, with a little jitter
-        jitter = 1 + 0.01 * (-1) ** step
-        noise.add(
-            small_square=16 * jitter, small_inverse=1.0, large_square=5.5, large_inverse=1 / 8
-        )
-    examples, low, high = noise.estimate() or (0.0, 0.0, 0.0)
-    assert examples == pytest.approx(3, rel=0.01)
-    assert low < examples < high
 
 
 def test_scale_rules() -> None:

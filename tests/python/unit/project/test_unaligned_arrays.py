@@ -124,10 +124,6 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
     "Optimizer.step": (optimizer_step, [floats(7), floats(7)]),
     "clip": (in_place(lambda a: ft.optim.clip({"a": a}, 0.5)), [floats(7)]),
     "clip_norm": (in_place(lambda a: ft.optim.clip_norm({"a": a}, 0.5)), [floats(7)]),
-    "clip_adaptive": (
-        lambda a, b: (ft.optim.clip_adaptive({"a": a}, {"a": b}, 0.1), b)[1],
-        [floats(3, 2), floats(3, 2)],
-    ),
     **{
         name: (call, [floats(9)])
         for name, call in {
