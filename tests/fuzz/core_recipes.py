@@ -178,12 +178,6 @@ RECIPES: dict[str, Recipe] = {
         "communicator": a.one("comm.Communicator"),
         "progress": None,
     },
-    "comm.allreduce_rounds": lambda _: {
-        "algorithm": "ring",
-        "bytes": 1e3,
-        "ranks": 4,
-        "ranks_per_node": 2,
-    },
     "comm.Communicator.start_reduce_scatter": lambda _: {
         "array": ones(4),
         "op": "sum",

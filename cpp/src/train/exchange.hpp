@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training modes in which a rank does not wait for every other rank. On each rank, a thread communicates with the other ranks
+// Training mode in which a rank does not wait for every other rank. On each rank, a thread communicates with the other ranks
 // while the caller computes. This thread owns the parameters in the meantime, and the caller gets copies.
 #pragma once
 
@@ -43,7 +43,7 @@ struct ExchangeReport {
   std::uint32_t requests = 0;  ///< at a meeting: union of the requests
 };
 
-/// The parameters and their updates. Ranks that update make the same updates.
+/// The parameters and their updates. All ranks make the same updates.
 class Updates {
  public:
   Updates() = default;
@@ -77,7 +77,7 @@ class GradientExchange {
 
 struct ExchangeOptions {
   std::size_t length = 0;  ///< floats in a message
-  int contributors = 1;    ///< number of ranks in an update, for make_partial_exchange
+  int contributors = 1;    ///< number of ranks in an update
   Late late = Late::drop;
   std::string algorithm;
 };
@@ -88,14 +88,6 @@ struct ExchangeOptions {
 /// Rank 0 decides which ranks contribute. The other ranks contribute zeros, so that an update is an allreduce of all ranks. The
 /// threads of the ranks drive it. Source: Chen et al., arXiv 1604.00981.
 [[nodiscard]] std::unique_ptr<GradientExchange> make_partial_exchange(comm::Communicator& comm, Updates& updates,
-                                                                      const ExchangeOptions& options);
-
-/// Make an exchange for Mode::asynchronous: a parameter server on rank 0. Collective.
-///
-/// The thread of rank 0 applies the gradients of each rank when they arrive, and sends back the newest parameters. Ranks do not
-/// wait for each other, and gradients are stale: other ranks may have changed the parameters since. Only `updates` of rank 0 is
-/// used.
-[[nodiscard]] std::unique_ptr<GradientExchange> make_parameter_server(comm::Communicator& comm, Updates& updates,
                                                                       const ExchangeOptions& options);
 
 }  // namespace floodtide::train

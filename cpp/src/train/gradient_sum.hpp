@@ -29,8 +29,8 @@ struct StepParts {
   [[nodiscard]] double scale() const { return 1.0 / static_cast<double>(examples); }
 };
 
-/// Computes the gradients of a step on this rank, and sums them over ranks. This class itself makes no sum: in the modes that
-/// need it, a GradientExchange takes the gradients of each rank.
+/// Computes the gradients of a step on this rank, and sums them over ranks. This class itself makes no sum: in Mode::partial,
+/// a GradientExchange takes the gradients of each rank.
 class GradientSum {
  public:
   explicit GradientSum(const StepParts& parts) : parts_(parts) {}

@@ -29,11 +29,8 @@ namespace {
 
 void check(const TrainerOptions& options, const comm::Communicator& communicator) {
   FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
-  FLOODTIDE_REQUIRE(options.clip_norm >= 0 && options.clip_adaptive >= 0, invalid_argument, "train: clip_norm is ",
-                    options.clip_norm, " and clip_adaptive ", options.clip_adaptive,
-                    ", expected positive numbers, or 0 for no limit");
-  FLOODTIDE_REQUIRE(options.clip_norm == 0 || options.clip_adaptive == 0, invalid_argument,
-                    "train: clip_norm and clip_adaptive are given, expected one of them");
+  FLOODTIDE_REQUIRE(options.clip_norm >= 0, invalid_argument, "train: clip_norm is ", options.clip_norm,
+                    ", expected a positive number, or 0 for no limit");
   FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
                     ", expected at least 0 and below 1");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.exactness == Exactness::run, invalid_argument,
@@ -86,7 +83,7 @@ struct Trainer::Impl {
   std::int64_t step = 0;
   bool met = true;  // true: all ranks are at the same step, and no update is in progress
   std::unique_ptr<GradientSum> gradient_sum;
-  std::unique_ptr<GradientExchange> exchange;  // takes the gradients in other modes than Mode::synchronous, else null
+  std::unique_ptr<GradientExchange> exchange;  // takes the gradients in Mode::partial, else null
   std::optional<comm::ActivityLog::Training> watched;
 
   Impl(std::shared_ptr<Walkers> own, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
@@ -126,14 +123,12 @@ struct Trainer::Impl {
 
   // Makes the object that combines the gradients of the ranks. Collective.
   void connect() {
-    const ExchangeOptions apart{.length = message->span().size(),
-                                .contributors = options.contributors,
-                                .late = options.late,
-                                .algorithm = options.algorithm};
     if (options.mode == Mode::partial) {
-      exchange = make_partial_exchange(communicator, updates, apart);
-    } else if (options.mode == Mode::asynchronous) {
-      exchange = make_parameter_server(communicator, updates, apart);
+      exchange = make_partial_exchange(communicator, updates,
+                                       {.length = message->span().size(),
+                                        .contributors = options.contributors,
+                                        .late = options.late,
+                                        .algorithm = options.algorithm});
     }
     gradient_sum->connect();
     if (options.activity != nullptr) watched.emplace(*options.activity, timeline, options.timeout_s, options.record_path);
@@ -163,12 +158,10 @@ struct Trainer::Impl {
       hashes.parameters = hash_of(std::as_bytes(own));
     }
     hashes.average = hash_of(std::as_bytes(average));
-    if (options.mode != Mode::asynchronous) {  // in that mode, only the optimizer of rank 0 runs
-      const auto add = [&](const auto& values) {
-        hashes.optimizer = hash_of(std::as_bytes(std::span(values)), hashes.optimizer);
-      };
-      for (const auto& part : optimizer) std::visit(add, part);
-    }
+    const auto add = [&](const auto& values) {
+      hashes.optimizer = hash_of(std::as_bytes(std::span(values)), hashes.optimizer);
+    };
+    for (const auto& part : optimizer) std::visit(add, part);
     require_equal(communicator, hashes, at);
   }
 
@@ -265,7 +258,7 @@ struct Trainer::Impl {
     return report;
   }
 
-  // Runs a step of the other modes: gives the gradients of this rank to the exchange, and continues with the newest parameters.
+  // Runs a step of Mode::partial: gives the gradients of this rank to the exchange, and continues with the newest parameters.
   StepReport step_apart(std::uint32_t requests) {
     if (met) exchange->resume(step);
     std::exception_ptr failure;
@@ -288,10 +281,6 @@ struct Trainer::Impl {
       walkers->metrics().staleness_sum += given.staleness * local.examples;
     } else {
       walkers->metrics().dropped += local.examples;
-    }
-    // With a parameter server, only rank 0 has the average.
-    if (met && options.mode == Mode::asynchronous && !updates.average().empty()) {
-      comm::broadcast(communicator, std::as_writable_bytes(updates.average()), 0);
     }
     return report;
   }

@@ -93,7 +93,7 @@ class Passes:
 def update(passes: Any, optimizer: _core.Optimizer) -> None:
     """Clip the gradients of passes at google/ffn's default, and update the parameters."""
     gradients = passes.gradients[: passes.trained]
-    _core.clip_entries(gradients, 0.7)
+    np.clip(gradients, -0.7, 0.7, out=gradients)
     with passes.core.changing():
         optimizer.step(passes.core.parameters()[: passes.trained], gradients, 1e-3)
 

@@ -166,11 +166,6 @@ class TrainingConfig(Checked):
         "Largest norm of the averaged gradient: a larger gradient is scaled down, before `clip`; 0: no limit",
         range=limits.CLIP_OR_NONE,
     )
-    clip_adaptive: float = option(
-        0.0,
-        "Largest norm of the gradient of an output channel, as a multiple of the norm of its weights; 0: no limit",
-        range=limits.CLIP_OR_NONE,
-    )
     noise_scale: bool = option(
         False,
         "Measure the gradient noise scale and log it; needs 2 ranks or comm.exactness workers; schedule.scale auto"
@@ -268,9 +263,8 @@ class CommConfig(Checked):
     )
     mode: str = option(
         "synchronous",
-        "Which gradients an update uses: those of all ranks (synchronous), those of the first comm.contributors ranks"
-        " that are ready (partial), or those of one rank, as soon as they reach a parameter server (asynchronous, a"
-        " baseline for comparison)",
+        "Which gradients an update uses: those of all ranks (synchronous), or those of the first comm.contributors"
+        " ranks that are ready (partial)",
         choices=_core.choices("mode"),
     )
     contributors: int = option(

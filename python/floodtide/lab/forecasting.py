@@ -22,9 +22,6 @@ class Question:
     paper: bool = option(
         False, "Simulate the paper's machine under two explanations of its lost efficiency"
     )
-    asynchronous: bool = option(
-        False, "Also simulate asynchronous training with one parameter server"
-    )
     fovs_per_s: float | None = option(
         None,
         "Also find the smallest number of ranks with this throughput, in fields of view per second",
@@ -89,9 +86,6 @@ def _simulated(
     if not own:
         _refuse_without_forecast(question, options)
     jobs = forecast.forecast_jobs(options, measured) if own else []
-    unsynchronised = (
-        forecast.asynchronous_rows(options, jobs, ranks) if question.asynchronous else []
-    )
     rows: list[Row] = []
     for named in (scenarios.paper_jobs() if question.paper else []) + jobs:
         rows += scenarios.sweep(named, ranks, steps=steps, seed=seed)
@@ -99,10 +93,10 @@ def _simulated(
         rows.append(forecast.measured_row(measured))
     wanted = question.fovs_per_s
     if wanted is None:
-        return rows + unsynchronised, []
+        return rows, []
     least = [model.least_ranks(named.job, wanted, steps=steps, seed=seed) for named in jobs]
     targets = [Target(named.network, wanted, n) for named, n in zip(jobs, least, strict=True)]
-    return rows + unsynchronised, targets
+    return rows, targets
 
 
 def _refuse_without_forecast(question: Question, options: Options) -> None:
@@ -111,7 +105,7 @@ def _refuse_without_forecast(question: Question, options: Options) -> None:
         raise InvalidArgumentError(
             "nothing to simulate: expected RUN, --compute-s, --samples or --paper"
         )
-    if question.asynchronous or question.fovs_per_s is not None or options != Options():
+    if question.fovs_per_s is not None or options != Options():
         raise InvalidArgumentError(
             "forecast options are given, expected RUN, --compute-s or --samples too"
         )

@@ -30,9 +30,8 @@ def rate_used(schedule: Schedule, workers: int, batch: int) -> str:
         factor = scale(schedule.scale, **schedule.scale_values)(workers, batch)
         text = f"learning rate {base * factor:g} = {base:g} x {factor:g} ({rule})"
     if schedule.warmup_steps:
-        shape = schedule.values.get("warmup_shape", "linear")
         start = "0" if schedule.values.get("warmup_start") == "zero" else f"{base:g}"
-        text += f", after a {shape} warm-up from {start} in {schedule.warmup_steps} updates"
+        text += f", after a linear warm-up from {start} in {schedule.warmup_steps} updates"
     if schedule.name != "constant":
         text += f", then schedule {schedule.name!r}"
     return text

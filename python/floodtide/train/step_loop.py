@@ -253,7 +253,7 @@ class StepLoop:
             after = self.setup.config.validation.give_up_after
             hopeless = 0 < after <= self.steps_done and not task.beats_trivial(scores)
             if self.given_up or (hopeless and not self.complete):
-                # The next step is the last one. All ranks learn of it as of every stop, also in asynchronous training.
+                # The next step is the last one. All ranks learn of it as of every stop, also in mode partial.
                 self.given_up = self._requests.stop = True
                 record["given_up"] = True
             self._record(record)
@@ -446,7 +446,6 @@ def _engine_options(
     for name in (
         "clip",
         "clip_norm",
-        "clip_adaptive",
         "average",
         "accumulate",
         "on_exhausted",

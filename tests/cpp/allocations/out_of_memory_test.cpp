@@ -18,6 +18,7 @@
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/reducer.hpp"
 #include "floodtide/comm/watchdog.hpp"
+#include "support/threads.hpp"
 #include "support/watchdog.hpp"
 #include "train/exchange.hpp"
 #include "unit/train/run_fixture.hpp"
@@ -114,20 +115,19 @@ class NoUpdates final : public train::Updates {
 };
 
 TEST_F(OutOfMemory, TheThreadsOfExchangesReportToTheirCallers) {
-  for (const auto make : {&train::make_partial_exchange, &train::make_parameter_server}) {
-    at_every_allocation(1, [make](Communicator& comm) {
-      NoUpdates updates;
-      const auto exchange = make(comm, updates, {.length = train::kFlags + 3, .contributors = 2, .algorithm = "ring"});
-      exchange->resume(0);
-      std::vector<float> message(train::kFlags + 3, 1.0F), parameters(3);
-      message[train::kFailed] = 0;
-      std::fill_n(message.begin() + train::kFirstRequest, std::size(train::kRequests), 0.0F);
-      train::ExchangeReport report;
-      do {
-        report = exchange->give(message, report.step, parameters);
-      } while (!report.meet);
-    });
-  }
+  at_every_allocation(1, [](Communicator& comm) {
+    NoUpdates updates;
+    const auto exchange =
+        train::make_partial_exchange(comm, updates, {.length = train::kFlags + 3, .contributors = 2, .algorithm = "ring"});
+    exchange->resume(0);
+    std::vector<float> message(train::kFlags + 3, 1.0F), parameters(3);
+    message[train::kFailed] = 0;
+    std::fill_n(message.begin() + train::kFirstRequest, std::size(train::kRequests), 0.0F);
+    train::ExchangeReport report;
+    do {
+      report = exchange->give(message, report.step, parameters);
+    } while (!report.meet);
+  });
 }
 
 TEST_F(OutOfMemory, AWatchdogWatchesOnWhenThereIsMemoryAgain) {

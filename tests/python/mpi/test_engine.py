@@ -202,9 +202,8 @@ assert [last for _, _, last in seen].count(True) == 5
     [
         {"mode": "partial", "contributors": 1},
         {"mode": "partial", "contributors": 1, "late": "carry"},
-        {"mode": "asynchronous"},
     ],
-    ids=["drop", "carry", "server"],
+    ids=["drop", "carry"],
 )
 def test_ranks_that_do_not_wait_meet_to_validate_and_to_end(
     folder: Path, comm: dict[str, Any]
@@ -227,8 +226,6 @@ def test_ranks_that_do_not_wait_meet_to_validate_and_to_end(
     (sums,) = [record for record in records if record["kind"] == "train"]
     assert sums["step"] == 60
     assert sums["fovs"] - sums["dropped"] >= 60
-    if comm["mode"] == "asynchronous":
-        assert sums["fovs"] - sums["dropped"] == 60
 
 
 def test_more_contributors_than_ranks_is_one_line(folder: Path) -> None:

@@ -23,7 +23,6 @@ MODES: dict[str, dict[str, Any]] = {
     "workers": {"exactness": "workers"},
     "partial": {"mode": "partial", "contributors": 1},
     "carry": {"mode": "partial", "contributors": 1, "late": "carry"},
-    "asynchronous": {"mode": "asynchronous"},
 }
 
 # Arguments: configuration, who leaves ("all" or "one": the last rank), when, how.
@@ -120,12 +119,12 @@ def leave(folder: Path, ranks: int, mode: str, who: str, when: str, how: str) ->
     return result.status
 
 
-@pytest.mark.parametrize("mode", ["synchronous", "partial", "asynchronous"])
+@pytest.mark.parametrize("mode", ["synchronous", "partial"])
 def test_all_ranks_leave_before_the_first_step(folder: Path, mode: str) -> None:
     assert leave(folder, 2, mode, "all", "start", "exit") == STATUS
 
 
-@pytest.mark.parametrize(("mode", "when"), [("partial", "between"), ("asynchronous", "meeting")])
+@pytest.mark.parametrize(("mode", "when"), [("partial", "between"), ("carry", "meeting")])
 def test_a_rank_that_leaves_does_not_wait_for_the_others(
     folder: Path, mode: str, when: str
 ) -> None:
@@ -160,11 +159,11 @@ def test_a_job_ends_whoever_leaves_it(
     ("mode", "ranks"),
     [
         ("partial", 2),
-        ("asynchronous", 3),
+        ("carry", 3),
         *(
             pytest.param(mode, ranks, marks=pytest.mark.extra)
             for mode, ranks in itertools.product(MODES, (2, 3))
-            if (mode, ranks) not in (("partial", 2), ("asynchronous", 3))
+            if (mode, ranks) not in (("partial", 2), ("carry", 3))
         ),
     ],
 )

@@ -281,8 +281,8 @@ assert set(found) <= expected, (len(found), len(set(found) - expected))
 
 @pytest.mark.parametrize(
     "comm",
-    [{}, {"mode": "partial", "contributors": 1, "late": "carry"}, {"mode": "asynchronous"}],
-    ids=["synchronous", "partial", "asynchronous"],
+    [{}, {"mode": "partial", "contributors": 1, "late": "carry"}],
+    ids=["synchronous", "partial"],
 )
 def test_forward_passes_beside_a_training_see_whole_updates(
     tmp_path: Path, comm: dict[str, Any]

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,53 +13,38 @@
 
 namespace floodtide::optim {
 
-/// How the learning rate changes after the warm-up: a pure function of the step.
-class Course {
- public:
-  Course() = default;
-  Course(const Course&) = delete;
-  Course& operator=(const Course&) = delete;
-  Course(Course&&) = delete;
-  Course& operator=(Course&&) = delete;
-  virtual ~Course() = default;
-  /// Return the rate as a multiple of the scaled rate. `step` counts from the end of the warm-up, from 0.
-  [[nodiscard]] virtual double at(std::int64_t step) const = 0;
-};
+/// How the learning rate changes after the warm-up: returns the rate as a multiple of the scaled rate. `step` counts from the
+/// end of the warm-up, from 0.
+using Course = std::function<double(std::int64_t step)>;
 
-/// Warm-up: the rate goes from `start` to the scaled rate in the first `steps` steps.
-/// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.2 (gradual warm-up: linear, from the base rate).
-struct Warmup {
-  enum class Shape { linear, exponential, jump };
-  std::int64_t steps = 0;
-  bool from_zero = false;  ///< start is 0; otherwise the base rate
-  Shape shape = Shape::linear;
-
-  /// Return the rate of a step before `steps`.
-  [[nodiscard]] double at(std::int64_t step, double base, double target) const noexcept;
-};
-
-/// Learning rate as a pure function of the training step and of the factor of the scaling rule: a warm-up from the base rate or
-/// from zero to the scaled rate (base rate times factor), then a course. Steps count the optimizer updates done before, from 0.
+/// Learning rate as a pure function of the training step and of the factor of the scaling rule: a warm-up, then a course. Steps
+/// count the optimizer updates done before, from 0.
+///
+/// In the warm-up, the rate rises linearly from the base rate or from zero to the scaled rate (base rate times factor). Source:
+/// Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.2 (gradual warm-up, from the base rate).
 class Schedule {
  public:
-  Schedule(double base_lr, const Warmup& warmup, std::unique_ptr<Course> course)
-      : base_lr_(base_lr), warmup_(warmup), course_(std::move(course)) {}
+  Schedule(double base_lr, std::int64_t warmup_steps, bool from_zero, Course course)
+      : base_lr_(base_lr), warmup_steps_(warmup_steps), from_zero_(from_zero), course_(std::move(course)) {}
 
   [[nodiscard]] double at(std::int64_t step, double factor) const {
     const double target = base_lr_ * factor;
-    return step < warmup_.steps ? warmup_.at(step, base_lr_, target) : target * course_->at(step - warmup_.steps);
+    if (step >= warmup_steps_) return target * course_(step - warmup_steps_);
+    const double start = from_zero_ ? 0.0 : base_lr_;
+    return start + (target - start) * (static_cast<double>(step) / static_cast<double>(warmup_steps_));
   }
 
  private:
   double base_lr_;
-  Warmup warmup_;
-  std::unique_ptr<Course> course_;
+  std::int64_t warmup_steps_;
+  bool from_zero_;
+  Course course_;
 };
 
 /// Row of the registry of schedules. Schedules with the parameter `total_steps` get the number of steps after the warm-up.
 struct ScheduleRow {
   std::string name;
-  std::unique_ptr<Course> (*make)(const ParameterValues& resolved, std::int64_t steps);
+  Course (*make)(const ParameterValues& resolved, std::int64_t steps);
   std::vector<ParameterSpec> parameters;
   std::string help;
 };
@@ -67,7 +52,7 @@ struct ScheduleRow {
 [[nodiscard]] std::span<const ScheduleRow> schedule_rows();
 
 /// Make the schedule `name`. Throws Error(invalid_argument) for an unknown name, an unknown parameter, a value outside its
-/// limits, a warm-up that is not shorter than total_steps, or an exponential warm-up from zero.
+/// limits, or a warm-up that is not shorter than total_steps.
 [[nodiscard]] Schedule make_schedule(std::string_view name, const ParameterValues& values);
 
 }  // namespace floodtide::optim

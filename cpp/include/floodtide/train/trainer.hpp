@@ -48,12 +48,9 @@ constexpr Names<OnExhausted, 3> names_of(OnExhausted) {
 /// Which gradients are used in an update of the parameters.
 enum class Mode {
   synchronous,  ///< gradients of all ranks; ranks wait for each other
-  partial,      ///< gradients of the first `contributors` ranks that are ready; the update does not wait for other ranks
-  asynchronous  ///< gradients of one rank, when they are ready, on a parameter server (rank 0); a baseline for comparisons
+  partial       ///< gradients of the first `contributors` ranks that are ready; the update does not wait for other ranks
 };
-constexpr Names<Mode, 3> names_of(Mode) {
-  return {"mode", {{{"synchronous", Mode::synchronous}, {"partial", Mode::partial}, {"asynchronous", Mode::asynchronous}}}};
-}
+constexpr Names<Mode, 2> names_of(Mode) { return {"mode", {{{"synchronous", Mode::synchronous}, {"partial", Mode::partial}}}}; }
 
 /// What happens to gradients that are ready too late for their update.
 enum class Late {
@@ -63,9 +60,8 @@ enum class Late {
 constexpr Names<Late, 2> names_of(Late) { return {"late", {{{"drop", Late::drop}, {"carry", Late::carry}}}}; }
 
 struct TrainerOptions {
-  double clip = 0.7;         ///< limit of each gradient's absolute value, above 0
-  double clip_norm = 0;      ///< limit of the norm of the gradient, before `clip`; 0: none
-  double clip_adaptive = 0;  ///< limit of the norm of a unit's gradient, as a multiple of its weights' (AdaptiveClip); 0: none
+  double clip = 0.7;           ///< limit of each gradient's absolute value, above 0
+  double clip_norm = 0;        ///< limit of the norm of the gradient, before `clip`; 0: none
   bool measure_noise = false;  ///< measure the gradient noise scale, also if the scaling rule does not need it
   double average = 0;          ///< decay of a moving average of the parameters; 0: none
   std::string algorithm = std::string(comm::kDefaultAllreduce);  ///< as in comm::AllreduceOptions
@@ -75,8 +71,7 @@ struct TrainerOptions {
   Mode mode = Mode::synchronous;
   int contributors = 1;  ///< number of ranks in an update; Mode::partial only
   Late late = Late::drop;
-  /// In other modes than Mode::synchronous, all ranks meet after `steps` updates, and after every `meet_every` updates (0:
-  /// never).
+  /// In Mode::partial, all ranks meet after `steps` updates, and after every `meet_every` updates (0: never).
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::int64_t meet_every = 0;
   std::int64_t bucket_bytes = 256 * 1024;  ///< smallest size of a gradient bucket, as in comm::ReducerOptions
@@ -86,18 +81,6 @@ struct TrainerOptions {
   double timeout_s = 0;     ///< how long ranks may wait for each other while the trainer exists; 0: for ever
   std::string record_path;  ///< file for the last events of this rank if the job fails; empty: none
 };
-
-/// A bucket of the message that ranks sum in each step: some flags, and the gradients of all arrays.
-struct MessageBucket {
-  std::int64_t bytes;
-  std::vector<std::size_t> entries;  ///< indices of the arrays in the layout, ascending
-};
-
-/// Return the buckets of the message for a network with this layout, in the order in which the first step sends them. The last
-/// layers come first. No array is split between buckets.
-///
-/// @param bucket_bytes smallest size of a bucket, as in TrainerOptions; the last bucket may be smaller
-[[nodiscard]] std::vector<MessageBucket> message_buckets(const ParameterLayout& layout, std::int64_t bucket_bytes);
 
 /// What a rank asks all ranks to do after a step. Clocks and signals differ between ranks. The requests are therefore sent with
 /// the gradients, so that all ranks learn of them in the same step.
@@ -111,7 +94,7 @@ struct StepReport {
   std::int64_t step = 0;       ///< index of this step, from 0
   double loss = 0;             ///< mean over the examples of this rank
   double lr = 0;               ///< learning rate of this step
-  double gradient_norm = 0;    ///< norm of the averaged gradient, before clipping; 0 in other modes than Mode::synchronous
+  double gradient_norm = 0;    ///< norm of the averaged gradient, before clipping; 0 in Mode::partial
   std::uint32_t requests = 0;  ///< union of the requests of all ranks
   bool met = true;             ///< true: all ranks are at the same step. Only then may collectives follow, or requests be set.
 };
@@ -140,9 +123,9 @@ class Trainer {
 
   /// Run one training step: one pass of every walker (`accumulate` passes), then one parameter update. Collective.
   ///
-  /// If a rank fails, all ranks throw its error as an AgreedError. In other modes than Mode::synchronous, a rank may also throw
-  /// alone. Throws Error(numerical) if a loss or an averaged gradient is not finite. The message names the step, and the walker
-  /// and position, or the array. In Mode::synchronous, a step that throws does not change the parameters.
+  /// If a rank fails, all ranks throw its error as an AgreedError. In Mode::partial, a rank may also throw alone. Throws
+  /// Error(numerical) if a loss or an averaged gradient is not finite. The message names the step, and the walker and position,
+  /// or the array. In Mode::synchronous, a step that throws does not change the parameters.
   StepReport step(std::uint32_t requests = kNone);
 
   /// Return the number of updates done so far, those before a resumed checkpoint included.
@@ -177,8 +160,8 @@ class Trainer {
   /// Write the last events of this rank to options.record_path, unless it is empty. Throws Error(io).
   void record_failure(const std::string& reason) const;
 
-  /// Return the moving average of the parameters. It is the same on all ranks after a step with StepReport::met. Between
-  /// such steps of Mode::asynchronous, only rank 0 has it. Throws Error(invalid_argument) if options.average is 0.
+  /// Return the moving average of the parameters. It is the same on all ranks after a step with StepReport::met. Throws
+  /// Error(invalid_argument) if options.average is 0.
   [[nodiscard]] std::span<const float> average() const;
 
   /// Return the metrics since the last call, summed over all ranks. Collective.
@@ -200,8 +183,8 @@ class Trainer {
   /// Check that all ranks hold the same parameters, average and optimizer state, by their hashes. Collective.
   ///
   /// Throws AgreedError(communication) on all ranks if they differ. The message names what differs, and the ranks that differ
-  /// from the majority. Optimizer states are not compared in Mode::asynchronous. Does nothing while ranks may be at different
-  /// steps (StepReport::met). Overhead: an allreduce of 48 bytes.
+  /// from the majority. Does nothing while ranks may be at different steps (StepReport::met). Overhead: an allreduce of 48
+  /// bytes.
   void check_replicas();
 
  private:

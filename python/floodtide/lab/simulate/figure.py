@@ -15,7 +15,6 @@ from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.errors import InvalidArgumentError
 from floodtide.lab.simulate import paper
 from floodtide.lab.simulate.rows import (
-    ASYNCHRONOUS,
     STALL,
     STALL_PREFETCH,
     STRAGGLER,
@@ -90,7 +89,7 @@ def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
             marker = "x" if scenario in (STRAGGLER, STRAGGLER_PARTIAL) else None
         else:
             colour, marker = _OWN_LOOKS[networks.index(network) % len(_OWN_LOOKS)]
-            line = ":" if scenario == ASYNCHRONOUS else "-"
+            line = "-"
         _draw_series(left, right, points, color=colour, ls=line, marker=marker, ms=4.5)
         name = scenario if is_paper or network == "-" else f"{scenario}, {network}"
         left.lines[-1].set_label(name)

@@ -24,13 +24,12 @@ from floodtide.lab.simulate.allreduce import (
     allreduce_cost_s,
     allreduce_cpu_s,
 )
-from floodtide.lab.simulate.asynchronous import simulate_asynchronous
 from floodtide.lab.simulate.calibration import Calibration, calibrate
 from floodtide.lab.simulate.gradient import ffn_buckets
 from floodtide.lab.simulate.job import LATE, Job, alone, at_once, by_the_adapter
 from floodtide.lab.simulate.model import simulate
 from floodtide.lab.simulate.networks import NETWORKS, Interconnect
-from floodtide.lab.simulate.rows import ASYNCHRONOUS, FORECAST, MEASURED, Named, Row
+from floodtide.lab.simulate.rows import FORECAST, MEASURED, Named, Row
 from floodtide.lab.simulate.workload import Compute, Loading
 
 OWN_NETWORK = "own"
@@ -176,7 +175,7 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
 
 
 def forecast_update_s(
-    folder: Path, ranks: Sequence[int], network: str, mode: str = "synchronous", share: float = 1.0
+    folder: Path, ranks: Sequence[int], network: str, share: float = 1.0
 ) -> dict[int, float]:
     """Return the seconds of an update, by number of ranks with one walker each.
 
@@ -184,7 +183,6 @@ def forecast_update_s(
         folder: Run directory of a measured training of a flood-filling network.
         ranks: Numbers of ranks.
         network: Name of one of NETWORKS.
-        mode: `comm.mode` of the forecast training.
         share: Share of the ranks that an update waits for, in mode partial.
 
     Raises:
@@ -192,9 +190,6 @@ def forecast_update_s(
         InvalidArgumentError: If there is no such network.
     """
     options, run = Options(network=(network,), walkers_per_rank=1), calibrate(folder)
-    if mode == "asynchronous":
-        rows = asynchronous_rows(options, forecast_jobs(options, run), ranks)
-        return {row.ranks: 1.0 / row.fovs_per_s for row in rows}
     found = {}
     for count in ranks:
         counted = max(1, round(share * count))
@@ -227,61 +222,6 @@ def measured_row(run: Calibration) -> Row:
         paid_efficiency=None,
         largest_loss=None,
     )
-
-
-def asynchronous_rows(options: Options, jobs: Sequence[Named], ranks: Sequence[int]) -> list[Row]:
-    """Return rows of asynchronous training with one parameter server, for each network and number of ranks.
-
-    Raises:
-        InvalidArgumentError: If measured allreduce times are given instead of a network.
-    """
-    if options.allreduce:
-        raise InvalidArgumentError("--asynchronous needs a network, not --allreduce")
-    rows = []
-    by_name = {network.name: network for network in _networks(options)}
-    for named in jobs:
-        job = named.job
-        stall_s = (
-            job.loading.load_s / job.loading.moves
-            if job.loading and not job.loading.prefetch
-            else 0.0
-        )
-        size = sum(bucket.bytes for bucket in job.buckets)
-        network = by_name[named.network]
-        single = 1 / (job.compute.mean_s + stall_s + job.update_s / job.walkers_per_rank)
-        for count in ranks:
-            compute_s = job.walkers_per_rank * job.compute.mean_s * job.slowdown(count)
-            work_s = compute_s + job.walkers_per_rank * stall_s
-            estimate = simulate_asynchronous(
-                work_s,
-                size,
-                count,
-                network,
-                update_s=job.update_s,
-                walkers_per_rank=job.walkers_per_rank,
-            )
-            efficiency = estimate.fovs_per_s / (single * count)
-            rows.append(
-                Row(
-                    scenario=ASYNCHRONOUS,
-                    network=named.network,
-                    algorithm="parameter server",
-                    ranks=count,
-                    paid_ranks=count,
-                    step_s=count * job.walkers_per_rank / estimate.fovs_per_s,
-                    compute_s=compute_s,
-                    input_s=job.walkers_per_rank * stall_s,
-                    straggler_s=None,
-                    comm_s=None,
-                    update_s=job.update_s,
-                    fovs_per_s=estimate.fovs_per_s,
-                    efficiency=efficiency,
-                    paid_efficiency=efficiency,
-                    largest_loss=None,
-                    staleness=estimate.staleness,
-                )
-            )
-    return rows
 
 
 def _first(given: Number | None, measured: Any, default: Number) -> Number:

@@ -13,7 +13,6 @@ STRAGGLER = "paper: stragglers"
 STRAGGLER_PARTIAL = "paper: stragglers, partial averages"
 FORECAST = "forecast"
 MEASURED = "measured"
-ASYNCHRONOUS = "forecast: asynchronous"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +24,7 @@ class Row:
             were carried over count in addition.
         paid_efficiency: Throughput, divided by `paid_ranks` (with backup ranks) times the throughput of one rank.
         largest_loss: As in `Estimate`.
-        staleness: As in `Estimate` or `AsynchronousEstimate`; None for a measured run.
+        staleness: As in `Estimate`; None for a measured run.
     """
 
     scenario: str

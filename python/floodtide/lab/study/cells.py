@@ -97,8 +97,6 @@ class Averaging:
 
     def per_update(self, workers: int) -> int:
         """Return the number of workers whose gradients make an update."""
-        if self.mode == "asynchronous":
-            return 1
         return max(1, round(self.share * workers))
 
 

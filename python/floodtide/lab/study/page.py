@@ -105,7 +105,7 @@ def write(folders: Sequence[Path], options: Options) -> Path:
         )
 
     def forecast(folder: Path, ranks: Sequence[int], way: Averaging) -> dict[int, float]:
-        return forecast_update_s(folder, ranks, network, way.mode, way.share)
+        return forecast_update_s(folder, ranks, network, way.share)
 
     results = evaluate(read_study(folders), options.score, at, forecast, network)
     drawings = _drawings(results)

@@ -52,8 +52,6 @@ class Cell:
         """Number of fields of view or samples of the training, which measures its work."""
         training = self.config.training
         workers = training.walkers_of(self.ranks)
-        if self.config.comm.mode == "asynchronous":  # each update has the gradients of one rank
-            workers = max(1, workers // self.ranks)
         return training.steps * workers * training.batch * training.accumulate
 
     def steps_done(self) -> int:

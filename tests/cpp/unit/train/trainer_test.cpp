@@ -17,6 +17,7 @@
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/watchdog.hpp"
+#include "support/threads.hpp"
 #include "unit/train/run_fixture.hpp"
 
 namespace floodtide::train {
@@ -229,62 +230,31 @@ TEST_F(TrainerTest, APartialAverageOfAllRanksIsTheSynchronousOne) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(partial[i], expected[i], 1e-3);
 }
 
-TEST_F(TrainerTest, AParameterServerAppliesEachRanksGradientsAsTheyCome) {
+TEST_F(TrainerTest, InModePartialAFailureEndsAllRanks) {
   TrainerOptions options;
-  options.mode = Mode::asynchronous;
-  options.average = 0.9;
-  options.steps = 200;
-  options.meet_every = 50;
-  const auto trained = run(
-      3, 3,
-      [&](Trainer& trainer) {
-        std::int64_t met = 0;
-        while (trainer.steps_done() < 200) {
-          const StepReport report = trainer.step();
-          EXPECT_TRUE(std::isfinite(report.loss));
-          if (!report.met) continue;
-          ++met;
-          trainer.check_replicas();
-          nn::Ffn averaged = network();
-          std::ranges::copy(trainer.average(), averaged.parameters().begin());
-        }
-        EXPECT_EQ(met, 4);
-        const Metrics sums = trainer.take_metrics();
-        EXPECT_EQ(sums.fovs - sums.dropped, 200);
-        EXPECT_GE(sums.staleness_sum, 0);
-      },
-      options);
-  const nn::Ffn initial = network();
-  EXPECT_FALSE(std::ranges::equal(trained, initial.parameters()));
-}
-
-TEST_F(TrainerTest, InEveryModeAFailureEndsAllRanks) {
-  for (const Mode mode : {Mode::partial, Mode::asynchronous}) {
-    TrainerOptions options;
-    options.mode = mode;
-    options.contributors = 2;
-    std::atomic<int> failed = 0;
-    EXPECT_THROW(comm::run_threads(3,
-                                   [&](comm::Communicator& communicator) {
-                                     const data::ExampleSource source = examples(3);
-                                     nn::Ffn net = network();
-                                     const auto one = trainer(net, source, communicator, 3, "adam", options);
-                                     try {
-                                       for (int i = 0; i < 1000; ++i) {
-                                         if (i == 3 && communicator.rank() == 1) {
-                                           net.parameters().back() = std::numeric_limits<float>::quiet_NaN();
-                                           net.parameters_changed();
-                                         }
-                                         static_cast<void>(one->step());
+  options.mode = Mode::partial;
+  options.contributors = 2;
+  std::atomic<int> failed = 0;
+  EXPECT_THROW(comm::run_threads(3,
+                                 [&](comm::Communicator& communicator) {
+                                   const data::ExampleSource source = examples(3);
+                                   nn::Ffn net = network();
+                                   const auto one = trainer(net, source, communicator, 3, "adam", options);
+                                   try {
+                                     for (int i = 0; i < 1000; ++i) {
+                                       if (i == 3 && communicator.rank() == 1) {
+                                         net.parameters().back() = std::numeric_limits<float>::quiet_NaN();
+                                         net.parameters_changed();
                                        }
-                                     } catch (const Error& error) {
-                                       if (std::string(error.what()).find("walker 1") != std::string::npos) ++failed;
-                                       throw;
+                                       static_cast<void>(one->step());
                                      }
-                                   }),
-                 Error);
-    EXPECT_EQ(failed, 3) << static_cast<int>(mode);
-  }
+                                   } catch (const Error& error) {
+                                     if (std::string(error.what()).find("walker 1") != std::string::npos) ++failed;
+                                     throw;
+                                   }
+                                 }),
+               Error);
+  EXPECT_EQ(failed, 3);
 }
 
 TEST_F(TrainerTest, AHookOnBucketsSeesEveryGradientOnce) {

@@ -18,7 +18,6 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.lab import simulate
 from floodtide.lab.simulate import closed_forms, paper
 from floodtide.lab.simulate.allreduce import ALGORITHMS, MeasuredAllreduce, allreduce_cpu_s
-from floodtide.lab.simulate.asynchronous import simulate_asynchronous
 from floodtide.lab.simulate.gradient import exposed_s
 from floodtide.lab.simulate.networks import MEMORY, Interconnect
 
@@ -316,18 +315,3 @@ def test_what_cannot_be_explained_is_an_error() -> None:
         closed_forms.explaining_ratio(0.71, 27, 1)
     with pytest.raises(InvalidArgumentError, match="no spread of 1 rank "):
         closed_forms.explaining_sigma(0.71, 1)
-
-
-def test_an_asynchronous_server_is_idle_for_one_rank_and_the_limit_for_many() -> None:
-    network = simulate.NETWORKS["10gbe"]
-    transfer_s = GRADIENT * network.beta_s_per_byte
-    alone = simulate_asynchronous(0.2, GRADIENT, 1, network, update_s=0.001)
-    expected = 1 / (0.2 + 2 * network.alpha_s + 2 * transfer_s + 0.001)
-    assert alone.fovs_per_s == pytest.approx(expected, rel=ROUNDING)
-    assert alone.staleness == 0
-    many = simulate_asynchronous(0.2, GRADIENT, 4096, network, update_s=0.001)
-    assert many.fovs_per_s == pytest.approx(1 / transfer_s, rel=1e-3)
-    assert many.server_use == pytest.approx(1.0, rel=1e-3)
-    assert many.staleness == 4095
-    with pytest.raises(InvalidArgumentError, match="cycle of 0"):
-        simulate_asynchronous(0.0, GRADIENT, 2, network)

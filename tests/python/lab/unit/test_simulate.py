@@ -112,9 +112,6 @@ def test_ranks_of_a_node_share_its_cores(
     assert [row["step_s"] for row in found] == pytest.approx(
         [0.25, 0.25, 0.375, 0.5, 0.5], rel=0.01
     )
-    apart = rows(capsys, "--compute-s", "0.25", *fast, "--ranks", "2,4", "--asynchronous")[2:]
-    assert [row["compute_s"] for row in apart] == pytest.approx([0.25, 0.5])
-    assert apart[1]["efficiency"] < 0.51
     # The run had two ranks on the two cores, so its own times hold for two.
     folder = str(write_run(tmp_path / "run"))
     *found, _ = rows(capsys, *fast, "--load-s", "0", "--ranks", "2,4", folder)
@@ -134,17 +131,6 @@ def test_the_target_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
         capsys.readouterr().out.splitlines()[-1] == "39.5 fields of view / s on dragonfly: 10 ranks"
     )
     assert rows(capsys, *arguments[:-1], "1e9")[-1]["ranks"] is None
-
-
-def test_asynchronous_rows_tell_the_staleness(capsys: pytest.CaptureFixture[str]) -> None:
-    found = rows(capsys, "--compute-s", "0.25", "--network", "10gbe", "--asynchronous", *QUICK)
-    assert [(row["scenario"], row["staleness"]) for row in found] == [
-        ("forecast", 0.0),
-        ("forecast", 0.0),
-        ("forecast: asynchronous", 0.0),
-        ("forecast: asynchronous", 3.0),
-    ]
-    assert found[2]["fovs_per_s"] < 4 < 4 * found[2]["fovs_per_s"]
 
 
 def test_measured_sums_take_the_networks_place(
@@ -174,7 +160,7 @@ def test_the_figure_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, start: bytes
 ) -> None:
     run = write_run(tmp_path / "run")
-    arguments = ["--paper", str(run), "--asynchronous", *QUICK, "--out", str(tmp_path / name)]
+    arguments = ["--paper", str(run), *QUICK, "--out", str(tmp_path / name)]
     assert cli.run(["lab", "simulate", *arguments]) == 0
     content = (tmp_path / name).read_bytes()
     assert content.startswith(start)
@@ -195,7 +181,6 @@ def test_a_figure_in_a_folder_that_does_not_exist_is_wrong_usage(
     [
         ("", "nothing to simulate: expected RUN, --compute-s, --samples or --paper"),
         ("--paper --network 10gbe", "forecast options are given, expected RUN"),
-        ("--paper --asynchronous", "forecast options are given, expected RUN"),
         ("absent", "no run directory at absent"),
         ("binary", "log.jsonl: cannot be read"),
         ("--compute-s x", "'x', expected 1e-09 to 1e+09 (s)"),
@@ -241,7 +226,6 @@ def test_a_figure_in_a_folder_that_does_not_exist_is_wrong_usage(
         ("--compute-s 1 --allreduce absent", "absent: cannot be read"),
         ("--compute-s 1 --allreduce rows.jsonl", "--allreduce needs --algorithm: one of ring"),
         ("--compute-s 1 --allreduce rows.jsonl --network 10gbe", "takes the place of a network"),
-        ("--compute-s 1 --allreduce rows.jsonl --algorithm ring --asynchronous", "needs a network"),
         ("--compute-s 1 --allreduce rows.jsonl --algorithm ring", "400 to 800 bytes on 2 ranks"),
         ("--compute-s 1 --out figure.jpg", "figure.jpg: ends in '.jpg', expected one of .png"),
     ],

@@ -278,13 +278,9 @@ def test_updates_to_a_target(results: page.Results) -> None:
 
 
 def test_modes_count_the_examples_of_an_update(tmp_path: Path) -> None:
-    """Asynchronous: one worker's gradient an update; partial: those of three quarters of the workers."""
+    """Mode partial: an update has the gradients of three quarters of the workers."""
     for workers in (4, 16):
-        for mode, contributors in (
-            ("synchronous", 0),
-            ("asynchronous", 0),
-            ("partial", 3 * workers // 4),
-        ):
+        for mode, contributors in (("synchronous", 0), ("partial", 3 * workers // 4)):
             comm = {"bucket_mib": 0.25, "mode": mode, "contributors": contributors}
             for rate in RATES[2:6]:
                 folder = tmp_path / f"{mode}{workers}"
@@ -298,18 +294,13 @@ def test_modes_count_the_examples_of_an_update(tmp_path: Path) -> None:
     assert partial.averaging.share == 0.75
     assert partial.label == "adam, mode partial, contributors 0.75 of the ranks"
     assert by_mode["synchronous"].label == "adam, mode synchronous"
-    assert [by_mode[mode].examples(16) for mode in ("synchronous", "asynchronous", "partial")] == [
-        16,
-        1,
-        12,
-    ]
+    assert [by_mode[mode].examples(16) for mode in ("synchronous", "partial")] == [16, 12]
     seconds = {mode: found.pace.seconds(line, 16) for mode, line in by_mode.items()}
-    assert seconds["asynchronous"] == pytest.approx(seconds["synchronous"] / 16, rel=0.1)
     assert seconds["partial"] <= seconds["synchronous"]
 
 
 def forecast(folder: Path, ranks: Sequence[int], way: cells.Averaging) -> dict[int, float]:
-    return simulate.forecast_update_s(folder, ranks, "10gbe", way.mode, way.share)
+    return simulate.forecast_update_s(folder, ranks, "10gbe", way.share)
 
 
 @settings(max_examples=200, deadline=None)

@@ -298,7 +298,7 @@ def other_split(folder: Path) -> dict[str, Any]:
         ),
         (wrong(training=TrainingConfig(walkers=3)), "training.walkers is 3"),
         (wrong(run=RunConfig(dir="elsewhere")), "run.dir is 'elsewhere'"),
-        (wrong(comm=CommConfig(mode="asynchronous", wire="bf16")), "wire format needs"),
+        (wrong(comm=CommConfig(mode="partial", wire="bf16")), "wire format needs"),
         (other_seed, "seed 0 and the data with seed 4"),
         (other_patch, r"patch_size \(11, 11, 11\), expected \(13, 13, 13\)"),
         (
