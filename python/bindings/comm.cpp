@@ -8,7 +8,6 @@
 #include "comm_operations.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/communicator.hpp"
-#include "floodtide/comm/delayed.hpp"
 #include "floodtide/comm/mpi.hpp"
 
 namespace floodtide::bindings {
@@ -42,8 +41,6 @@ void register_communicator(py::module_& c) {
                             py::arg("notices") = traffic.notices);
           },
           "Numbers of messages and bytes that this rank has sent, and of notices about collectives.")
-      .def("pending", &Communicator::pending, py::call_guard<py::gil_scoped_release>(),
-           "Return one line for each collective in progress: its name, its step, and the rank that it waits for.")
       .def(
           "join",
           [](Communicator& communicator) {
@@ -66,14 +63,6 @@ void register_communicator(py::module_& c) {
             communicator.abort(status, reason);
           },
           py::arg("status"), py::arg("reason"), "End the job. Any single rank can call this.");
-  c.def(
-      "delayed",
-      [](Communicator& communicator, double latency_s, double bytes_per_s) {
-        const py::gil_scoped_release unlock;
-        return std::shared_ptr<Communicator>(comm::delayed(communicator, {latency_s, bytes_per_s}));
-      },
-      py::arg("communicator"), py::arg("latency_s"), py::arg("bytes_per_s"),
-      "Return a communicator of the same ranks with a simulated slower wire, for benchmarks. Collective.");
   c.def("self", [] { return interruptible(comm::self()); }, "Return a communicator of only this rank.");
 }
 
@@ -93,26 +82,7 @@ void register_comm(py::module_& m) {
         return rows;
       },
       "Return the rows of the registry of allreduce algorithms. `own` is False for that of the MPI library, which has no wire "
-      "format and no rounds.");
-  py::class_<comm::MessageRounds>(c, "MessageRounds",
-                                  "Equal rounds of messages: in each round, all ranks send at the same time.")
-      .def(py::init([](int count, double bytes, bool reduce, int leaving) {
-             return comm::MessageRounds{.count = count, .bytes = bytes, .reduce = reduce, .leaving = leaving};
-           }),
-           py::kw_only(), py::arg("count") = 1, py::arg("bytes"), py::arg("reduce") = false, py::arg("leaving") = 0)
-      .def_readonly("count", &comm::MessageRounds::count, "Number of rounds, one after another")
-      .def_readonly("bytes", &comm::MessageRounds::bytes, "Bytes that a rank sends in a round at most")
-      .def_readonly("reduce", &comm::MessageRounds::reduce, "True if ranks combine the arriving values with theirs")
-      .def_readonly(
-          "leaving", &comm::MessageRounds::leaving,
-          "Number of ranks of one node that send to other nodes at the same time; 0: all messages stay in their node");
-  c.def(
-      "allreduce_rounds",
-      [](const std::string& algorithm, double bytes, int ranks, int ranks_per_node) {
-        return comm::allreduce_rounds(algorithm, bytes, {.ranks = ranks, .per_node = ranks_per_node});
-      },
-      py::arg("algorithm"), py::arg("bytes"), py::arg("ranks"), py::arg("ranks_per_node"),
-      "Return the rounds of an allreduce of `bytes` bytes; none for one rank. Ranks fill one node after the other.");
+      "format.");
   c.attr("default_allreduce") = std::string(comm::kDefaultAllreduce);
   py::class_<MpiLibrary>(c, "MpiLibrary", "An MPI library and the plug-in for its family. Loading it does not start MPI.")
       .def(py::init([](std::string plugin, std::vector<std::string> libraries) {

@@ -6,7 +6,6 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/data/coordinates.hpp"
 #include "floodtide/data/examples.hpp"
 #include "floodtide/data/partition.hpp"
 #include "floodtide/data/synth.hpp"
@@ -120,30 +119,6 @@ void register_partition(py::module_& m) {
           py::arg("begin"), py::arg("end"));
 }
 
-void register_coordinates(py::module_& m) {
-  using data::CoordinatesJob;
-  py::class_<CoordinatesJob>(m, "CoordinatesJob")
-      .def(py::init([](const std::vector<std::pair<std::string, data::VolumeReference>>& volumes, const Vec3& margin,
-                       std::uint64_t seed, const ProgressCallback& progress) {
-             std::vector<data::NamedPartitions> named;
-             for (const auto& [name, partitions] : volumes) named.push_back({name, partitions});
-             const Progress callback = progress_of(progress);
-             const py::gil_scoped_release unlocked;
-             return std::make_unique<CoordinatesJob>(std::move(named), margin, seed, callback);
-           }),
-           py::arg("volumes"), py::arg("margin"), py::arg("seed"), py::arg("progress"))
-      .def_property_readonly("size", &CoordinatesJob::size)
-      .def_property_readonly("classes", &CoordinatesJob::classes)
-      .def_property_readonly("class_counts", &CoordinatesJob::class_counts)
-      .def(
-          "rows",
-          [](const CoordinatesJob& job, std::int64_t begin, std::int64_t end, const ProgressCallback& progress) {
-            const Progress callback = progress_of(progress);
-            return to_numpy(without_lock([&] { return job.rows(begin, end, callback); }));
-          },
-          py::arg("begin"), py::arg("end"), py::arg("progress"));
-}
-
 void register_examples(py::module_& m) {
   m.def(
       "limits",
@@ -164,7 +139,7 @@ void register_examples(py::module_& m) {
   py::class_<ExampleSource>(m, "ExampleSource")
       .def(py::init([](const std::vector<SourceOptions>& volumes, const Vec3& patch_size, std::uint64_t seed,
                        std::int64_t walkers, std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
-                       double softness, std::optional<std::string> coordinates, const ProgressCallback& progress) {
+                       double softness, const ProgressCallback& progress) {
              data::ExampleOptions options;
              options.patch_size = patch_size;
              options.seed = seed;
@@ -173,14 +148,12 @@ void register_examples(py::module_& m) {
              options.reflectable_axes = std::move(reflectable_axes);
              options.label_on = 1 - softness;
              options.label_off = softness;
-             options.coordinates = std::move(coordinates);
              const Progress callback = progress_of(progress);
              const py::gil_scoped_release unlocked;
              return std::make_unique<ExampleSource>(volumes, options, callback);
            }),
            py::arg("volumes"), py::kw_only(), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"),
-           py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("softness"), py::arg("coordinates"),
-           py::arg("progress"))
+           py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("softness"), py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
       .def("per_walker", &ExampleSource::per_walker, py::arg("walker"))
       .def("imbalance", &ExampleSource::imbalance, py::arg("moves"))
@@ -217,13 +190,12 @@ void register_synth(py::module_& m) {
 }  // namespace
 
 void register_data(py::module_& m) {
-  py::module_ data = m.def_submodule("data", "Volumes, partitions, coordinates, training examples");
+  py::module_ data = m.def_submodule("data", "Volumes, partitions, training examples");
   register_volumes(data);
   register_files(data);
   register_hdf5_writer(data);
   register_channels(data);
   register_partition(data);
-  register_coordinates(data);
   register_examples(data);
   register_samples(data);
   register_synth(data);

@@ -160,12 +160,6 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
-    "coordinates": Command(
-        "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10 --coordinates out_c.h5 --json",
-        hdf5_outcome(),
-        outputs=("out.h5", "out_c.h5"),
-        whole=("out.h5",),
-    ),
     "segment": Command(
         "segment segment.toml --out out.h5:segmentation --json",
         hdf5_outcome("origins/walltime_s", "counters"),
@@ -313,9 +307,6 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "train": _train("train.toml"),
-    "train-coordinates": _train(
-        "train.toml --set data.coordinates=coordinates.h5 --set data.volumes.0.box=0:24,0:24,0:24"
-    ),
     "train-slices": _train("slices.toml"),
     "train-affinities": _train("affinities.toml"),
     "train-from": _train("train.toml --set model.initial_weights=network.h5"),

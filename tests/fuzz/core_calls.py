@@ -39,7 +39,6 @@ CALL_S = 60
 LEFT_OUT = {
     "comm.Communicator.abort",
     "comm.MpiLibrary",
-    "comm.delayed",  # sleeps as long as it is told
     "comm.Watchdog",
     "count_interrupts",
     "data.ExampleSource.set_load_delay",

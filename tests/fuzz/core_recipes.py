@@ -178,12 +178,6 @@ RECIPES: dict[str, Recipe] = {
         "communicator": a.one("comm.Communicator"),
         "progress": None,
     },
-    "comm.allreduce_rounds": lambda _: {
-        "algorithm": "ring",
-        "bytes": 1e3,
-        "ranks": 4,
-        "ranks_per_node": 2,
-    },
     "comm.Communicator.start_reduce_scatter": lambda _: {
         "array": ones(4),
         "op": "sum",
@@ -205,7 +199,6 @@ RECIPES: dict[str, Recipe] = {
         "permutable_axes": [0, 1],
         "reflectable_axes": [2],
         "softness": 0.05,
-        "coordinates": None,
         "progress": None,
     },
     "data.ExampleSource.load": lambda _: {"walker": 0, "epoch": 0, "index": 0},
@@ -255,13 +248,6 @@ RECIPES: dict[str, Recipe] = {
     "data.PartitionJob.count": lambda _: {"begin": 0, "end": 1, "progress": None},
     "data.PartitionJob.compute": lambda _: {"begin": 0, "end": 1},
     "data.PartitionJob.keep_large": lambda _: {"tables": [table((1, 2), (800, 928))]},
-    "data.CoordinatesJob.__init__": lambda _: {
-        "volumes": [("a", f"{SAMPLE}:partitions")],
-        "margin": (1, 1, 1),
-        "seed": 1,
-        "progress": None,
-    },
-    "data.CoordinatesJob.rows": lambda _: {"begin": 0, "end": 10, "progress": None},
     "data.Channels.__init__": lambda a: {"path": str(a.folder / "channels.h5"), "dataset": "c"},
     "data.Volume.__init__": lambda a: {
         "file": str(a.folder / SAMPLE),

@@ -134,10 +134,7 @@ def make(folder: Path) -> None:
         ("sweep.toml", SWEEP),
     ):
         Path(name).write_text(text)
-    from floodtide import data
-
     _run("partition volume.h5:labels partitions.h5:af --lom-radius 3,3,3 --min-size 10")
-    data.coordinates(["cube=partitions.h5:af"], "coordinates.h5", margin=(5, 5, 5))
     _run("train train.toml --set training.steps=2")
     _run("train train.toml")
     _run("train slices.toml")

@@ -11,7 +11,6 @@ import numpy.typing
 __all__: list[str] = [
     "AffinitySource",
     "Channels",
-    "CoordinatesJob",
     "ExampleSource",
     "Hdf5Writer",
     "PartitionJob",
@@ -126,27 +125,6 @@ class PartitionJob:
     @property
     def counting_blocks(self) -> int: ...
 
-class CoordinatesJob:
-    def __init__(
-        self,
-        volumes: collections.abc.Sequence[tuple[str, str | Volume]],
-        margin: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        seed: int,
-        progress: collections.abc.Callable[[int, int], typing.Any] | None,
-    ) -> None: ...
-    def rows(
-        self,
-        begin: int,
-        end: int,
-        progress: collections.abc.Callable[[int, int], typing.Any] | None,
-    ) -> numpy.typing.NDArray[numpy.int32]: ...
-    @property
-    def class_counts(self) -> list[int]: ...
-    @property
-    def classes(self) -> list[int]: ...
-    @property
-    def size(self) -> int: ...
-
 class SourceOptions:
     def __init__(
         self,
@@ -175,13 +153,12 @@ class ExampleSource:
         permutable_axes: collections.abc.Sequence[int],
         reflectable_axes: collections.abc.Sequence[int],
         softness: float,
-        coordinates: str | None,
         progress: collections.abc.Callable[[int, int], typing.Any] | None,
     ) -> None: ...
     def centre(
         self, walker: int, epoch: int, index: int
     ) -> tuple[int, typing.Annotated[list[int], "FixedSize(3)"]]: ...
-    def imbalance(self, moves: int) -> float | None: ...
+    def imbalance(self, moves: int) -> float: ...
     def load(
         self, walker: int, epoch: int, index: int
     ) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]: ...

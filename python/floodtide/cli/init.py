@@ -59,7 +59,7 @@ def command(
     from floodtide.data.formats.table import stem
     from floodtide.plan import prepare
     from floodtide.plan.known import known_network
-    from floodtide.train.resources import set_threads
+    from floodtide.train.setup import set_threads
 
     name = out or f"{stem(image)}.toml"
     set_threads(0)

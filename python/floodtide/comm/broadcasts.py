@@ -109,7 +109,7 @@ def broadcast_parameters(
                 )
             )
     for name in names:
-        comm.broadcast(parameters[name], root, f"the parameter {name}")
+        comm.start_broadcast(parameters[name], root, f"the parameter {name}").wait()
 
 
 def broadcast_optimizer_state(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,19 +38,6 @@ class UNet(Network):
     """
 
     core: _core.UNet
-    _options = (
-        "in_channels",
-        "classes",
-        "depth",
-        "features",
-        "kernels",
-        "pools",
-        "output",
-        "batch_norm",
-        "synchronised",
-        "dropout",
-        "compute",
-    )
     _spatial = 3
     _default_options: UNetOptions = UNet3DOptions()
     _default_classes, _default_output = 3, "sigmoid"
@@ -75,9 +62,6 @@ class UNet(Network):
             compute=compute,
         )
         super().__init__(_core.UNet(made), seed=seed)
-
-    def _new_core(self, options: dict[str, Any]) -> _core.UNet:
-        return _core.UNet(_core.UNetOptions(**options))
 
     def __repr__(self) -> str:
         return (

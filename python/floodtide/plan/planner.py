@@ -26,7 +26,7 @@ from floodtide.plan.affinities import affinities_recipe
 from floodtide.plan.flooding import flooding_recipe
 from floodtide.plan.geometry import Split
 from floodtide.plan.wish import FEW_STEPS, Recipe, Wish
-from floodtide.train.resources import needed_bytes
+from floodtide.train.setup import needed_bytes
 
 VALIDATIONS = 4
 """Validations of a training."""

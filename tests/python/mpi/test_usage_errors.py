@@ -47,7 +47,6 @@ WRONG = [
     "lab compare volume.h5:labels volume.h5:none",
     "agglomerate volume.h5:raw o.h5:o",
     "partition volume.h5:labels none/p.h5:p",
-    "partition volume.h5:labels p.h5:p --coordinates volume.h5",
     "convert none out.npz --labels volume.h5:labels",
     "convert volume.h5:raw out.zarr --fov 9,9,9",
     "train none.toml",

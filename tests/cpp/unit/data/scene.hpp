@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small image with labels and partitions, for the tests of examples and coordinates.
+// Small image with labels and partitions, for the tests of examples.
 #pragma once
 
 #include <string>
@@ -51,16 +51,6 @@ inline Scene make_scene(const TemporaryFolder& folder, const std::string& name =
                    .mean = 100,
                    .std = 50};
   return scene;
-}
-
-/// Write a coordinates file with rows of one volume.
-inline void write_coordinates(const std::string& path, const std::string& name, const Tensor<std::int32_t, 2>& rows) {
-  Hdf5File file = Hdf5File::create(path);
-  file.write_attribute("/", "format", std::string("floodtide coordinates"));
-  file.write_attribute("/", "version", std::int64_t{1});
-  file.write_attribute("/", "volumes", name);
-  file.write_array<std::int32_t>("centres", rows.shape(), rows.span());
-  file.commit();
 }
 
 }  // namespace floodtide::data

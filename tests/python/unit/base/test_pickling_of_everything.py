@@ -99,15 +99,6 @@ def stack_of(folder: Path) -> data.Stack:
     )
 
 
-def noise_scale() -> optim.NoiseScale:
-    scale = optim.NoiseScale()
-    for step in range(3):
-        scale.add(
-            small_square=4.0 + step, small_inverse=0.25, large_square=2.0, large_inverse=0.125
-        )
-    return scale
-
-
 def contingency() -> evaluate.ContingencyTable:
     table = evaluate.ContingencyTable()
     table.add(np.array([[[1, 1, 2]]], np.uint8), np.array([[[3, 4, 4]]], np.uint8))
@@ -164,7 +155,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     nn.UNet3D: lambda folder: nn.UNet3D(
         nn.UNet3DOptions(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)])
     ),
-    optim.NoiseScale: lambda folder: noise_scale(),
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
     segment.Seeded: lambda folder: segment.Seeded(1, (2, 3, 4), 5),
     segment.Predictor: lambda folder: segment.Predictor(
@@ -241,8 +231,6 @@ def content(thing: Any) -> Any:
         return content(thing.rows())
     if isinstance(thing, DiceCounts):
         return content(thing.values())
-    if isinstance(thing, optim.NoiseScale):
-        return thing.__getstate__()
     if isinstance(thing, train.FloodValidation):
         return content((thing.volume, thing.patch_size, thing.centres, thing.seed))
     if isinstance(thing, AffinityFile):

@@ -99,7 +99,6 @@ COMMANDS = {
     "init-image": "{bad} --labels {labels} --voxel-nm 10,10,10 --out {out}/o.toml",
     "init-labels": "{image} --labels {bad} --out {out}/o.toml",
     "partition": "{bad} {out}/o.h5:x",
-    "partition-coordinates": "{bad} {out}/o.h5:x --coordinates {out}/c.h5",
     "predict": "{folder}/unet.h5 {bad} {out}/o.h5:x --mean 128 --std 33",
     "segment-model": "{bad} --model {folder}/ffn.h5 --voxel-nm 10,10,10 --out {out}/o.h5:x",
     "segment-image": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={bad}",

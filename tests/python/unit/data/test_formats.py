@@ -224,21 +224,15 @@ def test_slices_and_affinities_take_every_format(cube: Path) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_partitions_and_coordinates_take_every_format(cube: Path, tmp_path: Path) -> None:
+def test_partitions_take_every_format(cube: Path, tmp_path: Path) -> None:
     wanted = data.Volume(sources(cube)["partitions"]).read()
-    data.coordinates({"a": sources(cube)["partitions"]}, tmp_path / "wanted.h5", seed=3)
     rows = data.Shards(data.TrainingVolume(*sources(cube).values()), patch_size=(9, 9, 9))
     assert len(rows) > 0
     for form in OTHERS:
-        labels, af = (
-            volumes.FORMS[form].format(folder=cube, name=n) for n in ("labels", "partitions")
-        )
+        labels = volumes.FORMS[form].format(folder=cube, name="labels")
         out = f"{tmp_path}/{form}.h5:af"
         data.partition(labels, out, lom_radius=(4, 4, 4), min_size=10)
         np.testing.assert_array_equal(data.Volume(out).read(), wanted)
-        data.coordinates({"a": af}, tmp_path / f"{form}-rows.h5", seed=3)
-        a, b = ((tmp_path / f"{n}.h5").stat().st_size for n in ("wanted", f"{form}-rows"))
-        assert a == b
 
 
 def test_segmentation_is_the_same(cube: Path) -> None:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport `threads`: ranks are threads of one process.
-//
 // Each rank has a mailbox. A message is copied to the mailbox of the receiver, and gets the next number of its channel (sender,
 // tag). Each receive waits for the number that it got when it was posted. Messages therefore match in the same order as in MPI.
+#include "support/threads.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -109,10 +109,9 @@ class Receive final : public Request {
 
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<Hub> hub, int rank, int size, std::string_view description)
-      : Communicator(rank, size), hub_(std::move(hub)), description_(description) {}
+  ThreadCommunicator(std::shared_ptr<Hub> hub, int rank, int size) : Communicator(rank, size), hub_(std::move(hub)) {}
 
-  std::string description() const override { return description_; }
+  std::string description() const override { return "threads"; }
   std::string node_name() const override { return "this process"; }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -129,7 +128,7 @@ class ThreadCommunicator final : public Communicator {
       ++new_size;
       if (theirs[1] < key || (theirs[1] == key && other < rank())) ++new_rank;
     }
-    return std::make_unique<ThreadCommunicator>(child(color, new_size), new_rank, new_size, description_);
+    return std::make_unique<ThreadCommunicator>(child(color, new_size), new_rank, new_size);
   }
 
   void abort(int, std::string_view reason) override {
@@ -168,22 +167,17 @@ class ThreadCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Hub> hub_;
-  std::string description_;
   std::int64_t splits_ = 0;
 };
 
 }  // namespace
-
-std::unique_ptr<Communicator> self() {
-  return std::make_unique<ThreadCommunicator>(std::make_shared<Hub>(std::make_shared<Job>(), 1), 0, 1, "self");
-}
 
 std::vector<std::unique_ptr<Communicator>> threads(int size) {
   FLOODTIDE_REQUIRE(size >= 1, invalid_argument, "threads: ", size, " ranks, expected at least 1");
   const auto hub = std::make_shared<Hub>(std::make_shared<Job>(), size);
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    ranks.push_back(std::make_unique<ThreadCommunicator>(hub, rank, size, "threads"));
+    ranks.push_back(std::make_unique<ThreadCommunicator>(hub, rank, size));
   }
   return ranks;
 }
