@@ -7,7 +7,7 @@ Functions that say Collective must be called by every rank of the job.
 """
 
 from floodtide.data.affinities import Affinities
-from floodtide.data.boxes import Box, Vec3, parse_box, parse_vec3
+from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.coordinates import coordinates
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
@@ -28,7 +28,6 @@ __all__ = [
     "convert",
     "coordinates",
     "parse_box",
-    "parse_vec3",
     "partition",
     "synth",
     "write_volume",

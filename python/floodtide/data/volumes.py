@@ -97,13 +97,6 @@ class Volume:
             opened = object_volume(from_zero(source), text, geometry=geometry)
         self._volume, self._geometry = opened.core, opened.geometry
 
-    @classmethod
-    def from_source(cls, source: Source, like: Volume) -> Volume:
-        """Return a volume that reads an object instead of a volume, with the name and the geometry of the volume."""
-        found = cls(source, name=like.name)
-        found._geometry = like.geometry
-        return found
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
         source, *others = self._arguments
@@ -220,7 +213,9 @@ def labels_of(volume: VolumeLike) -> Volume:
     given = volume if isinstance(volume, Volume) else Volume(volume)
     if none_of(given) is None:
         return given
-    return Volume.from_source(_Cleared(given), given)
+    found = Volume(_Cleared(given), name=given.name)
+    found._geometry = given.geometry
+    return found
 
 
 def none_of(volume: Volume) -> int | None:

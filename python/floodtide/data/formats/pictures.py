@@ -196,7 +196,12 @@ class Stack:
         descriptor = self._file.filehandle.fileno()
         for i in range(z.start, z.stop):
             first = self._offset + (i * rows + y.start) * columns * self.dtype.itemsize
-            read = _read_at(descriptor, count * self.dtype.itemsize, first)
+            read, left = b"", count * self.dtype.itemsize
+            while left > 0:  # a system may read less than it is asked for
+                more = os.pread(descriptor, left, first + len(read))
+                if not more:
+                    raise OSError("the file ends within the pictures")
+                read, left = read + more, left - len(more)
             values = np.frombuffer(read, self._stored).reshape(-1, columns)
             block[i - z.start] = values[:, x]
         return block
@@ -304,16 +309,6 @@ class Folder:
                 f" {self.dtype} of {self.shape[1:]} as {self._files[0]}"
             )
         return picture
-
-
-def _read_at(descriptor: int, count: int, offset: int) -> bytes:
-    read = os.pread(descriptor, count, offset)
-    while len(read) < count:
-        more = os.pread(descriptor, count - len(read), offset + len(read))
-        if not more:
-            raise OSError("the file ends within the pictures")
-        read += more
-    return read
 
 
 def _require_file(path: str, name: str) -> None:

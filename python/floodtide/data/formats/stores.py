@@ -31,7 +31,7 @@ from floodtide.data.formats.conventions import (
 from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
 from floodtide.data.formats.names import refuse_other
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
-from floodtide.errors import Error, InvalidFileError
+from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
 
@@ -200,30 +200,19 @@ class Store:
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
     tensorstore = tensorstore_library(reference)
+    context = {
+        "cache_pool": {"total_bytes_limit": CACHE_BYTES},
+        "data_copy_concurrency": {"limit": max(1, _core.num_threads())},
+    }
+    spec = {**spec, "recheck_cached_data": "open", "context": context}
     try:
-        return tensorstore.open(
-            {**spec, "recheck_cached_data": "open"}, read=True, context=_context(tensorstore)
-        ).result()
-    except Error:
-        raise
+        return tensorstore.open(spec, read=True).result()
     except Exception as error:
-        raise InvalidFileError(f"{reference}: cannot be opened: {_said(error)}") from error
-
-
-def _context(tensorstore: Any) -> Any:
-    return tensorstore.Context(
-        {
-            "cache_pool": {"total_bytes_limit": CACHE_BYTES},
-            "data_copy_concurrency": {"limit": max(1, _core.num_threads())},
-        }
-    )
-
-
-def _said(error: BaseException) -> str:
-    """Return tensorstore's message without its specification, and without what is known: the file and the driver."""
-    text = str(error).partition(" [tensorstore_spec=")[0]
-    text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
-    return reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
+        # without the specification, and without what is known: the file and the driver
+        text = str(error).partition(" [tensorstore_spec=")[0]
+        text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
+        text = reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
+        raise InvalidFileError(f"{reference}: cannot be opened: {text}") from error
 
 
 def _file(folder: Path) -> dict[str, Any]:
