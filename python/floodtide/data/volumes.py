@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -99,10 +100,10 @@ class Volume:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
-        source, *others = self._arguments
+        source, dataset, channel, name = self._arguments
         if source is None:
-            return _opened_again, (self.read(), *others)
-        if not isinstance(source, str | os.PathLike):
+            source = self.read()
+        elif not isinstance(source, str | os.PathLike):
             try:
                 pickle.dumps(source)
             except Exception as error:
@@ -110,7 +111,7 @@ class Volume:
                     f"{self.name} cannot be pickled or copied: {reason(error)}; expected a volume by its name, or an"
                     " array"
                 ) from None
-        return _opened_again, self._arguments
+        return functools.partial(Volume, source, dataset, channel=channel, name=name), ()
 
     @property
     def core(self) -> _core.data.Volume:
@@ -175,10 +176,6 @@ class Volume:
 
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
-
-
-def _opened_again(source: Any, dataset: str | None, channel: int | None, name: str) -> Volume:
-    return Volume(source, dataset, channel=channel, name=name)
 
 
 VolumeLike = str | os.PathLike[str] | Volume

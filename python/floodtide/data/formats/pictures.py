@@ -74,19 +74,21 @@ def open_folder(reference: str) -> Opened:
     """Open the pictures whose names match a pattern, in the order of the numbers in their names."""
     files = files_of_pattern(reference)
     source = Folder(reference, files)
-    forms = {tuple(part.lower() for part in _parts(os.path.basename(file))[::2]) for file in files}
-    problem = f"matches names of {len(forms)} forms"
-    if len(forms) == 1:
-        names = [_parts(os.path.basename(file))[1::2] for file in files]
-        counted = any(len(set(map(int, one))) == len(files) for one in zip(*names, strict=True))
-        problem = "no number in the names differs in all files, as for channels or tiles"
-        problem = "" if counted or len(files) == 1 else problem
-    if problem:
+    names = [_parts(os.path.basename(file)) for file in files]
+    forms = {tuple(part.lower() for part in parts[::2]) for parts in names}
+    columns = [parts[1::2] for parts in names] if len(forms) == 1 else []
+    varying = [
+        numbers for one in zip(*columns, strict=True) if len(numbers := {*map(int, one)}) > 1
+    ]
+    problem = "no number in the names differs in all files, as for channels or tiles"
+    if len(forms) > 1:
+        problem = f"matches names of {len(forms)} forms"
+    if len(forms) > 1 or not any(len(numbers) == len(files) for numbers in (*varying, {0})):
         shown = ", ".join(map(os.path.basename, files[:3]))
         notes.show(
             f"{reference}: {problem}; the order of the sections is {shown}, ..., {os.path.basename(files[-1])}"
         )
-    if missing := _missing(files):
+    if len(varying) == 1 and (missing := _missing(sorted(varying[0]))):
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.show(
             f"{reference}: no file has the number {shown}; sections beside a gap are neighbours"
@@ -116,17 +118,10 @@ def files_of_pattern(reference: str) -> list[str]:
     return sorted(sorted(glob.glob(os.path.join(folder, pattern))), key=order)
 
 
-def _missing(files: list[str]) -> list[int]:
-    """Return the numbers that are missing in a sequence of files whose names differ in one number."""
-    names = [_parts(os.path.basename(file)) for file in files]
-    if len(names) < 3 or len({len(parts) for parts in names}) != 1:
-        return []
-    vary = [i for i, texts in enumerate(zip(*names, strict=True)) if len(set(texts)) > 1]
-    if len(vary) != 1 or vary[0] % 2 == 0:
-        return []
-    numbers = [int(parts[vary[0]]) for parts in names]
+def _missing(numbers: list[int]) -> list[int]:
+    """Return the numbers that are missing in a sequence."""
     step = math.gcd(*(b - a for a, b in itertools.pairwise(numbers)))
-    if step == 0 or (numbers[-1] - numbers[0]) // step > 100 * len(numbers):
+    if (numbers[-1] - numbers[0]) // step > 100 * len(numbers):
         return []
     return sorted(set(range(numbers[0], numbers[-1], step)) - set(numbers))
 
