@@ -183,20 +183,14 @@ VolumeLike = str | os.PathLike[str] | Volume
 
 
 def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
-    """Return what the core takes for a volume: the name of an HDF5 dataset, which the core opens, or an open volume.
+    """Return what the core takes for a volume; "" for an empty name.
 
     Raises:
         Error: As `Volume` does.
     """
-    if isinstance(volume, Volume):
-        return volume.core
-    if not isinstance(volume, str | os.PathLike):
-        return Volume(volume).core
-    name = os.fspath(volume)
-    if not name:
-        return name
-    found = open_volume(name)
-    return name if found.plain else found.core
+    if isinstance(volume, str) and not volume:
+        return volume
+    return volume.core if isinstance(volume, Volume) else Volume(volume).core
 
 
 def labels_of(volume: VolumeLike) -> Volume:
@@ -250,11 +244,7 @@ class _Cleared:
 
 def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
     """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
-    if not volume:
-        return opened(volume)
-    given = volume if isinstance(volume, Volume) else Volume(volume)
-    found = labels_of(given)
-    return opened(volume) if found is given else found.core
+    return labels_of(volume).core if volume else opened(volume)
 
 
 def volume_exists(name: str) -> bool:
