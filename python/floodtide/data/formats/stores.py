@@ -30,7 +30,7 @@ from floodtide.data.formats.conventions import (
 )
 from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
 from floodtide.data.formats.names import refuse_other
-from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
+from floodtide.data.formats.readers import CACHE_BYTES, Opened, object_volume
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
@@ -147,10 +147,6 @@ def _volume(
     index, order = order_of(reference, names, store.shape, channel)
     store = store[tensorstore_library(reference).d[:].translate_to[0]][index].transpose(list(order))
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
-    if math.prod(chunks) * store.dtype.numpy_dtype.itemsize > LARGEST_CHUNK:
-        raise InvalidFileError(
-            f"{reference}: has chunks of {tuple(chunks)} voxels, expected at most {LARGEST_CHUNK} bytes"
-        )
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
     source, file = Store(store, reference), str(metadata)
     return object_volume(source, reference, chunks=chunks, geometry=geometry, file=file)
