@@ -166,17 +166,9 @@ class Stack:
     def _open(self) -> Sections:
         from floodtide.data.formats.tiff import Sections
 
-        tifffile = library("tifffile", self._path, "formats")
-        try:
-            self._file = tifffile.TiffFile(self._path)
-            weakref.finalize(self, self._file.close)
-            sections = Sections(self._path, self._file, self._series)
-        except Error:
-            raise
-        except Exception as error:
-            raise InvalidFileError(
-                f"{self._path}: is no TIFF file that can be read: {reason(error)}"
-            ) from error
+        self._file = library("tifffile", self._path, "formats").TiffFile(self._path)
+        weakref.finalize(self, self._file.close)
+        sections = Sections(self._path, self._file, self._series)
         self._pages = sections.pages
         self._process = os.getpid()
         return sections
