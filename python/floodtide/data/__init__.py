@@ -8,7 +8,7 @@ Functions that say Collective must be called by every rank of the job.
 
 from floodtide.base.data_options import Augmentation, DataOptions, Stack, TrainingVolume
 from floodtide.data.affinities import Affinities
-from floodtide.data.boxes import Box, Vec3, parse_box, parse_vec3
+from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
 from floodtide.data.shards import Shards
@@ -30,7 +30,6 @@ __all__ = [
     "Volume",
     "convert",
     "parse_box",
-    "parse_vec3",
     "partition",
     "synth",
     "write_volume",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -97,19 +98,12 @@ class Volume:
             opened = object_volume(from_zero(source), text, geometry=geometry)
         self._volume, self._geometry = opened.core, opened.geometry
 
-    @classmethod
-    def from_source(cls, source: Source, like: Volume) -> Volume:
-        """Return a volume that reads an object instead of a volume, with the name and the geometry of the volume."""
-        found = cls(source, name=like.name)
-        found._geometry = like.geometry
-        return found
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
-        source, *others = self._arguments
+        source, dataset, channel, name = self._arguments
         if source is None:
-            return _opened_again, (self.read(), *others)
-        if not isinstance(source, str | os.PathLike):
+            source = self.read()
+        elif not isinstance(source, str | os.PathLike):
             try:
                 pickle.dumps(source)
             except Exception as error:
@@ -117,7 +111,7 @@ class Volume:
                     f"{self.name} cannot be pickled or copied: {reason(error)}; expected a volume by its name, or an"
                     " array"
                 ) from None
-        return _opened_again, self._arguments
+        return functools.partial(Volume, source, dataset, channel=channel, name=name), ()
 
     @property
     def core(self) -> _core.data.Volume:
@@ -184,10 +178,6 @@ class Volume:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
 
 
-def _opened_again(source: Any, dataset: str | None, channel: int | None, name: str) -> Volume:
-    return Volume(source, dataset, channel=channel, name=name)
-
-
 VolumeLike = str | os.PathLike[str] | Volume
 """A volume as an argument: its name, or an open volume."""
 
@@ -198,20 +188,14 @@ def as_volume(volume: VolumeLike) -> Volume:
 
 
 def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
-    """Return what the core takes for a volume: the name of an HDF5 dataset, which the core opens, or an open volume.
+    """Return what the core takes for a volume; "" for an empty name.
 
     Raises:
         Error: As `Volume` does.
     """
-    if isinstance(volume, Volume):
-        return volume.core
-    if not isinstance(volume, str | os.PathLike):
-        return Volume(volume).core
-    name = os.fspath(volume)
-    if not name:
-        return name
-    found = open_volume(name)
-    return name if found.plain else found.core
+    if isinstance(volume, str) and not volume:
+        return volume
+    return volume.core if isinstance(volume, Volume) else Volume(volume).core
 
 
 def labels_of(volume: VolumeLike) -> Volume:
@@ -225,7 +209,9 @@ def labels_of(volume: VolumeLike) -> Volume:
     given = as_volume(volume)
     if none_of(given) is None:
         return given
-    return Volume.from_source(_Cleared(given), given)
+    found = Volume(_Cleared(given), name=given.name)
+    found._geometry = given.geometry
+    return found
 
 
 def none_of(volume: Volume) -> int | None:
@@ -263,11 +249,7 @@ class _Cleared:
 
 def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
     """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
-    if not volume:
-        return opened(volume)
-    given = as_volume(volume)
-    found = labels_of(given)
-    return opened(volume) if found is given else found.core
+    return labels_of(volume).core if volume else opened(volume)
 
 
 def volume_exists(name: str) -> bool:

@@ -22,9 +22,6 @@ from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 CACHE_BYTES = 64 << 20
 """Size of the cache for decoded chunks, in bytes, as for HDF5."""
-LARGEST_CHUNK = 1 << 31
-"""Largest size of a chunk, in bytes. A damaged file may claim any size."""
-
 
 _XYZ = ("cloudvolume", "nibabel")
 """Libraries whose arrays have the axes x, y, z."""

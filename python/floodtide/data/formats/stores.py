@@ -30,8 +30,8 @@ from floodtide.data.formats.conventions import (
 )
 from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
 from floodtide.data.formats.names import refuse_other
-from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
-from floodtide.errors import Error, InvalidFileError
+from floodtide.data.formats.readers import CACHE_BYTES, Opened, object_volume
+from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
 
@@ -147,10 +147,6 @@ def _volume(
     index, order = order_of(reference, names, store.shape, channel)
     store = store[tensorstore_library(reference).d[:].translate_to[0]][index].transpose(list(order))
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
-    if math.prod(chunks) * store.dtype.numpy_dtype.itemsize > LARGEST_CHUNK:
-        raise InvalidFileError(
-            f"{reference}: has chunks of {tuple(chunks)} voxels, expected at most {LARGEST_CHUNK} bytes"
-        )
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
     source, file = Store(store, reference), str(metadata)
     return object_volume(source, reference, chunks=chunks, geometry=geometry, file=file)
@@ -200,30 +196,19 @@ class Store:
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
     tensorstore = tensorstore_library(reference)
+    context = {
+        "cache_pool": {"total_bytes_limit": CACHE_BYTES},
+        "data_copy_concurrency": {"limit": max(1, _core.num_threads())},
+    }
+    spec = {**spec, "recheck_cached_data": "open", "context": context}
     try:
-        return tensorstore.open(
-            {**spec, "recheck_cached_data": "open"}, read=True, context=_context(tensorstore)
-        ).result()
-    except Error:
-        raise
+        return tensorstore.open(spec, read=True).result()
     except Exception as error:
-        raise InvalidFileError(f"{reference}: cannot be opened: {_said(error)}") from error
-
-
-def _context(tensorstore: Any) -> Any:
-    return tensorstore.Context(
-        {
-            "cache_pool": {"total_bytes_limit": CACHE_BYTES},
-            "data_copy_concurrency": {"limit": max(1, _core.num_threads())},
-        }
-    )
-
-
-def _said(error: BaseException) -> str:
-    """Return tensorstore's message without its specification, and without what is known: the file and the driver."""
-    text = str(error).partition(" [tensorstore_spec=")[0]
-    text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
-    return reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
+        # without the specification, and without what is known: the file and the driver
+        text = str(error).partition(" [tensorstore_spec=")[0]
+        text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
+        text = reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
+        raise InvalidFileError(f"{reference}: cannot be opened: {text}") from error
 
 
 def _file(folder: Path) -> dict[str, Any]:

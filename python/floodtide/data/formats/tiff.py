@@ -262,7 +262,8 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
     shaped = file.shaped_metadata or ()
     stated = shaped[number] if number < len(shaped) else {}
     if "voxel_size_nm" in stated:
-        return _of_floodtide(path, stated)
+        size, offset = stated["voxel_size_nm"] or [], stated.get("offset")
+        return _geometry(path, "its metadata", size, ["nm"] * 3, offset)
     for key in ("spacing", "unit", "resolution", "voxel_size", "PhysicalSizeX", "PhysicalSizeZ"):
         if key in stated:
             not_used(path, f"its description states {key} = {str(stated[key])[:60]}")
@@ -284,13 +285,6 @@ def _note_resolution(path: str, tags: Any) -> None:
     if max(sizes) < _FINE_NM:
         text = f"its resolution states pixels of {size_text(sizes)} nm (y, x), and no thickness"
         not_used(path, f"{text} of a section")
-
-
-def _of_floodtide(path: str, stated: Mapping[str, Any]) -> Geometry:
-    size, offset = stated["voxel_size_nm"], stated.get("offset")
-    if not is_triple(offset):
-        offset = None
-    return _geometry(path, "its metadata", size if is_triple(size) else [], ["nm"] * 3, offset)
 
 
 def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
@@ -319,8 +313,7 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     units = [pixels.get(f"PhysicalSize{axis}Unit", "µm") for axis in "ZYX"]
     in_pixels = [axis for axis in "ZYX" if plane.get(f"Position{axis}Unit") == "pixel"]
     start = [plane.get(f"Position{axis}", 0) for axis in in_pixels]  # else the place of a stage
-    offset = start if is_triple(start) else None
-    return _geometry(path, "its OME metadata", edges, units, offset)
+    return _geometry(path, "its OME metadata", edges, units, start)
 
 
 def _listed_tags(tags: Any) -> list[dict[str, Any]]:
@@ -333,10 +326,10 @@ def _geometry(
     source: str,
     edges: Sequence[Any],
     units: Sequence[str],
-    offset: Sequence[float] | None,
+    offset: Any,
 ) -> Geometry:
     """Return a geometry. Edges (z, y, x) of which some are missing are noted, and not used."""
-    start = None if offset is None else voxels_of(path, offset, source)
+    start = voxels_of(path, offset, source) if is_triple(offset) else None
     size = None
     if is_triple(list(edges)):
         size = stated_size(path, source, edges, units)

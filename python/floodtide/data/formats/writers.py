@@ -246,15 +246,23 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     description = tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
     _, y, x = plan.size
     resolution = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
-    with _new_file(reference, path) as part, tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
+    part = temporary(path)
+    try:
+        with _storing(reference):
+            with tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
 
-        def write(box: Box, block: NDArray[Any]) -> None:
-            for z, picture in enumerate(block, start=box[0][0]):
-                first = {"description": description.encode()} if z == 0 else {}
-                options = {**resolution, **first, "photometric": "minisblack", "metadata": None}
-                file.write(picture, contiguous=z > 0, **options)
+                def write(box: Box, block: NDArray[Any]) -> None:
+                    for z, picture in enumerate(block, start=box[0][0]):
+                        first = {"description": description.encode()} if z == 0 else {}
+                        options = {**resolution, **first, "metadata": None}
+                        file.write(picture, contiguous=z > 0, photometric="minisblack", **options)
 
-        yield Writer((1, *plan.shape[1:]), write)
+                yield Writer((1, *plan.shape[1:]), write)
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
+            os.rename(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def not_written(reference: str, plan: Plan) -> AbstractContextManager[Writer]:
@@ -272,20 +280,6 @@ def _storing(reference: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise StorageError(f"{reference}: cannot be written: {reason(error)}") from error
-
-
-@contextmanager
-def _new_file(reference: str, path: Path) -> Iterator[Path]:
-    """Yield a temporary file that gets the name `path`, which no file has, at the end of the block."""
-    part = temporary(path)
-    try:
-        with _storing(reference):
-            yield part
-            with part.open("rb") as file:
-                os.fsync(file.fileno())
-            os.rename(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextmanager

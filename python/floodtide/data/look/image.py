@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.boxes import Box, Progress
 from floodtide.data.look.levels import GreyLevels
-from floodtide.data.look.sampling import FULL, sample, slabs, whole_of
+from floodtide.data.look.sampling import FULL, Sample, sample, slabs, whole_of
 from floodtide.data.look.sections import Sections, SectionSums
 from floodtide.data.look.sharpness import Sharpness, sharpness
 from floodtide.data.volumes import Volume
@@ -27,14 +27,10 @@ _MOST_SECTIONS = 1 << 22  # each needs memory; metadata may claim any number
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageStatistics:
+class ImageStatistics(Sample):
     """Statistics of a box of an image volume. Grey levels are as stored.
 
     Attributes:
-        name: Name of the volume.
-        shape: Size (z, y, x) of the box in voxels.
-        dtype: Type of the voxels: "uint8", ...
-        sampled: Number of voxels that were read. The other numbers refer to them.
         minimum: Lowest grey level.
         maximum: Highest grey level.
         mean: Mean of the sampled voxels.
@@ -52,10 +48,6 @@ class ImageStatistics:
         sections: Statistics of each section (z); None if they were not asked for.
     """
 
-    name: str
-    shape: Vec3
-    dtype: str
-    sampled: int
     minimum: float
     maximum: float
     mean: float
@@ -70,11 +62,6 @@ class ImageStatistics:
     voxel_size_nm: tuple[float, float, float] | None
     sharpness: Sharpness | None
     sections: Sections | None
-
-    @property
-    def whole(self) -> bool:
-        """True if every voxel of the box was read."""
-        return self.sampled == math.prod(self.shape)
 
 
 def image_statistics(

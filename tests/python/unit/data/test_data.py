@@ -318,7 +318,7 @@ def test_synth_command_writes_a_volume_that_partition_reads(
     assert figures["shape"] == [24, 32, 40]
     assert figures["cells"] == labels.max()
     assert cli.run(["lab", "synth", str(out), "--shape", "24,32"]) == 2
-    assert "shape '24,32'" in capsys.readouterr().err
+    assert "'--shape': '24,32', expected" in capsys.readouterr().err
 
 
 def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:
