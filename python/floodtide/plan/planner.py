@@ -170,8 +170,6 @@ def _notes(
     )
     found += problems.of_sections(seen, "the image")
     notes = problems.raise_errors([*found, *judging.label_problems(image, labels)])
-    stated = None if wish.resampled_from is not None else image.geometry.voxel_size_nm
-    unknown = None
     if wish.start is not None and not wish.start.images:
-        unknown = problems.unknown_training_images(wish.start.name, wish.image)
-    return [n for n in (*notes, unknown, judging.stated_size_note(wish.voxel_size_nm, stated)) if n]
+        notes = (*notes, problems.unknown_training_images(wish.start.name, wish.image))
+    return list(notes)

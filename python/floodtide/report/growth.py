@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.base import reading, style
+from floodtide.base.counts import count_of
 from floodtide.base.files import replace_bytes
 from floodtide.errors import InvalidFileError
 from floodtide.report import drawing
@@ -180,7 +181,7 @@ def strip_figure(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> st
         for column, index in enumerate(picked.tolist()):
             for fixed in range(3):
                 _draw(axes[fixed][column], growth, index, fixed, size)
-            axes[0][column].set_title(_moves_text(growth, index), fontsize=9)
+            axes[0][column].set_title(count_of(int(growth.moves[index]), "move"), fontsize=9)
         for fixed in range(3):
             axes[fixed][0].set_ylabel(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
         wide, high = growth.image.shape[2], growth.image.shape[1]
@@ -194,14 +195,9 @@ def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:
     return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
 
 
-def _moves_text(growth: Snapshots, index: int) -> str:
-    count = int(growth.moves[index])
-    return f"{count} move" if count == 1 else f"{count} moves"
-
-
 def _caption(growth: Snapshots, index: int) -> str:
     voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
-    return f"{_moves_text(growth, index)}, {voxels:,} voxels at probability 0.5 or more"
+    return f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
 
 
 def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[float]) -> None:

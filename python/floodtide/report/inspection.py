@@ -73,19 +73,32 @@ class Inspection:
         return result
 
 
-def inspect(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> Inspection:
-    """Return what an image and its labels look like. Large volumes are sampled.
+def write(
+    image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None, out: Path
+) -> Inspection:
+    """Look at an image and its labels, and write the page. Large volumes are sampled.
 
     Args:
         image: The image.
         labels: Integer labels of the image, or None.
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
+        out: The page.
 
     Raises:
-        InvalidArgumentError: If the image is given as its own labels.
+        InvalidArgumentError: If the image is given as its own labels, or if `out` exists and is no page of floodtide,
+            or is an input.
         InvalidFileError: If a volume cannot be read, or is of a wrong type.
         ShapeError: If no order of the labels' axes has the shape of the image.
+        StorageError: If the page cannot be written.
     """
+    inputs = files_of([name_of(volume) for volume in (image, labels) if volume is not None])
+    with pages.reserve(out, [Path(path) for path in inputs]):
+        found = _look_at(image, labels, voxel_size_nm)
+        replace_bytes(out, _render(found, image, labels).encode())
+    return found
+
+
+def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> Inspection:
     if labels is not None:
         if labels.name == image.name:
             raise InvalidArgumentError(
@@ -118,23 +131,7 @@ def inspect(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) 
     )
 
 
-def write(
-    image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None, out: Path
-) -> Inspection:
-    """Inspect volumes and write the page. Arguments and errors as for `inspect`.
-
-    Raises:
-        StorageError: If the page cannot be written.
-        InvalidArgumentError: If `out` exists and is no page of floodtide, or is an input.
-    """
-    inputs = files_of([name_of(volume) for volume in (image, labels) if volume is not None])
-    with pages.reserve(out, [Path(path) for path in inputs]):
-        found = inspect(image, labels, voxel_size_nm)
-        replace_bytes(out, render(found, image, labels).encode())
-    return found
-
-
-def render(found: Inspection, image: Volume, labels: Volume | None) -> str:
+def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
     """Return the HTML page with all figures embedded."""
     size = found.image.voxel_size_nm
     fits = labels is not None and labels.shape == image.shape

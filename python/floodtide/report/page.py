@@ -86,7 +86,7 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         runs=runs,
         count_of=count_of,
         heads=[verdict.head(run, found) for run, found in shown],
-        summary=tables.summary_table(runs),
+        filters={"setting": tables.setting, "sources": tables.sources, "text": tables.text},
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
         curves=drawn,

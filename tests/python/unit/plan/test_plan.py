@@ -447,8 +447,6 @@ def test_levels_are_compared() -> None:
     assert judging.same_levels(130, 35, 128, 33)
     assert not judging.same_levels(148, 55, 128, 33)
     assert not judging.same_levels(0.5, 0.2, 128, 33)
-    assert judging.stated_size_note((8, 8, 8), (8, 8, 8)) == ""
-    assert "the file states" in judging.stated_size_note((8, 8, 8), (40, 4, 4))
 
 
 def test_previews(
