@@ -35,14 +35,8 @@ def command(
 ) -> int:
     """Write a page about IMAGE and its labels, or look for mistakes in the data of CONFIG.toml.
 
-    The page shows three planes, the histogram with a proposed mean and standard deviation, bad sections, drift of the
-    contrast, sizes of the objects, whether the labels lie on the image, and whether a segmentation fits into memory. A
-    volume of more than 2^26 voxels is sampled in columns along z.
-
-    With CONFIG.toml, the command makes the checks of `train` and `segment`: mean and contrast, voxel size and order of
-    the axes, labels that do not lie on the image, partitions of other labels or of another radius, validation on
-    training data. The image is also compared with a network to start from, or to segment with. Partitions that are not
-    named are made in the run directory, where `train` uses them again. The exit status is 2 if there is an error.
+    docs/checks.md lists what the page shows, and the mistakes. Partitions that the configuration does not name are made
+    in the run directory, where `train` uses them again. The exit status is 2 if there is an error.
 
     \b
     Example:
