@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from floodtide.cli import inspect_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
 
@@ -59,7 +57,13 @@ def command(
         if world.rank() == 0:
             truth = Volume(labels) if labels else None
             found = inspection.write(Volume(target), truth, voxel_nm, out)
-            text = inspect_text.of_image(found, inspection.verdict(found))
-            report = {**found.as_dict(), "out": str(out)}
-            click.echo(json.dumps(report) if as_json else f"{text}\npage: {out}")
+            brief = {
+                "mean": found.image.proposed_mean,
+                "std": found.image.proposed_std,
+                "verdict": inspection.verdict(found),
+                "mistake": [one.text for one in found.problems if one.error] or None,
+                "doubt": [one.text for one in found.problems if not one.error] or None,
+                "page": str(out),
+            }
+            shared.show({**found.as_dict(), "out": str(out)} if as_json else brief, as_json)
     return 0
