@@ -73,10 +73,6 @@ class NumericalError(Error, ArithmeticError):
     """A loss, gradient or network output that is not finite."""
 
 
-class GradientError(NumericalError):
-    """A wrong average of gradients, or a gradient that is not the derivative of the loss."""
-
-
 class CommunicationError(Error):
     """A lost rank or a failed message."""
 
