@@ -45,14 +45,10 @@ def command(
 ) -> None:
     """Merge what is one object: voxels by their affinities, or segments of a flood-filling network.
 
-    The affinity of a voxel for an offset says whether the voxel and the one at the offset belong to one object;
-    `floodtide predict` makes affinities. A mutex watershed needs far offsets besides the nearest neighbours
-    (`model.offsets`). Ranks share subvolumes, for `floodtide reconcile`.
-
-    With CONFIG.toml, the network that made SEGMENTATION tells which segments belong together. Where two segments come
-    close, both are erased and flooded again from inside each of them. They are merged if both floodings find the same
-    object; [resegment] has the rule. The folder of --pairs gets the scores (pairs.csv) and merges (equivalences.csv).
-    Without OUT, nothing else is written. Ranks share the pairs. The same command continues after a crash.
+    With CONFIG.toml, the network that made SEGMENTATION tells which segments belong together: it floods places again
+    where two segments come close. The folder of --pairs gets the scores and merges. Without OUT, nothing else is
+    written. Ranks share subvolumes or pairs. The same command continues after a crash. docs/segmentation.md and
+    docs/segmentation_options.md explain both.
 
     \b
     Example:

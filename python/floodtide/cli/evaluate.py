@@ -57,12 +57,8 @@ def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
     """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 
     Voxels with truth 0 (or -1, as other programs write) are ignored. Each score is computed twice: for all voxels, with
-    all unsegmented voxels as one segment (in JSON with the prefix all_), and for the segmented voxels (id > 0). The box
-    that both volumes cover is compared, as far as the files state offsets. Different voxel sizes are refused. In JSON,
-    a score that no voxel contributes to is null.
-
-    The first table also shows two trivial answers: everything is one object, and the connected pieces of the image on
-    one side of the best grey level. That level is chosen with the truth. A segmentation that is no better has no value.
+    all unsegmented voxels as one segment (prefix "all"), and for the segmented voxels (id > 0). The first table also
+    shows two trivial answers. A segmentation that is no better has no value. docs/segmentation.md explains the scores.
 
     \b
     Example:

@@ -72,7 +72,10 @@ def run(
                 evaluate_extras.draw(
                     report, names, Path(picture), image=image, before=earlier, voxel_nm=size
                 )
-            return report.as_dict(), evaluate_text.compared(report)
+            facts = report.as_dict()
+            if skeletons:
+                facts["run_lengths"]["unit"] = report.unit
+            return facts, evaluate_text.compared(report)
 
 
 def _dice(segments: Volume, objects: Volume, box: Box | None, classes: int) -> Outcome | None:

@@ -48,16 +48,19 @@ def _lines(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from _lines(f"{name} {key}".strip().replace("_", " "), part)
-    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-        for row in value:
-            cells = (line for key, part in row.items() for line in _lines(str(key), part))
-            yield f"{name}: " + ", ".join(cell.replace(": ", " ", 1) for cell in cells)
-    elif isinstance(value, list) and value and isinstance(value[0], str):
-        yield from (f"{name}: {text}" for text in value)
-    elif isinstance(value, list | tuple):
-        yield f"{name}: {', '.join(map(str, value)) or 'none'}"
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping | str):
+        yield from (f"{name}: {_cell(row)}" for row in value)
     elif value is not None:
-        yield f"{name}: {f'{value:.5g}' if isinstance(value, float) else value}"
+        yield f"{name}: {_cell(value)}"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_cell(part)}" for key, part in value.items())
+    if isinstance(value, list | tuple):
+        rows = any(isinstance(row, Mapping) for row in value)
+        return ("; " if rows else ",").join(map(_cell, value)) or "none"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def require_same_arguments() -> None:

@@ -37,17 +37,9 @@ from floodtide.cli import segment_modes
 def command(file: str, as_json: bool, **asked: Any) -> None:
     """Segment a box of a volume with the network that the [segment] section of CONFIG.toml names.
 
-    segment.checkpoint may be a run directory; its newest checkpoint is used. If segment.mean and segment.std are left
-    out, they are taken from the [[data.volumes]] table that segment.image names, else from the checkpoint.
-
     With segment.subvolume, ranks share overlapping subvolumes, for `floodtide reconcile`. The same command continues
-    after a crash, on any number of ranks.
-
-    The newest checkpoint of a U-Net for affinities predicts those of the held-out box, or of --box, and segments are
-    merged while the mean affinity between them is above 0.5.
-
-    Without a configuration, mean and standard deviation are those of the network's training if the image is alike, else
-    the image's own. `--preview` also estimates the whole image, and resamples it if the network needs other voxels.
+    after a crash, on any number of ranks. docs/segmentation.md explains segmentation, docs/your_volume.md `--model` and
+    `--preview`.
 
     \b
     Example:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks: initialisation, collectives, process sets, ranks started from a notebook, and the verification of gradients.
+"""Ranks: initialisation, collectives, process sets, and ranks started from a notebook.
 
 Importing this package starts nothing. `floodtide` exports the names for scripts.
 """

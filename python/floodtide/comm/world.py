@@ -257,10 +257,7 @@ def rank() -> int:
     """Return the rank of this process. Before `init`, return the rank that a live launcher gave, else 0."""
     if _state.comm is not None:
         return _state.comm.rank
-    try:
-        launched = libraries.launcher()
-    except errors.LauncherError as error:
-        return error.rank
+    launched = libraries.launcher()
     return 0 if launched is None or not launched.live else launched.rank
 
 

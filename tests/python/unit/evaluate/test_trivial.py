@@ -149,7 +149,7 @@ def test_dice_of_a_table_is_that_of_the_arrays(seed: int, classes: int) -> None:
 
 def test_class_masks_get_dice(volumes: str, tmp_path: Path) -> None:
     text = run(f"{volumes}:whole", f"{volumes}:truth", "--classes", "3")
-    assert "Dice" in text
+    assert "classes: class 1, dice 0.66667, " in text
     assert "Rand" not in text
     with h5py.File(tmp_path / "in.h5", "a") as file:
         file["whole"].attrs["classes"] = "3"
