@@ -35,6 +35,7 @@ COMMANDS = {
     "report": "Write report.html for one or more training runs.",
     "evaluate": "Compare a segmentation with the ground truth.",
     "view": "Show a run or a volume in Neuroglancer.",
+    "mesh": "Add meshes and skeletons to a Neuroglancer segmentation.",
     "job": "Write a batch script for Slurm or PBS.",
     "bench": "Measure the speed of kernels, training steps and scaling on this machine.",
     "lab": "Forecasts, sweeps of trainings, their reports, and studies of the engine.",

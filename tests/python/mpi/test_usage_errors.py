@@ -53,6 +53,7 @@ WRONG = [
     "train none.toml",
     "train ffn.toml --set training.steps=-1",
     "inspect none.toml",
+    "mesh volume.h5:labels",
     "report none",
     "lab synth none/s.h5",
 ]

@@ -112,6 +112,7 @@ COMMANDS = {
     "view-truth": "{labels} --truth {bad}",
     "view-image": "{labels} --image {bad}",
     "agglomerate": "{bad} {out}/o.h5:x --offsets [[-1,0,0],[0,-1,0],[0,0,-1]]",
+    "mesh": "{bad}",
 }
 """Commands with a place for a file that cannot be read."""
 

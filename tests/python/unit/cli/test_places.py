@@ -109,7 +109,9 @@ def test_a_segmentation_states_the_voxel_size_of_the_configuration(tmp_path: Pat
     assert data.Volume(f"{tmp_path}/o.h5:x").geometry.voxel_size_nm == (40, 4, 4)
 
 
-def test_labels_of_few_bits_become_a_segmentation_for_neuroglancer(tmp_path: Path) -> None:
+def test_labels_of_few_bits_become_a_segmentation_for_neuroglancer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     small = LABELS.astype(np.uint8)
     ours = stored(tmp_path / "s.h5", small, written_by="floodtide segment")
     for name, more in ((ours, ()), (stored(tmp_path / "o.h5", small), ("--labels",))):
@@ -118,6 +120,9 @@ def test_labels_of_few_bits_become_a_segmentation_for_neuroglancer(tmp_path: Pat
         info = json.loads(Path(copy.removeprefix("precomputed://"), "info").read_text())
         assert (info["type"], info["data_type"]) == ("segmentation", "uint8")
         np.testing.assert_array_equal(data.Volume(copy).read(), small)
+    run("convert", f"{tmp_path}/o.h5:x", f"precomputed://{tmp_path}/image", "--voxel-nm", "8,8,8")
+    assert cli.run(["mesh", f"precomputed://{tmp_path}/image"]) == 2
+    assert "`floodtide convert --labels` writes one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("format", ["h5:x", "zarr"])

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meshes and skeletons of a Neuroglancer precomputed segmentation.
+
+Source: the format descriptions of Neuroglancer, src/datasource/precomputed (meshes: legacy single-resolution format).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import limits, reading
+from floodtide.base.files import make_folder, replace_bytes
+from floodtide.base.outputs import PRECOMPUTED, reserved, unchecked
+from floodtide.comm import world
+from floodtide.comm.exchanges import allgather_object
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.formats.writers import blocks
+from floodtide.data.skeletons import Skeleton
+from floodtide.errors import InvalidArgumentError
+from floodtide.shapes.meshes import Mesh, meshes_of
+from floodtide.shapes.skeletons import skeletons_of
+
+Progress = Callable[[int, int], None]
+
+_BLOCK = 256  # voxels along each axis that are meshed at a time
+_BYTES_PER_VOXEL = 60  # of a block: labels, their numbers, and zmesh's triangles
+
+
+def add_meshes(
+    name: str, *, max_error: float | None = None, progress: Progress | None = None
+) -> int:
+    """Add surface meshes of all segments to a precomputed segmentation. Collective.
+
+    The volume is meshed in blocks, which ranks share; a mesh is the sum of its blocks. The folder `mesh` gets the
+    meshes, and `info` names it when all are there.
+
+    Args:
+        name: "precomputed://FOLDER", a segmentation.
+        max_error: As for `meshes_of`.
+        progress: Called as progress(blocks done, blocks of this rank).
+
+    Returns:
+        The number of segments with a mesh.
+
+    Raises:
+        InvalidArgumentError: If the volume is not a precomputed segmentation.
+        StorageError: If the folder cannot be written.
+        UnsupportedError: If zmesh is not installed.
+    """
+    with world.agreed():
+        folder, volume, size = _opened(name)
+        boxes = list(blocks(volume.shape, (_BLOCK, _BLOCK, _BLOCK), _BLOCK**3))
+        target = folder / "mesh"
+        make_folder(target)
+    fragments: dict[int, list[str]] = {}
+    with world.agreed():
+        numbers = range(world.rank(), len(boxes), world.size())
+        for done, number in enumerate(numbers):
+            for mesh in _of_block(volume, boxes[number], size, max_error):
+                file = f"{mesh.id}:0:{number}"
+                replace_bytes(target / file, _mesh_bytes(mesh))
+                fragments.setdefault(mesh.id, []).append(file)
+            if progress is not None:
+                progress(done + 1, len(numbers))
+    every: dict[int, list[str]] = {}
+    for found in allgather_object(fragments):
+        for label, files in found.items():
+            every.setdefault(label, []).extend(files)
+    with world.agreed():
+        if world.rank() == 0:
+            for label, files in every.items():
+                text = json.dumps({"fragments": sorted(files)})
+                replace_bytes(target / f"{label}:0", text.encode())
+            replace_bytes(
+                target / "info", json.dumps({"@type": "neuroglancer_legacy_mesh"}).encode()
+            )
+            _name_in_info(folder, "mesh")
+    return len(every)
+
+
+def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
+    """Add skeletons of all segments to a precomputed segmentation, which is read whole. Not collective.
+
+    Args:
+        name: As for `add_meshes`.
+        min_voxels: Smaller segments have no skeleton.
+
+    Returns:
+        The number of skeletons.
+
+    Raises:
+        Error: As `add_meshes` and `skeletons_of` raise.
+    """
+    folder, volume, size = _opened(name)
+    target = folder / "skeletons"
+    make_folder(target)
+    found = skeletons_of(volume.read(), voxel_size=size, min_voxels=min_voxels)
+    offset = volume.geometry.offset or (0, 0, 0)
+    for skeleton in found:
+        replace_bytes(target / str(skeleton.id), _skeleton_bytes(skeleton, size, offset))
+    info = {
+        "@type": "neuroglancer_skeletons",
+        "transform": [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0],
+        "vertex_attributes": [],
+    }
+    replace_bytes(target / "info", json.dumps(info).encode())
+    _name_in_info(folder, "skeletons")
+    return len(found)
+
+
+def _opened(name: str) -> tuple[Path, Volume, tuple[float, float, float]]:
+    if not name.startswith(PRECOMPUTED):
+        raise InvalidArgumentError(f"{name}: expected {PRECOMPUTED}FOLDER, a segmentation")
+    folder = Path(name.removeprefix(PRECOMPUTED))
+    kind = reading.read_json(folder / "info", "the info of a precomputed volume").get("type")
+    if kind != "segmentation":
+        raise InvalidArgumentError(
+            f"{name}: is a precomputed {kind}, expected a segmentation: `floodtide convert --labels` writes one"
+        )
+    volume = Volume(name)
+    return folder, volume, volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
+
+
+def _of_block(
+    volume: Volume, box: Box, size: tuple[float, float, float], max_error: float | None
+) -> list[Mesh]:
+    """Return the meshes of a block, in nm of the whole volume. They are closed at the faces of the volume only."""
+    start, extent = box
+    ends = [a + n for a, n in zip(start, extent, strict=True)]
+    # One more voxel on the high side, so that the surfaces between two blocks belong to one of them.
+    more = [int(b < n) for b, n in zip(ends, volume.shape, strict=True)]
+    z, y, x = (n + m for n, m in zip(extent, more, strict=True))
+    outside = [(int(a == 0), 1 - m) for a, m in zip(start, more, strict=True)]
+    limits.require_memory(
+        f"meshes: a block of {z} x {y} x {x} voxels needs",
+        _BYTES_PER_VOXEL * z * y * x,
+        "more memory",
+    )
+    labels = np.pad(volume.read((start, (z, y, x))), outside)
+    offset = volume.geometry.offset or (0, 0, 0)
+    low = [a + o - pad for a, o, (pad, _) in zip(start, offset, outside, strict=True)]
+    first = np.array(low, np.float64) * size
+    return [
+        Mesh(mesh.id, (mesh.vertices + first).astype(np.float32), mesh.triangles)
+        for mesh in meshes_of(labels, voxel_size=size, max_error=max_error)
+        if len(mesh.triangles)
+    ]
+
+
+def _mesh_bytes(mesh: Mesh) -> bytes:
+    vertices = np.ascontiguousarray(mesh.vertices[:, ::-1], dtype="<f4")  # x, y, z
+    # Reversing the axes reverses the sense of rotation.
+    triangles = np.ascontiguousarray(mesh.triangles[:, ::-1], dtype="<u4")
+    count = np.array([len(vertices)], "<u4")
+    return count.tobytes() + vertices.tobytes() + triangles.tobytes()
+
+
+def _skeleton_bytes(skeleton: Skeleton, size: tuple[float, float, float], offset: Vec3) -> bytes:
+    nodes: NDArray[np.float64] = (skeleton.nodes + 0.5 + offset) * size  # middles of voxels
+    vertices = np.ascontiguousarray(nodes[:, ::-1], dtype="<f4")
+    counts = np.array([len(vertices), len(skeleton.edges)], "<u4")
+    return counts.tobytes() + vertices.tobytes() + skeleton.edges.astype("<u4").tobytes()
+
+
+def _name_in_info(folder: Path, what: str) -> None:
+    path = folder / "info"
+    with reserved("mesh", path, unchecked):
+        info: dict[str, Any] = reading.read_json(path, "the info of a precomputed volume")
+        replace_bytes(path, json.dumps({**info, what: what}).encode())
