@@ -229,18 +229,18 @@ def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[B
     mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
     placed = place_of(truth) is not None
     common = intersection(mine, theirs) if placed or box is not None else mine
-    if common is None or not _inside(common, theirs):
+    if common is None or intersection(common, theirs) != common:
         raise ShapeError(
             f"segmentation {segmentation.name} covers {box_text(mine)},"
             f" {truth.name} covers {box_text(theirs)}, expected "
             + ("common voxels" if placed else "one that covers the segmentation")
         )
     region = common if box is None else box
-    if not _inside(region, mine):
+    if intersection(region, mine) != region:
         raise OutOfRangeError(
             f"box {box_text(region)} is not inside the segmentation, {box_text(mine)}"
         )
-    if not _inside(region, theirs):
+    if intersection(region, theirs) != region:
         raise OutOfRangeError(
             f"box {box_text(region)} is not inside {truth.name}, {box_text(theirs)}"
         )
@@ -260,12 +260,6 @@ def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
 
 def _minus(a: Vec3, b: Vec3) -> Vec3:
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
-
-
-def _inside(inner: Box, outer: Box) -> bool:
-    return all(
-        a >= b and a + size <= b + whole for a, size, b, whole in zip(*inner, *outer, strict=True)
-    )
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:
