@@ -6,7 +6,6 @@ from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
-    compared,
     dice_of_table,
     read_both,
     score_volumes,
@@ -15,7 +14,6 @@ from floodtide.evaluate.voxels import (
 
 __all__ = [
     "ContingencyTable",
-    "compared",
     "dice_of_table",
     "read_both",
     "report",

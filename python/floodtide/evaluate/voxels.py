@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,98 +52,6 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     table = ContingencyTable()
     table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
     return table.scores()
-
-
-@dataclass(frozen=True)
-class Difference:
-    """An object that no segment equals voxel for voxel.
-
-    Attributes:
-        object: The object.
-        segment: The segment with most of its voxels; 0 if there is none.
-        missing: Voxels of the object that are not in this segment.
-        additional: Voxels of this segment that are not in the object.
-    """
-
-    object: int
-    segment: int
-    missing: int
-    additional: int
-
-
-def differing_objects(table: ContingencyTable) -> list[Difference]:
-    """Return the objects that no segment equals voxel for voxel, those with most voxels that differ first."""
-    rows = table.rows().astype(np.int64)
-    segments, objects, counts = rows.T
-    sizes = np.bincount(segments, weights=counts) if len(rows) > 0 else np.zeros(1)
-    found = []
-    for name in np.unique(objects[objects > 0]).tolist():
-        own = (objects == name) & (segments > 0)
-        voxels = int(counts[objects == name].sum())
-        if not own.any():
-            found.append(Difference(name, 0, voxels, 0))
-            continue
-        best = np.flatnonzero(own)[counts[own].argmax()]
-        segment, common = int(segments[best]), int(counts[best])
-        row = Difference(name, segment, voxels - common, int(sizes[segment]) - common)
-        if row.missing + row.additional > 0:
-            found.append(row)
-    return sorted(found, key=lambda row: (-row.missing - row.additional, row.object))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """Two segmentations of the same voxels.
-
-    Attributes:
-        found: The segmentation.
-        other: The reference.
-        start: First voxel (z, y, x) of both in the whole volume.
-        labels: Segments (z, y, x); 0: none.
-        stored: Objects of the reference (z, y, x); 0: none.
-    """
-
-    found: Volume
-    other: Volume
-    start: Vec3
-    labels: NDArray[np.integer[Any]]
-    stored: NDArray[np.integer[Any]]
-
-    @cached_property
-    def table(self) -> ContingencyTable:
-        """Return the counts of voxels by segment and object."""
-        table = ContingencyTable()
-        table.add(self.labels, self.stored)
-        return table
-
-    @cached_property
-    def differences(self) -> list[Difference]:
-        """Return the objects of the reference without an equal segment."""
-        return differing_objects(self.table)
-
-
-def compared(segmentation: str, reference: str) -> Compared:
-    """Read two segmentations, "file:dataset", of the same voxels.
-
-    Raises:
-        ShapeError: If they have other voxels, or voxels of another size.
-        InvalidFileError: If a file cannot be read.
-    """
-    found, other = Volume(segmentation), Volume(reference)
-    require_same_size("compare", found, other)
-    starts = [place_of(v) or (0, 0, 0) for v in (found, other)]
-    if starts[0] != starts[1] or found.shape != other.shape:
-        raise ShapeError(
-            f"compare: {found.name} has {found.shape} voxels from {starts[0]}, {other.name} {other.shape} from"
-            f" {starts[1]}; expected the same voxels"
-        )
-    return Compared(
-        found=found,
-        other=other,
-        start=found.geometry.offset or (0, 0, 0),
-        labels=cleared(found.read(), found.name),
-        stored=cleared(other.read(), other.name),
-    )
 
 
 def dice_of_table(table: ContingencyTable, classes: int) -> list[dict[str, float]]:
@@ -323,18 +229,18 @@ def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[B
     mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
     placed = place_of(truth) is not None
     common = intersection(mine, theirs) if placed or box is not None else mine
-    if common is None or not _inside(common, theirs):
+    if common is None or intersection(common, theirs) != common:
         raise ShapeError(
             f"segmentation {segmentation.name} covers {box_text(mine)},"
             f" {truth.name} covers {box_text(theirs)}, expected "
             + ("common voxels" if placed else "one that covers the segmentation")
         )
     region = common if box is None else box
-    if not _inside(region, mine):
+    if intersection(region, mine) != region:
         raise OutOfRangeError(
             f"box {box_text(region)} is not inside the segmentation, {box_text(mine)}"
         )
-    if not _inside(region, theirs):
+    if intersection(region, theirs) != region:
         raise OutOfRangeError(
             f"box {box_text(region)} is not inside {truth.name}, {box_text(theirs)}"
         )
@@ -354,12 +260,6 @@ def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
 
 def _minus(a: Vec3, b: Vec3) -> Vec3:
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
-
-
-def _inside(inner: Box, outer: Box) -> bool:
-    return all(
-        a >= b and a + size <= b + whole for a, size, b, whole in zip(*inner, *outer, strict=True)
-    )
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:

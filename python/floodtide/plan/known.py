@@ -46,14 +46,14 @@ def known_network(text: str) -> KnownNetwork:
         InvalidFileError: If there is none, it is damaged, or it is no flood-filling network.
     """
     if text in PUBLISHED:
-        row, path = published(text)
+        seen, path = published(text)
         return KnownNetwork(
             name=text,
             path=path,
             model=load_ffn(path),
-            mean=row.trained_on.mean,
-            std=row.trained_on.std,
-            voxel_size_nm=row.trained_on.voxel_size_nm,
+            mean=seen.mean,
+            std=seen.std,
+            voxel_size_nm=seen.voxel_size_nm,
             images=look.training_images(path),
         )
     try:

@@ -180,7 +180,9 @@ def segment_on_ranks(
                 pieces.cut.subvolume(number)
             if numbers is None and world.rank() == 0:
                 held.callback(lock_directory("segment", pieces.directory).release)
-        shown = _Shown(pieces, whole, progress if world.rank() == 0 else None)
+        shown = None
+        if progress is not None and world.rank() == 0:
+            shown = _of_all_ranks(pieces, whole, progress)
         return work_on_ranks(
             whole,
             pieces.done,
@@ -188,30 +190,24 @@ def segment_on_ranks(
         )
 
 
-class _Shown:
-    """Progress of all ranks, seen from one: the subvolumes that are stored, and those under way.
+def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progress:
+    """Return the progress of one subvolume as that of all ranks: the stored subvolumes, and those under way.
 
     The other ranks are assumed to be as far with their subvolumes as this one.
     """
+    missing, most, looked_s = list(numbers), 0, -math.inf
+    voxels = math.prod(pieces.cut.size)
 
-    def __init__(self, pieces: Pieces, numbers: range, progress: Progress | None) -> None:
-        self._pieces, self._count, self._progress = pieces, len(numbers), progress
-        self._missing = list(numbers)
-        self._done = 0
-        self._looked_s = -math.inf
+    def shown(done: int, total: int) -> None:
+        nonlocal missing, most, looked_s
+        if time.monotonic() - looked_s >= _FIRST_LOOK_S:
+            looked_s = time.monotonic()
+            missing = [number for number in missing if not pieces.done(number)]
+        under_way = min(world.size(), len(missing)) * voxels * done // max(1, total)
+        most = max(most, (len(numbers) - len(missing)) * voxels + under_way)
+        progress(most, len(numbers) * voxels)
 
-    def __call__(self, done: int, total: int) -> None:
-        if self._progress is None:
-            return
-        if time.monotonic() - self._looked_s >= _FIRST_LOOK_S:
-            self._looked_s = time.monotonic()
-            self._missing = [n for n in self._missing if not self._pieces.done(n)]
-        voxels = math.prod(self._pieces.cut.size)
-        stored = self._count - len(self._missing)
-        under_way = min(world.size(), len(self._missing))
-        now = stored * voxels + under_way * voxels * done // max(1, total)
-        self._done = max(self._done, now)
-        self._progress(self._done, self._count * voxels)
+    return shown
 
 
 def lock_directory(command: str, directory: str | os.PathLike[str]) -> Lock:

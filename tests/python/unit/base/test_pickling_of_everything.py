@@ -36,7 +36,6 @@ from floodtide.agglomerate.pairs import DecisionPoint, Pairs
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.data import Volume
 from floodtide.evaluate.mistakes import Mistake, Part
-from floodtide.evaluate.voxels import Difference
 from floodtide.optim import lr
 from floodtide.segment.affinities import AffinityFile
 from floodtide.train.steering import GradBucket
@@ -144,7 +143,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     data.Volume: lambda folder: Volume(f"{folder}/volume.h5:raw"),
     evaluate.ContingencyTable: lambda folder: contingency(),
     DiceCounts: lambda folder: dice_counts(),
-    Difference: lambda folder: Difference(1, 2, 3, 4),
     Mistake: lambda folder: Mistake("merge", 1, 2, (Part(1, 2, 3, (4, 5, 6)),)),
     Part: lambda folder: Part(1, 2, 3, (4, 5, 6)),
     lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),

@@ -20,11 +20,11 @@ from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
 from floodtide.config.networks import UNet3DConfig
 from floodtide.data import Volume, parse_box
+from floodtide.data.look import FIB25
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.load import load_ffn
 from floodtide.plan import affinities, document, geometry, judging, known, measuring, previewing
 from floodtide.plan.known import known_network
-from floodtide.segment.published import PUBLISHED
 from floodtide.train import read_log
 
 SHAPE = (40, 64, 100)
@@ -345,9 +345,8 @@ def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A published network for voxels of 8 nm that floods bright voxels."""
     bright_network.save(tmp_path / "bright.h5")
-    images = dataclasses.replace(PUBLISHED["fib25"].trained_on, voxel_size_nm=(8.0, 8.0, 8.0))
-    row = dataclasses.replace(PUBLISHED["fib25"], trained_on=images)
-    monkeypatch.setattr(known, "published", lambda _: (row, str(tmp_path / "bright.h5")))
+    images = dataclasses.replace(FIB25, voxel_size_nm=(8.0, 8.0, 8.0))
+    monkeypatch.setattr(known, "published", lambda _: (images, str(tmp_path / "bright.h5")))
     return "fib25"
 
 
