@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from floodtide.data import Volume, look
-from floodtide.data.copies import settled_size
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.trained_on import TrainedOn
+from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import KnownNetwork
 
