@@ -14,7 +14,7 @@ from floodtide.base.data_options import FLOOD, DataOptions, TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Vec3, as_vec3
-from floodtide.data.training_volume import source_of
+from floodtide.data.volumes import source_of
 
 SOFTNESS = 0.05
 """Distance of the examples' soft labels from 0 and 1; google/ffn has the same."""

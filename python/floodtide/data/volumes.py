@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits, notes
+from floodtide.base.data_options import TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
@@ -196,6 +197,32 @@ def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volum
     if isinstance(volume, str) and not volume:
         return volume
     return volume.core if isinstance(volume, Volume) else Volume(volume).core
+
+
+def source_of(volume: TrainingVolume, *, partitions: bool) -> _core.data.SourceOptions:
+    """Return the core's description of a volume.
+
+    Args:
+        volume: The volume.
+        partitions: True if its partitions are needed, as flood-filling networks do.
+
+    Raises:
+        InvalidArgumentError: If the labels or the needed partitions are missing, or the box is no box.
+    """
+    for key in ("labels", "partitions") if partitions else ("labels",):
+        if not getattr(volume, key):
+            raise InvalidArgumentError(
+                f"volume '{volume.name}': {key} is empty, expected file:dataset"
+            )
+    return _core.data.SourceOptions(
+        name=volume.name,
+        image=opened(volume.image),
+        labels=opened_labels(volume.labels),
+        partitions=opened(volume.partitions) if partitions else "",
+        box=parse_box(volume.box),
+        mean=volume.mean,
+        std=volume.std,
+    )
 
 
 def labels_of(volume: VolumeLike) -> Volume:

@@ -15,7 +15,7 @@ from floodtide.comm import world
 from floodtide.config import Config, FfnConfig, TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
-from floodtide.data.training_volume import source_of
+from floodtide.data.volumes import source_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.load import load_ffn
 from floodtide.train.kinds.task import Record, Task, held_out_volume
