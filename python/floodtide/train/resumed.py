@@ -58,7 +58,7 @@ def without_effect(checkpoint: str, config: Config) -> str:
 
 def _stored(checkpoint: str) -> Config | None:
     try:
-        text = _core.stored_configuration(checkpoint)
+        text = _core.stored_text(checkpoint, "configuration")
         return configuration.from_dict(reading.parse_toml(text, checkpoint), checkpoint)
     except Error:
         return None
