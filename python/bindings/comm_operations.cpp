@@ -10,7 +10,6 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "comm_operations.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/exchange.hpp"

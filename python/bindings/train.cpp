@@ -148,7 +148,7 @@ Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(co
 }
 
 /// Return a text that a checkpoint keeps as an attribute of the file, or an empty text without the attribute.
-std::string stored_text(const PathName& path, const char* attribute) {
+std::string stored_text(const PathName& path, const std::string& attribute) {
   const py::gil_scoped_release unlock;
   const data::Hdf5File file = data::Hdf5File::open(path.text);
   return file.has_attribute("/", attribute) ? file.read_text_attribute("/", attribute) : "";
@@ -346,12 +346,10 @@ void register_train(py::module_& m) {
   m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
   m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),
         "Return the network of a file, of any kind, and True if the file has checksums.");
-  m.def(
-      "stored_configuration", [](const PathName& path) { return stored_text(path, "configuration"); }, py::arg("path"),
-      "Return the configuration (TOML) in a checkpoint; empty if the file has a network only.");
-  m.def(
-      "stored_statistics", [](const PathName& path) { return stored_text(path, "statistics"); }, py::arg("path"),
-      "Return the statistics of the training volumes (JSON) in a checkpoint; empty if the file has none.");
+  m.def("stored_text", &stored_text, py::arg("path"), py::arg("name"),
+        "Return a text that a checkpoint keeps: the \"configuration\" (TOML), or the \"statistics\" of the training volumes "
+        "(JSON). "
+        "Return an empty text if the file has none, for example because it has a network only.");
   m.def(
       "has_checksums", [](const PathName& path) { return train::has_checksums(data::Hdf5File::open(path.text)); },
       py::arg("path"), py::call_guard<py::gil_scoped_release>(),

@@ -68,8 +68,7 @@ __all__: list[str] = [
     "segment",
     "segmentation_loss",
     "set_num_threads",
-    "stored_configuration",
-    "stored_statistics",
+    "stored_text",
     "training_limits",
     "validate",
 ]
@@ -452,8 +451,7 @@ def segmentation_loss(
     dict[str, typing.Any], numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]
 ]: ...
 def set_num_threads(count: int) -> None: ...
-def stored_configuration(path: str | bytes) -> str: ...
-def stored_statistics(path: str | bytes) -> str: ...
+def stored_text(path: str | bytes, name: str) -> str: ...
 def training_limits() -> dict[str, dict[str, float]]: ...
 def validate(
     network: Ffn,

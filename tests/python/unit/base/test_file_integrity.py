@@ -290,7 +290,7 @@ def test_a_changed_configuration_is_noticed(run: Path) -> None:
         file.attrs["configuration"] = text.replace("mean", "meen", 1)
     from floodtide import _core
 
-    message = refusal(lambda: _core.stored_configuration(str(path)))
+    message = refusal(lambda: _core.stored_text(str(path), "configuration"))
     assert "configuration" in message
     assert "checksum" in message
 

@@ -292,7 +292,7 @@ def test_an_old_checkpoint_gets_one_note(
 ) -> None:
     notes._shown.clear()
     nn.FFN(depth=1, features=2, fov=(7, 7, 7), deltas=(2, 2, 2)).save(tmp_path / "old.h5")
-    assert _core.stored_statistics(str(tmp_path / "old.h5")) == ""
+    assert _core.stored_text(str(tmp_path / "old.h5"), "statistics") == ""
     words = ["segment", str(volume / "config.toml"), "--out", f"{tmp_path}/out.h5:s"]
     words += ["--set", f"segment.checkpoint={tmp_path}/old.h5", "--box", "0:12,0:12,0:12"]
     assert cli.run(words) == 0
