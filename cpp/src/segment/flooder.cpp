@@ -64,6 +64,15 @@ std::uint8_t quantised_probability(float logit) noexcept {
   return static_cast<std::uint8_t>(step + 1);
 }
 
+Predictor network_predictor(nn::Ffn& network, std::optional<nn::Forward> forward) {
+  return [&network, forward, same = nn::SameParameters(network.use())](View<const float, 3> image, View<const float, 3> logits,
+                                                                       View<float, 3> out_logits) {
+    const nn::FfnExample field{image, logits, out_logits, {}, {}};
+    network.forward({&field, 1}, forward);
+    same.require("segment");
+  };
+}
+
 Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
   FLOODTIDE_REQUIRE(std > 0.0, invalid_argument, "segment: image std is ", std, ", expected a positive number");
   const auto offset = static_cast<float>(mean);

@@ -14,6 +14,7 @@
 #include "floodtide/base/progress.hpp"
 #include "floodtide/flood/canvas.hpp"
 #include "floodtide/flood/face_max.hpp"
+#include "floodtide/nn/ffn.hpp"
 #include "floodtide/segment/closed.hpp"
 #include "floodtide/segment/flooder_state.hpp"
 #include "floodtide/segment/result.hpp"
@@ -40,6 +41,13 @@ struct FlooderOptions {
 
 /// Network that computes updated logits of one field of view from the normalised image and the current logits, all [z, y, x].
 using Predictor = std::function<void(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits)>;
+
+/// Return a Predictor that evaluates a network, which must outlive it. Several flooders may use one network at the same time.
+///
+/// The objects of a flooder need the same network. If its parameters change after this call, the Predictor throws
+/// Error(in_use).
+/// @param forward as for Ffn::forward
+[[nodiscard]] Predictor network_predictor(nn::Ffn& network, std::optional<nn::Forward> forward = {});
 
 /// An evaluation of the network while an object grows. Views are [z, y, x], valid during the call.
 struct Move {
