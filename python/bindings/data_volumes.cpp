@@ -19,7 +19,6 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/data/channel.hpp"
 #include "floodtide/data/volume.hpp"
 
 namespace floodtide::bindings {

@@ -14,8 +14,6 @@
 #include "floodtide/segment/components.hpp"
 #include "floodtide/segment/consensus.hpp"
 #include "floodtide/segment/flooder.hpp"
-#include "floodtide/segment/network_predictor.hpp"
-#include "floodtide/segment/origins.hpp"
 #include "floodtide/segment/reconcile.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"

@@ -292,9 +292,6 @@ RECIPES: dict[str, Recipe] = {
         "channel": 0,
     },
     "evaluate.VoxelCounts.assign": lambda a: {"values": a.one("evaluate.VoxelCounts").values()},
-    "evaluate.PairPlaces.__init__": lambda _: {
-        "pairs": table((1, 1, 5), (2, 1, 3), dtype="uint64")
-    },
     "agglomerate.decision_points": lambda _: {
         "labels": np.indices((6, 6, 6)).sum(0).astype("uint64") // 6 + 1,
         "voxel_size": (1.0, 1.0, 1.0),

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "segment/seed_peaks.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +6,7 @@
 
 #include "floodtide/base/parallel.hpp"
 #include "segment/filters.hpp"
+#include "segment/seed_policies.hpp"
 
 namespace floodtide::segment {
 namespace {
