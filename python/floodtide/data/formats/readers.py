@@ -80,11 +80,6 @@ def object_volume(
         InvalidFileError: If the object has not three axes, or is of another type than numbers.
     """
     shape, dtype = _shape(source, name), _dtype(source, name)
-    integers, numbers = {}, {}
-    if geometry.offset is not None and any(geometry.offset):
-        integers["box_start"] = list(geometry.offset)
-    if geometry.voxel_size_nm is not None:
-        numbers["resolution"] = list(geometry.voxel_size_nm)
     own: Any = getattr(source, "chunks", None) if chunks is None else chunks
     known = isinstance(own, Sequence) and len(own) == 3 and all(isinstance(n, int) for n in own)
     size = tuple(min(max(n, 1), m) for n, m in zip(own, shape, strict=True)) if known else shape
@@ -117,8 +112,8 @@ def object_volume(
         shape=shape,
         chunks=size,
         dtype=dtype.name,
-        integers=integers,
-        numbers=numbers,
+        integers={},
+        numbers={},
     )
     return Opened(volume, geometry)
 

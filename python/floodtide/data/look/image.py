@@ -175,7 +175,7 @@ def _proposal(
             n = int(good.sum()) * sums.count
             total, square = float(sums.sums[good].sum()), float(sums.squares[good].sum())
             if padding is not None:
-                padding = padding[0], int(sums.at_level(padding[0])[good].sum())
+                padding = padding[0], int(sums.edges[padding[0]][good].sum())
         else:
             bad = []
     if padding is not None and padding[1] < n:
