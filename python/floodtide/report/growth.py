@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of an object that grows with each move.
 
-The file `flood.npz` of a run directory holds the snapshots. `logits` (k, z, y, x) is the canvas after some of
-the moves, NaN in voxels that were not visited. `moves` (k,) is the number of moves made. `image` (z, y, x) is
-the image.
+The file `flood.npz` of a run directory holds the arrays of `Snapshots`.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +36,25 @@ _STRIP = 6  # frames side by side in the printed strip
 _VISITED = 0.16  # strength of the tint of the visited region
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Snapshots:
-    """Snapshots of the canvas of one object: probabilities (k, z, y, x), NaN in voxels that were not visited."""
+    """Snapshots of the canvas of one object.
 
-    probability: npt.NDArray[np.float64]
-    moves: npt.NDArray[np.int64]
-    image: npt.NDArray[np.float64]
+    Attributes:
+        logits: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
+        moves: Number of moves made (k,).
+        image: The image (z, y, x).
+    """
+
+    logits: npt.NDArray[Any]
+    moves: npt.NDArray[Any]
+    image: npt.NDArray[Any]
+
+    @cached_property
+    def probability(self) -> npt.NDArray[np.float64]:
+        """Return the canvas as probabilities (k, z, y, x), NaN in voxels that were not visited."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(1.0 / (1.0 + np.exp(-self.logits.astype(np.float64))))
 
     @property
     def seed(self) -> tuple[int, int, int]:
@@ -85,7 +96,7 @@ def read_growth(folder: Path) -> Snapshots | None:
             f"report: {path} holds {', '.join(found)}; expected real (k, z, y, x), whole (k,) and finite (z, y, x)"
             f" numbers with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
         )
-    return _growth(logits, moves, image)
+    return Snapshots(logits, moves, image)
 
 
 def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
@@ -99,38 +110,6 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
     Raises:
         OutOfRangeError: If no field of view fits at the seed.
     """
-    return _growth(*_snapshots(segmenter, image, zyx))
-
-
-def _growth(
-    logits: npt.NDArray[Any], moves: npt.NDArray[Any], image: npt.NDArray[Any]
-) -> Snapshots:
-    with np.errstate(over="ignore", invalid="ignore"):
-        probability = 1.0 / (1.0 + np.exp(-logits.astype(np.float64)))
-    return Snapshots(
-        probability=probability, moves=moves.astype(np.int64), image=image.astype(np.float64)
-    )
-
-
-def record_growth(
-    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
-) -> None:
-    """Grow one object as `grow` does, and save its snapshots in a run directory, for the report.
-
-    Raises:
-        OutOfRangeError: If no field of view fits at the seed.
-        StorageError: If the file cannot be written.
-    """
-    logits, moves, part = _snapshots(segmenter, image, zyx)
-    content = io.BytesIO()
-    np.savez_compressed(content, logits=logits, moves=moves, image=part)
-    replace_bytes(folder / FILE, content.getvalue())
-
-
-def _snapshots(
-    segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
-) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Return logits (k, z, y, x), numbers of moves (k,) and image (z, y, x) of the visited part."""
     moves: list[tuple[tuple[slice, ...], npt.NDArray[np.float16]]] = []
 
     def keep(move: Move) -> None:
@@ -149,7 +128,22 @@ def _snapshots(
         canvas[box] = logits
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    return np.stack(snapshots), counts, image[visited]
+    return Snapshots(np.stack(snapshots), counts, image[visited])
+
+
+def record_growth(
+    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
+) -> None:
+    """Grow one object as `grow` does, and save its snapshots in a run directory, for the report.
+
+    Raises:
+        OutOfRangeError: If no field of view fits at the seed.
+        StorageError: If the file cannot be written.
+    """
+    grown = grow(segmenter, image, zyx)
+    content = io.BytesIO()
+    np.savez_compressed(content, logits=grown.logits, moves=grown.moves, image=grown.image)
+    replace_bytes(folder / FILE, content.getvalue())
 
 
 def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
