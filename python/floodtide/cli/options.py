@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from floodtide.base import limits
-from floodtide.base.options import Range
+from floodtide.base.options import Range, shown
 
 if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
     NumberBase = click.ParamType[float]
@@ -168,7 +168,7 @@ class Number(NumberBase):
     ) -> float:
         number = parse_number(value, whole=self.limits.whole)
         if number is None or number not in self.limits:
-            self.fail(f"{_cut(value)}, expected {self.limits}", param, ctx)
+            self.fail(f"{shown(str(value))}, expected {self.limits}", param, ctx)
         return number
 
 
@@ -192,13 +192,17 @@ class Numbers(NumbersBase):
         for word in str(value).split(","):
             number = parse_number(word, whole=self.limits.whole)
             if number is None or number not in self.limits:
-                self.fail(f"{_cut(value)}, expected {self.name}, each {self.limits}", param, ctx)
+                self.fail(
+                    f"{shown(str(value))}, expected {self.name}, each {self.limits}", param, ctx
+                )
             numbers.append(number)
         if self.count and len(numbers) == 1:
             numbers *= self.count
         if self.count and len(numbers) != self.count:
             self.fail(
-                f"{_cut(value)}, expected 1 or {self.count} numbers, as {self.name}", param, ctx
+                f"{shown(str(value))}, expected 1 or {self.count} numbers, as {self.name}",
+                param,
+                ctx,
             )
         return tuple(numbers)
 
@@ -209,11 +213,6 @@ def parse_number(value: Any, *, whole: bool) -> float | None:
         return int(value) if whole and isinstance(value, str) else value if whole else float(value)
     except (ValueError, OverflowError):
         return None
-
-
-def _cut(value: Any, most: int = 60) -> str:
-    text = str(value)
-    return f"'{text}'" if len(text) <= most else f"'{text[:most]}...'"
 
 
 box = click.option("--box", default="", help="Only this box, z0:z1,y0:y1,x0:x1 in voxels.")
