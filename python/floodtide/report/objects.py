@@ -47,9 +47,9 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
         found = meshes_of(
             np.pad(labels, 1), voxel_size=(z, y, x), max_error=max(z, y, x), ids=largest
         )
+        meshes = {mesh.id: mesh for mesh in found}
     except UnsupportedError as error:
         return None, f"no picture of the objects in 3-D: {error}"
-    meshes = {mesh.id: mesh for mesh in found}
     size = np.array(labels.shape) * (z, y, x)
     flat = size[0] < 0.5 * max(size)
     light = LightSource(azdeg=146, altdeg=44)
