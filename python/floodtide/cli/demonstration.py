@@ -24,7 +24,7 @@ from floodtide.evaluate import trivial
 from floodtide.report import growth
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
-from floodtide.train.kinds.kind import Model
+from floodtide.train.kinds.task import Model
 
 Array = NDArray[Any]
 
