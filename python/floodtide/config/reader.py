@@ -23,6 +23,15 @@ from floodtide.errors import ConfigurationError, InvalidFileError
 
 T = TypeVar("T")
 
+# What to do instead, by key and kind of network.
+_ADVICE = {
+    (
+        "segment",
+        "unet3d",
+    ): "; `floodtide segment` needs none of its keys for affinities, and for large volumes there are"
+    " `floodtide predict` and `floodtide agglomerate --subvolume`"
+}
+
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file and apply `a.b=value` overrides.
@@ -74,7 +83,7 @@ class _Reader:
                 if not applies(field, self._kind):
                     raise ConfigurationError(
                         f"{where}: {key} has no meaning for model.kind '{self._kind}', expected it only for "
-                        f"{one_of(field.metadata['kinds'])}"
+                        f"{one_of(field.metadata['kinds'])}{_ADVICE.get((key, self._kind), '')}"
                     )
                 values[name] = self._value(table[name], hints[name], field, key)
             elif (

@@ -147,7 +147,7 @@ def message_buckets(
         InvalidArgumentError: If a number is out of range.
     """
     if bucket_bytes is not None and bucket_bytes < 4:
-        raise InvalidArgumentError(f"train: buckets of {bucket_bytes} bytes, expected at least 4")
+        raise InvalidArgumentError(f"buckets of {bucket_bytes} bytes, expected at least 4")
     layout = _core.FfnOptions(depth=depth, features=features).layout()
     shapes = [tuple(shape) for _, shape, _ in layout]
     part_bytes = [4 * count for count in (_FLAGS, *map(math.prod, shapes))]

@@ -423,7 +423,7 @@ def test_what_only_our_own_checksum_notices_names_the_older_checkpoint(
     assert resumed(folder, run, capfd)[1].endswith("no older checkpoint is intact\n")
 
 
-def test_a_checkpoint_of_another_run_asks_for_another_folder(
+def test_a_checkpoint_of_another_optimizer_asks_for_another_folder(
     folder: Path, run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(checkpoint(run), run / "checkpoints" / "step-2.h5")
@@ -431,9 +431,8 @@ def test_a_checkpoint_of_another_run_asks_for_another_folder(
     path = run.parent / "run.toml"
     path.write_text(tomli_w.dumps(settings))
     assert command_line(["train", str(path)]) == 2
-    assert capfd.readouterr().err.endswith(
-        "does not have: another network or optimizer needs another run.dir\n"
-    )
+    expected = "does not have: another network or optimizer needs another run.dir\n"
+    assert capfd.readouterr().err.endswith(expected)
 
 
 @pytest.mark.parametrize(
