@@ -2,13 +2,10 @@
 // HDF5 files that Python writes. A file gets its final name when it is complete.
 #include <pybind11/stl.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
@@ -16,6 +13,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "path_name.hpp"
+#include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -52,12 +50,8 @@ class Hdf5Writer {
 
   void create(const std::string& dataset, const std::string& type, const Extents& shape, const Extents& chunks, int gzip,
               double fill) {
-    constexpr std::array kTypes{data::ElementType::uint8,  data::ElementType::int8,   data::ElementType::uint16,
-                                data::ElementType::int16,  data::ElementType::uint32, data::ElementType::int32,
-                                data::ElementType::uint64, data::ElementType::int64,  data::ElementType::float32,
-                                data::ElementType::float64};
-    const auto* const found = std::ranges::find_if(kTypes, [&](data::ElementType known) { return data::name(known) == type; });
-    if (found == kTypes.end()) raise_unusual(str_cat(file().path(), ":", dataset), type);
+    const std::optional<data::ElementType> found = element_type_named(type);
+    if (!found) raise_unusual(str_cat(file().path(), ":", dataset), type);
     file().create_dataset(dataset, *found, shape, {.chunks = chunks, .gzip = gzip, .fill = fill});
   }
   void write(const std::string& dataset, const Extents& start, const py::array& block) {
@@ -75,7 +69,6 @@ class Hdf5Writer {
                                         file().write_attribute<T>(object, name, shape, values);
                                       });
   }
-  void create_group(const std::string& group) { file().create_group(group); }
   void finish() { file().commit(); }
   void discard() { file_.reset(); }
 
@@ -98,7 +91,6 @@ void register_hdf5_writer(py::module_& m) {
            py::call_guard<py::gil_scoped_release>())
       .def("create", &Hdf5Writer::create, py::arg("dataset"), py::arg("type"), py::arg("shape"), py::arg("chunks"),
            py::arg("gzip"), py::arg("fill") = 0.0)
-      .def("create_group", &Hdf5Writer::create_group, py::arg("group"))
       .def("write", &Hdf5Writer::write, py::arg("dataset"), py::arg("start"), py::arg("block"))
       .def("attribute", &Hdf5Writer::attribute, py::arg("object"), py::arg("name"), py::arg("value"),
            "Write a text, integers or floating-point numbers as an attribute of an object, or of the file (\"/\").")

@@ -4,10 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -16,6 +13,7 @@
 #include "bindings.hpp"
 #include "floodtide/evaluate/dice.hpp"
 #include "floodtide/evaluate/voxel_metrics.hpp"
+#include "segment_arrays.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -89,7 +87,7 @@ void add_labels(ContingencyTable& table, const AnyArray& segmentation, const Any
 }
 
 /// Return the table as an array with rows (segment, object, count).
-py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
+py::array_t<std::uint64_t> table_rows(const ContingencyTable& table) {
   const auto entries = table.entries();
   Tensor<std::uint64_t, 2> rows({static_cast<std::int64_t>(entries.size()), 3});
   std::uint64_t* out = rows.data();
@@ -101,14 +99,7 @@ py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
   return to_numpy(std::move(rows));
 }
 
-void add_rows(ContingencyTable& table, const UInt64Array& array) {
-  const auto rows = rows_with<std::uint64_t>(3, array, "rows");
-  std::vector<ContingencyTable::Entry> entries;
-  for (std::int64_t i = 0; i < rows.shape(0); ++i) {
-    entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
-  }
-  table.add(entries);
-}
+void add_rows(ContingencyTable& table, const UInt64Array& rows) { table.add(entries_of(rows)); }
 
 void put_scores(py::dict& out, const std::string& prefix, const evaluate::PartitionScores& scores) {
   const auto put = [&](const char* name, const auto& value) { out[py::str(prefix + name)] = value; };
@@ -212,14 +203,14 @@ void register_evaluate(py::module_& m) {
       .def(py::init<>())
       .def("add", &add_labels, py::arg("segmentation"), py::arg("truth"),
            "Count the voxels of two integer arrays of one shape; values <= 0 mean no object.")
-      .def(py::pickle([](const ContingencyTable& table) -> UInt64Array { return rows_of(table); },
+      .def(py::pickle([](const ContingencyTable& table) -> UInt64Array { return table_rows(table); },
                       [](const UInt64Array& rows) {
                         ContingencyTable table;
                         add_rows(table, rows);
                         return table;
                       }))
       .def("add_rows", &add_rows, py::arg("rows"), "Add the rows() of another table.")
-      .def("rows", &rows_of, "Return a uint64 array (n, 3): segment, object, count; sorted by segment, then object.")
+      .def("rows", &table_rows, "Return a uint64 array (n, 3): segment, object, count; sorted by segment, then object.")
       .def("scores", &scores_of, "Return {name: score}; see floodtide.evaluate.scores.")
       .def(
           "matching", [](const ContingencyTable& table)->Typed<"dict[str, int]"> {
