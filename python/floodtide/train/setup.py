@@ -28,6 +28,9 @@ _CERTAIN = 0.8
 # Its first argument is the Trainer, a class above this module.
 Callback = Callable[[Any, Record], None]
 
+Objects = tuple[Model, Data]
+"""A network and its training examples."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MoreOptions:
@@ -47,7 +50,7 @@ class MoreOptions:
     progress: bool = False
 
 
-def set_up(config: Config, given: tuple[Model, Data] | None, comm: world.Communicator) -> Setup:
+def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> Setup:
     """Check that all ranks can train as a configuration says, and build what it describes. Collective.
 
     Args:
@@ -99,7 +102,7 @@ def set_up(config: Config, given: tuple[Model, Data] | None, comm: world.Communi
     return setup
 
 
-def objects_of(config: Config, ranks: int) -> tuple[Model, Data]:
+def objects_of(config: Config, ranks: int) -> Objects:
     """Return the network that a configuration describes, with its initial weights, and the training data.
 
     Args:
