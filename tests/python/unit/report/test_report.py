@@ -316,7 +316,7 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
 
 def test_a_target_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "scores.json").write_text("[]")
-    with pytest.raises(StorageError, match="cannot be written: folder"):
+    with pytest.raises(StorageError, match="has no folder, expected a folder that exists"):
         report.write([tmp_path], tmp_path / "no" / "such" / "folder.html")
 
 

@@ -259,7 +259,7 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(folder, "run", "image.h5:raw", out="absent/out.h5:labels") == 2
-    assert "cannot be written: folder " in capsys.readouterr().err
+    assert "has no folder, expected a folder that exists" in capsys.readouterr().err
     before = (folder / "image.h5").read_bytes()
     assert run(folder, "run", "image.h5:raw", out="image.h5:labels") == 2
     assert "expected another one" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from training_volume import document
 
-from floodtide import _core, cli, config, data, nn
+from floodtide import cli, config, data, nn
 from floodtide.base import notes
 from floodtide.data import look
 from floodtide.data.look.trained_on import to_text
@@ -287,16 +287,3 @@ def test_segment_warns_and_goes_on_or_stops(
     assert cli.run([*words, *unit]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "set segment.mean and segment.std to" in line
-
-
-def test_an_old_checkpoint_gets_one_note(
-    volume: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    notes._shown.clear()
-    nn.FFN(depth=1, features=2, fov=(7, 7, 7), deltas=(2, 2, 2)).save(tmp_path / "old.h5")
-    assert _core.stored_text(str(tmp_path / "old.h5"), "statistics") == ""
-    words = ["segment", str(volume / "config.toml"), "--out", f"{tmp_path}/out.h5:s"]
-    words += ["--set", f"segment.checkpoint={tmp_path}/old.h5", "--box", "0:12,0:12,0:12"]
-    assert cli.run(words) == 0
-    err = capsys.readouterr().err
-    assert err.count("does not keep what its training images looked like") == 1
