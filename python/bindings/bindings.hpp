@@ -3,12 +3,17 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
+
+#include "floodtide/comm/communicator.hpp"
 #include "numbers.hpp"
 #include "types.hpp"
 
 namespace floodtide::bindings {
 
 namespace py = pybind11;
+
+using CommunicatorClass = py::class_<comm::Communicator, std::shared_ptr<comm::Communicator>>;
 
 void register_errors(py::module_& m);
 void register_base(py::module_& m);
@@ -17,7 +22,7 @@ void register_nn(py::module_& m);
 void register_unet(py::module_& m);
 void register_optim(py::module_& m);
 void register_comm(py::module_& m);
-void register_watchdog(py::module_& m);  // call this after register_comm
+void register_operations(py::module_& c, CommunicatorClass& communicator);  // part of register_comm
 void register_data(py::module_& m);
 void register_samples(py::module_& m);      // part of register_data
 void register_patches(py::module_& m);      // part of register_data
@@ -30,6 +35,5 @@ void register_agglomerate(py::module_& m);  // call this after register_segment
 void register_train(py::module_& m);
 void register_sample_training(py::module_& m);  // training of U-Nets
 void register_bench(py::module_& m);
-void register_signals(py::module_& m);
 
 }  // namespace floodtide::bindings

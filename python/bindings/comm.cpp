@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/stl.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bindings.hpp"
-#include "comm_operations.hpp"
+#include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/communicator.hpp"
-#include "floodtide/comm/delayed.hpp"
 #include "floodtide/comm/mpi.hpp"
+#include "floodtide/comm/watchdog.hpp"
+#include "unlocked.hpp"
 
 namespace floodtide::bindings {
 namespace {
 
+using comm::ActivityLog;
 using comm::Communicator;
 using comm::MpiLibrary;
+using comm::Watchdog;
 
 /// Return the communicator with an on_wait function that raises KeyboardInterrupt if the user presses Ctrl-C while a rank
 /// waits.
@@ -42,8 +47,6 @@ void register_communicator(py::module_& c) {
                             py::arg("notices") = traffic.notices);
           },
           "Numbers of messages and bytes that this rank has sent, and of notices about collectives.")
-      .def("pending", &Communicator::pending, py::call_guard<py::gil_scoped_release>(),
-           "Return one line for each collective in progress: its name, its step, and the rank that it waits for.")
       .def(
           "join",
           [](Communicator& communicator) {
@@ -66,15 +69,54 @@ void register_communicator(py::module_& c) {
             communicator.abort(status, reason);
           },
           py::arg("status"), py::arg("reason"), "End the job. Any single rank can call this.");
-  c.def(
-      "delayed",
-      [](Communicator& communicator, double latency_s, double bytes_per_s) {
-        const py::gil_scoped_release unlock;
-        return std::shared_ptr<Communicator>(comm::delayed(communicator, {latency_s, bytes_per_s}));
-      },
-      py::arg("communicator"), py::arg("latency_s"), py::arg("bytes_per_s"),
-      "Return a communicator of the same ranks with a simulated slower wire, for benchmarks. Collective.");
   c.def("self", [] { return interruptible(comm::self()); }, "Return a communicator of only this rank.");
+}
+
+/// Write the reason to standard error, and to a file for the program that started the ranks. This function does not call
+/// Python, because Python may be what hangs.
+void report(int rank, const std::string& path, const std::string& reason) {
+  static_cast<void>(std::fprintf(stderr, "rank %d: %s\n", rank, reason.c_str()));
+  static_cast<void>(std::fflush(stderr));
+  if (path.empty()) return;
+  if (std::FILE* const file = std::fopen(path.c_str(), "w"); file != nullptr) {
+    static_cast<void>(std::fputs(reason.c_str(), file));
+    static_cast<void>(std::fclose(file));
+  }
+}
+
+void register_watchdog(py::module_& c) {
+  py::class_<ActivityLog, std::shared_ptr<ActivityLog>>(c, "ActivityLog", "A log of what this rank does and waits for.")
+      .def(py::init<>())
+      .def("set_limit", &ActivityLog::set_limit, py::arg("limit_s"),
+           "Set the time limit in seconds for waiting while there is no trainer; 0: no limit.")
+      .def(
+          "observe",
+          [](const std::shared_ptr<ActivityLog>& log, const std::shared_ptr<Communicator>& communicator, std::string ranks) {
+            communicator->set_on_wait([log, ranks = std::move(ranks), weak = std::weak_ptr(communicator)] {
+              if (const auto waiting = weak.lock()) log->note_wait(*waiting, ranks);
+              const py::gil_scoped_acquire lock;
+              if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+            });
+          },
+          py::arg("communicator").none(false), py::arg("ranks"),
+          "From now on, record when this rank waits on a communicator. `ranks` names its ranks in messages (empty: all).");
+  py::class_<Watchdog, std::shared_ptr<Watchdog>>(c, "Watchdog",
+                                                  "A watchdog that ends the job if ranks wait too long for another rank.")
+      .def(py::init([](Communicator& communicator, const ActivityLog& log, const std::vector<int>& numbers,
+                       const std::string& path) {
+             const py::gil_scoped_release unlock;
+             comm::WatchdogOptions options;
+             options.numbers = numbers;
+             const int rank = numbers.empty() ? communicator.rank() : numbers.at(static_cast<std::size_t>(communicator.rank()));
+             options.report = [rank, path](const std::string& reason) { report(rank, path, reason); };
+             options.warn = [rank](const std::string& reason) { report(rank, "", reason); };
+             return freed_unlocked(std::make_unique<Watchdog>(communicator, log, std::move(options)));
+           }),
+           py::arg("communicator"), py::arg("log"), py::arg("numbers"), py::arg("report_path"), py::keep_alive<1, 3>(),
+           "Start a watchdog. Collective. Messages name ranks by `numbers` (empty: 0, 1, ...). The reason for ending the job "
+           "goes to standard error, and to the file `report_path` unless it is empty.")
+      .def("leave", &Watchdog::leave, "Tell the other ranks that this rank will not start another collective.")
+      .def_property_readonly("over", &Watchdog::over, "True if all ranks have left.");
 }
 
 }  // namespace
@@ -82,6 +124,7 @@ void register_communicator(py::module_& c) {
 void register_comm(py::module_& m) {
   auto c = m.def_submodule("comm", "Ranks and collectives");
   register_communicator(c);
+  register_watchdog(c);
   c.def(
       "allreduce_rows",
       []() -> Records {
@@ -93,26 +136,7 @@ void register_comm(py::module_& m) {
         return rows;
       },
       "Return the rows of the registry of allreduce algorithms. `own` is False for that of the MPI library, which has no wire "
-      "format and no rounds.");
-  py::class_<comm::MessageRounds>(c, "MessageRounds",
-                                  "Equal rounds of messages: in each round, all ranks send at the same time.")
-      .def(py::init([](int count, double bytes, bool reduce, int leaving) {
-             return comm::MessageRounds{.count = count, .bytes = bytes, .reduce = reduce, .leaving = leaving};
-           }),
-           py::kw_only(), py::arg("count") = 1, py::arg("bytes"), py::arg("reduce") = false, py::arg("leaving") = 0)
-      .def_readonly("count", &comm::MessageRounds::count, "Number of rounds, one after another")
-      .def_readonly("bytes", &comm::MessageRounds::bytes, "Bytes that a rank sends in a round at most")
-      .def_readonly("reduce", &comm::MessageRounds::reduce, "True if ranks combine the arriving values with theirs")
-      .def_readonly(
-          "leaving", &comm::MessageRounds::leaving,
-          "Number of ranks of one node that send to other nodes at the same time; 0: all messages stay in their node");
-  c.def(
-      "allreduce_rounds",
-      [](const std::string& algorithm, double bytes, int ranks, int ranks_per_node) {
-        return comm::allreduce_rounds(algorithm, bytes, {.ranks = ranks, .per_node = ranks_per_node});
-      },
-      py::arg("algorithm"), py::arg("bytes"), py::arg("ranks"), py::arg("ranks_per_node"),
-      "Return the rounds of an allreduce of `bytes` bytes; none for one rank. Ranks fill one node after the other.");
+      "format.");
   c.attr("default_allreduce") = std::string(comm::kDefaultAllreduce);
   py::class_<MpiLibrary>(c, "MpiLibrary", "An MPI library and the plug-in for its family. Loading it does not start MPI.")
       .def(py::init([](std::string plugin, std::vector<std::string> libraries) {

@@ -10,7 +10,6 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "comm_operations.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/exchange.hpp"
@@ -146,13 +145,6 @@ std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>
   return operation;
 }
 
-void allreduce(const std::shared_ptr<Communicator>& communicator, const AnyArray& object, const std::string& op_name,
-               const std::string& algorithm, const std::string& wire_name) {
-  const auto operation = start_allreduce(communicator, object, op_name, algorithm, wire_name, {});
-  const py::gil_scoped_release unlock;
-  operation->wait();
-}
-
 void library_allreduce(Communicator& communicator, const AnyArray& object, const std::string& op_name) {
   py::array array = writable(object, "allreduce");
   const comm::ReduceBuffer buffer = reducible(array, "allreduce");
@@ -186,12 +178,6 @@ std::unique_ptr<PyOperation> start_broadcast(const std::shared_ptr<Communicator>
   const py::gil_scoped_release unlock;
   operation->begin(comm::start_broadcast(*communicator, bytes, root, words));
   return operation;
-}
-
-void broadcast(const std::shared_ptr<Communicator>& communicator, const AnyArray& object, int root, const std::string& words) {
-  const auto operation = start_broadcast(communicator, object, root, words);
-  const py::gil_scoped_release unlock;
-  operation->wait();
 }
 
 /// Return the rows of an array as Items. If the array is invalid, the items have a problem, which all ranks raise.
@@ -249,20 +235,6 @@ Typed<"list[bytes]"> allgather(Communicator& communicator, const py::bytes& own,
   return result;
 }
 
-py::array_t<std::uint8_t> gather(Communicator& communicator, const std::vector<py::array>& arrays, int root,
-                                 const std::string& words) {
-  std::vector<std::span<const std::byte>> pieces;
-  for (const py::array& array : arrays) {
-    FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, "gather: expected C-contiguous arrays");
-    FLOODTIDE_REQUIRE(!array.dtype().attr("hasobject").cast<bool>(), invalid_argument, "gather", kObjects);
-    pieces.emplace_back(static_cast<const std::byte*>(array.data()), static_cast<std::size_t>(array.nbytes()));
-  }
-  return array_of([&] {
-    const py::gil_scoped_release unlock;
-    return comm::gather(communicator, pieces, root, words);
-  }());
-}
-
 }  // namespace
 
 void register_operations(py::module_& c, CommunicatorClass& communicator) {
@@ -289,21 +261,16 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
   for (const auto& row : names_of(comm::ReduceType{}).rows) types.append(std::string(row.name));
   c.attr("element_types") = types;
   communicator
-      .def("allreduce", &allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire") = "native",
-           "Overwrite an array with its sum, minimum, maximum or product over ranks.")
-      .def(
-          "start_allreduce", &start_allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire"),
-          py::arg("words"),
-          "Start an allreduce in place. Do not use the array before the operation is complete. `words` describe the values and "
-          "must be equal on all ranks.")
+      .def("start_allreduce", &start_allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"),
+           py::arg("wire") = "native", py::arg("words") = "",
+           "Start to overwrite an array with its sum, minimum, maximum or product over ranks. Do not use the array before the "
+           "operation is complete. `words` describe the values and must be equal on all ranks.")
       .def("blocking_library_allreduce", &library_allreduce, py::arg("array"), py::arg("op"),
            "Call the blocking allreduce of the MPI library, which cannot be interrupted. Benchmarks compare with it.")
       .def("start_reduce_scatter", &start_reduce_scatter, py::arg("array"), py::arg("op"), py::arg("blocks"), py::arg("wire"),
            py::arg("words"),
            "Start to overwrite this rank's block of an array with its reduction over ranks. The other blocks are undefined "
            "afterwards.")
-      .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), py::arg("words") = "",
-           "Overwrite an array with that of rank `root`.")
       .def(
           "open_group", [](Communicator& ranks)->Typed<"floodtide._core.comm.OperationGroup"> {
             return keeping(std::make_shared<comm::OperationGroup>(ranks), ranks);
@@ -314,9 +281,7 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("start_allgather", &start_allgather, py::arg("array"), "Start to gather the rows of all ranks.")
       .def("start_alltoall", &start_alltoall, py::arg("array"), py::arg("splits"), py::arg("problem"),
            "Start to send splits[r] rows to rank r. If `problem` is not empty, all ranks raise it.")
-      .def("allgather", &allgather, py::arg("own"), py::arg("words") = "", "Return the bytes of all ranks, in rank order.")
-      .def("gather", &gather, py::arg("arrays"), py::arg("root"), py::arg("words") = "",
-           "Return the bytes of all ranks' arrays, in rank order, on rank `root`; an empty array on other ranks.");
+      .def("allgather", &allgather, py::arg("own"), py::arg("words") = "", "Return the bytes of all ranks, in rank order.");
 }
 
 }  // namespace floodtide::bindings

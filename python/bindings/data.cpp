@@ -3,11 +3,9 @@
 #include <pybind11/stl.h>
 
 #include <filesystem>
-#include <map>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/data/coordinates.hpp"
 #include "floodtide/data/examples.hpp"
 #include "floodtide/data/partition.hpp"
 #include "floodtide/data/synth.hpp"
@@ -21,79 +19,6 @@ namespace {
 std::optional<Box> box_of(const std::optional<std::pair<Vec3, Vec3>>& start_and_size) {
   if (!start_and_size) return std::nullopt;
   return Box{start_and_size->first, start_and_size->second};
-}
-
-/// Partition job, and the file that rank 0 writes. Without finish(), the file is discarded.
-class PartitionWriter {
- public:
-  PartitionWriter(data::PartitionJob& job, const std::string& path, std::string dataset)
-      : job_(job), dataset_(std::move(dataset)), file_(job.create(path, dataset_)) {}
-  void write(std::int64_t number, View<const std::uint8_t, 3> values) { job_.write(file(), dataset_, number, values); }
-  void finish() { job_.finish(file(), dataset_); }
-  void discard() { file_.reset(); }
-
- private:
-  data::Hdf5File& file() {
-    FLOODTIDE_REQUIRE(file_.has_value(), invalid_argument, "partition: the result was discarded");
-    return *file_;
-  }
-  data::PartitionJob& job_;
-  std::string dataset_;
-  std::optional<data::Hdf5File> file_;
-};
-
-/// File of a coordinates job. Without finish(), the file is discarded.
-class CoordinatesWriter {
- public:
-  CoordinatesWriter(const data::CoordinatesJob& job, const std::string& path) : file_(job.create(path)) {}
-  void write(std::int64_t begin, View<const std::int32_t, 2> rows) { data::CoordinatesJob::write_rows(file(), begin, rows); }
-  void finish() { file().commit(); }
-  void discard() { file_.reset(); }
-
- private:
-  data::Hdf5File& file() {
-    FLOODTIDE_REQUIRE(file_.has_value(), invalid_argument, "coordinates: the result was discarded");
-    return *file_;
-  }
-  std::optional<data::Hdf5File> file_;
-};
-
-template <class T>
-bool write_as(data::Hdf5File& file, const std::string& name, const py::array& array, const data::DatasetOptions& options) {
-  if (!py::isinstance<py::array_t<T>>(array)) return false;
-  require_plain(array, str_cat(file.path(), ":", name));
-  const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
-  const std::span<const T> values(static_cast<const T*>(array.data()), static_cast<std::size_t>(array.size()));
-  const py::gil_scoped_release unlocked;
-  file.write_array<T>(name, shape, values, options);
-  return true;
-}
-
-/// Write arrays as datasets of an HDF5 file. `command` is the name of the command that writes it.
-void write_datasets(const PathName& path, const std::map<std::string, py::array>& arrays, std::int64_t chunk, int gzip,
-                    const std::string& command) {
-  data::Hdf5Result result{.command = command, .objects = {}};
-  for (const auto& [name, array] : arrays) result.objects.push_back(name);
-  data::Hdf5File file = [&] {
-    const py::gil_scoped_release unlocked;
-    return data::Hdf5File::create(path.text, result);
-  }();
-  for (const auto& [name, array] : arrays) {
-    data::DatasetOptions options{.chunks = {}, .gzip = gzip};
-    for (py::ssize_t axis = 0; axis < array.ndim(); ++axis)
-      options.chunks.push_back(std::min<std::int64_t>(array.shape(axis), chunk));
-    const bool written =
-        write_as<std::uint8_t>(file, name, array, options) || write_as<std::int8_t>(file, name, array, options) ||
-        write_as<std::uint16_t>(file, name, array, options) || write_as<std::int16_t>(file, name, array, options) ||
-        write_as<std::uint32_t>(file, name, array, options) || write_as<std::int32_t>(file, name, array, options) ||
-        write_as<std::uint64_t>(file, name, array, options) || write_as<std::int64_t>(file, name, array, options) ||
-        write_as<float>(file, name, array, options) || write_as<double>(file, name, array, options);
-    FLOODTIDE_REQUIRE(written, invalid_argument, path.text, ":", name, ": cannot store arrays of ",
-                      py::str(array.dtype()).cast<std::string>(),
-                      ", expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64 in this machine's byte order");
-  }
-  const py::gil_scoped_release unlocked;
-  file.commit();
 }
 
 /// Return the path of a file in the folder of this module.
@@ -119,14 +44,14 @@ void register_files(py::module_& m) {
       "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
       "Whether an HDF5 file has a dataset or group of this name.");
-  m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"),
-        py::arg("command"));
   m.def(
       "check_output",
-      [](const PathName& path, const std::string& command, const std::vector<std::string>& objects) {
-        data::Hdf5File::check_output(path.text, {.command = command, .objects = objects});
+      [](const PathName& path, const std::string& command, const std::vector<std::string>& objects,
+         const std::string& described) {
+        data::Hdf5File::check_output(path.text, {.command = command, .objects = objects, .format = {}, .described = described});
       },
-      py::arg("path"), py::arg("command"), py::arg("objects"), py::call_guard<py::gil_scoped_release>(),
+      py::arg("path"), py::arg("command"), py::arg("objects"), py::arg("described") = "",
+      py::call_guard<py::gil_scoped_release>(),
       "Raise what writing these objects in the name of a command would raise, without making anything.");
   m.def(
       "parse_dataset_name",
@@ -191,58 +116,7 @@ void register_partition(py::module_& m) {
             for (Tensor<std::uint8_t, 3>& block : blocks) result.append(to_numpy(std::move(block)));
             return result;
           },
-          py::arg("begin"), py::arg("end"))
-      .def_property_readonly("written_counts", [](const PartitionJob& job) { return job.written_counts(); });
-  py::class_<PartitionWriter>(m, "PartitionWriter")
-      .def(py::init<PartitionJob&, const std::string&, std::string>(), py::arg("job"), py::arg("path"), py::arg("dataset"),
-           py::keep_alive<1, 2>(), py::call_guard<py::gil_scoped_release>())
-      .def(
-          "write",
-          [](PartitionWriter& writer, std::int64_t number, const UInt8Array& values) {
-            const auto view = view_of<const std::uint8_t, 3>(values, "partition block");
-            const py::gil_scoped_release unlocked;
-            writer.write(number, view);
-          },
-          py::arg("number"), py::arg("values"))
-      .def("finish", &PartitionWriter::finish, py::call_guard<py::gil_scoped_release>())
-      .def("discard", &PartitionWriter::discard);
-}
-
-void register_coordinates(py::module_& m) {
-  using data::CoordinatesJob;
-  py::class_<CoordinatesJob>(m, "CoordinatesJob")
-      .def(py::init([](const std::vector<std::pair<std::string, data::VolumeReference>>& volumes, const Vec3& margin,
-                       std::uint64_t seed, const ProgressCallback& progress) {
-             std::vector<data::NamedPartitions> named;
-             for (const auto& [name, partitions] : volumes) named.push_back({name, partitions});
-             const Progress callback = progress_of(progress);
-             const py::gil_scoped_release unlocked;
-             return std::make_unique<CoordinatesJob>(std::move(named), margin, seed, callback);
-           }),
-           py::arg("volumes"), py::arg("margin"), py::arg("seed"), py::arg("progress"))
-      .def_property_readonly("size", &CoordinatesJob::size)
-      .def_property_readonly("classes", &CoordinatesJob::classes)
-      .def_property_readonly("class_counts", &CoordinatesJob::class_counts)
-      .def(
-          "rows",
-          [](const CoordinatesJob& job, std::int64_t begin, std::int64_t end, const ProgressCallback& progress) {
-            const Progress callback = progress_of(progress);
-            return to_numpy(without_lock([&] { return job.rows(begin, end, callback); }));
-          },
-          py::arg("begin"), py::arg("end"), py::arg("progress"));
-  py::class_<CoordinatesWriter>(m, "CoordinatesWriter")
-      .def(py::init<const CoordinatesJob&, const std::string&>(), py::arg("job"), py::arg("path"),
-           py::call_guard<py::gil_scoped_release>())
-      .def(
-          "write",
-          [](CoordinatesWriter& writer, std::int64_t begin, const Int32Array& rows) {
-            const auto view = view_of<const std::int32_t, 2>(rows, "coordinate rows");
-            const py::gil_scoped_release unlocked;
-            writer.write(begin, view);
-          },
-          py::arg("begin"), py::arg("rows"))
-      .def("finish", &CoordinatesWriter::finish, py::call_guard<py::gil_scoped_release>())
-      .def("discard", &CoordinatesWriter::discard);
+          py::arg("begin"), py::arg("end"));
 }
 
 void register_examples(py::module_& m) {
@@ -265,7 +139,7 @@ void register_examples(py::module_& m) {
   py::class_<ExampleSource>(m, "ExampleSource")
       .def(py::init([](const std::vector<SourceOptions>& volumes, const Vec3& patch_size, std::uint64_t seed,
                        std::int64_t walkers, std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
-                       double softness, std::optional<std::string> coordinates, const ProgressCallback& progress) {
+                       double softness, const ProgressCallback& progress) {
              data::ExampleOptions options;
              options.patch_size = patch_size;
              options.seed = seed;
@@ -274,14 +148,12 @@ void register_examples(py::module_& m) {
              options.reflectable_axes = std::move(reflectable_axes);
              options.label_on = 1 - softness;
              options.label_off = softness;
-             options.coordinates = std::move(coordinates);
              const Progress callback = progress_of(progress);
              const py::gil_scoped_release unlocked;
              return std::make_unique<ExampleSource>(volumes, options, callback);
            }),
            py::arg("volumes"), py::kw_only(), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"),
-           py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("softness"), py::arg("coordinates"),
-           py::arg("progress"))
+           py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("softness"), py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
       .def("per_walker", &ExampleSource::per_walker, py::arg("walker"))
       .def("imbalance", &ExampleSource::imbalance, py::arg("moves"))
@@ -318,13 +190,12 @@ void register_synth(py::module_& m) {
 }  // namespace
 
 void register_data(py::module_& m) {
-  py::module_ data = m.def_submodule("data", "Volumes, partitions, coordinates, training examples");
+  py::module_ data = m.def_submodule("data", "Volumes, partitions, training examples");
   register_volumes(data);
   register_files(data);
   register_hdf5_writer(data);
   register_channels(data);
   register_partition(data);
-  register_coordinates(data);
   register_examples(data);
   register_samples(data);
   register_patches(data);

@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <pybind11/stl.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,8 +19,8 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/data/channel.hpp"
 #include "floodtide/data/volume.hpp"
+#include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -72,15 +72,11 @@ void free_locked(py::object* object) {
 std::shared_ptr<const py::object> kept(const py::object& object) { return {new py::object(object), &free_locked}; }
 
 ElementType element_type_of(const py::dtype& dtype, const std::string& name) {
-  constexpr std::array kTypes{ElementType::uint8,   ElementType::int8,   ElementType::uint16, ElementType::int16,
-                              ElementType::uint32,  ElementType::int32,  ElementType::uint64, ElementType::int64,
-                              ElementType::float32, ElementType::float64};
   const auto text = py::str(dtype).cast<std::string>();  // ">u2" in another byte order
-  for (const ElementType type : kTypes) {
-    if (text == data::name(type)) return type;
-  }
-  raise(ErrorCode::invalid_file, name, ": elements are ", text,
-        "; expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64 in this machine's byte order");
+  const std::optional<ElementType> type = element_type_named(text);
+  FLOODTIDE_REQUIRE(type, invalid_file, name, ": elements are ", text,
+                    "; expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64 in this machine's byte order");
+  return *type;
 }
 
 Vec3 shape_of(const py::array& array, const std::string& name) {
@@ -149,32 +145,15 @@ class PythonVolume final : public Volume {
 
 VolumeObject object_of(VolumePtr volume) { return std::const_pointer_cast<Volume>(std::move(volume)); }
 
-template <class T>
-py::array read_as(const Volume& volume, const Box& box) {
-  return to_numpy(without_lock([&] {
-    volume.require_inside(box);
-    Tensor<T, 3> block(box.size);
-    volume.read_stored(box, std::as_writable_bytes(block.span()));
-    return block;
-  }));
-}
-
 /// The voxels of a box in the volume's own element type.
 AnyArray read_volume(const Volume& volume, const Vec3& start, const Vec3& size) {
   const Box box{start, size};
-  switch (volume.type()) {
-    case ElementType::uint8: return read_as<std::uint8_t>(volume, box);
-    case ElementType::int8: return read_as<std::int8_t>(volume, box);
-    case ElementType::uint16: return read_as<std::uint16_t>(volume, box);
-    case ElementType::int16: return read_as<std::int16_t>(volume, box);
-    case ElementType::uint32: return read_as<std::uint32_t>(volume, box);
-    case ElementType::int32: return read_as<std::int32_t>(volume, box);
-    case ElementType::uint64: return read_as<std::uint64_t>(volume, box);
-    case ElementType::int64: return read_as<std::int64_t>(volume, box);
-    case ElementType::float32: return read_as<float>(volume, box);
-    case ElementType::float64: break;
-  }
-  return read_as<double>(volume, box);
+  volume.require_inside(box);
+  const std::string type(name(volume.type()));
+  py::array block(py::dtype(type), std::vector<py::ssize_t>(size.begin(), size.end()));
+  const std::span bytes(static_cast<std::byte*>(block.mutable_data()), static_cast<std::size_t>(block.nbytes()));
+  without_lock([&] { volume.read_stored(box, bytes); });
+  return block;
 }
 
 /// The voxels of a box as image intensities: float32, checked to be finite.

@@ -1,75 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files that Python writes block by block. A file gets its final name when it is complete.
+// HDF5 files that Python writes. A file gets its final name when it is complete.
 #include <pybind11/stl.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/data/hdf5.hpp"
+#include "path_name.hpp"
+#include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-template <class T>
-bool write_as(data::Hdf5File& file, const std::string& dataset, const Extents& start, const py::array& block) {
-  if (!py::isinstance<py::array_t<T>>(block)) return false;
-  require_plain(block, str_cat(file.path(), ":", dataset));
-  const Extents count(block.shape(), block.shape() + block.ndim());
-  const std::span<const T> values(static_cast<const T*>(block.data()), static_cast<std::size_t>(block.size()));
-  const py::gil_scoped_release unlocked;
-  file.write_block<T>(dataset, start, count, values);
-  return true;
+[[noreturn]] void raise_unusual(const std::string& what, const std::string& type) {
+  raise(ErrorCode::invalid_argument, what, ": cannot store arrays of ", type,
+        ", expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64 in this machine's byte order");
+}
+
+/// Call use(values, shape) with the elements of an array whose type is one of T. Throws Error(invalid_argument) for another
+/// type; the message begins with `what`.
+template <class... T>
+void with_values(const py::array& array, const std::string& what, const auto& use) {
+  const auto used = [&]<class Value>(std::type_identity<Value>) {
+    if (!py::isinstance<py::array_t<Value>>(array)) return false;
+    require_plain(array, what);
+    const Extents shape(array.shape(), array.shape() + array.ndim());
+    use(std::span<const Value>(static_cast<const Value*>(array.data()), static_cast<std::size_t>(array.size())), shape);
+    return true;
+  };
+  FLOODTIDE_REQUIRE(array, invalid_argument, what, ": expected an array");
+  if (!(used(std::type_identity<T>()) || ...)) raise_unusual(what, py::str(array.dtype()).cast<std::string>());
 }
 
 /// HDF5 file that gets its final name in finish(). Without finish(), it is discarded.
 class Hdf5Writer {
  public:
-  Hdf5Writer(const std::string& path, const std::string& command, const std::vector<std::string>& datasets)
-      : file_(data::Hdf5File::create(path, {.command = command, .objects = datasets})) {}
+  Hdf5Writer(const PathName& path, const std::string& command, const std::vector<std::string>& objects,
+             const std::string& format, const std::string& described)
+      : file_(data::Hdf5File::create(path.text,
+                                     {.command = command, .objects = objects, .format = format, .described = described})) {}
 
-  void create(const std::string& dataset, const std::string& type, const Extents& shape, const Extents& chunks, int gzip) {
-    constexpr std::array kTypes{data::ElementType::uint8,  data::ElementType::int8,   data::ElementType::uint16,
-                                data::ElementType::int16,  data::ElementType::uint32, data::ElementType::int32,
-                                data::ElementType::uint64, data::ElementType::int64,  data::ElementType::float32,
-                                data::ElementType::float64};
-    const auto* const found = std::ranges::find_if(kTypes, [&](data::ElementType known) { return data::name(known) == type; });
-    FLOODTIDE_REQUIRE(found != kTypes.end(), invalid_argument, "hdf5 writer: type is '", type,
-                      "', expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64");
-    file().create_dataset(dataset, *found, shape, {.chunks = chunks, .gzip = gzip});
+  void create(const std::string& dataset, const std::string& type, const Extents& shape, const Extents& chunks, int gzip,
+              double fill) {
+    const std::optional<data::ElementType> found = element_type_named(type);
+    if (!found) raise_unusual(str_cat(file().path(), ":", dataset), type);
+    file().create_dataset(dataset, *found, shape, {.chunks = chunks, .gzip = gzip, .fill = fill});
   }
   void write(const std::string& dataset, const Extents& start, const py::array& block) {
-    const auto write_any = [&]<class... T>(std::type_identity<T>...) {
-      return (write_as<T>(file(), dataset, start, block) || ...);
-    };
-    using std::type_identity;
-    const bool written = write_any(type_identity<std::uint8_t>(), type_identity<std::int8_t>(), type_identity<std::uint16_t>(),
-                                   type_identity<std::int16_t>(), type_identity<std::uint32_t>(), type_identity<std::int32_t>(),
-                                   type_identity<std::uint64_t>(), type_identity<std::int64_t>(), type_identity<float>(),
-                                   type_identity<double>());
-    FLOODTIDE_REQUIRE(written, invalid_argument, file().path(), ":", dataset, ": cannot store arrays of ",
-                      py::str(block.dtype()).cast<std::string>());
+    using std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t;
+    with_values<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t, float, double>(
+        block, str_cat(file().path(), ":", dataset), [&]<class T>(std::span<const T> values, const Extents& count) {
+          const py::gil_scoped_release unlocked;
+          file().write_block<T>(dataset, start, count, values);
+        });
   }
-  void attribute(const std::string& object, const std::string& name, const std::string& text) {
-    file().write_attribute(object, name, text);
-  }
-  void attribute(const std::string& object, const std::string& name, const Extents& values) {
-    const std::int64_t shape[] = {std::ssize(values)};
-    file().write_attribute<std::int64_t>(object, name, shape, values);
-  }
-  void numbers(const std::string& object, const std::string& name, const std::vector<double>& values) {
-    const std::int64_t shape[] = {std::ssize(values)};
-    file().write_attribute<double>(object, name, shape, values);
+  void attribute(const std::string& object, const std::string& name, const py::object& value) {
+    if (py::isinstance<py::str>(value)) return file().write_attribute(object, name, value.cast<std::string>());
+    with_values<std::int64_t, double>(py::array::ensure(value), str_cat(file().path(), ":", object, ": attribute ", name),
+                                      [&]<class T>(std::span<const T> values, const Extents& shape) {
+                                        file().write_attribute<T>(object, name, shape, values);
+                                      });
   }
   void finish() { file().commit(); }
   void discard() { file_.reset(); }
@@ -85,17 +83,17 @@ class Hdf5Writer {
 }  // namespace
 
 void register_hdf5_writer(py::module_& m) {
-  py::class_<Hdf5Writer>(m, "Hdf5Writer", "Datasets of an HDF5 file, written block by block and named when they are finished.")
-      .def(py::init<const std::string&, const std::string&, const std::vector<std::string>&>(), py::arg("path"),
-           py::arg("command"), py::arg("datasets"))
+  py::class_<Hdf5Writer>(m, "Hdf5Writer",
+                         "An HDF5 file that is written, and takes its name when it is finished; see data::Hdf5Result.")
+      .def(py::init<const PathName&, const std::string&, const std::vector<std::string>&, const std::string&,
+                    const std::string&>(),
+           py::arg("path"), py::arg("command"), py::arg("objects"), py::arg("format") = "", py::arg("described") = "",
+           py::call_guard<py::gil_scoped_release>())
       .def("create", &Hdf5Writer::create, py::arg("dataset"), py::arg("type"), py::arg("shape"), py::arg("chunks"),
-           py::arg("gzip"), "A dataset of uint8 or float32.")
+           py::arg("gzip"), py::arg("fill") = 0.0)
       .def("write", &Hdf5Writer::write, py::arg("dataset"), py::arg("start"), py::arg("block"))
-      .def("attribute", py::overload_cast<const std::string&, const std::string&, const std::string&>(&Hdf5Writer::attribute),
-           py::arg("object"), py::arg("name"), py::arg("value"), "A text or integers, of a dataset or of the file (\"/\").")
-      .def("attribute", py::overload_cast<const std::string&, const std::string&, const Extents&>(&Hdf5Writer::attribute),
-           py::arg("object"), py::arg("name"), py::arg("value"))
-      .def("numbers", &Hdf5Writer::numbers, py::arg("object"), py::arg("name"), py::arg("value"), "Numbers as an attribute.")
+      .def("attribute", &Hdf5Writer::attribute, py::arg("object"), py::arg("name"), py::arg("value"),
+           "Write a text, integers or floating-point numbers as an attribute of an object, or of the file (\"/\").")
       .def("finish", &Hdf5Writer::finish, py::call_guard<py::gil_scoped_release>(), "Put it on disk and rename it.")
       .def("discard", &Hdf5Writer::discard, "Remove it, unless it is finished.");
 }

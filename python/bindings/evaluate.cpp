@@ -4,10 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -15,8 +12,8 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/evaluate/dice.hpp"
-#include "floodtide/evaluate/places.hpp"
 #include "floodtide/evaluate/voxel_metrics.hpp"
+#include "segment_arrays.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -66,9 +63,8 @@ Labels labels_of(const py::object& object, const char* what) {
   return {array, array.data(), reader};
 }
 
-/// Calls use(segments, objects) for pieces of the ids of two arrays of one shape, in order.
-template <class Use>
-void for_each_piece(const AnyArray& segmentation, const AnyArray& truth, const Use& use) {
+/// Count the ids of two arrays of one shape, piece by piece.
+void add_labels(ContingencyTable& table, const AnyArray& segmentation, const AnyArray& truth) {
   const Labels a = labels_of(segmentation, "segmentation");
   const Labels b = labels_of(truth, "truth");
   const auto same_shape = [&] {
@@ -86,31 +82,12 @@ void for_each_piece(const AnyArray& segmentation, const AnyArray& truth, const U
     a.reader(a.data, begin, end, segments.data());
     b.reader(b.data, begin, end, objects.data());
     const auto count = static_cast<std::size_t>(end - begin);
-    use(std::span<const std::uint64_t>(segments.data(), count), std::span<const std::uint64_t>(objects.data(), count));
+    table.add(std::span(segments).first(count), std::span(objects).first(count));
   }
 }
 
-void add_labels(ContingencyTable& table, const AnyArray& segmentation, const AnyArray& truth) {
-  for_each_piece(segmentation, truth, [&](auto segments, auto objects) { table.add(segments, objects); });
-}
-
-/// Looks at the voxels of a block that starts at `start`.
-void look_at(evaluate::PairPlaces& places, const AnyArray& segmentation, const AnyArray& truth, const Vec3& start) {
-  const py::array array = labels_of(segmentation, "segmentation").array;
-  FLOODTIDE_REQUIRE(array.ndim() == 3, shape_mismatch, "evaluate: segmentation has ", array.ndim(),
-                    " axes, expected 3 (z, y, x)");
-  const Vec3 size{array.shape(0), array.shape(1), array.shape(2)};
-  std::vector<std::uint64_t> segments, objects;
-  for_each_piece(segmentation, truth, [&](auto a, auto b) {
-    segments.insert(segments.end(), a.begin(), a.end());
-    objects.insert(objects.end(), b.begin(), b.end());
-  });
-  const py::gil_scoped_release unlock;
-  places.add(segments, objects, {start, size});
-}
-
 /// Return the table as an array with rows (segment, object, count).
-py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
+py::array_t<std::uint64_t> table_rows(const ContingencyTable& table) {
   const auto entries = table.entries();
   Tensor<std::uint64_t, 2> rows({static_cast<std::int64_t>(entries.size()), 3});
   std::uint64_t* out = rows.data();
@@ -122,14 +99,7 @@ py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
   return to_numpy(std::move(rows));
 }
 
-void add_rows(ContingencyTable& table, const UInt64Array& array) {
-  const auto rows = rows_with<std::uint64_t>(3, array, "rows");
-  std::vector<ContingencyTable::Entry> entries;
-  for (std::int64_t i = 0; i < rows.shape(0); ++i) {
-    entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
-  }
-  table.add(entries);
-}
+void add_rows(ContingencyTable& table, const UInt64Array& rows) { table.add(entries_of(rows)); }
 
 void put_scores(py::dict& out, const std::string& prefix, const evaluate::PartitionScores& scores) {
   const auto put = [&](const char* name, const auto& value) { out[py::str(prefix + name)] = value; };
@@ -233,14 +203,14 @@ void register_evaluate(py::module_& m) {
       .def(py::init<>())
       .def("add", &add_labels, py::arg("segmentation"), py::arg("truth"),
            "Count the voxels of two integer arrays of one shape; values <= 0 mean no object.")
-      .def(py::pickle([](const ContingencyTable& table) -> UInt64Array { return rows_of(table); },
+      .def(py::pickle([](const ContingencyTable& table) -> UInt64Array { return table_rows(table); },
                       [](const UInt64Array& rows) {
                         ContingencyTable table;
                         add_rows(table, rows);
                         return table;
                       }))
       .def("add_rows", &add_rows, py::arg("rows"), "Add the rows() of another table.")
-      .def("rows", &rows_of, "Return a uint64 array (n, 3): segment, object, count; sorted by segment, then object.")
+      .def("rows", &table_rows, "Return a uint64 array (n, 3): segment, object, count; sorted by segment, then object.")
       .def("scores", &scores_of, "Return {name: score}; see floodtide.evaluate.scores.")
       .def(
           "matching", [](const ContingencyTable& table)->Typed<"dict[str, int]"> {
@@ -254,19 +224,6 @@ void register_evaluate(py::module_& m) {
             return out;
           },
           "Return {name: number}; see floodtide.evaluate.matching.");
-  py::class_<evaluate::PairPlaces>(e, "PairPlaces", "Finds a voxel of each of some pairs (segment, object), block by block.")
-      .def(py::init([](const UInt64Array& pairs) {
-             const auto rows = rows_with<std::uint64_t>(3, pairs, "pairs");
-             std::vector<evaluate::PairPlaces::Pair> list;
-             for (std::int64_t i = 0; i < rows.shape(0); ++i) {
-               list.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
-             }
-             return std::make_unique<evaluate::PairPlaces>(list);
-           }),
-           py::arg("pairs"), "pairs: rows (segment, object, voxels) of ContingencyTable.rows()")
-      .def("add", &look_at, py::arg("segmentation"), py::arg("truth"), py::arg("start"),
-           "Look at a block (z, y, x) that starts at this voxel.")
-      .def("places", &evaluate::PairPlaces::places, "Return a voxel (z, y, x) of each pair, or None if no block held it.");
   py::class_<VoxelCounts>(e, "VoxelCounts",
                           "Integer counts that compare predicted logits with soft labels. Sums over ranks are exact.")
       .def(py::init<>())

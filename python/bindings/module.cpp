@@ -12,7 +12,6 @@ PYBIND11_MODULE(_core, m) {
   register_unet(m);
   register_optim(m);
   register_comm(m);
-  register_watchdog(m);
   register_data(m);
   register_evaluate(m);
   register_segment(m);
@@ -20,5 +19,4 @@ PYBIND11_MODULE(_core, m) {
   register_train(m);
   register_sample_training(m);
   register_bench(m);
-  register_signals(m);
 }

@@ -7,7 +7,6 @@
 #include "bindings.hpp"
 #include "floodtide/base/crc32c.hpp"
 #include "floodtide/nn/ffn.hpp"
-#include "floodtide/nn/forward_choice.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "network.hpp"
 

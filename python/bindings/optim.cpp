@@ -3,16 +3,12 @@
 #include <pybind11/typing.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/optim/clip.hpp"
-#include "floodtide/optim/noise_scale.hpp"
 #include "floodtide/optim/optimizer.hpp"
 #include "floodtide/optim/scaling.hpp"
 #include "floodtide/optim/schedule.hpp"
-#include "noise_interval.hpp"
 #include "registry.hpp"
 
 namespace floodtide::bindings {
@@ -44,23 +40,6 @@ ParameterLayout layout_of(const std::vector<std::int64_t>& shape) {
   ParameterLayout layout;
   layout.add("parameters", shape);
   return layout;
-}
-
-void clip_adaptive(const FloatArray& parameters, const FloatArray& gradients, double limit) {
-  const auto values = span_of<const float>(parameters, "parameters");
-  const auto grads = span_of<float>(gradients, "gradients");
-  FLOODTIDE_REQUIRE(values.size() == grads.size(), shape_mismatch, "clip: ", grads.size(), " gradients of ", values.size(),
-                    " parameters");
-  const py::array array = py::reinterpret_borrow<py::array>(parameters);
-  const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
-  const py::gil_scoped_release unlocked;
-  optim::AdaptiveClip(layout_of(shape), limit)(values, grads, 1);
-}
-
-double square_sum(const FloatArray& array) {
-  const auto values = span_of<const float>(array, "array");
-  const py::gil_scoped_release unlocked;
-  return optim::SquareSum(std::ssize(values))(values);
 }
 
 StateArrays state_of(Optimizer& optimizer) {
@@ -118,30 +97,6 @@ void register_optim(py::module_& m) {
       },
       py::arg("rule"), py::arg("optimizer"), py::arg("values"), py::arg("workers"),
       "Return the parameters of an optimizer as a scaling rule sets them.");
-  m.def(
-      "clip_entries",
-      [](const FloatArray& gradients, double limit) { optim::clip_entries(span_of<float>(gradients, "gradients"), limit); },
-      py::arg("gradients"), py::arg("limit"));
-  m.def("clip_adaptive", &clip_adaptive, py::arg("parameters"), py::arg("gradients"), py::arg("limit"));
-  m.def("square_sum", &square_sum, py::arg("array"), "Return the sum of squares in double precision.");
-  m.def("norm_factor", &optim::norm_factor, py::arg("norm"), py::arg("limit"));
-  py::class_<optim::NoiseScale>(m, "NoiseScale", "Gradient noise scale; see floodtide.optim.NoiseScale.")
-      .def(py::init<>())
-      .def(
-          "add",
-          [](optim::NoiseScale& self, double small_square, double small_inverse, double large_square, double large_inverse) {
-            self.add({small_square, small_inverse, large_square, large_inverse});
-          },
-          py::kw_only(), py::arg("small_square"), py::arg("small_inverse"), py::arg("large_square"), py::arg("large_inverse"))
-      .def(py::pickle([](optim::NoiseScale& self) { return std::vector<double>(self.state().begin(), self.state().end()); },
-                      [](const std::vector<double>& state) {
-                        optim::NoiseScale scale;
-                        FLOODTIDE_REQUIRE(state.size() == scale.state().size(), invalid_argument, "noise scale: a state of ",
-                                          state.size(), " numbers, expected ", scale.state().size());
-                        std::ranges::copy(state, scale.state().begin());
-                        return scale;
-                      }))
-      .def("estimate", [](const optim::NoiseScale& self) { return interval_of(self.estimate()); });
   m.def("optimizer_rows", [] { return rows_with_parameters(optim::optimizer_rows()); });
   m.def("schedule_rows", [] { return rows_with_parameters(optim::schedule_rows()); });
   m.def("scale_rows", [] {

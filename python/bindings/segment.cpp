@@ -14,8 +14,6 @@
 #include "floodtide/segment/components.hpp"
 #include "floodtide/segment/consensus.hpp"
 #include "floodtide/segment/flooder.hpp"
-#include "floodtide/segment/network_predictor.hpp"
-#include "floodtide/segment/origins.hpp"
 #include "floodtide/segment/reconcile.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
@@ -96,30 +94,17 @@ Tensor<float, 3> normalised_of(const py::object& raw, double mean, double std) {
   return segment::normalised(view, mean, std);
 }
 
-/// Return the entries of rows (segment, object, count).
-std::vector<evaluate::ContingencyTable::Entry> entries_of(const UInt64Array& counts) {
-  const auto rows = rows_with<std::uint64_t>(3, counts, "counts");
-  std::vector<evaluate::ContingencyTable::Entry> entries;
-  for (std::int64_t i = 0; i < rows.shape(0); ++i) {
-    entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
-  }
-  return entries;
-}
-
+/// Return an array that shows the memory of a tensor, for as long as the tensor exists.
 template <class T>
-py::array labels_as(const Tensor<std::int32_t, 3>& labels) {
-  Tensor<T, 3> ids(labels.shape());
-  std::transform(labels.span().begin(), labels.span().end(), ids.span().begin(),
-                 [](std::int32_t label) { return static_cast<T>(label); });
-  return to_numpy(std::move(ids));
+py::array_t<T> shown(const Tensor<T, 3>& tensor) {
+  return py::array_t<T>(std::vector<py::ssize_t>(tensor.shape().begin(), tensor.shape().end()), tensor.data(), py::none());
 }
 
 /// Return the labels in the smallest unsigned type that can hold them.
 AnyArray labels_of_result(const Result& result) {
-  const std::int64_t ids = result.largest_id;
-  if (ids <= std::numeric_limits<std::uint8_t>::max()) return labels_as<std::uint8_t>(result.labels);
-  if (ids <= std::numeric_limits<std::uint16_t>::max()) return labels_as<std::uint16_t>(result.labels);
-  return labels_as<std::uint32_t>(result.labels);
+  const bool one = result.largest_id <= std::numeric_limits<std::uint8_t>::max();
+  const bool two = result.largest_id <= std::numeric_limits<std::uint16_t>::max();
+  return AnyArray(shown(result.labels).attr("astype")(one ? "uint8" : two ? "uint16" : "uint32"));
 }
 
 }  // namespace
@@ -231,12 +216,7 @@ void register_segment(py::module_& m) {
   py::class_<Result>(s, "Result")
       .def("labels", &labels_of_result)
       .def(
-          "probability",
-          [](const Result& result) {
-            Tensor<std::uint8_t, 3> copy(result.probability.shape());
-            std::copy(result.probability.span().begin(), result.probability.span().end(), copy.data());
-            return to_numpy(std::move(copy));
-          },
+          "probability", [](const Result& result) { return UInt8Array(shown(result.probability).attr("copy")()); },
           "Return the quantised probabilities, uint8 (z, y, x); without voxels if they were not kept.")
       .def_readonly("start", &Result::start)
       .def_readonly("volume_shape", &Result::volume_shape)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions and logits of floodings as NumPy arrays.
+// Positions, logits and counts of voxels as NumPy arrays.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "floodtide/evaluate/contingency.hpp"
+#include "types.hpp"
 
 namespace floodtide::bindings {
 
@@ -33,6 +35,16 @@ inline std::vector<Vec3> positions_of(const py::object& rows) {
   std::vector<Vec3> positions;
   for (std::int64_t i = 0; i < view.shape(0); ++i) positions.push_back({view(i, 0), view(i, 1), view(i, 2)});
   return positions;
+}
+
+/// Return the entries of rows (segment, object, count).
+inline std::vector<evaluate::ContingencyTable::Entry> entries_of(const UInt64Array& counts) {
+  const auto rows = rows_with<std::uint64_t>(3, counts, "counts");
+  std::vector<evaluate::ContingencyTable::Entry> entries;
+  for (std::int64_t i = 0; i < rows.shape(0); ++i) {
+    entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
+  }
+  return entries;
 }
 
 }  // namespace floodtide::bindings

@@ -19,7 +19,6 @@
 #include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
-#include "noise_interval.hpp"
 #include "path_name.hpp"
 #include "unlocked.hpp"
 #include "volume_reference.hpp"
@@ -42,14 +41,15 @@ py::dict scores_dict(const evaluate::VoxelCounts& counts, double cross_entropy) 
   return scores;
 }
 
-double mean_cross_entropy(const std::vector<train::CentreOutcome>& centres) {
-  double sum = 0;
-  std::int64_t voxels = 0;
-  for (const train::CentreOutcome& centre : centres) {
-    sum += centre.cross_entropy_sum;
-    voxels += centre.voxels;
+py::array_t<double> copied(const Tensor<double, 2>& table) { return py::array_t<double>(table.shape(), table.data()); }
+
+double mean_cross_entropy(const Tensor<double, 2>& centres) {
+  double sum = 0, voxels = 0;
+  for (std::int64_t row = 0; row < centres.shape()[0]; ++row) {
+    sum += centres.data()[row * centres.shape()[1]];
+    voxels += centres.data()[row * centres.shape()[1] + 1];
   }
-  return voxels > 0 ? sum / static_cast<double>(voxels) : 0;
+  return voxels > 0 ? sum / voxels : 0;
 }
 
 py::dict trivial_dict(const evaluate::VoxelCounts& counts) {
@@ -76,24 +76,8 @@ Record summary(const train::ValidationResult& result) {
   record["trivial"] = trivial_dict(result.first_pass);
   record["trivial_moves"] = trivial_dict(result.moves);
   record["moves_made"] = result.moves_made;
-  record["centres"] = result.first_pass_centres.size();
+  record["centres"] = result.first_pass_centres.shape()[0];
   return record;
-}
-
-// Return one row per centre: cross-entropy sum, voxels, then TP, FP, FN and TN at probability 0.5.
-py::array_t<double> centre_table(const std::vector<train::CentreOutcome>& centres) {
-  Tensor<double, 2> table({static_cast<std::int64_t>(centres.size()), 6});
-  for (std::size_t i = 0; i < centres.size(); ++i) {
-    const train::CentreOutcome& c = centres[i];
-    const double row[] = {c.cross_entropy_sum,
-                          static_cast<double>(c.voxels),
-                          static_cast<double>(c.counts.true_positive),
-                          static_cast<double>(c.counts.false_positive),
-                          static_cast<double>(c.counts.false_negative),
-                          static_cast<double>(c.counts.true_negative)};
-    std::copy(std::begin(row), std::end(row), table.data() + 6 * i);
-  }
-  return to_numpy(std::move(table));
 }
 
 py::dict metrics_dict(const train::Metrics& sums) {
@@ -164,7 +148,7 @@ Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(co
 }
 
 /// Return a text that a checkpoint keeps as an attribute of the file, or an empty text without the attribute.
-std::string stored_text(const PathName& path, const char* attribute) {
+std::string stored_text(const PathName& path, const std::string& attribute) {
   const py::gil_scoped_release unlock;
   const data::Hdf5File file = data::Hdf5File::open(path.text);
   return file.has_attribute("/", attribute) ? file.read_text_attribute("/", attribute) : "";
@@ -200,18 +184,6 @@ void register_train(py::module_& m) {
   m.attr("REQUEST_CHECKPOINT") = static_cast<std::uint32_t>(train::kCheckpoint);
   m.attr("REQUEST_STOP") = static_cast<std::uint32_t>(train::kStop);
   m.attr("REQUEST_RATE") = static_cast<std::uint32_t>(train::kRate);
-  m.def(
-      "message_buckets",
-      [](const nn::FfnOptions& options, std::int64_t bucket_bytes) {
-        std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> buckets;
-        for (train::MessageBucket& bucket : train::message_buckets(nn::parameter_layout(options), bucket_bytes)) {
-          buckets.emplace_back(bucket.bytes, std::move(bucket.entries));
-        }
-        return buckets;
-      },
-      py::arg("options"), py::arg("bucket_bytes"),
-      "Return (bytes, indices of the arrays in the layout) of each bucket of a training step, in the order of sending.");
-
   m.def(
       "training_limits",
       []() -> NamedLimits {
@@ -253,7 +225,6 @@ void register_train(py::module_& m) {
   trainer_options.def(py::init<>())
       .def_readwrite("clip", &train::TrainerOptions::clip)
       .def_readwrite("clip_norm", &train::TrainerOptions::clip_norm)
-      .def_readwrite("clip_adaptive", &train::TrainerOptions::clip_adaptive)
       .def_readwrite("measure_noise", &train::TrainerOptions::measure_noise)
       .def_readwrite("average", &train::TrainerOptions::average)
       .def_readwrite("algorithm", &train::TrainerOptions::algorithm)
@@ -291,7 +262,14 @@ void register_train(py::module_& m) {
            py::arg("scale_values"), py::arg("options"), py::keep_alive<1, 2>(), py::keep_alive<1, 3>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
-      .def_property_readonly("noise_scale", [](const train::Trainer& trainer) { return interval_of(trainer.noise_scale()); })
+      .def_property_readonly(
+          "noise_scale",
+          [](const train::Trainer& trainer) -> std::optional<std::tuple<double, double, double>> {
+            const auto estimate = trainer.noise_scale();
+            if (!estimate) return std::nullopt;
+            return std::tuple(estimate->examples, estimate->low, estimate->high);
+          },
+          "Gradient noise scale in examples with its 95 % interval (scale, low, high); None if it is not known.")
       .def_property("rate_factor", &train::Trainer::rate_factor, &train::Trainer::set_rate_factor)
       .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))
       .def("copy_average", &copy_average<nn::UNet>, py::arg("network"))
@@ -331,9 +309,9 @@ void register_train(py::module_& m) {
   py::class_<train::ValidationResult>(m, "ValidationResult")
       .def("summary", &summary, "Return scores pooled over all centres, and those of trivial predictors.")
       .def_property_readonly(
-          "first_pass_centres", [](const train::ValidationResult& r) { return centre_table(r.first_pass_centres); },
+          "first_pass_centres", [](const train::ValidationResult& r) { return copied(r.first_pass_centres); },
           "float64 (centres, 6): cross-entropy sum in nats, voxels, TP, FP, FN, TN at probability 0.5.")
-      .def_property_readonly("moves_centres", [](const train::ValidationResult& r) { return centre_table(r.moves_centres); });
+      .def_property_readonly("moves_centres", [](const train::ValidationResult& r) { return copied(r.moves_centres); });
 
   py::class_<ValidationSet>(m, "ValidationSet", "A fixed set of centres of one volume; see floodtide.train.Validation.")
       .def(py::init([](const data::SourceOptions& volume, const Vec3& patch_size, std::int64_t centres, std::uint64_t seed) {
@@ -368,12 +346,10 @@ void register_train(py::module_& m) {
   m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
   m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),
         "Return the network of a file, of any kind, and True if the file has checksums.");
-  m.def(
-      "stored_configuration", [](const PathName& path) { return stored_text(path, "configuration"); }, py::arg("path"),
-      "Return the configuration (TOML) in a checkpoint; empty if the file has a network only.");
-  m.def(
-      "stored_statistics", [](const PathName& path) { return stored_text(path, "statistics"); }, py::arg("path"),
-      "Return the statistics of the training volumes (JSON) in a checkpoint; empty if the file has none.");
+  m.def("stored_text", &stored_text, py::arg("path"), py::arg("name"),
+        "Return a text that a checkpoint keeps: the \"configuration\" (TOML), or the \"statistics\" of the training volumes "
+        "(JSON). "
+        "Return an empty text if the file has none, for example because it has a network only.");
   m.def(
       "has_checksums", [](const PathName& path) { return train::has_checksums(data::Hdf5File::open(path.text)); },
       py::arg("path"), py::call_guard<py::gil_scoped_release>(),

@@ -5,10 +5,24 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "floodtide/data/volume.hpp"
+
+namespace floodtide::bindings {
+
+/// Return the element type with one of NumPy's names; nothing for another name.
+inline std::optional<data::ElementType> element_type_named(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(data::ElementType::float64); ++i) {
+    if (data::name(static_cast<data::ElementType>(i)) == name) return static_cast<data::ElementType>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace floodtide::bindings
 
 namespace pybind11::detail {
 

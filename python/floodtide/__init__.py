@@ -116,7 +116,6 @@ __all__ = [
     "size",
     "synchronize",
     "train",
-    "verify_gradients",
 ]
 
 notes.speak_if(lambda: world.rank() == 0)
@@ -134,27 +133,14 @@ if TYPE_CHECKING:
         train,
     )
     from floodtide.comm.notebook import run
-    from floodtide.comm.verify import verify_gradients
 else:
-    _FUNCTIONS = {"run": "comm.notebook", "verify_gradients": "comm.verify"}
-    _MODULES = [
-        "agglomerate",
-        "config",
-        "data",
-        "evaluate",
-        "nn",
-        "optim",
-        "report",
-        "segment",
-        "train",
-    ]
 
     def __getattr__(name):
         """Import a package when it is first used. This keeps start-up fast on a thousand ranks."""
-        if name in _MODULES:
+        if name == "run":
+            return importlib.import_module("floodtide.comm.notebook").run
+        if name in __all__:
             return importlib.import_module(f"floodtide.{name}")
-        if name in _FUNCTIONS:
-            return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)
         raise AttributeError(f"module 'floodtide' has no attribute '{name}'")
 
     def __dir__():

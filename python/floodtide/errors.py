@@ -45,13 +45,6 @@ class UnsupportedError(Error):
     exit_status = 2
 
 
-class LauncherError(UnsupportedError):
-    """Environment variables of several launchers, so that it is unknown which one started this process."""
-
-    rank = 0
-    """Assumed rank of this process, so that only one process reports the error."""
-
-
 class InvalidFileError(Error, OSError):
     """An input file that is missing, damaged or of another kind than expected."""
 
@@ -78,10 +71,6 @@ class LockedError(StorageError):
 
 class NumericalError(Error, ArithmeticError):
     """A loss, gradient or network output that is not finite."""
-
-
-class GradientError(NumericalError):
-    """A wrong average of gradients, or a gradient that is not the derivative of the loss."""
 
 
 class CommunicationError(Error):

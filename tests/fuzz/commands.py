@@ -130,7 +130,7 @@ FORMATS = {
     "imagej": "{0}_imagej/stack.tif",
 }
 """Names of the sample volumes "raw" and "labels" in each format, each in a folder of its own."""
-OF_OTHERS = ("ome_zarr", "ome_tif", "imagej")
+OF_OTHERS = ("nifti", "slices", "png", "ome_zarr", "ome_tif", "imagej")
 """Formats of FORMATS that another library writes, with what it states about axes and voxels."""
 
 
@@ -158,12 +158,6 @@ COMMANDS = {
         "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10 --json",
         hdf5_outcome(),
         outputs=("out.h5",),
-        whole=("out.h5",),
-    ),
-    "coordinates": Command(
-        "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10 --coordinates out_c.h5 --json",
-        hdf5_outcome(),
-        outputs=("out.h5", "out_c.h5"),
         whole=("out.h5",),
     ),
     "segment": Command(
@@ -241,12 +235,6 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
-    "consensus": Command(
-        "lab consensus segmentation.h5:segmentation segmentation.h5:segmentation out.h5:both --min-size 5",
-        hdf5_outcome(),
-        outputs=("out.h5",),
-        whole=("out.h5",),
-    ),
     "agglomerate": Command(
         "agglomerate affinities.h5:affinities out.h5:segments --min-size 2 --json",
         hdf5_outcome(),
@@ -319,9 +307,6 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "train": _train("train.toml"),
-    "train-coordinates": _train(
-        "train.toml --set data.coordinates=coordinates.h5 --set data.volumes.0.box=0:24,0:24,0:24"
-    ),
     "train-slices": _train("slices.toml"),
     "train-affinities": _train("affinities.toml"),
     "train-from": _train("train.toml --set model.initial_weights=network.h5"),

@@ -39,7 +39,6 @@ CALL_S = 60
 LEFT_OUT = {
     "comm.Communicator.abort",
     "comm.MpiLibrary",
-    "comm.delayed",  # sleeps as long as it is told
     "comm.Watchdog",
     "count_interrupts",
     "data.ExampleSource.set_load_delay",
@@ -373,7 +372,7 @@ def start(arguments: Arguments) -> None:
         "partitions": (labels % 3).astype(np.uint8),
     }
     ft.data.write_volume(SAMPLE, volume)
-    _core.data.write_datasets("channels.h5", {"c": ones(2, 6, 6, 6)}, 4, 1, "x")
+    ft.data.write_volume("channels.h5", {"c": ones(2, 6, 6, 6)}, command="x")
     Path("text.txt").write_text("no volume")
     arguments.keep(_core.comm.self())
     makers = [f for f in functions() if f.name.endswith(".__init__") or f.name.endswith("_walkers")]

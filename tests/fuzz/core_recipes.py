@@ -178,12 +178,6 @@ RECIPES: dict[str, Recipe] = {
         "communicator": a.one("comm.Communicator"),
         "progress": None,
     },
-    "comm.allreduce_rounds": lambda _: {
-        "algorithm": "ring",
-        "bytes": 1e3,
-        "ranks": 4,
-        "ranks_per_node": 2,
-    },
     "comm.Communicator.start_reduce_scatter": lambda _: {
         "array": ones(4),
         "op": "sum",
@@ -205,7 +199,6 @@ RECIPES: dict[str, Recipe] = {
         "permutable_axes": [0, 1],
         "reflectable_axes": [2],
         "softness": 0.05,
-        "coordinates": None,
         "progress": None,
     },
     "data.ExampleSource.load": lambda _: {"walker": 0, "epoch": 0, "index": 0},
@@ -255,30 +248,6 @@ RECIPES: dict[str, Recipe] = {
     "data.PartitionJob.count": lambda _: {"begin": 0, "end": 1, "progress": None},
     "data.PartitionJob.compute": lambda _: {"begin": 0, "end": 1},
     "data.PartitionJob.keep_large": lambda _: {"tables": [table((1, 2), (800, 928))]},
-    "data.PartitionWriter.__init__": lambda a: {
-        "job": a.one("data.PartitionJob"),
-        "path": str(a.folder / "partitions.h5"),
-        "dataset": "af",
-    },
-    "data.PartitionWriter.write": lambda _: {
-        "number": 0,
-        "values": ones(10, 10, 10, dtype="uint8"),
-    },
-    "data.CoordinatesJob.__init__": lambda _: {
-        "volumes": [("a", f"{SAMPLE}:partitions")],
-        "margin": (1, 1, 1),
-        "seed": 1,
-        "progress": None,
-    },
-    "data.CoordinatesJob.rows": lambda _: {"begin": 0, "end": 10, "progress": None},
-    "data.CoordinatesWriter.__init__": lambda a: {
-        "job": a.one("data.CoordinatesJob"),
-        "path": str(a.folder / "coordinates.h5"),
-    },
-    "data.CoordinatesWriter.write": lambda _: {
-        "begin": 0,
-        "rows": table((0, 1, 1, 1), dtype="int32"),
-    },
     "data.Channels.__init__": lambda a: {"path": str(a.folder / "channels.h5"), "dataset": "c"},
     "data.Volume.__init__": lambda a: {
         "file": str(a.folder / SAMPLE),
@@ -288,7 +257,9 @@ RECIPES: dict[str, Recipe] = {
     "data.Hdf5Writer.__init__": lambda a: {
         "path": str(a.folder / "writer.h5"),
         "command": "x",
-        "datasets": ["a"],
+        "objects": ["a"],
+        "format": "",
+        "described": "",
     },
     "data.Hdf5Writer.create": lambda _: {
         "dataset": "a",
@@ -296,6 +267,7 @@ RECIPES: dict[str, Recipe] = {
         "shape": [4, 4],
         "chunks": [2, 2],
         "gzip": 1,
+        "fill": 0.0,
     },
     "data.Hdf5Writer.write": lambda _: {
         "dataset": "a",
@@ -320,9 +292,6 @@ RECIPES: dict[str, Recipe] = {
         "channel": 0,
     },
     "evaluate.VoxelCounts.assign": lambda a: {"values": a.one("evaluate.VoxelCounts").values()},
-    "evaluate.PairPlaces.__init__": lambda _: {
-        "pairs": table((1, 1, 5), (2, 1, 3), dtype="uint64")
-    },
     "agglomerate.decision_points": lambda _: {
         "labels": np.indices((6, 6, 6)).sum(0).astype("uint64") // 6 + 1,
         "voxel_size": (1.0, 1.0, 1.0),

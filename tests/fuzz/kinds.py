@@ -88,7 +88,6 @@ _FOREIGN = (
     ),
 )
 _PARTITIONS = (Source("partitions.h5", ("train",), "hdf5", covered=True),)
-_COORDINATES = (Source("coordinates.h5", ("train-coordinates",), "hdf5", covered=True),)
 _SLICES = (Source("slices.h5", ("train-slices", "predict"), "hdf5"),)
 _CHECKPOINTS = (
     Source(
@@ -156,8 +155,6 @@ KINDS = {
     "foreign-structure": Kind(_file_case(_FOREIGN, "structure"), 0.5, "their datasets"),
     "partitions": Kind(_file_case(_PARTITIONS, "bytes"), 0.5, "bytes of partitions"),
     "partitions-structure": Kind(_file_case(_PARTITIONS, "structure"), 0.5, "their datasets"),
-    "coordinates": Kind(_file_case(_COORDINATES, "bytes"), 0.5, "bytes of coordinates"),
-    "coordinates-structure": Kind(_file_case(_COORDINATES, "structure"), 0.5, "their datasets"),
     "slices": Kind(_file_case(_SLICES, "bytes"), 0.5, "bytes of slices"),
     "slices-structure": Kind(_file_case(_SLICES, "structure"), 0.7, "their datasets"),
     "checkpoint-bit": Kind(_file_case(_CHECKPOINTS, "flip"), 1, "one bit of a checkpoint"),
@@ -187,7 +184,6 @@ READ_BY_CORE = tuple(
         "volume",
         "foreign",
         "partitions",
-        "coordinates",
         "slices",
         "checkpoint",
         "results",

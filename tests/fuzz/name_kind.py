@@ -56,7 +56,6 @@ _FILE_COMMANDS = (
 _OUTPUT_COMMANDS = (
     "lab synth {} --shape 16,16,16",
     "partition volume.h5:labels {}:af --lom-radius 3,3,3 --min-size 10",
-    "partition volume.h5:labels out.h5:af --coordinates {} --lom-radius 3,3,3 --min-size 10",
     "partition volume.h5:labels out.h5:{} --lom-radius 3,3,3 --min-size 10",
     "segment segment.toml --out {}:ids",
     "segment segment.toml --out out.h5:{}",

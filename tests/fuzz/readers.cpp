@@ -22,7 +22,6 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/comm/communicator.hpp"
-#include "floodtide/data/coordinates.hpp"
 #include "floodtide/data/examples.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/data/partition.hpp"
@@ -124,13 +123,6 @@ void read_slices(const std::string& path) {
   });
 }
 
-void read_coordinates(const std::string& path) {
-  attempt("CoordinatesFile", [&] {
-    const data::CoordinatesFile file(path);
-    static_cast<void>(file.read(0, std::min<std::int64_t>(file.size(), kMostElements)));
-  });
-}
-
 /// What a training opens at its start: the three volumes of a source.
 void read_examples(const std::string& path, const std::string& sample) {
   data::ExampleOptions options;
@@ -201,7 +193,6 @@ void read_hdf5(const std::string& path, const std::string& sample, Resumer& resu
     read_network(file);
   });
   read_slices(path);
-  read_coordinates(path);
   read_examples(path, sample);
   attempt("PartitionJob", [&] {
     const data::PartitionJob job(path + ":labels", {{0.5}, {3, 3, 3}, 10, std::nullopt});

@@ -134,10 +134,7 @@ def make(folder: Path) -> None:
         ("sweep.toml", SWEEP),
     ):
         Path(name).write_text(text)
-    from floodtide import data
-
     _run("partition volume.h5:labels partitions.h5:af --lom-radius 3,3,3 --min-size 10")
-    data.coordinates(["cube=partitions.h5:af"], "coordinates.h5", margin=(5, 5, 5))
     _run("train train.toml --set training.steps=2")
     _run("train train.toml")
     _run("train slices.toml")
@@ -215,8 +212,7 @@ def _formats() -> None:
             copy[volume] = file[volume][...].astype(np.uint8)  # pictures have 8 bits
         for form, pattern in FORMATS.items():
             name = pattern.format(volume)
-            if "*" not in name:
-                Path(name.removeprefix("precomputed://")).parent.mkdir(exist_ok=True)
+            Path(name.removeprefix("precomputed://")).parent.mkdir(exist_ok=True)
             if form not in OF_OTHERS:
                 _run(f"convert bytes.h5:{volume} {name}")
         with h5py.File("bytes.h5") as file:
@@ -227,10 +223,18 @@ def _formats() -> None:
 
 
 def _of_others(names: dict[str, str], voxels: np.ndarray) -> None:
-    """Write OME-Zarr with axes c, x, y, z, OME-TIFF, and a TIFF of ImageJ."""
+    """Write pictures, NIfTI, OME-Zarr with axes c, x, y, z, OME-TIFF, and a TIFF of ImageJ."""
+    import imageio.v3
+    import nibabel
     import tensorstore
     import tifffile
 
+    for z, section in enumerate(voxels):
+        tifffile.imwrite(names["slices"].replace("*", f"{z:05}"), section)
+        imageio.v3.imwrite(names["png"].replace("*", f"{z:05}"), section)
+    image = nibabel.Nifti1Image(voxels.T, np.diag([0.008, 0.008, 0.03, 1.0]))
+    image.header.set_xyzt_units("micron")
+    nibabel.save(image, names["nifti"])
     array = tensorstore.open(
         {
             "driver": "zarr3",

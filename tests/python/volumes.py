@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,10 @@ FORMS = {
     "n5": "{folder}/{name}.n5/inner",
     "precomputed": "precomputed://{folder}/{name}.precomputed",
     "tiff": "{folder}/{name}.tif",
-    "nifti": "{folder}/{name}.nii",
-    "nifti-gz": "{folder}/{name}.nii.gz",
     "tiffs": "{folder}/{name}-tiffs/*.tif",
     "pngs": "{folder}/{name}-pngs/*.png",
 }
-"""How a volume of each format is named; `pngs` holds uint8 and uint16 only."""
+"""How a volume of each format is named; `pngs` holds uint8 and uint16 only. floodtide writes no pictures."""
 
 
 class Asked:
@@ -39,7 +38,13 @@ class Asked:
 
 
 def write(array: NDArray[Any], folder: Path, name: str, form: str) -> str:
-    """Write an array in a format and return the volume's name."""
+    """Write an array in a format and return the volume's name. Pictures are written by tifffile and imageio."""
     reference = FORMS[form].format(folder=folder, name=name)
-    data.convert(data.Volume(np.ascontiguousarray(array)), reference)
+    if "*" not in reference:
+        data.convert(data.Volume(np.ascontiguousarray(array)), reference)
+        return reference
+    library = importlib.import_module("tifffile" if form == "tiffs" else "imageio.v3")
+    Path(reference).parent.mkdir()
+    for z, section in enumerate(array):
+        library.imwrite(reference.replace("*", f"{z:05}"), section)
     return reference

@@ -44,7 +44,7 @@ THIRD_PARTY: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(oneapi/dnnl/.*|dnnl.*)", ("cpp/src/kernels/",)),
     (
         r"(imm|x86|[a-z]mm)intrin\.h",
-        ("cpp/src/kernels/", "cpp/src/comm/reduce/", "cpp/src/base/crc32c/"),
+        ("cpp/src/kernels/", "cpp/src/comm/reduce/"),
     ),
     (r"pybind11/.*", ("python/bindings/",)),
 )

@@ -27,16 +27,14 @@ void require_blocks(const char* operation, const Communicator& comm, std::span<c
 
 /// Return the limits of the blocks of all ranks, size + 1 offsets in bytes. `own` is the number of bytes of this rank.
 ///
-/// The function is an allreduce. In the comparison between ranks, it counts as the first half of an allgather, or of a gather
-/// at `root`.
-std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, int root, std::string_view words) {
+/// The function is an allreduce. In the comparison between ranks, it counts as the first half of an allgather.
+std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, std::string_view words) {
   std::vector<std::int64_t> limits(static_cast<std::size_t>(comm.size()) + 1, 0);
   limits[static_cast<std::size_t>(comm.rank()) + 1] = static_cast<std::int64_t>(own);
   Engine& engine = engine_of(comm);
   const std::int64_t count = std::ssize(limits);
   const Notice notice{.collective = Collective::lengths,
                       .type = ReduceType::int64,
-                      .root = root,
                       .count = count,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
   const Payload payload{.data = std::as_writable_bytes(std::span(limits)).data(),
@@ -45,29 +43,6 @@ std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, 
   engine.start(notice, engine.allreduce_schedule(allreduce_row("recursive_doubling"), count), payload, words).wait();
   for (std::size_t i = 1; i < limits.size(); ++i) limits[i] += limits[i - 1];
   return limits;
-}
-
-/// Return the steps of a gather. The root receives the blocks in rank order. Each other rank sends its block at once.
-MessageSchedule gather_steps(const Communicator& comm, std::span<const std::int64_t> limits, int root) {
-  MessageSchedule schedule;
-  const auto block = [&](int rank) {
-    return Range{limits[static_cast<std::size_t>(rank)], limits[static_cast<std::size_t>(rank) + 1]};
-  };
-  if (comm.rank() != root) {
-    const Range own = block(comm.rank());
-    add_step(schedule, {.send_to = root, .sent = {0, own.size()}});
-    return schedule;
-  }
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    if (rank != root) add_step(schedule, {.receive_from = rank, .received = block(rank)});
-  }
-  return schedule;
-}
-
-std::size_t total_bytes(std::span<const std::span<const std::byte>> pieces) {
-  std::size_t bytes = 0;
-  for (const auto& piece : pieces) bytes += piece.size();
-  return bytes;
 }
 
 /// Return an exception as bytes: one byte for the code, then the message. Return no bytes for null.
@@ -184,32 +159,13 @@ void allgather(Communicator& comm, std::span<std::byte> data, std::span<const st
 std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own, std::string_view words) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto rank = static_cast<std::size_t>(comm.rank());
-  const std::vector<std::int64_t> limits = exchange_lengths(comm, own.size(), -1, words);
+  const std::vector<std::int64_t> limits = exchange_lengths(comm, own.size(), words);
   std::vector<std::byte> joint(static_cast<std::size_t>(limits.back()));
   std::ranges::copy(own, joint.begin() + limits[rank]);
   allgather(comm, joint, limits, words);
   std::vector<std::vector<std::byte>> all;
   for (std::size_t i = 0; i < ranks; ++i) all.emplace_back(joint.begin() + limits[i], joint.begin() + limits[i + 1]);
   return all;
-}
-
-AlignedBuffer<std::byte> gather(Communicator& comm, std::span<const std::span<const std::byte>> pieces, int root,
-                                std::string_view words) {
-  FLOODTIDE_REQUIRE(root >= 0 && root < comm.size(), out_of_range, "gather: root ", root, " is outside 0 to ", comm.size() - 1);
-  const std::size_t own_bytes = total_bytes(pieces);
-  const std::vector<std::int64_t> limits = exchange_lengths(comm, own_bytes, root, words);
-  const bool here = comm.rank() == root;
-  AlignedBuffer<std::byte> bytes(here ? limits.back() : static_cast<std::int64_t>(own_bytes));
-  std::byte* next = bytes.data() + (here ? limits[static_cast<std::size_t>(root)] : 0);
-  for (const auto& piece : pieces) next = std::ranges::copy(piece, next).out;
-  const Notice notice{.collective = Collective::gather,
-                      .root = root,
-                      .count = limits.back(),
-                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .blocks = notice_hash(std::as_bytes(std::span(limits)))};
-  auto schedule = std::make_shared<const MessageSchedule>(gather_steps(comm, limits, root));
-  engine_of(comm).start(notice, std::move(schedule), {.data = bytes.data()}, words).wait();
-  return here ? std::move(bytes) : AlignedBuffer<std::byte>();
 }
 
 bool all_ok(Communicator& comm, bool ok) {

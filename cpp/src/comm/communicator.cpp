@@ -29,7 +29,31 @@ int ranks_per_node_of_environment() {
   return ranks;
 }
 
+class SelfCommunicator final : public Communicator {
+ public:
+  SelfCommunicator() : Communicator(0, 1) {}
+
+  std::string description() const override { return "self"; }
+  std::string node_name() const override { return "this process"; }
+  std::unique_ptr<Communicator> split(int color, int /*key*/) override {
+    FLOODTIDE_REQUIRE(color >= 0, invalid_argument, "split: color is ", color, ", expected at least 0");
+    return self();
+  }
+  void abort(int /*status*/, std::string_view reason) override {
+    raise(ErrorCode::communication, "rank 0 ended the job: ", reason);
+  }
+
+ private:
+  std::unique_ptr<Request> start_send(int, int, std::span<const std::byte>) override { return no_message(); }
+  std::unique_ptr<Request> start_receive(int, int, std::span<std::byte>) override { return no_message(); }
+  [[noreturn]] static std::unique_ptr<Request> no_message() {
+    raise(ErrorCode::unsupported, "self: a single rank has no other rank to exchange messages with");
+  }
+};
+
 }  // namespace
+
+std::unique_ptr<Communicator> self() { return std::make_unique<SelfCommunicator>(); }
 
 std::size_t element_bytes(ReduceType type) noexcept {
   switch (type) {

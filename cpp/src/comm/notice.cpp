@@ -14,10 +14,9 @@ std::string_view words_of(const Notice& notice) {
     case Collective::allgather: return "allgather";
     case Collective::reduce_scatter: return "reduce_scatter";
     case Collective::allreduce: return "allreduce";
-    case Collective::lengths: return notice.root < 0 ? "allgather" : "gather";
+    case Collective::lengths: return "allgather";
     case Collective::locate: return "exchange of node names";
     case Collective::alltoall: return "alltoall";
-    case Collective::gather: return "gather";
     case Collective::group: return "group";
     case Collective::join: return "join";
   }
@@ -35,9 +34,8 @@ std::string values_of(const Notice& notice) {
     case Collective::reduce_scatter: return str_cat(name(notice.op), " of ", notice.count, " ", name(notice.type));
     case Collective::broadcast: return str_cat(notice.count, " bytes from rank ", notice.root);
     case Collective::allgather: return notice.count < 0 ? "of any lengths" : str_cat(notice.count, " bytes");
-    case Collective::lengths: return notice.root < 0 ? "of any lengths" : str_cat("of any lengths, to rank ", notice.root);
+    case Collective::lengths:
     case Collective::alltoall: return "of any lengths";
-    case Collective::gather: return str_cat(notice.count, " bytes to rank ", notice.root);
     case Collective::group: return str_cat(notice.count, " collectives");
     default: return "";
   }

@@ -19,10 +19,9 @@ enum class Collective : std::int32_t {
   allgather,
   reduce_scatter,
   allreduce,
-  lengths,  ///< first half of an allgather or gather of bytes: the number of bytes of each rank
+  lengths,  ///< first half of an allgather of bytes: the number of bytes of each rank
   locate,   ///< announces further collectives that exchange node names
   alltoall,
-  gather,
   group,  ///< several collectives: `count` is their number, `blocks` a hash of their notices
   join,   ///< this rank takes part in what the other ranks start; never compared
 };
@@ -34,8 +33,8 @@ struct Notice {
   ReduceType type = ReduceType::float32;
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
-  std::int32_t root = -1;  ///< root of a broadcast or gather
-  std::int64_t count = 0;  ///< number of elements, or of bytes for broadcast, allgather and gather; -1 if it differs by rank
+  std::int32_t root = -1;  ///< root of a broadcast
+  std::int64_t count = 0;  ///< number of elements, or of bytes for broadcast and allgather; -1 if it differs by rank
   std::int64_t segment_bytes = 0;
   std::int64_t blocks = 0;  ///< hash of the limits of the blocks
   std::int64_t called = 0;  ///< hash of the caller's words for the values (shape, type, operation); 0 without words

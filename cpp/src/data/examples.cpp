@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "floodtide/data/axis_map.hpp"
@@ -12,7 +13,6 @@
 #include "data/purposes.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
-#include "floodtide/data/coordinates.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -29,56 +29,21 @@ std::vector<Source> open_sources(const std::vector<SourceOptions>& options) {
   return sources;
 }
 
-/// Checks every row of a coordinates file and returns the source that each of its volumes means.
-std::vector<std::int64_t> match_coordinates(const CoordinatesFile& file, const std::vector<Source>& sources,
-                                            const Vec3& patch_size, const Progress& progress) {
-  std::vector<std::int64_t> numbers;
-  for (const std::string& name : file.volumes()) {
-    const auto found =
-        std::find_if(sources.begin(), sources.end(), [&name](const Source& s) { return s.options().name == name; });
-    FLOODTIDE_REQUIRE(found != sources.end(), invalid_file, file.path(), ": has centres in volume '", name,
-                      "', which is not among the volumes given");
-    numbers.push_back(found - sources.begin());
-  }
-  std::vector<Box> boxes;
-  for (const std::int64_t number : numbers) boxes.push_back(sources[static_cast<std::size_t>(number)].centres(patch_size));
-  constexpr std::int64_t kRows = 1 << 20;
-  for (std::int64_t begin = 0; begin < file.size(); begin += kRows) {
-    const std::int64_t end = std::min(begin + kRows, file.size());
-    const std::vector<Centre> rows = file.read(begin, end);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const auto volume = static_cast<std::size_t>(rows[i].volume);
-      FLOODTIDE_REQUIRE(boxes[volume].contains(rows[i].position), out_of_range, file.path(), ": row ",
-                        begin + static_cast<std::int64_t>(i), " has its centre at ", Show{rows[i].position}, ", patches of ",
-                        Show{patch_size}, " in volume '", file.volumes()[volume], "' need centres from ",
-                        Show{boxes[volume].start}, " on, below ", Show{boxes[volume].end()}, " (z, y, x)");
-    }
-    report(progress, end, file.size());
-  }
-  return numbers;
-}
-
 }  // namespace
 
 struct ExampleSource::Impl {
   ExampleOptions options;
   std::vector<Source> sources;
-  std::optional<ClassIndex> index;  // exactly one of index and coordinates is set
-  std::optional<CoordinatesFile> coordinates;
-  std::vector<std::int64_t> coordinate_sources;  // source of each volume of the coordinates file
   std::atomic<double> load_delay_s = 0;
-  std::optional<Deal> deal;  // always set once constructed
+  // These two are always set once constructed.
+  std::optional<ClassIndex> index;
+  std::optional<Deal> deal;
 
   [[nodiscard]] Deal::Place place(const Cursor& cursor) const { return deal->place(cursor.walker, cursor.epoch, cursor.index); }
 
   [[nodiscard]] Centre centre(const Deal::Place& place) const {
-    if (index) {
-      const int value = index->classes()[static_cast<std::size_t>(place.class_index)];
-      return index->find(value, place.number % index->count(value));
-    }
-    Centre centre = coordinates->read(place.number, place.number + 1).front();
-    centre.volume = coordinate_sources[static_cast<std::size_t>(centre.volume)];
-    return centre;
+    const int value = index->classes()[static_cast<std::size_t>(place.class_index)];
+    return index->find(value, place.number % index->count(value));
   }
 };
 
@@ -89,19 +54,13 @@ ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const Ex
   impl_->sources = open_sources(sources);
   std::vector<Box> boxes;
   for (const Source& source : impl_->sources) boxes.push_back(source.centres(options.patch_size));
-  if (options.coordinates) {
-    impl_->coordinates.emplace(*options.coordinates);
-    impl_->coordinate_sources = match_coordinates(*impl_->coordinates, impl_->sources, options.patch_size, progress);
-    impl_->deal.emplace(options.seed, 1, impl_->coordinates->size(), options.walkers);
-  } else {
-    std::vector<const Volume*> volumes;
-    for (const Source& source : impl_->sources) volumes.push_back(&source.partitions());
-    impl_->index = partition_index(std::move(volumes), boxes, progress);
-    const auto classes = static_cast<std::int64_t>(impl_->index->classes().size());
-    impl_->deal.emplace(options.seed, classes, impl_->index->largest(), options.walkers);
-    FLOODTIDE_REQUIRE(classes > 0, invalid_argument, impl_->sources.front().partitions().name(),
-                      ": no voxel with a class has a patch of ", Show{options.patch_size}, " (z, y, x) inside the box");
-  }
+  std::vector<const Volume*> volumes;
+  for (const Source& source : impl_->sources) volumes.push_back(&source.partitions());
+  impl_->index = partition_index(std::move(volumes), boxes, progress);
+  const auto classes = static_cast<std::int64_t>(impl_->index->classes().size());
+  impl_->deal.emplace(options.seed, classes, impl_->index->largest(), options.walkers);
+  FLOODTIDE_REQUIRE(classes > 0, invalid_argument, impl_->sources.front().partitions().name(),
+                    ": no voxel with a class has a patch of ", Show{options.patch_size}, " (z, y, x) inside the box");
   FLOODTIDE_REQUIRE(options.walkers <= examples(), invalid_argument, "walkers: ", options.walkers,
                     " given, but there are only ", examples(), " examples");
 }
@@ -120,8 +79,7 @@ std::int64_t ExampleSource::per_walker(std::int64_t walker) const {
   return impl_->deal->per_walker(walker);
 }
 
-std::optional<double> ExampleSource::imbalance(std::int64_t moves) const {
-  if (!impl_->index) return std::nullopt;
+double ExampleSource::imbalance(std::int64_t moves) const {
   const std::size_t classes = impl_->index->classes().size();
   std::vector<double> fovs(classes, 1.0);
   for (std::size_t i = 1; i < classes; ++i) {

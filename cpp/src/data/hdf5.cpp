@@ -15,7 +15,6 @@
 
 #include "data/hdf5_check.hpp"
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_storage.hpp"
 #include "data/hdf5_trust.hpp"
 
 namespace floodtide::data {
@@ -140,7 +139,7 @@ hid_t Hdf5File::Impl::dataset(const std::string& name) const {
   }
   DatasetHandle handle(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT));
   if (!handle.valid()) raise_unreadable(where(name));
-  if (!writing) require_readable(file.id(), handle.id(), where(name));
+  if (!writing) require_readable(handle.id(), where(name));
   return datasets.emplace(name, std::move(handle)).first->second.id();
 }
 

@@ -4,9 +4,6 @@
 #include <string_view>
 
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_storage.hpp"
-#include "data/hdf5_text.hpp"
-#include "data/hdf5_types.hpp"
 #include "floodtide/base/crc32c.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/tensor/view.hpp"

@@ -6,9 +6,7 @@
 
 #include "data/hdf5_check.hpp"
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_storage.hpp"
 #include "data/hdf5_trust.hpp"
-#include "data/hdf5_types.hpp"
 #include "floodtide/base/available_memory.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -124,31 +122,14 @@ void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::
                     Show{count}, " for an array of ", elements, " elements");
 }
 
-void Hdf5File::require_sound(const std::string& dataset, std::span<const std::int64_t> start,
-                             std::span<const std::int64_t> count) const {
-  const hid_t id = impl_->dataset(dataset);
-  const auto try_block = [&] { check_hdf5_block(impl_->path, dataset, start, count); };
-  if (require_chunks(id, start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset))) return;
-  if (external_allowed()) return;
-  for (VirtualPart& part : virtual_parts(PropertyHandle(H5Dget_create_plist(id)).id(), start, count)) {
-    if (!impl_->exists(part.source)) continue;  // read as the fill value
-    const std::vector<std::int64_t> shape = info(part.source).shape;
-    if (part.start.size() != shape.size()) {
-      part.start.assign(shape.size(), 0);
-      part.count = shape;
-    }
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      part.count[axis] = std::clamp<std::int64_t>(shape[axis] - part.start[axis], 0, part.count[axis]);
-    }
-    require_sound(part.source, part.start, part.count);
-  }
-}
-
 void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                         ElementType type, void* out) const {
   const Hdf5Lock lock;
   const hid_t id = impl_->dataset(dataset);
-  if (!impl_->writing) require_sound(dataset, start, count);
+  if (!impl_->writing) {
+    const auto try_block = [&] { check_hdf5_block(impl_->path, dataset, start, count); };
+    require_chunks(id, start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset));
+  }
   const BlockSpaces spaces = block_spaces(id, start, count);
   if (H5Dread(id, native_type(type), spaces.memory.id(), spaces.file.id(), H5P_DEFAULT, out) < 0) {
     raise_unreadable(impl_->where(dataset));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the HDF5 library needs around each call: the lock, ids that close themselves, and its error stack as text.
+// What the HDF5 library needs around each call: the lock, ids that close themselves, its error stack as text, and its types.
 #pragma once
 
 #include <hdf5.h>
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/data/hdf5.hpp"
 
 namespace floodtide::data {
 
@@ -71,5 +72,11 @@ using ObjectHandle = Handle<H5Oclose>;
 /// The innermost cause in the library's error stack: the system's message where there is one. Empties the stack. Every
 /// HDF5 call that enters the library empties it too, so ask before any handle is closed.
 [[nodiscard]] std::string hdf5_cause();
+
+/// Return HDF5's id of the element type in memory.
+[[nodiscard]] hid_t native_type(ElementType type);
+
+/// Return the element type of a stored type. Throws Error(invalid_file) for other types; the message starts with `what`.
+[[nodiscard]] ElementType element_type_of(hid_t type, const std::string& what);
 
 }  // namespace floodtide::data

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parts of Hdf5File: hdf5_check (a program reads a file first), hdf5_trust (what a file and its chunks must be), hdf5_text
+// (texts of attributes), hdf5_storage (how floodtide stores), and hdf5, hdf5_attributes, hdf5_data, hdf5_output and hdf5_try
+// with its functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5_chunks.hpp"
 #include "data/hdf5_handle.hpp"
 #include "data/hdf5_trust.hpp"
 #include "floodtide/base/own_process.hpp"
@@ -58,5 +61,40 @@ struct Hdf5File::Impl {
 [[nodiscard]] std::vector<std::int64_t> shape_of_space(hid_t space);
 /// Return a data space of this shape. An empty shape makes a scalar.
 [[nodiscard]] SpaceHandle make_space(std::span<const std::int64_t> shape);
+
+// Layout of floodtide's own files, which reveals damage when the files are read. The format of HDF5 1.10 has checksums of all
+// metadata. Datasets have a checksum for each chunk (HDF5's Fletcher-32 filter, which every tool verifies). Small datasets are
+// stored in the metadata. Parameters have one CRC-32C over all arrays instead (train/network_file.hpp). HDF5 protects neither
+// texts of variable length nor attributes above 64 KiB: each of these has a second attribute with its CRC-32C.
+// docs/decisions/20261122-file-integrity.md has the reasons and the overhead.
+
+/// Return file access properties: the format of new objects, and the size of the chunk cache of each dataset.
+[[nodiscard]] PropertyHandle file_access(std::size_t chunk_cache_bytes);
+[[nodiscard]] PropertyHandle file_creation();
+/// Return link creation properties (H5P_LINK_CREATE) that also make missing parent groups.
+[[nodiscard]] PropertyHandle link_creation();
+[[nodiscard]] PropertyHandle group_creation();
+/// Return dataset creation properties. Throws Error(invalid_argument) or Error(shape_mismatch) for wrong options; the message
+/// starts with `where`.
+[[nodiscard]] PropertyHandle dataset_creation(ElementType type, std::span<const std::int64_t> shape,
+                                              const DatasetOptions& options, const std::string& where);
+
+/// Return true if checksums that HDF5 verifies cover all values of the dataset. `file_has_checksums`: the metadata have
+/// checksums.
+[[nodiscard]] bool has_checksum(hid_t dataset, bool file_has_checksums);
+
+/// Return the name of the attribute with the CRC-32C of another attribute.
+[[nodiscard]] std::string checksum_of(const std::string& attribute);
+/// HDF5 stores larger attributes (bytes) outside the object's header, without a checksum.
+inline constexpr std::size_t kLargestCheckedAttribute = 60'000;
+
+/// Read the `count` texts of variable length of an open attribute. Throws Error(invalid_file) if one is damaged; the message
+/// starts with `what`.
+///
+/// HDF5 stores such texts in a heap without a checksum, and does not check the heap. All of 30 damaged files that made the
+/// library (1.10.8) crash or loop did so in this heap. Therefore the library only returns the place of the text, and this
+/// function reads the heap itself.
+[[nodiscard]] std::vector<std::string> read_variable_texts(hid_t attribute, std::size_t count, const std::string& path,
+                                                           const Superblock& superblock, const std::string& what);
 
 }  // namespace floodtide::data

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_storage.hpp"
 #include "data/hdf5_trust.hpp"
 #include "floodtide/data/hdf5.hpp"
 

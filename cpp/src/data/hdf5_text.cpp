@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/hdf5_text.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 
+#include "data/hdf5_impl.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::data {

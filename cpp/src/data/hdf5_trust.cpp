@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_trust.hpp"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -20,7 +22,6 @@ constexpr std::size_t kSuperblockBytes = 64;    // as far as it is looked at
 constexpr std::uint64_t kFirstUserBlock = 512;  // the superblock is at 0, 512, 1024, 2048, ...
 constexpr int kNewestVersion = 3;
 constexpr const char* kAllowExternal = "FLOODTIDE_ALLOW_EXTERNAL";
-constexpr int kDeepestVirtual = 8;  // virtual datasets of virtual datasets
 
 using Bytes = std::array<unsigned char, kSuperblockBytes>;
 
@@ -93,73 +94,18 @@ void require_filters(hid_t properties, const std::string& where) {
   }
 }
 
-std::string text_of(const auto& get) {
-  const ssize_t size = get(nullptr, std::size_t{0});
-  if (size <= 0) return {};
-  std::vector<char> text(static_cast<std::size_t>(size) + 1, '\0');
-  get(text.data(), text.size());
-  return text.data();
-}
-
-/// The file, and the dataset in it, that a part of a virtual dataset is made of.
-std::pair<std::string, std::string> source_of(hid_t properties, std::size_t part) {
-  return {text_of([&](char* text, std::size_t size) { return H5Pget_virtual_filename(properties, part, text, size); }),
-          text_of([&](char* text, std::size_t size) { return H5Pget_virtual_dsetname(properties, part, text, size); })};
-}
-
-/// The smallest box that holds a selection, and whether the selection is all of it. Unknown (empty) for one without end.
-struct Selected {
-  std::vector<std::int64_t> first, size;
-  bool is_box;
-};
-
-Selected selected(hid_t space) {
-  const auto rank = static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space)));
-  std::vector<hsize_t> first(rank), last(rank);
-  if (H5Sget_select_bounds(space, first.data(), last.data()) < 0) return {};
-  Selected result{.first = {first.begin(), first.end()}, .size = {}, .is_box = true};
-  hsize_t elements = 1;
-  for (std::size_t axis = 0; axis < rank; ++axis) {
-    const hsize_t size = last[axis] - first[axis] + 1;
-    result.size.push_back(static_cast<std::int64_t>(size));
-    result.is_box = !__builtin_mul_overflow(elements, size, &elements) && result.is_box;
-  }
-  result.is_box = result.is_box && H5Sget_select_npoints(space) == static_cast<hssize_t>(elements);
-  return result;
-}
-
-void require_inside(hid_t file, hid_t properties, const std::string& where, int depth);
-
-/// Checks the datasets that a virtual one is made of.
-void require_sources_inside(hid_t file, hid_t properties, const std::string& where, int depth) {
-  std::size_t count = 0;
-  H5Pget_virtual_count(properties, &count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto [source, name] = source_of(properties, i);
-    FLOODTIDE_REQUIRE(source == ".", invalid_file, where, ": is a virtual dataset with values in another file, ", source,
-                      "; set ", kAllowExternal, "=1 if you trust it");
-    std::string refused;
-    const PropertyHandle links = link_access(refused);
-    if (H5Oexists_by_name(file, name.c_str(), links.id()) <= 0) continue;  // missing ones read as the fill value
-    const DatasetHandle dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
-    if (!dataset.valid()) continue;
-    const PropertyHandle inner(H5Dget_create_plist(dataset.id()));
-    require_inside(file, inner.id(), where, depth + 1);
-  }
-}
-
-void require_inside(hid_t file, hid_t properties, const std::string& where, int depth) {
-  FLOODTIDE_REQUIRE(depth <= kDeepestVirtual, invalid_file, where, ": is a virtual dataset of more than ", kDeepestVirtual,
-                    " levels");
-  if (H5Pget_external_count(properties) > 0) {
-    std::array<char, 256> name{};
-    off_t offset = 0;
-    hsize_t size = 0;
-    H5Pget_external(properties, 0, name.size() - 1, name.data(), &offset, &size);
-    raise(ErrorCode::invalid_file, where, ": has its values in another file, ", name.data(), "; set ", kAllowExternal,
-          "=1 if you trust it");
-  }
-  if (H5Pget_layout(properties) == H5D_VIRTUAL) require_sources_inside(file, properties, where, depth);
+/// A virtual dataset may have its values in another file too.
+void require_inside(hid_t properties, const std::string& where) {
+  FLOODTIDE_REQUIRE(H5Pget_layout(properties) != H5D_VIRTUAL, invalid_file, where,
+                    ": has its values in another dataset or another file (it is a virtual dataset); set ", kAllowExternal,
+                    "=1 if you trust it");
+  if (H5Pget_external_count(properties) == 0) return;
+  std::array<char, 256> name{};
+  off_t offset = 0;
+  hsize_t size = 0;
+  H5Pget_external(properties, 0, name.size() - 1, name.data(), &offset, &size);
+  raise(ErrorCode::invalid_file, where, ": has its values in another file, ", name.data(), "; set ", kAllowExternal,
+        "=1 if you trust it");
 }
 
 /// The library reads beyond its buffers where a dataset in one piece says two different sizes.
@@ -213,37 +159,159 @@ PropertyHandle link_access(std::string& out_refused) {
   return access;
 }
 
-std::vector<VirtualPart> virtual_parts(hid_t properties, std::span<const std::int64_t> start,
-                                       std::span<const std::int64_t> count) {
-  std::size_t parts = 0;
-  H5Pget_virtual_count(properties, &parts);
-  std::vector<VirtualPart> found;
-  for (std::size_t i = 0; i < parts; ++i) {
-    auto [file, name] = source_of(properties, i);
-    if (file != ".") continue;
-    const Selected into = selected(SpaceHandle(H5Pget_virtual_vspace(properties, i)).id());
-    const Selected from = selected(SpaceHandle(H5Pget_virtual_srcspace(properties, i)).id());
-    VirtualPart part{.source = std::move(name), .start = {}, .count = {}};
-    bool needed = true;
-    for (std::size_t axis = 0; axis < std::min(into.first.size(), start.size()); ++axis) {
-      const std::int64_t first = std::max(start[axis], into.first[axis]);
-      const std::int64_t last = std::min(start[axis] + count[axis], into.first[axis] + into.size[axis]);
-      needed = needed && first < last;
-      if (!from.is_box || !into.is_box || from.size != into.size) continue;
-      part.start.push_back(first - into.first[axis] + from.first[axis]);
-      part.count.push_back(last - first);
-    }
-    if (needed) found.push_back(std::move(part));
-  }
-  return found;
-}
-
-void require_readable(hid_t file, hid_t dataset, const std::string& where) {
+void require_readable(hid_t dataset, const std::string& where) {
   const PropertyHandle properties(H5Dget_create_plist(dataset));
   FLOODTIDE_REQUIRE(properties.valid(), invalid_file, where, ": is damaged: ", hdf5_cause());
-  if (!external_allowed()) require_inside(file, properties.id(), where, 0);
+  if (!external_allowed()) require_inside(properties.id(), where);
   require_filters(properties.id(), where);
   require_size(dataset, properties.id(), where);
+}
+
+namespace {
+
+constexpr hsize_t kChecksumBytes = 4;      // that Fletcher-32 adds
+constexpr hsize_t kGrowthBytes = 1 << 16;  // more than any filter adds to a chunk that it cannot compress, beside a half of it
+
+/// How the chunks of a dataset are stored.
+struct Layout {
+  std::vector<hsize_t> shape, chunk;
+  hsize_t chunk_bytes;
+  std::vector<H5Z_filter_t> filters;  // in the order of writing
+  bool edges_unfiltered;              // chunks that reach beyond the dataset are stored as they are
+};
+
+Layout layout_of(hid_t dataset, hid_t properties) {
+  const SpaceHandle space(H5Dget_space(dataset));
+  const TypeHandle type(H5Dget_type(dataset));
+  Layout layout{};
+  layout.shape.resize(static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.id()))));
+  layout.chunk.resize(layout.shape.size());
+  H5Sget_simple_extent_dims(space.id(), layout.shape.data(), nullptr);
+  H5Pget_chunk(properties, static_cast<int>(layout.chunk.size()), layout.chunk.data());
+  layout.chunk_bytes = H5Tget_size(type.id());
+  for (const hsize_t extent : layout.chunk) layout.chunk_bytes *= extent;  // the library allows for less than 2^32
+  for (int i = 0; i < H5Pget_nfilters(properties); ++i) {
+    unsigned flags = 0, config = 0;
+    std::size_t values = 0;
+    layout.filters.push_back(
+        H5Pget_filter2(properties, static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, &config));
+  }
+  unsigned options = 0;
+  H5Pget_chunk_opts(properties, &options);
+  layout.edges_unfiltered = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
+  return layout;
+}
+
+bool has(const Layout& layout, H5Z_filter_t filter) { return std::ranges::count(layout.filters, filter) > 0; }
+
+/// True for SZIP, nbit, scale-offset and plug-ins: their decoders do not check the contents of a chunk.
+bool has_unknown_filter(const Layout& layout) {
+  return std::ranges::any_of(layout.filters, [](H5Z_filter_t filter) {
+    return filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32;
+  });
+}
+
+/// Bytes that zlib makes of its input; at most one more than `most`. 0 if it is damaged.
+hsize_t inflated_bytes(std::span<const unsigned char> input, hsize_t most) {
+  z_stream stream{};
+  if (inflateInit(&stream) != Z_OK) return 0;
+  stream.next_in = const_cast<unsigned char*>(input.data());
+  stream.avail_in = static_cast<uInt>(input.size());
+  std::array<unsigned char, 1 << 15> out{};
+  hsize_t bytes = 0;
+  int status = Z_OK;
+  while (status == Z_OK && bytes <= most) {
+    stream.next_out = out.data();
+    stream.avail_out = static_cast<uInt>(out.size());
+    status = inflate(&stream, Z_NO_FLUSH);
+    bytes += out.size() - stream.avail_out;
+  }
+  inflateEnd(&stream);
+  return status == Z_STREAM_END || bytes > most ? bytes : 0;
+}
+
+/// Whether the filters of a chunk, undone from the last to the first, give as many bytes as a chunk has. True where it cannot
+/// be known, and where a checksum covers the bytes: damage is noticed then.
+bool has_right_size(const Layout& layout, unsigned skipped, std::span<const unsigned char> stored) {
+  hsize_t behind = 0;  // checksums that filters before the current one have added
+  for (std::size_t i = 0; i < layout.filters.size(); ++i) {
+    if ((skipped >> i & 1U) == 0 && layout.filters[i] == H5Z_FILTER_FLETCHER32) behind += kChecksumBytes;
+  }
+  for (std::size_t i = layout.filters.size(); i-- > 0;) {
+    if ((skipped >> i & 1U) != 0 || layout.filters[i] == H5Z_FILTER_SHUFFLE) continue;
+    if (layout.filters[i] != H5Z_FILTER_DEFLATE) return true;
+    const hsize_t expected = layout.chunk_bytes + behind;
+    return inflated_bytes(stored, expected) == expected;
+  }
+  return stored.size() == layout.chunk_bytes;
+}
+
+void require_chunk(hid_t dataset, const Layout& layout, std::span<const hsize_t> offset, const std::string& where) {
+  hsize_t stored = 0;
+  if (H5Dget_chunk_storage_size(dataset, offset.data(), &stored) < 0) {
+    const std::string cause = hdf5_cause();  // also of a chunk that was never written, beside others that were
+    FLOODTIDE_REQUIRE(cause.find("not allocated") != std::string::npos, invalid_file, where,
+                      ": is damaged: one of its chunks cannot be found: ", cause);
+  }
+  if (stored == 0) return;  // never written
+  bool at_edge = false;
+  for (std::size_t axis = 0; axis < offset.size(); ++axis) {
+    at_edge = at_edge || offset[axis] + layout.chunk[axis] > layout.shape[axis];
+  }
+  const auto require = [&](bool sound) {
+    FLOODTIDE_REQUIRE(sound, invalid_file, where, ": is damaged: one of its chunks, of ", stored,
+                      " bytes in the file, has not the size of ", layout.chunk_bytes, " bytes that it should have");
+  };
+  if (layout.filters.empty() || (at_edge && layout.edges_unfiltered)) return require(stored == layout.chunk_bytes);
+  const bool compressed = std::ranges::any_of(
+      layout.filters, [](H5Z_filter_t filter) { return filter != H5Z_FILTER_FLETCHER32 && filter != H5Z_FILTER_SHUFFLE; });
+  if (!compressed) {
+    return require(stored == layout.chunk_bytes + kChecksumBytes * has(layout, H5Z_FILTER_FLETCHER32));
+  }
+  require(stored <= layout.chunk_bytes + layout.chunk_bytes / 2 + kGrowthBytes);
+  std::vector<unsigned char> bytes(stored);
+  std::uint32_t skipped = 0;
+  FLOODTIDE_REQUIRE(H5Dread_chunk(dataset, H5P_DEFAULT, offset.data(), &skipped, bytes.data()) >= 0, invalid_file, where,
+                    ": is damaged: one of its chunks cannot be read");
+  require(skipped >> std::min<std::size_t>(layout.filters.size(), 31) == 0);
+  require(has_right_size(layout, skipped, bytes));
+}
+
+}  // namespace
+
+void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                    CheckedChunks& checked, const std::function<void()>& try_block, const std::string& where) {
+  const PropertyHandle properties(H5Dget_create_plist(dataset));
+  if (H5Pget_layout(properties.id()) != H5D_CHUNKED || std::ranges::count(count, 0) > 0) return;
+  const Layout layout = layout_of(dataset, properties.id());
+  const std::size_t rank = layout.shape.size();
+  std::vector<hsize_t> first(rank), last(rank), at(rank), offset(rank);
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    first[axis] = static_cast<hsize_t>(start[axis]) / layout.chunk[axis];
+    last[axis] = static_cast<hsize_t>(start[axis] + count[axis] - 1) / layout.chunk[axis];
+  }
+  at = first;
+  bool tried = !has_unknown_filter(layout);
+  for (;;) {
+    std::int64_t number = 0;
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      const hsize_t chunks = (layout.shape[axis] + layout.chunk[axis] - 1) / layout.chunk[axis];
+      number = number * static_cast<std::int64_t>(chunks) + static_cast<std::int64_t>(at[axis]);
+      offset[axis] = at[axis] * layout.chunk[axis];
+    }
+    if (!checked.contains(number)) {
+      if (!std::exchange(tried, true)) try_block();
+      require_chunk(dataset, layout, offset, where);
+      checked.insert(number);
+    }
+    std::size_t axis = rank;
+    while (axis > 0 && at[axis - 1] == last[axis - 1]) {
+      --axis;
+      at[axis] = first[axis];
+    }
+    if (axis == 0) return;
+    ++at[axis - 1];
+  }
 }
 
 }  // namespace floodtide::data

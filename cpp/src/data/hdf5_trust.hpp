@@ -4,9 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "data/hdf5_handle.hpp"
 
@@ -33,18 +34,20 @@ Superblock require_hdf5_file(const std::string& path);
 /// of a refused file is written to `out_refused`, which must outlive the properties.
 [[nodiscard]] PropertyHandle link_access(std::string& out_refused);
 
-/// A block of a dataset, of which a block of a virtual dataset is made. Empty start and count: any part of the dataset.
-struct VirtualPart {
-  std::string source;
-  std::vector<std::int64_t> start, count;
-};
-/// Return what the block [start, start + count) of a virtual dataset with these properties is made of, as far as it is in the
-/// same file. Blocks may reach beyond their dataset.
-[[nodiscard]] std::vector<VirtualPart> virtual_parts(hid_t properties, std::span<const std::int64_t> start,
-                                                     std::span<const std::int64_t> count);
+/// Check that an open dataset holds its own values (unless external_allowed()), and that all its filters are available. Throws
+/// Error(invalid_file) starting with `where`.
+void require_readable(hid_t dataset, const std::string& where);
 
-/// Check that an open dataset has its values in `file` itself (unless external_allowed()), and that all its filters are
-/// available. Throws Error(invalid_file) starting with `where`.
-void require_readable(hid_t file, hid_t dataset, const std::string& where);
+// The HDF5 library (1.10.8) does not compare the size of a chunk, in the file or after decompression, with the size that the
+// dataset needs. With a damaged chunk the library returns other memory of the process, or crashes.
+
+/// Indices of the chunks of a dataset that were checked.
+using CheckedChunks = std::set<std::int64_t>;
+
+/// Throws Error(invalid_file) if a chunk of the block [start, start + count) does not have the size that the dataset needs.
+/// Reads compressed chunks without a checksum one additional time. Skips the chunks in `checked`. If filters that are not
+/// looked into have made a chunk, calls `try_block` first, which throws if reading the block would harm this process.
+void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                    CheckedChunks& checked, const std::function<void()>& try_block, const std::string& where);
 
 }  // namespace floodtide::data

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,7 +17,6 @@ namespace floodtide::data {
 namespace {
 
 constexpr Vec3 kBlock{128, 128, 128};  // a halo of 24 on each side makes 2.6 times the reads
-constexpr std::int64_t kChunk = 64;    // divides kBlock, so that every chunk of the result is written once
 
 using Sizes = std::unordered_map<std::int64_t, std::int64_t>;
 
@@ -79,7 +79,6 @@ struct PartitionJob::Impl {
   std::vector<std::int64_t> limits;
   std::unordered_set<std::int64_t> kept;
   bool keeps_all;
-  std::map<int, std::int64_t> written;
 
   Impl(const VolumeReference& reference, const PartitionOptions& given)
       : volume(reference.open()),
@@ -125,29 +124,6 @@ struct PartitionJob::Impl {
     }
     return numbers;
   }
-
-  [[nodiscard]] std::vector<std::int64_t> bounding_boxes_xyz() const {
-    std::vector<Box> boxes{box};
-    const auto given = options.box ? std::nullopt : labels.integers("bounding_boxes");
-    if (given) {
-      FLOODTIDE_REQUIRE(given->shape.size() == 3 && given->shape[1] == 2 && given->shape[2] == 3, invalid_file, labels.name(),
-                        ": attribute bounding_boxes has shape ", Show{given->shape}, ", expected (n, 2, 3)");
-      boxes.clear();
-      for (std::size_t i = 0; i < given->values.size(); i += 6) {
-        const std::int64_t* xyz = &given->values[i];
-        boxes.push_back({{xyz[2], xyz[1], xyz[0]}, {xyz[5], xyz[4], xyz[3]}});
-      }
-    }
-    std::vector<std::int64_t> result;
-    const Vec3& radius = options.lom_radius;
-    for (const Box& outer : boxes) {
-      const Vec3 size{outer.size[0] - 2 * radius[0], outer.size[1] - 2 * radius[1], outer.size[2] - 2 * radius[2]};
-      if (*std::min_element(size.begin(), size.end()) <= 0) continue;
-      for (std::size_t axis = 3; axis-- > 0;) result.push_back(outer.start[axis] + radius[axis]);
-      for (std::size_t axis = 3; axis-- > 0;) result.push_back(size[axis]);
-    }
-    return result;
-  }
 };
 
 PartitionJob::PartitionJob(const VolumeReference& labels, const PartitionOptions& options) {
@@ -159,7 +135,6 @@ PartitionJob::~PartitionJob() = default;
 std::int64_t PartitionJob::counting_blocks() const noexcept { return impl_->counting.size(); }
 std::int64_t PartitionJob::blocks() const noexcept { return impl_->grid.size(); }
 Box PartitionJob::block(std::int64_t number) const { return impl_->grid[number]; }
-const std::map<int, std::int64_t>& PartitionJob::written_counts() const noexcept { return impl_->written; }
 
 LabelSizes PartitionJob::count(std::int64_t begin, std::int64_t end, const Progress& progress) const {
   FLOODTIDE_REQUIRE(begin >= 0 && begin <= end && end <= counting_blocks(), out_of_range, "partition: counting blocks ", begin,
@@ -206,40 +181,6 @@ std::vector<Tensor<std::uint8_t, 3>> PartitionJob::compute(std::int64_t begin, s
     results[static_cast<std::size_t>(i)] = partition_block(objects.view(), count, impl_->options.lom_radius, impl_->limits);
   });
   return results;
-}
-
-Hdf5File PartitionJob::create(const std::string& path, const std::string& dataset) const {
-  const Vec3& shape = impl_->labels.shape();
-  Hdf5File file = Hdf5File::create(path, {.command = "floodtide partition", .objects = {dataset}});
-  std::vector<std::int64_t> chunks;
-  for (const std::int64_t extent : shape) chunks.push_back(std::min(extent, kChunk));
-  file.create_dataset(dataset, ElementType::uint8, shape, {.chunks = chunks, .gzip = 4, .fill = 255});
-  return file;
-}
-
-void PartitionJob::write(Hdf5File& file, const std::string& dataset, std::int64_t number, View<const std::uint8_t, 3> values) {
-  const Box where = block(number);
-  FLOODTIDE_REQUIRE(values.shape() == where.size, shape_mismatch, "partition: block ", number, " has size ", Show{where.size},
-                    ", got ", Show{values.shape()});
-  file.write_block<std::uint8_t>(dataset, where.start, where.size, values.span());
-  for (const std::uint8_t value : values.span()) ++impl_->written[value];
-}
-
-void PartitionJob::finish(Hdf5File& file, const std::string& dataset) const {
-  const std::vector<std::int64_t> boxes = impl_->bounding_boxes_xyz();
-  const std::vector<std::int64_t> box_shape{static_cast<std::int64_t>(boxes.size() / 6), 2, 3};
-  file.write_attribute<std::int64_t>(dataset, "bounding_boxes", box_shape, boxes);
-  std::vector<std::int64_t> counts;
-  for (const auto& [value, voxels] : impl_->written) counts.push_back(value);
-  for (const auto& [value, voxels] : impl_->written) counts.push_back(voxels);
-  const std::vector<std::int64_t> counts_shape{2, static_cast<std::int64_t>(impl_->written.size())};
-  file.write_attribute<std::int64_t>(dataset, "partition_counts", counts_shape, counts);
-  const std::vector<std::int64_t> thresholds_shape{static_cast<std::int64_t>(impl_->options.thresholds.size())};
-  file.write_attribute<double>(dataset, "thresholds", thresholds_shape, impl_->options.thresholds);
-  const std::vector<std::int64_t> radius_shape{3};
-  file.write_attribute<std::int64_t>(dataset, "lom_radius_zyx", radius_shape, impl_->options.lom_radius);
-  file.write_attribute(dataset, "min_size", impl_->options.min_size);
-  file.commit();
 }
 
 }  // namespace floodtide::data

@@ -9,7 +9,6 @@ namespace floodtide::data {
 inline constexpr std::uint64_t kOrderPurpose = 0xDA7A0001;         ///< order of a class's examples in an epoch
 inline constexpr std::uint64_t kAugmentationPurpose = 0xDA7A0002;  ///< permutation and reflections of one example
 inline constexpr std::uint64_t kCentresPurpose = 0xDA7A0003;       ///< validation centres
-inline constexpr std::uint64_t kCoordinatesPurpose = 0xDA7A0004;   ///< order of a coordinates file
 inline constexpr std::uint64_t kSynthPurpose = 0xDA7A0005;         ///< synthetic volumes
 inline constexpr std::uint64_t kSplitPurpose = 0xDA7A0006;         ///< choice of held-out patients
 inline constexpr std::uint64_t kPatchPurpose = 0xDA7A0007;         ///< position of a random patch

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "data/with_type.hpp"
@@ -21,6 +22,36 @@ void require_finite(const std::string& name, const Box& box, View<const T, 3> va
           ", expected finite intensities");
   }
 }
+
+/// The reader of arrays in memory.
+class ArrayVolume final : public Volume {
+ public:
+  ArrayVolume(std::string name, const ArrayLayout& layout, std::shared_ptr<const void> owner)
+      : Volume({std::move(name), layout.shape, layout.shape, layout.type}), layout_(layout), owner_(std::move(owner)) {}
+
+ private:
+  void read_voxels(const Box& box, std::byte* out) const override {
+    const auto item = static_cast<std::int64_t>(size_in_bytes(type()));
+    const Vec3& strides = layout_.strides_bytes;
+    for (std::int64_t z = 0; z < box.size[0]; ++z) {
+      for (std::int64_t y = 0; y < box.size[1]; ++y) {
+        const std::byte* from =
+            layout_.data + (box.start[0] + z) * strides[0] + (box.start[1] + y) * strides[1] + box.start[2] * strides[2];
+        if (strides[2] == item) {
+          std::memcpy(out, from, static_cast<std::size_t>(box.size[2] * item));
+          out += box.size[2] * item;
+          continue;
+        }
+        for (std::int64_t x = 0; x < box.size[2]; ++x, from += strides[2], out += item) {
+          std::memcpy(out, from, static_cast<std::size_t>(item));
+        }
+      }
+    }
+  }
+
+  ArrayLayout layout_;
+  std::shared_ptr<const void> owner_;
+};
 
 }  // namespace
 
@@ -102,6 +133,10 @@ void Volume::read_stored(const Box& wanted, std::span<std::byte> out) const {
 
 VolumePtr VolumeReference::open(std::size_t chunk_cache_bytes) const {
   return volume_ ? volume_ : open_volume(name_, chunk_cache_bytes);
+}
+
+VolumePtr array_volume(std::string name, const ArrayLayout& layout, std::shared_ptr<const void> owner) {
+  return std::make_shared<ArrayVolume>(std::move(name), layout, std::move(owner));
 }
 
 template Tensor<float, 3> Volume::read_block<float>(const Box&) const;

@@ -7,7 +7,6 @@
 
 #include "data/with_type.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/data/channel.hpp"
 #include "floodtide/data/volume.hpp"
 
 namespace floodtide::data {

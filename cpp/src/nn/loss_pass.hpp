@@ -10,6 +10,10 @@
 
 namespace floodtide::nn {
 
+/// Throws Error(shape_mismatch) if the truth does not fit outputs of this shape [n, z, y, x, classes], and
+/// Error(invalid_argument) for a label that is neither a class nor kNotCounted. Messages begin with `who`.
+void check_truth(const char* who, Output output, const Shape<5>& shape, const SegmentationTruth& truth);
+
 /// Turns the logits of `count` voxels into probabilities, in place.
 void to_probabilities(Output output, std::int64_t classes, std::int64_t count, float* logits) noexcept;
 

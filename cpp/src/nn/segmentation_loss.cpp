@@ -6,7 +6,6 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
-#include "nn/check_truth.hpp"
 #include "nn/loss_pass.hpp"
 
 namespace floodtide::nn {

@@ -8,7 +8,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/limits.hpp"
-#include "nn/check_truth.hpp"
+#include "nn/loss_pass.hpp"
 #include "nn/pool.hpp"
 #include "nn/unet_layout.hpp"
 #include "nn/unet_plan.hpp"

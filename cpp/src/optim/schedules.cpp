@@ -72,6 +72,14 @@ Course cosine(const ParameterValues& /*values*/, std::int64_t steps) {
   };
 }
 
+/// Triangles between `lowest` and 1, the mode "triangular". Source: Smith, "Cyclical learning rates", WACV 2017.
+Course cyclic(const ParameterValues& values, std::int64_t /*steps*/) {
+  return [half = number(values, "half_cycle"), lowest = number(values, "lowest")](std::int64_t step) {
+    const double place = std::fmod(static_cast<double>(step) / half, 2.0);  // the top is at 1
+    return lowest + (1 - lowest) * (1 - std::abs(place - 1));
+  };
+}
+
 ParameterSpec updates(std::string name, double standard, std::string help, Limits limits = kSomeUpdates) {
   return {std::move(name), ValueKind::integer, standard, "updates", std::move(help), limits};
 }
@@ -104,6 +112,10 @@ std::span<const ScheduleRow> schedule_rows() {
                                         " first",
                                         {.minimum = 0, .maximum = 100})}),
        "warm-up, then the rate times (share of remaining updates)^power, down to 0"},
+      {"cyclic", &cyclic,
+       with_warmup({updates("half_cycle", 1000, "updates from the lowest rate to the highest"),
+                    real("lowest", 0.1, "lowest rate, as a share of the highest", kShare)}),
+       "warm-up, then triangles between the lowest and the scaled rate"},
       {"cosine", &cosine, with_warmup({total_steps()}), "warm-up, then half a cosine down to 0"},
   };
   return rows;

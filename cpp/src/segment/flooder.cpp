@@ -8,7 +8,6 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/segment/probability.hpp"
 
 namespace floodtide::segment {
 namespace {
@@ -17,6 +16,11 @@ constexpr std::int32_t kFailedSeed = -1;
 constexpr std::uint8_t kCertain = 255;
 constexpr std::uint8_t kMoves = kClosedToMoves | kClosedByShift;
 constexpr std::int64_t kLargestInitialId = std::int64_t{1} << 30;  // leaves room for new ids
+
+constexpr int kProbabilitySteps = 254;
+
+/// Return a bound of numpy.linspace(0, 1, 255). Comparing with bounds, as google/ffn does, can differ by one from floor(254 p).
+double bound(int step) noexcept { return step == kProbabilitySteps ? 1.0 : step * (1.0 / kProbabilitySteps); }
 
 Vec3 half(const Vec3& size) { return {size[0] / 2, size[1] / 2, size[2] / 2}; }
 
@@ -50,6 +54,24 @@ Tensor<T, 3> without_halo(const std::shared_ptr<Tensor<T, 3>>& volume, const Box
 }
 
 }  // namespace
+
+std::uint8_t quantised_probability(float logit) noexcept {
+  if (std::isnan(logit)) return 0;
+  const auto p = static_cast<double>(1.0F / (1.0F + std::exp(-logit)));
+  int step = static_cast<int>(p * kProbabilitySteps);
+  while (step < kProbabilitySteps && bound(step + 1) <= p) ++step;
+  while (step > 0 && bound(step) > p) --step;
+  return static_cast<std::uint8_t>(step + 1);
+}
+
+Predictor network_predictor(nn::Ffn& network, std::optional<nn::Forward> forward) {
+  return [&network, forward, same = nn::SameParameters(network.use())](View<const float, 3> image, View<const float, 3> logits,
+                                                                       View<float, 3> out_logits) {
+    const nn::FfnExample field{image, logits, out_logits, {}, {}};
+    network.forward({&field, 1}, forward);
+    same.require("segment");
+  };
+}
 
 Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
   FLOODTIDE_REQUIRE(std > 0.0, invalid_argument, "segment: image std is ", std, ", expected a positive number");

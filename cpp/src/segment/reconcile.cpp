@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "floodtide/base/error.hpp"
-#include "segment/union_find.hpp"
 
 namespace floodtide::segment {
 namespace {
@@ -53,22 +51,6 @@ Seam compare_overlap(std::span<const evaluate::ContingencyTable::Entry> counts, 
   }
   seam.split = static_cast<std::int64_t>(first_alone.size() + second_alone.size());
   return seam;
-}
-
-std::vector<std::int64_t> connected(std::int64_t count, std::span<const std::pair<std::int64_t, std::int64_t>> pairs) {
-  std::vector<std::int64_t> parents(static_cast<std::size_t>(count));
-  std::iota(parents.begin(), parents.end(), 0);
-  for (const auto& [a, b] : pairs) {
-    FLOODTIDE_REQUIRE(a >= 0 && a < count && b >= 0 && b < count, out_of_range, "reconcile: pair (", a, ", ", b,
-                      "), expected items from 0 to ", count - 1);
-    const std::int64_t first = root_of(parents, a), second = root_of(parents, b);
-    // The smaller item becomes the root, whatever the order of pairs.
-    parents[static_cast<std::size_t>(std::max(first, second))] = std::min(first, second);
-  }
-  for (std::int64_t item = 0; item < count; ++item) {
-    parents[static_cast<std::size_t>(item)] = root_of(parents, item);
-  }
-  return parents;
 }
 
 }  // namespace floodtide::segment

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kChunk = 64;  // voxels per side; one chunk of 32-bit ids has 1 MiB
 constexpr int kGzip = 4;
 constexpr const char* kProbability = "probability";
-constexpr Limits kStart{0, std::int64_t{1} << 40};  // voxels; the same limits as for coordinates in a configuration
+constexpr Limits kStart{0, std::int64_t{1} << 40};  // positions, ids and calls; as for coordinates in a configuration
 
 data::DatasetOptions storage_of(const Vec3& shape) {
   data::DatasetOptions options;
@@ -57,6 +57,28 @@ void write_origins(data::Hdf5File& file, std::span<const Origin> rows) {
 void write_triple(data::Hdf5File& file, const std::string& dataset, const std::string& name, const Vec3& values) {
   const std::array<std::int64_t, 1> shape{3};
   file.write_attribute<std::int64_t>(dataset, name, shape, values);
+}
+
+/// Return the values of a dataset of 32-bit or 64-bit integers (n rows of `columns`), row-major.
+std::vector<std::int64_t> read_numbers(const data::Hdf5File& file, const std::string& dataset, std::int64_t columns) {
+  std::vector<std::int64_t> values;
+  std::vector<std::int64_t> shape;
+  if (file.info(dataset).type == data::ElementType::int32) {
+    const data::Array<std::int32_t> stored = file.read_array<std::int32_t>(dataset);
+    values.assign(stored.values.begin(), stored.values.end());
+    shape = stored.shape;
+  } else {
+    data::Array<std::int64_t> stored = file.read_array<std::int64_t>(dataset);
+    values = std::move(stored.values);
+    shape = stored.shape;
+  }
+  const std::size_t axes = columns == 1 ? 1 : 2;
+  FLOODTIDE_REQUIRE(shape.size() == axes && (axes == 1 || shape[1] == columns), invalid_file, file.path(), ": ", dataset,
+                    " has the shape ", Show{shape}, ", expected rows of ", columns);
+  for (const std::int64_t value : values) {
+    require_in(kStart, value, str_cat(file.path(), ": ", dataset), ErrorCode::invalid_file);
+  }
+  return values;
 }
 
 data::Hdf5Result output(const std::string& dataset) {
@@ -132,18 +154,26 @@ void write(const Result& result, const std::string& path, const std::string& dat
 }
 
 std::vector<Vec3> read_seeds(const std::string& path) {
-  const std::string dataset = "origins/start_zyx";
-  const data::Array<std::int64_t> starts = data::Hdf5File::open(path).read_array<std::int64_t>(dataset);
-  FLOODTIDE_REQUIRE(starts.shape.size() == 2 && starts.shape[1] == 3, invalid_file, path, ": ", dataset, " has ",
-                    starts.shape.size(), " axes, expected rows of z, y, x");
+  const std::vector<std::int64_t> starts = read_numbers(data::Hdf5File::open(path), "origins/start_zyx", 3);
   std::vector<Vec3> seeds;
-  for (std::size_t i = 0; i < starts.values.size(); i += 3) {
-    seeds.push_back({starts.values[i], starts.values[i + 1], starts.values[i + 2]});
-    for (const std::int64_t position : seeds.back()) {
-      require_in(kStart, position, str_cat(path, ": ", dataset), ErrorCode::invalid_file);
-    }
-  }
+  for (std::size_t i = 0; i < starts.size(); i += 3) seeds.push_back({starts[i], starts[i + 1], starts[i + 2]});
   return seeds;
+}
+
+std::vector<Origin> read_origins(const std::string& path) {
+  const data::Hdf5File file = data::Hdf5File::open(path);
+  const std::string calls_name = file.exists("origins/iters") ? "origins/iters" : "origins/iterations";
+  const std::vector<std::int64_t> ids = read_numbers(file, "origins/id", 1);
+  const std::vector<std::int64_t> calls = read_numbers(file, calls_name, 1);
+  const std::vector<std::int64_t> starts = read_numbers(file, "origins/start_zyx", 3);
+  FLOODTIDE_REQUIRE(calls.size() == ids.size() && starts.size() == 3 * ids.size(), invalid_file, path, ": origins of ",
+                    ids.size(), " ids, ", calls.size(), " numbers of calls and ", starts.size() / 3,
+                    " seeds, expected as many of each");
+  std::vector<Origin> origins;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    origins.push_back({ids[i], {starts[3 * i], starts[3 * i + 1], starts[3 * i + 2]}, calls[i], 0, 0.0});
+  }
+  return origins;
 }
 
 std::optional<Vec3> placement(const data::Volume& volume) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "segment/seed_grid.hpp"
-
 #include <algorithm>
 #include <initializer_list>
+
+#include "segment/seed_policies.hpp"
 
 namespace floodtide::segment {
 namespace {

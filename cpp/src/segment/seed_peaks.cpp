@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "segment/seed_peaks.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include "floodtide/base/parallel.hpp"
 #include "data/distance.hpp"
 #include "segment/filters.hpp"
+#include "segment/seed_policies.hpp"
 
 namespace floodtide::segment {
 namespace {

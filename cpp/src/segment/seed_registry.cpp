@@ -3,10 +3,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/segment/seeds.hpp"
-#include "segment/seed_grid.hpp"
-#include "segment/seed_image.hpp"
-#include "segment/seed_max.hpp"
-#include "segment/seed_peaks.hpp"
+#include "segment/seed_policies.hpp"
 
 namespace floodtide::segment {
 

@@ -169,18 +169,4 @@ std::unique_ptr<GradientSum> make_gradient_sum(const StepParts& parts) {
   return std::make_unique<BucketSum>(parts);
 }
 
-std::vector<MessageBucket> message_buckets(const ParameterLayout& layout, std::int64_t bucket_bytes) {
-  const std::vector<Range> parts = message_parts(layout);
-  std::vector<MessageBucket> buckets;
-  for (const std::vector<std::size_t>& indices : comm::cut_buckets(parts, bucket_bytes)) {
-    MessageBucket& bucket = buckets.emplace_back();
-    bucket.bytes =
-        Range{parts[indices.front()].begin, parts[indices.back()].end}.size() * static_cast<std::int64_t>(sizeof(float));
-    for (const std::size_t index : indices) {
-      if (index > 0) bucket.entries.push_back(index - 1);  // part 0 holds the flags
-    }
-  }
-  return buckets;
-}
-
 }  // namespace floodtide::train

@@ -29,11 +29,8 @@ namespace {
 
 void check(const TrainerOptions& options, const comm::Communicator& communicator) {
   FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
-  FLOODTIDE_REQUIRE(options.clip_norm >= 0 && options.clip_adaptive >= 0, invalid_argument, "train: clip_norm is ",
-                    options.clip_norm, " and clip_adaptive ", options.clip_adaptive,
-                    ", expected positive numbers, or 0 for no limit");
-  FLOODTIDE_REQUIRE(options.clip_norm == 0 || options.clip_adaptive == 0, invalid_argument,
-                    "train: clip_norm and clip_adaptive are given, expected one of them");
+  FLOODTIDE_REQUIRE(options.clip_norm >= 0, invalid_argument, "train: clip_norm is ", options.clip_norm,
+                    ", expected a positive number, or 0 for no limit");
   FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
                     ", expected at least 0 and below 1");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.exactness == Exactness::run, invalid_argument,

@@ -34,9 +34,7 @@ ParameterUpdates::ParameterUpdates(std::span<float> parameters, const ParameterL
       square_sum_(layout.size()),
       examples_(examples),
       options_(options),
-      average_(options.average > 0 ? layout.size() : 0) {
-  if (options.clip_adaptive > 0) adaptive_clip_.emplace(layout, options.clip_adaptive);
-}
+      average_(options.average > 0 ? layout.size() : 0) {}
 
 void ParameterUpdates::update(std::span<float> message, std::int64_t step) {
   const std::span<float> gradients = message.subspan(kFlags);
@@ -49,9 +47,7 @@ void ParameterUpdates::update(std::span<float> message, std::int64_t step) {
   gradient_norm_ = factor * std::sqrt(square);
   optim::StepOptions how{.lr = rate(step), .gradient_factor = factor, .clip = options_.clip};
   if (options_.clip_norm > 0) how.gradient_factor *= optim::norm_factor(gradient_norm_, options_.clip_norm);
-  const auto parameters = parameters_.first(trained.size());
-  if (adaptive_clip_) (*adaptive_clip_)(parameters, trained, factor);
-  optimizer_->step(parameters, trained, how);
+  optimizer_->step(parameters_.first(trained.size()), trained, how);
   update_statistics(statistics, factor);
   measure_noise(factor);
   update_average(step + 1);

@@ -70,7 +70,6 @@ class ParameterUpdates final : public Updates {
   optim::Scaling scaling_;
   optim::NoiseScale noise_scale_;
   optim::SquareSum square_sum_;
-  std::optional<optim::AdaptiveClip> adaptive_clip_;
   std::optional<SmallBatches> small_batches_;
   double gradient_norm_ = 0;
   double rate_factor_ = 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/train/validation.hpp"
 
-#include <array>
 #include <exception>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
@@ -16,31 +16,19 @@ namespace {
 
 constexpr std::uint64_t kValidationMoves = 0x76616C6964;  // purpose of the random stream: the order of moves
 
-// A CentreOutcome as numbers that are summed over ranks. One rank computes each centre, and the other ranks add zeros. The sums
-// are exact, because counts are below 2^53.
-constexpr std::size_t kFields = 6;
-using ValidationRow = std::array<double, kFields>;
+constexpr std::int64_t kFields = 6;  // numbers of a row of ValidationResult::first_pass_centres
 
-ValidationRow row_of(double cross_entropy_sum, const evaluate::BinaryCounts& counts, std::int64_t voxels) {
-  return {cross_entropy_sum,
-          static_cast<double>(voxels),
-          static_cast<double>(counts.true_positive),
-          static_cast<double>(counts.false_positive),
-          static_cast<double>(counts.true_negative),
-          static_cast<double>(counts.false_negative)};
-}
-
-CentreOutcome outcome_of(std::span<const double> row) {
-  const auto integer = [&](std::size_t i) { return static_cast<std::int64_t>(row[i]); };
-  return {row[0], integer(1), {integer(2), integer(3), integer(4), integer(5)}};
-}
-
-// Adds the voxels to `pool`, and returns their row.
-ValidationRow count(evaluate::VoxelCounts& pool, View<const float, 3> logits, View<const float, 3> labels) {
+/// Adds the voxels to `pool`, and writes the row of their centre.
+void count(evaluate::VoxelCounts& pool, View<const float, 3> logits, View<const float, 3> labels, double* out_row) {
   evaluate::VoxelCounts own;
   const double cross_entropy_sum = own.add(logits, labels);
   pool.merge(own);
-  return row_of(cross_entropy_sum, own.counts(0), labels.size());
+  const evaluate::BinaryCounts counts = own.counts(0);
+  *out_row++ = cross_entropy_sum;
+  for (const std::int64_t number :
+       {labels.size(), counts.true_positive, counts.false_positive, counts.false_negative, counts.true_negative}) {
+    *out_row++ = static_cast<double>(number);
+  }
 }
 
 class CentreRunner {
@@ -48,9 +36,9 @@ class CentreRunner {
   CentreRunner(nn::Ffn& network, const flood::TrainingFloodOptions& options)
       : network_(network), flood_(options), image_(options.fov), logits_(options.fov), labels_(options.fov) {}
 
-  void run(const data::Patch& example, std::uint64_t seed, std::uint64_t stream, ValidationResult& result,
-           ValidationRow& out_first, ValidationRow& out_moves) {
-    flood_.begin(seed, stream);
+  void run(const data::Patch& example, std::uint64_t seed, std::size_t centre, ValidationResult& result) {
+    const auto row = static_cast<std::int64_t>(centre) * kFields;
+    flood_.begin(seed, stream_id(kValidationMoves, centre));
     bool first = true;
     while (const std::optional<Box> box = flood_.advance()) {
       copy_box<float>(example.image.view(), *box, image_.view());
@@ -61,11 +49,11 @@ class CentreRunner {
       ++result.moves_made;
       if (first) {
         copy_box<float>(example.labels.view(), *box, labels_.view());
-        out_first = count(result.first_pass, logits_.view(), labels_.view());
+        count(result.first_pass, logits_.view(), labels_.view(), result.first_pass_centres.data() + row);
         first = false;
       }
     }
-    out_moves = count(result.moves, flood_.canvas(), example.labels.view());
+    count(result.moves, flood_.canvas(), example.labels.view(), result.moves_centres.data() + row);
   }
 
  private:
@@ -87,7 +75,8 @@ ValidationResult validate(nn::Ffn& network, const data::Source& source, const st
                           comm::Communicator& communicator, const Progress& progress) {
   ValidationResult result;
   const std::size_t count = centres.size();
-  std::vector<double> rows(2 * kFields * count, 0.0);
+  result.first_pass_centres = Tensor<double, 2>({static_cast<std::int64_t>(count), kFields});
+  result.moves_centres = Tensor<double, 2>({static_cast<std::int64_t>(count), kFields});
   std::exception_ptr failure;
   try {
     network.parameters_changed();  // the caller may have written to them
@@ -97,25 +86,20 @@ ValidationResult validate(nn::Ffn& network, const data::Source& source, const st
          i += static_cast<std::size_t>(communicator.size())) {
       const data::Patch example = data::read_patch(source, centres[i].position, flood::patch_size(options.fov, options.deltas),
                                                    static_cast<float>(1 - softness), static_cast<float>(softness));
-      ValidationRow first{}, moves{};
-      runner.run(example, seed, stream_id(kValidationMoves, i), result, first, moves);
+      runner.run(example, seed, i, result);
       same.require("validation");
-      std::copy(first.begin(), first.end(), rows.begin() + static_cast<std::ptrdiff_t>(2 * kFields * i));
-      std::copy(moves.begin(), moves.end(), rows.begin() + static_cast<std::ptrdiff_t>(2 * kFields * i + kFields));
       report(progress, static_cast<std::int64_t>(i) + 1, static_cast<std::int64_t>(count));
     }
   } catch (...) {
     failure = std::current_exception();
   }
   comm::agree(communicator, failure);
-  comm::allreduce(communicator, std::span(rows), comm::ReduceOp::sum);
+  // One rank computes each centre, and the other ranks add zeros. The sums are exact, because counts are below 2^53.
+  comm::allreduce(communicator, result.first_pass_centres.span(), comm::ReduceOp::sum);
+  comm::allreduce(communicator, result.moves_centres.span(), comm::ReduceOp::sum);
   comm::allreduce(communicator, std::span(&result.moves_made, 1), comm::ReduceOp::sum);
   reduce(communicator, result.first_pass);
   reduce(communicator, result.moves);
-  for (std::size_t i = 0; i < count; ++i) {
-    result.first_pass_centres.push_back(outcome_of(std::span(rows).subspan(2 * kFields * i, kFields)));
-    result.moves_centres.push_back(outcome_of(std::span(rows).subspan(2 * kFields * i + kFields, kFields)));
-  }
   return result;
 }
 

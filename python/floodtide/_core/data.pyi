@@ -11,12 +11,9 @@ import numpy.typing
 __all__: list[str] = [
     "AffinitySource",
     "Channels",
-    "CoordinatesJob",
-    "CoordinatesWriter",
     "ExampleSource",
     "Hdf5Writer",
     "PartitionJob",
-    "PartitionWriter",
     "SampleSource",
     "SliceAugmentation",
     "SliceSource",
@@ -32,7 +29,6 @@ __all__: list[str] = [
     "python_volume",
     "require_different_patients",
     "synth",
-    "write_datasets",
 ]
 
 class Volume:
@@ -62,12 +58,14 @@ class Volume:
 
 class Hdf5Writer:
     def __init__(
-        self, path: str, command: str, datasets: collections.abc.Sequence[str]
+        self,
+        path: str | bytes,
+        command: str,
+        objects: collections.abc.Sequence[str],
+        format: str = "",
+        described: str = "",
     ) -> None: ...
-    @typing.overload
-    def attribute(self, object: str, name: str, value: str) -> None: ...
-    @typing.overload
-    def attribute(self, object: str, name: str, value: collections.abc.Sequence[int]) -> None: ...
+    def attribute(self, object: str, name: str, value: typing.Any) -> None: ...
     def create(
         self,
         dataset: str,
@@ -75,10 +73,10 @@ class Hdf5Writer:
         shape: collections.abc.Sequence[int],
         chunks: collections.abc.Sequence[int],
         gzip: int,
+        fill: float = 0.0,
     ) -> None: ...
     def discard(self) -> None: ...
     def finish(self) -> None: ...
-    def numbers(self, object: str, name: str, value: collections.abc.Sequence[float]) -> None: ...
     def write(
         self, dataset: str, start: collections.abc.Sequence[int], block: numpy.ndarray
     ) -> None: ...
@@ -125,41 +123,6 @@ class PartitionJob:
     def blocks(self) -> int: ...
     @property
     def counting_blocks(self) -> int: ...
-    @property
-    def written_counts(self) -> dict[int, int]: ...
-
-class PartitionWriter:
-    def __init__(self, job: PartitionJob, path: str, dataset: str) -> None: ...
-    def discard(self) -> None: ...
-    def finish(self) -> None: ...
-    def write(self, number: int, values: numpy.typing.NDArray[numpy.uint8]) -> None: ...
-
-class CoordinatesJob:
-    def __init__(
-        self,
-        volumes: collections.abc.Sequence[tuple[str, str | Volume]],
-        margin: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        seed: int,
-        progress: collections.abc.Callable[[int, int], typing.Any] | None,
-    ) -> None: ...
-    def rows(
-        self,
-        begin: int,
-        end: int,
-        progress: collections.abc.Callable[[int, int], typing.Any] | None,
-    ) -> numpy.typing.NDArray[numpy.int32]: ...
-    @property
-    def class_counts(self) -> list[int]: ...
-    @property
-    def classes(self) -> list[int]: ...
-    @property
-    def size(self) -> int: ...
-
-class CoordinatesWriter:
-    def __init__(self, job: CoordinatesJob, path: str) -> None: ...
-    def discard(self) -> None: ...
-    def finish(self) -> None: ...
-    def write(self, begin: int, rows: numpy.typing.NDArray[numpy.int32]) -> None: ...
 
 class SourceOptions:
     def __init__(
@@ -189,13 +152,12 @@ class ExampleSource:
         permutable_axes: collections.abc.Sequence[int],
         reflectable_axes: collections.abc.Sequence[int],
         softness: float,
-        coordinates: str | None,
         progress: collections.abc.Callable[[int, int], typing.Any] | None,
     ) -> None: ...
     def centre(
         self, walker: int, epoch: int, index: int
     ) -> tuple[int, typing.Annotated[list[int], "FixedSize(3)"]]: ...
-    def imbalance(self, moves: int) -> float | None: ...
+    def imbalance(self, moves: int) -> float: ...
     def load(
         self, walker: int, epoch: int, index: int
     ) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]: ...
@@ -312,7 +274,7 @@ class AffinitySource(SampleSource):
 
 def array_volume(array: numpy.typing.NDArray[typing.Any], name: str) -> Volume: ...
 def check_output(
-    path: str | bytes, command: str, objects: collections.abc.Sequence[str]
+    path: str | bytes, command: str, objects: collections.abc.Sequence[str], described: str = ""
 ) -> None: ...
 def exists(file: str, object: str) -> bool: ...
 def has_attributes(file: str, object: str, names: collections.abc.Sequence[str]) -> list[str]: ...
@@ -336,10 +298,3 @@ def synth(
     seed: int,
     progress: collections.abc.Callable[[int, int], typing.Any] | None,
 ) -> tuple[numpy.typing.NDArray[numpy.uint8], numpy.typing.NDArray[numpy.int64]]: ...
-def write_datasets(
-    path: str | bytes,
-    arrays: collections.abc.Mapping[str, numpy.ndarray],
-    chunk: int,
-    gzip: int,
-    command: str,
-) -> None: ...

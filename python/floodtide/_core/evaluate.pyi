@@ -2,19 +2,12 @@
 # Written by tests/scripts/make_stubs.py from the compiled module. Do not edit.
 from __future__ import annotations
 
-import collections.abc
 import typing
 
 import numpy
 import numpy.typing
 
-__all__: list[str] = [
-    "ContingencyTable",
-    "DiceCounts",
-    "PairPlaces",
-    "VoxelCounts",
-    "most_likely_classes",
-]
+__all__: list[str] = ["ContingencyTable", "DiceCounts", "VoxelCounts", "most_likely_classes"]
 
 class DiceCounts:
     def __getstate__(self) -> tuple[int, int, numpy.typing.NDArray[numpy.int64]]: ...
@@ -45,16 +38,6 @@ class ContingencyTable:
     def matching(self) -> dict[str, int]: ...
     def rows(self) -> numpy.typing.NDArray[numpy.uint64]: ...
     def scores(self) -> dict[str, float]: ...
-
-class PairPlaces:
-    def __init__(self, pairs: numpy.typing.NDArray[numpy.uint64]) -> None: ...
-    def add(
-        self,
-        segmentation: numpy.typing.NDArray[typing.Any],
-        truth: numpy.typing.NDArray[typing.Any],
-        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-    ) -> None: ...
-    def places(self) -> list[typing.Annotated[list[int], "FixedSize(3)"] | None]: ...
 
 class VoxelCounts:
     def __init__(self) -> None: ...

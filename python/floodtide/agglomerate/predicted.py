@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import config
-from floodtide.agglomerate.affinity_blocks import write_segments
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
@@ -17,17 +16,18 @@ from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.copies import settled_size, write_blocks
+from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
+from floodtide.data.image_check import image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, labels_at, original_of
+from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions
-from floodtide.segment.image_check import image_problems
-from floodtide.segment.settings import use_threads
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, write_segments
+from floodtide.segment.commands import use_threads
 
 
 def segment_affinities(

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint, decision_points
+from floodtide.agglomerate.pairs import DecisionPoint, Pairs, decision_points
 from floodtide.base.outputs import reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
@@ -26,10 +25,9 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3
 from floodtide.errors import ShapeError
 from floodtide.segment import Segmenter
-from floodtide.segment.canvas_image import Image, difference, placed, read_labels, total
-from floodtide.segment.content import voxels_of
+from floodtide.segment.blocks import lock_directory, voxels_of, work_on_ranks
+from floodtide.segment.canvas import Image, difference, placed, read_labels, total
 from floodtide.segment.identity import digest, options_of
-from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
 

@@ -107,14 +107,6 @@ class DataOptions(Checked):
         kinds=(FLOOD, PATCHES),
         range=limits.AXIS,
     )
-    coordinates: str = option(
-        "",
-        "File of example centres, made by `floodtide partition --coordinates`; empty: centres are drawn from the"
-        " partition volumes",
-        path=True,
-        kinds=(FLOOD,),
-        differs=FOLDER,
-    )
     lom_radius: Vec3 | None = option(
         None,
         "Radius (z, y, x) in voxels of the box around a voxel for partitions that a training makes; left out: half"

@@ -293,7 +293,8 @@ def _renew() -> None:
         for held in tuple(_fresh):
             # try again next time; a lasting error shows when the owner writes
             with contextlib.suppress(OSError):
-                os.utime(held.descriptor)
+                if _is_in_place(held):
+                    os.utime(held.descriptor)
 
 
 def _after_fork() -> None:

@@ -111,12 +111,9 @@ def reserved(
         StorageError: If the folder is write-protected.
     """
     name = os.fspath(path)
-    try:
-        target = os.fsdecode(_core.output_target(os.fsencode(name)))
-    except StorageError as error:
-        if _folder_is_missing(name):
-            raise MissingFolderError(f"{error}; expected a folder that exists") from None
-        raise
+    if not os.path.isdir(os.path.dirname(os.path.realpath(name))):
+        raise MissingFolderError(f"{name}: has no folder, expected a folder that exists")
+    target = os.fsdecode(_core.output_target(os.fsencode(name)))
     refuse_inputs(command, [name], inputs)
     folder = os.path.dirname(os.path.abspath(target))
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -146,16 +143,6 @@ def reserved(
             _give_back(key)
         elif lock is not None and key not in _reserved:
             lock.release()
-
-
-def _folder_is_missing(name: str) -> bool:
-    try:
-        os.stat(os.path.join(os.path.dirname(os.path.realpath(name)), ""))  # fails for a file too
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, ValueError):  # another reason, which the error of the core names
-        return False
-    return False
 
 
 def _give_back(key: str) -> None:

@@ -13,8 +13,18 @@ from typing import Any
 from floodtide.base import notes
 
 
-class Progress:
-    """A progress display: a context manager, and a progress callback that is called as progress(done, total)."""
+class bar:
+    """A progress display: `with bar("voxels", "segment") as progress: work(progress=progress)`.
+
+    It is called as progress(done, total).
+
+    Args:
+        unit: What is counted.
+        description: What is done.
+        line_every_s: Seconds between two lines, where there is no terminal.
+        note: Returns what to show beside the work done.
+        at_most_s: Returns the seconds after which the work ends in any case; None: no limit.
+    """
 
     def __init__(
         self,
@@ -83,7 +93,7 @@ class Progress:
         rest_s = (time.monotonic() - start_s) / (done - before) * (total - done)
         return rest_s if limit_s is None else min(rest_s, limit_s)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> bar:
         return self
 
     def __exit__(
@@ -110,23 +120,3 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     minutes = round(whole / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
-
-
-def bar(
-    unit: str,
-    description: str,
-    *,
-    line_every_s: float = 30.0,
-    note: Callable[[], str] | None = None,
-    at_most_s: Callable[[], float | None] | None = None,
-) -> Progress:
-    """Return a progress display: `with bar("voxels", "segment") as progress: work(progress=progress)`.
-
-    Args:
-        unit: What is counted.
-        description: What is done.
-        line_every_s: Seconds between two lines, where there is no terminal.
-        note: Returns what to show beside the work done.
-        at_most_s: Returns the seconds after which the work ends in any case; None: no limit.
-    """
-    return Progress(unit, description, line_every_s=line_every_s, note=note, at_most_s=at_most_s)

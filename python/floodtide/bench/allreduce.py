@@ -88,7 +88,7 @@ def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[R
             start_s = time.perf_counter()
             call(work)
             slowest = np.array([time.perf_counter() - start_s])
-            comm.allreduce(slowest, "max", "recursive_doubling")
+            comm.start_allreduce(slowest, "max", "recursive_doubling").wait()
             samples[name].append(float(slowest[0]))
             spent_s += float(slowest[0])
 
@@ -116,7 +116,7 @@ def _calls(comm: Communicator) -> dict[str, tuple[Callable[[Any], None], str]]:
     """Return the calls to measure: {name: (call, wire format)}."""
 
     def own(algorithm: str, wire: str) -> Callable[[Any], None]:
-        return lambda work: comm.allreduce(work, "sum", algorithm, wire)
+        return lambda work: comm.start_allreduce(work, "sum", algorithm, wire).wait()
 
     calls: dict[str, tuple[Callable[[Any], None], str]] = {
         YARDSTICK: (lambda work: comm.blocking_library_allreduce(work, "sum"), "native")

@@ -6,16 +6,13 @@ Each benchmark runs in its own process, so that the memory and the threads of on
 
 from __future__ import annotations
 
-import datetime
 import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from floodtide.bench import machine
 from floodtide.bench.rows import Row, in_own_process, require_success
 from floodtide.bench.shapes import Timing
 from floodtide.data.boxes import Progress
@@ -40,6 +37,15 @@ class Benchmark:
 
     def __str__(self) -> str:
         return f"{self.command} --against {self.peer}" if self.peer else self.command
+
+    def label(self, row: Row) -> str:
+        """Return what one of its rows measures."""
+        if row["name"] == "peak":
+            return f"{self.what}, {row['level']}"
+        if row["name"] == "bandwidth":
+            return f"{self.what} {row['shape']}"
+        _, space, part = row["name"].partition(" ")
+        return f"{self.what}: {part.replace('_', '-')}" if space else self.what
 
     def rows(self, seconds: float, thread_counts: Sequence[int], with_peer: bool) -> list[Row]:
         """Run the benchmark and return its rows.
@@ -79,12 +85,6 @@ Result = tuple[Benchmark, Sequence[Row]]
 def has_torch() -> bool:
     """Return True if PyTorch is installed, with which passes are compared."""
     return importlib.util.find_spec("torch") is not None
-
-
-def facts() -> dict[str, Any]:
-    """Return the facts of `machine.facts`, and the date (UTC)."""
-    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return machine.facts() | {"date": now}
 
 
 def measure(timing: Timing, progress: Progress | None = None) -> Iterator[Result]:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core
+from floodtide.bench.rows import now
 
 PEERS = ("torch", "numpy")
 _CPUINFO = Path("/proc/cpuinfo")
 
 
 def facts() -> dict[str, Any]:
-    """Return the processor, its instruction set, cores, memory, versions, and the commit of floodtide.
+    """Return the processor, its instruction set, cores, memory, versions, date (UTC), and the commit of floodtide.
 
     What the system does not tell is missing: family and model outside of x86, the commit outside of a Git checkout.
     """
@@ -30,6 +31,7 @@ def facts() -> dict[str, Any]:
         "isa": _core.active_isa(),
         "cores": _core.available_cores(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "date": now(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {
             "floodtide": _core.__version__,

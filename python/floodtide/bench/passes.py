@@ -150,7 +150,7 @@ def passes_of(network: NetworkShape) -> FfnPasses | UNetPasses:
 def update(passes: FfnPasses | UNetPasses, optimizer: _core.Optimizer) -> None:
     """Clip the gradients of passes at google/ffn's default, and update the parameters."""
     gradients = passes.gradients[: passes.trained]
-    _core.clip_entries(gradients, 0.7)
+    np.clip(gradients, -0.7, 0.7, out=gradients)
     with passes.core.changing():
         optimizer.step(passes.core.parameters()[: passes.trained], gradients, 1e-3)
 

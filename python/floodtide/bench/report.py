@@ -11,15 +11,10 @@ from typing import Any
 
 from floodtide.base.counts import count_of
 from floodtide.base.files import make_folder, replace_bytes, replace_text
+from floodtide.base.templates import render
 from floodtide.bench import machine, roofline
 from floodtide.bench.everything import Benchmark, Result
 from floodtide.bench.rows import Row
-
-
-def lines(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
-    """Return the rows of the table that show a benchmark. PyTorch's own rows are in the ratio of ours."""
-    return [_line(benchmark, row) for row in rows if " torch" not in row["name"]]
-
 
 HEADER = (
     "| what | command | threads | time in ms (10 % to 90 %) | rate | share of peak | PyTorch's time / ours"
@@ -28,9 +23,9 @@ HEADER = (
 )
 
 
-def name(found: Mapping[str, Any]) -> str:
-    """Return the name of the files about a machine, without suffix."""
-    return machine.file_name(found)
+def lines(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
+    """Return the rows of the table that show a benchmark. PyTorch's own rows are in the ratio of ours."""
+    return [_line(benchmark, row) for row in rows if " torch" not in row["name"]]
 
 
 def document(found: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
@@ -46,87 +41,44 @@ def write(out: Path, found: Mapping[str, Any], results: Sequence[Result]) -> Non
         StorageError: If a file cannot be written.
     """
     make_folder(out)
-    base = name(found)
-    replace_bytes(out / f"{base}.svg", roofline.draw(results, "svg"))
-    command = f"floodtide bench all --out {shlex.quote(str(out))}"
-    replace_text(out / f"{base}.md", page(found, results, picture=f"{base}.svg", command=command))
-    replace_text(out / f"{base}.json", json.dumps(document(found, results), indent=1) + "\n")
-
-
-def page(
-    found: Mapping[str, Any],
-    results: Sequence[Result],
-    *,
-    picture: str,
-    command: str,
-) -> str:
-    """Return a Markdown page about a machine.
-
-    Args:
-        found: The facts of `machine.facts`.
-        results: What `measure` has yielded.
-        picture: Name of the picture's file.
-        command: The command that measured, for the reader.
-    """
-    table = [line for benchmark, rows in results for line in lines(benchmark, rows)]
-    return "\n".join(
-        [
-            f"# {machine.title(found)}",
-            "",
-            f"Measured with `{command}`. {conditions(found)}",
-            "",
-            f"![Roofline of a convolution, and the passes compared with PyTorch]({picture})",
-            "",
-            *HEADER,
-            *table,
-            "",
-            "Times are medians. *Share of peak* is the rate of a direct convolution that takes the measured time,"
-            " divided by the peak rate of multiply-adds in the same run: Winograd's convolutions exceed 1. Memory is"
-            " the growth of the process during two steps. PyTorch runs in"
-            " turn with floodtide, in the better of two memory formats.",
-            "",
-        ]
+    base = machine.file_name(found)
+    page = render(
+        "machine.txt",
+        "bench/templates",
+        title=machine.title(found),
+        command=f"floodtide bench all --out {shlex.quote(str(out))}",
+        conditions=conditions(found),
+        picture=f"{base}.svg",
+        table=[*HEADER, *(line for benchmark, rows in results for line in lines(benchmark, rows))],
     )
+    replace_bytes(out / f"{base}.svg", roofline.draw(results, "svg"))
+    replace_text(out / f"{base}.md", page)
+    replace_text(out / f"{base}.json", json.dumps(document(found, results), indent=1) + "\n")
 
 
 def conditions(found: Mapping[str, Any]) -> str:
     """Return one line about machine and versions."""
+    parts = [
+        count_of(found["cores"], "core"),
+        f"{found['memory_bytes'] / 2**30:.0f} GiB of memory",
+        found["isa"],
+        f"commit {found.get('commit', 'unknown')}",
+    ]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    parts = [count_of(found["cores"], "core"), f"{found['memory_bytes'] / 2**30:.0f} GiB of memory"]
-    parts.append(found["isa"])
-    parts.append(f"commit {found['commit']}" if "commit" in found else "commit unknown")
     return f"{', '.join(parts)}; {versions}; {found['date']}."
 
 
 def _line(benchmark: Benchmark, row: Row) -> str:
     spread = f" ({row['p10_s'] * 1e3:.3g} to {row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
-    if "gb_per_s" in row:
-        rate = f"{row['gb_per_s']:.0f} GB/s"
-    elif "gflops" in row:
-        rate = f"{row['gflops']:.0f} GFLOP/s"
-    else:
-        rate = ""
-    share = f"{row['ratio']:.2f}" if "gflops" in row and row["name"] != "peak" else ""
-    times = f"{row['speedup']:.2f}" if "speedup" in row else ""
-    memory = row.get("step_memory_mib")
+    flops = "gflops" in row
     cells = [
-        _what(benchmark, row),
+        benchmark.label(row),
         f"`floodtide bench {benchmark}`",
         str(row["threads"]),
         f"{row['median_s'] * 1e3:.3g}{spread}",
-        rate,
-        share,
-        times,
-        "" if memory is None else f"{memory:.0f}",
+        f"{row['gflops']:.0f} GFLOP/s" if flops else f"{row['gb_per_s']:.0f} GB/s",
+        f"{row['ratio']:.2f}" if flops and row["name"] != "peak" else "",
+        f"{row['speedup']:.2f}" if "speedup" in row else "",
+        f"{row['step_memory_mib']:.0f}" if "step_memory_mib" in row else "",
     ]
     return "| " + " | ".join(cells) + " |"
-
-
-def _what(benchmark: Benchmark, row: Row) -> str:
-    if row["name"] == "peak":
-        return f"{benchmark.what}, {row['level']}"
-    if row["name"] == "bandwidth":
-        return f"{benchmark.what} {row['shape']}"
-    if row["name"].startswith(("conv ", "unet ")):
-        return f"{benchmark.what}: {row['name'].partition(' ')[2].replace('_', '-')}"
-    return benchmark.what

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from floodtide.base import style
 from floodtide.base.counts import count_of
-from floodtide.bench.everything import Benchmark, Result
+from floodtide.bench.everything import Result
 from floodtide.bench.rows import Row
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _roofline(axes: Axes, rows: Sequence[Row]) -> None:
 
 def _bars(axes: Axes, results: Sequence[Result]) -> None:
     compared = [
-        (_name(benchmark, row), row["speedup"])
+        (f"{benchmark.label(row)}, {count_of(row['threads'], 'thread')}", row["speedup"])
         for benchmark, rows in results
         for row in rows
         if "speedup" in row
@@ -90,11 +90,3 @@ def _bars(axes: Axes, results: Sequence[Result]) -> None:
     axes.set_xlim(0, 1.15 * max(ratio for _, ratio in compared))
     axes.set_xlabel("above 1: floodtide is faster")
     axes.grid(visible=False, axis="y")
-
-
-def _name(benchmark: Benchmark, row: Row) -> str:
-    name = row["name"].replace("unet", "U-Net")
-    batch = ", batch 2" if "--batch 2" in benchmark.command else ""
-    peer = " against bfloat16" if benchmark.peer == "torch-bf16" else ""
-    threads = count_of(row["threads"], "thread")
-    return f"{name if name.startswith('U-Net') else f'FFN {name}'}{batch}{peer}, {threads}"

@@ -31,12 +31,17 @@ TORCH = ("torch", "torch-bf16")
 """Names of PyTorch as a peer: in float32, and with autocast to bfloat16."""
 
 
+def now() -> str:
+    """Return the time of day in UTC as ISO 8601."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
 def stamped(row: Row) -> Row:
     """Return the row with the processor, the version of floodtide and the date (UTC) added."""
     return row | {
         "processor": _core.processor_name(),
         "version": _core.__version__,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": now(),
     }
 
 

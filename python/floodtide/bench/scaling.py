@@ -71,7 +71,7 @@ def _measured(passes: Any, seconds: float) -> NDArray[np.float64]:
         start = time.perf_counter()
         passes.train()
         if together:
-            comm.allreduce(passes.gradients, "sum", _ALGORITHM)
+            comm.start_allreduce(passes.gradients, "sum", _ALGORITHM).wait()
         update(passes, optimizer)
         return time.perf_counter() - start
 
@@ -86,7 +86,7 @@ def _measured(passes: Any, seconds: float) -> NDArray[np.float64]:
             comm.barrier()
             if together or comm.rank == 0:
                 times[number] = step(together) if number >= 2 else 1 / peak.sample()
-        comm.allreduce(times, "max", "recursive_doubling")
+        comm.start_allreduce(times, "max", "recursive_doubling").wait()
         rounds.append(times)  # equal on all ranks, which therefore decide alike
         spent_s += times[2] + times[3]
         alone_s += times[2]

@@ -157,19 +157,13 @@ def run(arguments: list[str] | None = None) -> int:
             world.fail(KeyboardInterrupt("interrupted"))  # other ranks may not have received it
         _print_once(f"{prefix}: {error if str(error) else 'interrupted'}")
         return 130
-    except Error as error:
+    except (Error, OSError, MemoryError) as error:
         if getattr(error, "agreed", False) or world.size() == 1:
-            text = _one_line(str(error)).removeprefix(f"{name}: ")  # `prefix` names the command
-            _print_once(f"{prefix}: {text}")
-            return error.exit_status
-        world.fail(error)  # only this rank failed: report the failure and end the other ranks
-        return error.exit_status
-    except (OSError, MemoryError) as error:
-        if getattr(error, "agreed", False) or world.size() == 1:
-            _print_once(f"{prefix}: {_one_line(_machine_failure(error))}")
-            return 1
-        world.fail(error)
-        return 1
+            text = str(error) if isinstance(error, Error) else _machine_failure(error)
+            _print_once(f"{prefix}: {_one_line(text).removeprefix(f'{name}: ')}")  # `prefix` has it
+        else:
+            world.fail(error)  # only this rank failed: report the failure and end the other ranks
+        return getattr(error, "exit_status", 1)
     except BaseException as error:
         if world.size() > 1:
             world.fail(error)

@@ -11,7 +11,6 @@ import click
 
 from floodtide.agglomerate import agglomerate, resegment
 from floodtide.base import limits
-from floodtide.cli import agglomerate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import parse_box
@@ -25,14 +24,14 @@ _SIZE = shared.Numbers(limits.EXTENT, 3)
 @click.argument("source", metavar="AFFINITIES.h5:DATASET | CONFIG.toml")
 @click.argument("volumes", metavar="OUT | SEGMENTATION [OUT]", nargs=-1, required=True)
 @shared.of_fields(AffinityOptions, only=_FIELDS)
-@click.option("--box", default="", help="Only this box of the affinities, z0:z1,y0:y1,x0:x1.")
+@shared.box
 @click.option(
     "--offsets", metavar="JSON", help="[[z, y, x], ...] of the channels, if the file has none."
 )
 @click.option("--subvolume", type=_SIZE, help="Cut affinities into subvolumes; OUT is a folder.")
 @click.option("--pairs", metavar="FOLDER", help="Scores of pairs  [default: SEGMENTATION.pairs].")
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     source: str,
     volumes: tuple[str, ...],
@@ -46,14 +45,10 @@ def command(
 ) -> None:
     """Merge what is one object: voxels by their affinities, or segments of a flood-filling network.
 
-    The affinity of a voxel for an offset says whether the voxel and the one at the offset belong to one object;
-    `floodtide predict` makes affinities. A mutex watershed needs far offsets besides the nearest neighbours
-    (`model.offsets`). Ranks share subvolumes, for `floodtide reconcile`.
-
-    With CONFIG.toml, the network that made SEGMENTATION tells which segments belong together. Where two segments come
-    close, both are erased and flooded again from inside each of them. They are merged if both floodings find the same
-    object; [resegment] has the rule. The folder of --pairs gets the scores (pairs.csv) and merges (equivalences.csv).
-    Without OUT, nothing else is written. Ranks share the pairs. The same command continues after a crash.
+    With CONFIG.toml, the network that made SEGMENTATION tells which segments belong together: it floods places again
+    where two segments come close. The folder of --pairs gets the scores and merges. Without OUT, nothing else is
+    written. Ranks share subvolumes or pairs. The same command continues after a crash. docs/segmentation.md and
+    docs/segmentation_options.md explain both.
 
     \b
     Example:
@@ -66,16 +61,22 @@ def command(
         if len(volumes) > 2:
             raise click.UsageError("more than two volumes, expected SEGMENTATION and OUT")
         report = resegment(source, *volumes, pairs=pairs, overrides=overrides)
-        text = agglomerate_text.of_pairs
     else:
         shared.refuse_given(("pairs", "overrides"), "is for a configuration, expected CONFIG.toml")
         if len(volumes) > 1:
             raise click.UsageError(f"{volumes[1]}: more than one volume, expected only OUT")
         with world.agreed():
-            near = None if offsets is None else agglomerate_text.parse_offsets(offsets)
+            near = None if offsets is None else _parse_offsets(offsets)
             file = AffinityFile(source, near, box=parse_box(box))
         settings = AffinityOptions(**options)
         report = agglomerate(file, volumes[0], settings, subvolume=subvolume)
-        text = agglomerate_text.of_segments
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else text(report))
+    shared.show(report, as_json)
+
+
+def _parse_offsets(text: str) -> list[list[int]]:
+    try:
+        return [[int(z), int(y), int(x)] for z, y, x in json.loads(text)]
+    except (ValueError, TypeError):
+        raise click.UsageError(
+            f"--offsets {text[:60]}: expected [[z, y, x], ...], for example [[-1,0,0],[0,-1,0],[0,0,-1]]"
+        ) from None

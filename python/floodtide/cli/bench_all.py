@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from floodtide.bench.shapes import Timing
-from floodtide.cli.options import filled, of_fields
+from floodtide.cli import options as shared
 
 
 @click.command()
@@ -19,8 +19,8 @@ from floodtide.cli.options import filled, of_fields
     type=click.Path(file_okay=False, path_type=Path),
     help="Also write a page (.md), its picture (.svg) and all rows (.json) to this folder, named after the processor.",
 )
-@of_fields(Timing)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.of_fields(Timing)
+@shared.as_json
 def command(out: Path | None, as_json: bool, **options: Any) -> None:
     """Measure everything that computes, beside PyTorch if it is installed, and print a table.
 
@@ -29,18 +29,18 @@ def command(out: Path | None, as_json: bool, **options: Any) -> None:
     Example: floodtide bench all --out docs/performance
     """
     from floodtide.base.progress import bar
-    from floodtide.bench import everything, report
+    from floodtide.bench import everything, machine, report
 
     if not everything.has_torch():
         click.echo(
             "PyTorch is not installed: the table has no comparisons (pip install torch)", err=True
         )
-    found = everything.facts()
+    found = machine.facts()
     results: list[everything.Result] = []
     if not as_json:
         click.echo("\n".join([report.conditions(found), "", *report.HEADER]))
     with bar("benchmarks", "measure") as progress:
-        for result in everything.measure(filled(Timing, options), progress):
+        for result in everything.measure(shared.filled(Timing, options), progress):
             results.append(result)
             if not as_json:
                 click.echo("\n".join(report.lines(*result)))
@@ -48,4 +48,4 @@ def command(out: Path | None, as_json: bool, **options: Any) -> None:
         click.echo(json.dumps(report.document(found, results)))
     if out is not None:
         report.write(out, found, results)
-        click.echo(f"{out / report.name(found)}.md, .svg and .json are written.", err=True)
+        click.echo(f"{out / machine.file_name(found)}.md, .svg and .json are written.", err=True)

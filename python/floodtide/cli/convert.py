@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -11,8 +10,6 @@ import click
 from floodtide.base import limits
 from floodtide.cli import convert_kinds
 from floodtide.cli import options as shared
-
-_SIZE_NM = shared.Numbers(limits.VOXEL_SIZE, 3)
 
 
 @click.command()
@@ -28,14 +25,10 @@ _SIZE_NM = shared.Numbers(limits.VOXEL_SIZE, 3)
     type=shared.Numbers(limits.DELTA, 3),
     help="Distance z,y,x in voxels by which the field of view moves (default: stored in SOURCE, else 8,8,8).",
 )
-@click.option(
-    "--voxel-nm",
-    type=_SIZE_NM,
-    help="Voxel size z,y,x of a volume in nm (default: stored in SOURCE).",
-)
+@shared.voxel_nm
 @click.option(
     "--resample-nm",
-    type=_SIZE_NM,
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
     help="Write a volume at this voxel size z,y,x in nm: means of the voxels, or a linear interpolation.",
 )
 @click.option(
@@ -43,7 +36,7 @@ _SIZE_NM = shared.Numbers(limits.VOXEL_SIZE, 3)
     is_flag=True,
     help="The volume holds labels: precomputed states it, and --resample-nm takes the most frequent label.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
     """Write a volume in another format, a network to another file, or what google/ffn reads and writes.
 
@@ -53,13 +46,12 @@ def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
                      written, without the state of the optimizer and the walkers.
       plan.toml      a request of google/ffn (InferenceRequest in text format), for `floodtide segment plan.toml`.
       npz://FOLDER   a segmentation: google/ffn's FOLDER/X/Y/seg-X_Y_Z.npz is written.
-      a volume       a volume: file.h5:dataset, volume.zarr/path, volume.n5/path, precomputed://folder, stack.tif,
-                     'folder/*.tif' or 'folder/*.png'. Voxel size and offset are kept where the formats have them.
+      a volume       a volume: file.h5:dataset, volume.zarr/path, volume.n5/path, precomputed://folder or stack.tif.
+                     Voxel size and offset are kept where the formats have them.
 
     \b
     Example:
       floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
       floodtide convert stack.tif stack-10nm.zarr --voxel-nm 8,8,8 --resample-nm 10,10,10
     """
-    row, text = convert_kinds.convert(source, destination, **asked)
-    click.echo(json.dumps(row) if as_json else text)
+    shared.show(convert_kinds.convert(source, destination, **asked), as_json)

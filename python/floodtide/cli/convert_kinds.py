@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `floodtide convert` does with a network, a volume, a request and a segmentation for google/ffn.
 
-Each function returns the report and its text.
+Each function returns the report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from floodtide.errors import InvalidArgumentError
 _NPZ = "npz://"
 _OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels")
 
-Outcome = tuple[dict[str, Any], str]
+Report = dict[str, Any]
 
 
 def convert(
@@ -34,7 +34,7 @@ def convert(
     voxel_nm: Sequence[float] | None,
     resample_nm: Sequence[float] | None,
     labels: bool,
-) -> Outcome:
+) -> Report:
     """Convert the source to what the destination names. Options that do not belong to this conversion are refused."""
     of_network = Path(destination).suffix in (".h5", ".hdf5")
     of_google = destination.startswith(_NPZ) or Path(destination).suffix == ".toml"
@@ -51,7 +51,7 @@ def convert(
     return volume(source, destination, voxel_nm, resample_nm, labels)
 
 
-def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Outcome:
+def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Report:
     """Write a network to a file without a training's state."""
     with reserved("convert", destination, _core.check_network_output, files_in(source)):
         found = nn.load(source, fov=fov, deltas=deltas)
@@ -61,7 +61,7 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
     row |= {"depth": found.core.options.depth, "features": found.core.options.features}
     if isinstance(found, nn.FFN):
         row |= {"fov": found.fov, "deltas": found.deltas}
-    return row, f"{destination}: {found!r}, {count:,} parameters"
+    return row
 
 
 def volume(
@@ -70,7 +70,7 @@ def volume(
     voxel_nm: Sequence[float] | None,
     resample_nm: Sequence[float] | None,
     labels: bool,
-) -> Outcome:
+) -> Report:
     """Copy a volume to another format, or to other voxels."""
     try:
         format_of(destination)
@@ -87,7 +87,7 @@ def volume(
             labels=labels,
             progress=progress,
         )
-    row = {
+    return {
         "source": source,
         "destination": destination,
         "shape": copy.shape,
@@ -95,22 +95,19 @@ def volume(
         "voxel_size_nm": copy.geometry.voxel_size_nm,
         "offset": copy.geometry.offset,
     }
-    return row, f"{destination}: {' x '.join(map(str, copy.shape))} voxels of {copy.dtype}"
 
 
-def request(source: str, destination: str) -> Outcome:
+def request(source: str, destination: str) -> Report:
     """Write the configuration that a request of google/ffn describes."""
     from floodtide.segment.ffn_request import write_configuration
 
     notes = write_configuration(source, destination)
-    text = "\n".join([*(f"note: {note}" for note in notes), f"{destination} is written"])
-    return {"source": source, "destination": destination, "notes": notes}, text
+    return {"source": source, "destination": destination, "notes": notes}
 
 
-def npz(source: str, folder: str) -> Outcome:
+def npz(source: str, folder: str) -> Report:
     """Write google/ffn's file of a segmentation."""
     from floodtide.segment.ffn_files import write_npz
 
     refuse_inputs("convert", [folder], files_of([source]))
-    path = str(write_npz(source, folder))
-    return {"source": source, "destination": path}, path
+    return {"source": source, "destination": str(write_npz(source, folder))}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -12,11 +11,13 @@ from floodtide.base import limits
 from floodtide.cli import evaluate_modes
 from floodtide.cli import options as shared
 
+_IN_TABLE = ("trivial", "notes", "before")
+
 
 @click.command()
 @click.argument("segmentation", metavar="SEGMENTATION")
 @click.argument("truth", metavar="TRUTH")
-@click.option("--box", default="", help="Box to compare, z0:z1,y0:y1,x0:x1 in voxels.")
+@shared.box
 @click.option(
     "--before",
     default="",
@@ -50,22 +51,14 @@ from floodtide.cli import options as shared
     show_default=True,
     help="With --skeletons: a segment merges objects if it has this many nodes of each of two skeletons.",
 )
-@click.option(
-    "--voxel-nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    help="Voxel size z,y,x for --skeletons and --picture (default: stored in a file, else voxels).",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.voxel_nm
+@shared.as_json
 def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
     """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 
     Voxels with truth 0 (or -1, as other programs write) are ignored. Each score is computed twice: for all voxels, with
-    all unsegmented voxels as one segment (in JSON with the prefix all_), and for the segmented voxels (id > 0). The box
-    that both volumes cover is compared, as far as the files state offsets. Different voxel sizes are refused. In JSON,
-    a score that no voxel contributes to is null.
-
-    The first table also shows two trivial answers: everything is one object, and the connected pieces of the image on
-    one side of the best grey level. That level is chosen with the truth. A segmentation that is no better has no value.
+    all unsegmented voxels as one segment (prefix "all"), and for the segmented voxels (id > 0). The first table also
+    shows two trivial answers. A segmentation that is no better has no value. docs/segmentation.md explains the scores.
 
     \b
     Example:
@@ -73,5 +66,10 @@ def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
     """
     shared.require_same_arguments()
     found = evaluate_modes.run(segmentation, truth, **asked)
-    if found is not None:
-        click.echo(json.dumps(found[0]) if as_json else found[1])
+    if found is None:
+        return
+    report, table = found
+    if table and not as_json:
+        click.echo(f"{table}\n")
+        report = {name: value for name, value in report.items() if name not in _IN_TABLE}
+    shared.show(report, as_json)

@@ -18,7 +18,7 @@ from floodtide.evaluate.reporting import plain
 from floodtide.evaluate.voxels import count_on_ranks
 
 Outcome = tuple[dict[str, Any], str]
-"""What is printed, as JSON and as text."""
+"""What is printed, and the table above it."""
 
 _OF_OBJECTS = ("before", "picture", "worst", "skeletons")
 
@@ -72,7 +72,10 @@ def run(
                 evaluate_extras.draw(
                     report, names, Path(picture), image=image, before=earlier, voxel_nm=size
                 )
-            return report.as_dict(), evaluate_text.of_objects(report)
+            facts = report.as_dict()
+            if skeletons:
+                facts["run_lengths"]["unit"] = report.unit
+            return facts, evaluate_text.compared(report)
 
 
 def _dice(segments: Volume, objects: Volume, box: Box | None, classes: int) -> Outcome | None:
@@ -82,7 +85,7 @@ def _dice(segments: Volume, objects: Volume, box: Box | None, classes: int) -> O
         if world.rank() > 0:
             return None
         rows = evaluate.dice_of_table(table, classes)
-        return {"classes": [plain(row) for row in rows]}, evaluate_text.of_classes(rows)
+        return {"classes": [plain(row) for row in rows]}, ""
 
 
 def _classes_of(segmentation: Volume) -> int | None:

@@ -17,7 +17,7 @@ from floodtide.segment.published import data_folder
 @click.option(
     "--from",
     "origin",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Read the files from here instead of their public origin: prepared files, or clones of the repositories.",
 )

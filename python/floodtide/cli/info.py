@@ -20,7 +20,7 @@ from floodtide.cli import options as shared
     help="Instead, examine launcher, MPI, threads, cores, memory and run directory before a training.",
 )
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json: bool) -> int:
     """Show version, build, instruction sets, threads, memory and MPI. Under mpiexec rank 0 prints.
 
@@ -37,12 +37,9 @@ def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json
         return _examine(file, overrides, as_json)
     if file or overrides:
         raise click.UsageError("CONFIG.toml or --set without --machine, expected --machine too")
-    from floodtide.comm import world
     from floodtide.doctor import build
 
-    facts = build.about()
-    if world.rank() == 0:
-        click.echo(json.dumps(facts) if as_json else "\n".join(build.lines(facts)))
+    shared.show(build.about(), as_json)
     return 0
 
 

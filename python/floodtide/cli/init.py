@@ -19,13 +19,7 @@ from floodtide.cli import options as shared
 @click.option(
     "--labels", required=True, metavar="LABELS", help="Object ids of the image; 0 is no object."
 )
-@click.option(
-    "--voxel-nm",
-    "voxel_size_nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    metavar="Z,Y,X",
-    help="Voxel size z,y,x in nm (default: stored in IMAGE).",
-)
+@shared.voxel_nm
 @click.option(
     "--from",
     "start",
@@ -48,7 +42,7 @@ from floodtide.cli import options as shared
     "--out", metavar="FILE.toml", help="The plan to write (default: IMAGE's name and .toml)."
 )
 @click.option("--replace", is_flag=True, help="Write over an older plan of the same name.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     image: str, labels: str, start: str | None, out: str | None, as_json: bool, **asked: Any
 ) -> None:
@@ -65,12 +59,13 @@ def command(
     from floodtide.data.formats.table import stem
     from floodtide.plan import prepare
     from floodtide.plan.known import known_network
-    from floodtide.train.resources import set_threads
+    from floodtide.train.setup import set_threads
 
     name = out or f"{stem(image)}.toml"
     set_threads(0)
     known = None if start is None else known_network(start)
     run = f"runs/{Path(name).stem}"
+    asked["voxel_size_nm"] = asked.pop("voxel_nm")
     plan = prepare(image, labels, Path(name), start=known, run=run, **asked)
     if as_json:
         facts = {"out": name, "notes": plan.notes, "head": plan.head}

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from floodtide.base import limits
-from floodtide.cli import inspect_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
 
@@ -17,12 +14,7 @@ from floodtide.comm import world
 @click.command()
 @click.argument("target", metavar="IMAGE | CONFIG.toml")
 @click.option("--labels", metavar="LABELS", help="Labels of the image: one id for each object.")
-@click.option(
-    "--voxel-nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    metavar="Z,Y,X",
-    help="Voxel size in nm; default: what the file states.",
-)
+@shared.voxel_nm
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -30,7 +22,7 @@ from floodtide.comm import world
     help="Page of IMAGE (default: inspect.html).",
 )
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(
     target: str,
     labels: str | None,
@@ -41,14 +33,8 @@ def command(
 ) -> int:
     """Write a page about IMAGE and its labels, or look for mistakes in the data of CONFIG.toml.
 
-    The page shows three planes, the histogram with a proposed mean and standard deviation, bad sections, drift of the
-    contrast, sizes of the objects, whether the labels lie on the image, and whether a segmentation fits into memory. A
-    volume of more than 2^26 voxels is sampled in columns along z.
-
-    With CONFIG.toml, the command makes the checks of `train` and `segment`: mean and contrast, voxel size and order of
-    the axes, labels that do not lie on the image, partitions of other labels or of another radius, validation on
-    training data. The image is also compared with a network to start from, or to segment with. Partitions that are not
-    named are made in the run directory, where `train` uses them again. The exit status is 2 if there is an error.
+    docs/checks.md lists what the page shows, and the mistakes. Partitions that the configuration does not name are made
+    in the run directory, where `train` uses them again. The exit status is 2 if there is an error.
 
     \b
     Example:
@@ -61,10 +47,7 @@ def command(
         from floodtide import plan
 
         report = plan.check(target, overrides)
-        if world.rank() == 0:
-            click.echo(
-                json.dumps(report) if as_json else inspect_text.of_configuration(target, report)
-            )
+        shared.show(report, as_json)
         return 2 if report["errors"] else 0
     shared.refuse_given(("overrides",), "is for a configuration, expected CONFIG.toml")
     from floodtide.data import Volume
@@ -74,7 +57,13 @@ def command(
         if world.rank() == 0:
             truth = Volume(labels) if labels else None
             found = inspection.write(Volume(target), truth, voxel_nm, out)
-            text = inspect_text.of_image(found, inspection.verdict(found))
-            report = {**found.as_dict(), "out": str(out)}
-            click.echo(json.dumps(report) if as_json else f"{text}\npage: {out}")
+            brief = {
+                "mean": found.image.proposed_mean,
+                "std": found.image.proposed_std,
+                "verdict": inspection.verdict(found),
+                "mistake": [one.text for one in found.problems if one.error] or None,
+                "doubt": [one.text for one in found.problems if not one.error] or None,
+                "page": str(out),
+            }
+            shared.show({**found.as_dict(), "out": str(out)} if as_json else brief, as_json)
     return 0

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from floodtide.base.options import Range
+from floodtide.base import limits
+from floodtide.base.options import Range, shown
 
 if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
     NumberBase = click.ParamType[float]
@@ -31,6 +33,34 @@ overrides = click.option(
     metavar="A.B=VALUE",
     help="Override a key of the configuration. Can be given several times.",
 )
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def show(report: Mapping[str, Any], as_json: bool) -> None:
+    """Print a report on rank 0: as a JSON object, or a line for each value that is not None."""
+    from floodtide.comm import world
+
+    if world.rank() == 0:
+        click.echo(json.dumps(report) if as_json else "\n".join(_lines("", report)))
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _lines(f"{name} {key}".strip().replace("_", " "), part)
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping | str):
+        yield from (f"{name}: {_cell(row)}" for row in value)
+    elif value is not None:
+        yield f"{name}: {_cell(value)}"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_cell(part)}" for key, part in value.items())
+    if isinstance(value, list | tuple):
+        rows = any(isinstance(row, Mapping) for row in value)
+        return ("; " if rows else ",").join(map(_cell, value)) or "none"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def require_same_arguments() -> None:
@@ -129,16 +159,16 @@ def refuse_given(names: Collection[str], why: str) -> None:
 class Number(NumberBase):
     """Option type: one number of a range (`floodtide.base.limits`); an integer if the range's bounds are integers."""
 
-    def __init__(self, limits: Range) -> None:
-        self.limits = limits
-        self.name = "integer" if limits.whole else "float"
+    def __init__(self, range: Range) -> None:
+        self.limits = range
+        self.name = "integer" if range.whole else "float"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         number = parse_number(value, whole=self.limits.whole)
         if number is None or number not in self.limits:
-            self.fail(f"{_cut(value)}, expected {self.limits}", param, ctx)
+            self.fail(f"{shown(str(value))}, expected {self.limits}", param, ctx)
         return number
 
 
@@ -148,8 +178,8 @@ class Numbers(NumbersBase):
     Without `count`, any number of values is accepted. With `count`, one value stands for `count` equal values.
     """
 
-    def __init__(self, limits: Range, count: int | None = None) -> None:
-        self.limits = limits
+    def __init__(self, range: Range, count: int | None = None) -> None:
+        self.limits = range
         self.count = count
         self.name = ",".join(["N"] * count) if count else "N[,N...]"
 
@@ -162,13 +192,17 @@ class Numbers(NumbersBase):
         for word in str(value).split(","):
             number = parse_number(word, whole=self.limits.whole)
             if number is None or number not in self.limits:
-                self.fail(f"{_cut(value)}, expected {self.name}, each {self.limits}", param, ctx)
+                self.fail(
+                    f"{shown(str(value))}, expected {self.name}, each {self.limits}", param, ctx
+                )
             numbers.append(number)
         if self.count and len(numbers) == 1:
             numbers *= self.count
         if self.count and len(numbers) != self.count:
             self.fail(
-                f"{_cut(value)}, expected 1 or {self.count} numbers, as {self.name}", param, ctx
+                f"{shown(str(value))}, expected 1 or {self.count} numbers, as {self.name}",
+                param,
+                ctx,
             )
         return tuple(numbers)
 
@@ -181,6 +215,11 @@ def parse_number(value: Any, *, whole: bool) -> float | None:
         return None
 
 
-def _cut(value: Any, most: int = 60) -> str:
-    text = str(value)
-    return f"'{text}'" if len(text) <= most else f"'{text[:most]}...'"
+box = click.option("--box", default="", help="Only this box, z0:z1,y0:y1,x0:x1 in voxels.")
+
+voxel_nm = click.option(
+    "--voxel-nm",
+    type=Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="Voxel size in nm; default: what the file states.",
+)

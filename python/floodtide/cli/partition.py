@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from floodtide import data
 from floodtide.base import limits
-from floodtide.base.counts import count_of
-from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
-from floodtide.comm import world
-from floodtide.data.formats.table import stem
 from floodtide.data.partitions import THRESHOLDS
 
 
@@ -43,39 +38,19 @@ from floodtide.data.partitions import THRESHOLDS
     show_default=True,
     help="Objects with fewer voxels count as background.",
 )
-@click.option(
-    "--box", default="", help="Box z0:z1,y0:y1,x0:x1 in voxels; those outside get partition 255."
-)
-@click.option(
-    "--coordinates",
-    metavar="[NAME=]FILE.h5",
-    help="Also write as many example centres of every partition; NAME: the training volume (default: OUT's).",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    labels: str, out: str, box: str, coordinates: str | None, as_json: bool, **asked: Any
-) -> None:
+@shared.box
+@shared.as_json
+def command(labels: str, out: str, box: str, as_json: bool, **asked: Any) -> None:
     """Classify the voxels of LABELS (file:dataset) into partitions and write them to OUT (file:dataset).
 
     The local object fraction of a voxel is the fraction of the box around it that belongs to the same object. Partition
     1 means a fraction below the first threshold, and so on. Partition 0 is background. Partition 255 marks voxels too
-    close to the faces of the volume. Training draws balanced centres itself; `--coordinates` fixes their order.
+    close to the faces of the volume.
 
     Example: floodtide partition groundtruth.h5:stack partitions.h5:af --lom-radius 24,24,24
     """
     shared.require_same_arguments()
-    name, _, centres = (coordinates or "").rpartition("=")
-    with world.agreed():
-        refuse_inputs("partition", [centres] if centres else [], files_of([labels, out]))
     with bar("blocks", "partition") as progress:
         part = data.parse_box(box)
         counts = data.partition(labels, out, box=part, progress=progress, **asked)
-    report: dict[str, Any] = {"out": out, "partition_counts": counts}
-    lines = ["partition       voxels", *(f"{value:9d} {n:12d}" for value, n in counts.items())]
-    if centres:
-        with bar("rows", "coordinates") as progress:
-            of = data.coordinates({name or stem(out): out}, centres, progress=progress)
-        report |= {"coordinates": centres, "rows": len(of) * max(of.values())}
-        lines.append(f"{count_of(report['rows'], 'centre')}: {centres}")
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else "\n".join(lines))
+    shared.show({"out": out, "partition_counts": counts}, as_json)

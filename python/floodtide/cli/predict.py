@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -17,11 +16,7 @@ from floodtide.comm import world
 @click.argument("model", metavar="RUN-OR-CHECKPOINT")
 @click.argument("image", metavar="IMAGE")
 @click.argument("out", metavar="OUT.h5:DATASET")
-@click.option(
-    "--box",
-    default="",
-    help="Box to predict, z0:z1,y0:y1,x0:x1 in voxels; default: the whole image.",
-)
+@shared.box
 @click.option(
     "--mean",
     type=shared.Number(limits.INTENSITY),
@@ -32,13 +27,7 @@ from floodtide.comm import world
     type=shared.Number(limits.DEVIATION),
     help="Standard deviation of the image; default: that in the checkpoint's configuration.",
 )
-@click.option(
-    "--voxel-nm",
-    "voxel_size_nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    metavar="Z,Y,X",
-    help="Voxel size z,y,x of IMAGE in nm; default: what IMAGE states. It must be that of the training.",
-)
+@shared.voxel_nm
 @click.option(
     "--probabilities",
     is_flag=True,
@@ -50,8 +39,8 @@ from floodtide.comm import world
     help="Average the predictions of the image and of its mirror images, along the axes that training reflected. Takes"
     " up to eight times as long, and makes fewer mistakes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(model: str, image: str, out: str, as_json: bool, **asked: Any) -> None:
+@shared.as_json
+def command(model: str, image: str, out: str, voxel_nm: Any, as_json: bool, **asked: Any) -> None:
     """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x) of any size.
 
     Writes the most likely class of each pixel (uint8), or affinities (float32, (offsets, z, y, x)), block by block. If
@@ -67,7 +56,5 @@ def command(model: str, image: str, out: str, as_json: bool, **asked: Any) -> No
     shared.require_same_arguments()
     with world.agreed():
         if world.rank() == 0:
-            report = predict_volume(model, image, out, **asked)
-            shape = " x ".join(str(n) for n in report["shape"])
-            made = f"{shape} voxels by {report['checkpoint']} in {report['seconds']:.1f} s: {out}"
-            click.echo(json.dumps(report) if as_json else made)
+            report = predict_volume(model, image, out, voxel_size_nm=voxel_nm, **asked)
+            shared.show(report, as_json)

@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from floodtide.base import limits
-from floodtide.base.counts import count_of
 from floodtide.cli import options as shared
-from floodtide.comm import world
 
 
 @click.command()
@@ -23,7 +19,7 @@ from floodtide.comm import world
     show_default=True,
     help="Voxels of a segment that lies inside another one, and belongs to it for that reason; 0: none does.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(folder: str, out: str, inside_voxels: int, as_json: bool) -> None:
     """Make one segmentation OUT with global ids from the subvolumes in FOLDER, which `floodtide segment` has made.
 
@@ -40,9 +36,4 @@ def command(folder: str, out: str, inside_voxels: int, as_json: bool) -> None:
 
     shared.require_same_arguments()
     report = reconcile_subvolumes(folder, out, inside_voxels=inside_voxels)
-    text = (
-        f"{count_of(report['objects'], 'object')} from {count_of(report['subvolumes'], 'subvolume')}: {out};"
-        f" segments that end at a border without agreement: {report['splits']}"
-    )
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else text)
+    shared.show(report, as_json)

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli import segment_modes
-from floodtide.comm import world
 
 
 @click.command()
@@ -19,11 +16,7 @@ from floodtide.comm import world
 @click.option(
     "--model", metavar="NETWORK", help="With IMAGE: fib25, a checkpoint or a run directory."
 )
-@click.option(
-    "--voxel-nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    help="With --model: voxel size z,y,x of IMAGE in nm (default: stored in IMAGE).",
-)
+@shared.voxel_nm
 @click.option(
     "--out",
     metavar="FILE.h5:DATASET | FOLDER",
@@ -40,21 +33,13 @@ from floodtide.comm import world
     "--preview", is_flag=True, help="With --model: segment a box in a few minutes, and draw it."
 )
 @shared.overrides
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@shared.as_json
 def command(file: str, as_json: bool, **asked: Any) -> None:
     """Segment a box of a volume with the network that the [segment] section of CONFIG.toml names.
 
-    segment.checkpoint may be a run directory; its newest checkpoint is used. If segment.mean and segment.std are left
-    out, they are taken from the [[data.volumes]] table that segment.image names, else from the checkpoint.
-
     With segment.subvolume, ranks share overlapping subvolumes, for `floodtide reconcile`. The same command continues
-    after a crash, on any number of ranks.
-
-    The newest checkpoint of a U-Net for affinities predicts those of the held-out box, or of --box, and segments are
-    merged while the mean affinity between them is above 0.5.
-
-    Without a configuration, mean and standard deviation are those of the network's training if the image is alike, else
-    the image's own. `--preview` also estimates the whole image, and resamples it if the network needs other voxels.
+    after a crash, on any number of ranks. docs/segmentation.md explains segmentation, docs/your_volume.md `--model` and
+    `--preview`.
 
     \b
     Example:
@@ -63,6 +48,4 @@ def command(file: str, as_json: bool, **asked: Any) -> None:
       mpiexec -n 16 floodtide segment brain.toml --out pieces --set segment.subvolume=[256,256,256]
     """
     shared.require_same_arguments()
-    report, text = segment_modes.run(file, **asked)
-    if world.rank() == 0:
-        click.echo(json.dumps(report) if as_json else text(report))
+    shared.show(segment_modes.run(file, **asked), as_json)

@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from floodtide import config, segment
 from floodtide.cli import options as shared
-from floodtide.cli import segment_text
 from floodtide.comm import world
 from floodtide.config.networks import UNet3DConfig
 from floodtide.errors import InvalidArgumentError
 
-Outcome = tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]
-"""A report, and the function that makes text of it."""
+Report = dict[str, Any]
 
 
 def run(
@@ -30,7 +28,7 @@ def run(
     estimate: bool,
     preview: bool,
     overrides: Sequence[str],
-) -> Outcome:
+) -> Report:
     """Segment, estimate or preview. Collective."""
     if model is None:
         shared.refuse_given(("voxel_nm", "preview"), "is for an image, expected --model too")
@@ -46,15 +44,14 @@ def run(
     if isinstance(settings.model, UNet3DConfig):
         return _of_affinities(file, settings, out, box)
     if estimate:
-        return segment.estimate(file, settings, out, box), segment_text.of_estimate
+        return segment.estimate(file, settings, out, box)
     if settings.segment.subvolume is not None:
         numbers = None if subvolumes is None else _range(subvolumes)
-        report = segment.segment_subvolumes(file, settings, out, box, numbers=numbers)
-        return report, segment_text.of_subvolumes
+        return segment.segment_subvolumes(file, settings, out, box, numbers=numbers)
     shared.refuse_given(
         ("subvolumes",), "without segment.subvolume, expected the size of a subvolume"
     )
-    return segment.segment_volume(file, settings, out, box), segment_text.of_volume
+    return segment.segment_volume(file, settings, out, box)
 
 
 def _previewed(
@@ -64,7 +61,7 @@ def _previewed(
     out: str | None,
     box: str | None,
     overrides: Sequence[str],
-) -> Outcome:
+) -> Report:
     from floodtide.cli import segment_preview
     from floodtide.plan.segmenting import settings_for
 
@@ -73,7 +70,7 @@ def _previewed(
         _, setting = settings_for(image, model, voxel_nm, overrides)
         if world.rank() == 0:
             report = segment_preview.run(image, setting, out, box)
-    return report, segment_text.of_preview
+    return report
 
 
 def _settings(
@@ -91,7 +88,7 @@ def _settings(
     return settings
 
 
-def _of_affinities(file: str, settings: config.Config, out: str, box: str | None) -> Outcome:
+def _of_affinities(file: str, settings: config.Config, out: str, box: str | None) -> Report:
     from floodtide.agglomerate import segment_affinities
 
     shared.refuse_given(
@@ -103,7 +100,7 @@ def _of_affinities(file: str, settings: config.Config, out: str, box: str | None
     with world.agreed():
         if world.rank() == 0:
             report = segment_affinities(file, settings, out, box)
-    return report, segment_text.of_affinities
+    return report
 
 
 def _range(text: str) -> range:

@@ -69,7 +69,9 @@ def say(image: str, setting: Setting) -> None:
 
 def _facts(found: Preview, setting: Setting, out: str, picture: Path) -> dict[str, Any]:
     facts = dataclasses.asdict(found) | {"box": box_text(found.box)}
-    facts |= {"out": out, "picture": str(picture), "notes": setting.notes}
+    late = "the time was over before the whole box was settled: expected a smaller --box"
+    said = [*setting.notes, late] if found.stopped else setting.notes
+    facts |= {"out": out, "picture": str(picture), "notes": said}
     facts |= {"mean": setting.options.mean, "std": setting.options.std}
     facts |= {"voxel_size_nm": setting.voxel_size_nm, "segmented_at_nm": setting.wanted_nm}
     return facts

@@ -6,7 +6,6 @@ Every function here is Collective: every rank must call it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,9 +15,10 @@ from numpy.typing import ArrayLike
 from floodtide.comm import world
 from floodtide.comm.arrays import Array, in_place, words_for
 from floodtide.comm.collectives import index_of, ranks_of
+from floodtide.comm.exchanges import allgather_object
 from floodtide.comm.handles import Handle, completed
 from floodtide.comm.world import ProcessSet
-from floodtide.errors import InvalidArgumentError, ShapeError, on_all_ranks
+from floodtide.errors import Error, InvalidArgumentError, ShapeError, on_all_ranks
 
 
 @runtime_checkable
@@ -99,18 +99,17 @@ def broadcast_parameters(
     comm = ranks_of(process_set)
     root = index_of(root_rank, process_set)
     names = sorted(parameters)
-    own = json.dumps([[n, parameters[n].dtype.str, list(parameters[n].shape)] for n in names])
-    described = comm.allgather(own.encode(), "names, types and shapes of parameters")
-    for other, description in enumerate(described):
-        if description != described[0]:
+    own = [(name, parameters[name].dtype.str, parameters[name].shape) for name in names]
+    described = allgather_object(own, process_set)
+    for rank, other in enumerate(described):
+        if other != described[0]:
             raise on_all_ranks(
                 ShapeError(
-                    f"broadcast_parameters: names, shapes or types on rank {other} differ from "
-                    "rank 0's"
+                    f"broadcast_parameters: names, shapes or types on rank {rank} differ from rank 0's"
                 )
             )
     for name in names:
-        comm.broadcast(parameters[name], root, f"the parameter {name}")
+        comm.start_broadcast(parameters[name], root, f"the parameter {name}").wait()
 
 
 def broadcast_optimizer_state(
@@ -129,39 +128,27 @@ def broadcast_optimizer_state(
     comm = ranks_of(process_set)
     root = index_of(root_rank, process_set)
     state = optimizer.state_dict()
-    _require_equal_kinds(comm, optimizer, state)
     ours = isinstance(optimizer, WithSettings)
+    kind = f"floodtide's {optimizer.name}" if ours else type(optimizer).__qualname__
+    sizes = {name: int(values.size) for name, values in state.items()} if ours else {}
+    described = allgather_object((kind, sizes), process_set)
+    expected: dict[str, int] = next((of_rank for _, of_rank in described if of_rank), {})
+    for rank, (other, of_rank) in enumerate(described):
+        problem: Error | None = None
+        if other != described[0][0]:
+            problem = InvalidArgumentError(
+                f"broadcast_optimizer_state: the optimizer is {described[0][0]} on rank 0 and {other} on rank {rank}"
+            )
+        elif of_rank and of_rank != expected:
+            problem = ShapeError(
+                f"broadcast_optimizer_state: the state on rank {rank} has sizes {of_rank}, expected {expected} as on"
+                " lower ranks"
+            )
+        if problem is not None:
+            raise on_all_ranks(problem)
     settings = optimizer.settings() if ours else {}
     settings, state = world.broadcast_object((settings, state), root, comm)
     if comm.rank != root:
         if ours:
             optimizer.load_settings(settings)
         optimizer.load_state_dict(state)
-
-
-def _require_equal_kinds(comm: world.Communicator, optimizer: Any, state: Any) -> None:
-    ours = isinstance(optimizer, WithSettings)
-    kind = f"floodtide's {optimizer.name}" if ours else type(optimizer).__qualname__
-    sizes = {name: int(values.size) for name, values in state.items()} if ours else {}
-    own = json.dumps([kind, sizes]).encode()
-    described = [json.loads(text) for text in comm.allgather(own, "kinds of optimizers")]
-    for rank, (other, _) in enumerate(described):
-        if other != described[0][0]:
-            raise on_all_ranks(
-                InvalidArgumentError(
-                    f"broadcast_optimizer_state: the optimizer is {described[0][0]} on rank 0 and "
-                    f"{other} on rank {rank}"
-                )
-            )
-    with_state = [(rank, sizes) for rank, (_, sizes) in enumerate(described) if sizes]
-    for rank, sizes in with_state:
-        first, expected = with_state[0]
-        odd = sorted(n for n in sizes.keys() | expected.keys() if sizes.get(n) != expected.get(n))
-        if odd:
-            raise on_all_ranks(
-                ShapeError(
-                    f"broadcast_optimizer_state: the state {odd[0]} has "
-                    f"{expected.get(odd[0], 0)} values on rank {first} and "
-                    f"{sizes.get(odd[0], 0)} on rank {rank}"
-                )
-            )

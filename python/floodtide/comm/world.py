@@ -245,19 +245,6 @@ def current() -> Communicator:
     return _join(None)
 
 
-@contextlib.contextmanager
-def using(comm: Communicator) -> Iterator[None]:
-    """Use `comm`, a communicator of the core with all ranks, as the current one inside the `with` block. Collective.
-
-    A benchmark uses this to train with a simulated slow wire.
-    """
-    before, _state.comm = current(), comm
-    try:
-        yield
-    finally:
-        _state.comm = before
-
-
 def ensure_init(comm: Any = None) -> None:
     """Initialise the ranks if `init` was not called, for functions that users may call before `init`. Collective.
 
@@ -270,10 +257,7 @@ def rank() -> int:
     """Return the rank of this process. Before `init`, return the rank that a live launcher gave, else 0."""
     if _state.comm is not None:
         return _state.comm.rank
-    try:
-        launched = libraries.launcher()
-    except errors.LauncherError as error:
-        return error.rank
+    launched = libraries.launcher()
     return 0 if launched is None or not launched.live else launched.rank
 
 
@@ -300,17 +284,17 @@ def allgather_bytes(own: bytes, words: str = "") -> list[bytes]:
     return current().allgather(own, words)
 
 
-def gather_bytes(
-    own: Sequence[np.ndarray[Any, Any]], words: str = ""
-) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def gather_bytes(own: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return the bytes of all ranks' arrays, in rank order, on rank 0; an empty array on other ranks. Collective.
 
     Args:
         own: C-contiguous arrays of this rank, of any types and lengths.
-        words: Description of the arrays for error messages; equal on all ranks.
     """
-    gathered: np.ndarray[Any, np.dtype[np.uint8]] = current().gather(list(own), 0, words)
-    return gathered
+    nothing = np.empty(0, np.uint8)
+    joined = np.concatenate([nothing, *(array.reshape(-1).view(np.uint8) for array in own)])
+    exchange = current().start_alltoall(joined, [joined.size] + [0] * (size() - 1), "")
+    exchange.wait()
+    return exchange.result()[1]
 
 
 def broadcast_object(value: Any, root_rank: int = 0, comm: Communicator | None = None) -> Any:
@@ -327,9 +311,9 @@ def broadcast_object(value: Any, root_rank: int = 0, comm: Communicator | None =
     comm = comm or current()
     data = pickle.dumps(value) if comm.rank == root_rank else b""
     length = np.array([len(data)], dtype=np.int64)
-    comm.broadcast(length, root_rank, f"size of an object from rank {root_rank}")
+    comm.start_broadcast(length, root_rank, f"size of an object from rank {root_rank}").wait()
     buffer = np.frombuffer(data.ljust(int(length[0]), b"\0"), dtype=np.uint8).copy()
-    comm.broadcast(buffer, root_rank, f"an object from rank {root_rank}")
+    comm.start_broadcast(buffer, root_rank, f"an object from rank {root_rank}").wait()
     return value if comm.rank == root_rank else pickle.loads(buffer.tobytes())
 
 

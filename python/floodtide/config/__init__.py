@@ -5,15 +5,15 @@ The metadata of every field holds its help text and unit; docs/configuration.md 
 Relative paths are relative to the working directory. `~` and `$NAME` are expanded in paths.
 """
 
-from floodtide.config.files import from_dict, load
 from floodtide.config.networks import FfnConfig
-from floodtide.config.reader import to_dict
+from floodtide.config.reader import from_dict, load
 from floodtide.config.sections import (
     CommConfig,
     Config,
     RunConfig,
     TrainingConfig,
     ValidationConfig,
+    to_dict,
 )
 from floodtide.config.segment_options import SegmentOptions
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the dataclasses of `floodtide.config` from TOML tables, and tables from them. Errors name the wrong key."""
+"""Read configurations: TOML, `--set`, and a check of every key. Errors name the wrong key."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import os
@@ -10,17 +11,20 @@ import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from floodtide.base.data_options import FLOOD, volume_name
+from floodtide.base import reading
+from floodtide.base.data_options import FLOOD
 from floodtide.base.options import named_as, one_of, shown
 from floodtide.base.registry import parameters, registered_fields
-from floodtide.errors import ConfigurationError
+from floodtide.config.sections import Config, ModelConfig, applies
+from floodtide.errors import ConfigurationError, InvalidFileError
 
 T = TypeVar("T")
 
 # What to do instead, by key and kind of network.
-ADVICE = {
+_ADVICE = {
     (
         "segment",
         "unet3d",
@@ -29,47 +33,32 @@ ADVICE = {
 }
 
 
-def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
-    """Return an instance of the dataclass `cls`, built from nested tables as parsed from TOML."""
-    model = document.get("model", {})
-    networks = typing.get_args(typing.get_type_hints(cls)["model"])
-    default = networks[0]().kind
-    kind = model.get("kind", default) if isinstance(model, Mapping) else default
+def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file and apply `a.b=value` overrides.
+
+    Raises:
+        InvalidFileError: If the file is missing or not TOML.
+        ConfigurationError: If a key is unknown, or a value has the wrong type or is out of range.
+    """
+    return from_dict(reading.read_toml(path), str(path), overrides)
+
+
+def from_dict(
+    document: Mapping[str, Any], where: str = "configuration", overrides: Sequence[str] = ()
+) -> Config:
+    """Return the configuration that nested dictionaries hold, as parsed from TOML, with `a.b=value` overrides.
+
+    Raises:
+        ConfigurationError: If a key is unknown, or a value has the wrong type or is out of range.
+    """
+    changed = copy.deepcopy(dict(document))
+    for override in overrides:
+        _override(changed, override)
+    model = changed.get("model", {})
+    kind = model.get("kind", FLOOD) if isinstance(model, Mapping) else FLOOD
     reader = _Reader(kind, where)
-    reader.alternative(networks, "model")
-    return reader.build(cls, document, "")
-
-
-def applies(field: dataclasses.Field[Any], kind: str) -> bool:
-    """Return True if an option has a meaning for this kind of network."""
-    kinds = field.metadata.get("kinds", ())
-    return not kinds or kind in kinds
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """Return a configuration as nested dictionaries of plain values. This is the inverse of `from_dict`."""
-    return _table(config, config.model.kind if hasattr(config, "model") else FLOOD)
-
-
-def _table(section: Any, kind: str) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for field in dataclasses.fields(section):
-        if not applies(field, kind):
-            continue
-        value = getattr(section, field.name)
-        if isinstance(value, Mapping):
-            result.update(value)
-        elif value is not None:
-            result[field.name] = _plain_of(value, kind)
-    return result
-
-
-def _plain_of(value: Any, kind: str) -> Any:
-    if dataclasses.is_dataclass(value):
-        return _table(value, kind)
-    if isinstance(value, (tuple, list)):
-        return [_plain_of(item, kind) for item in value]
-    return value if isinstance(value, (str, int, float)) else volume_name(value)
+    reader.alternative(typing.get_args(ModelConfig), "model")
+    return reader.build(Config, changed, "")
 
 
 class _Reader:
@@ -94,7 +83,7 @@ class _Reader:
                 if not applies(field, self._kind):
                     raise ConfigurationError(
                         f"{where}: {key} has no meaning for model.kind '{self._kind}', expected it only for "
-                        f"{one_of(field.metadata['kinds'])}{ADVICE.get((key, self._kind), '')}"
+                        f"{one_of(field.metadata['kinds'])}{_ADVICE.get((key, self._kind), '')}"
                     )
                 values[name] = self._value(table[name], hints[name], field, key)
             elif (
@@ -255,3 +244,30 @@ def _describe(expected: Any) -> str:
     return {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}.get(
         expected, str(expected)
     )
+
+
+def _override(document: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigurationError(f"--set {override}: expected section.key=value")
+    try:
+        values = reading.parse_toml(f"value = {text}", f"--set {key}")
+    except InvalidFileError:
+        values = {}
+    value = values["value"] if list(values) == ["value"] else text  # a bare word is a string
+    *parents, last = key.strip().split(".")
+    node: Any = document
+    for part in parents:
+        if isinstance(node, list):
+            if part not in map(str, range(len(node))):
+                raise ConfigurationError(
+                    f"--set {override}: '{part}' is not the index of one of the {len(node)} tables, counted from 0"
+                )
+            node = node[int(part)]
+        else:
+            node = node.setdefault(part, {})
+        if not isinstance(node, (dict, list)):
+            raise ConfigurationError(f"--set {override}: '{part}' is a value, not a section")
+    if isinstance(node, list):
+        raise ConfigurationError(f"--set {override}: expected the index of a table before the key")
+    node[last] = value

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import tomli_w
 
@@ -18,11 +19,11 @@ from floodtide.base.data_options import (
     Augmentation,
     DataOptions,
     Stack,
+    volume_name,
 )
 from floodtide.base.options import ANY, Checked, option
 from floodtide.base.registry import Registered, Value, names, registered
 from floodtide.config.networks import FfnConfig, UNet2DConfig, UNet3DConfig
-from floodtide.config.reader import to_dict
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.segment_options import SegmentOptions
 
@@ -163,11 +164,6 @@ class TrainingConfig(Checked):
     clip_norm: float = option(
         0.0,
         "Largest norm of the averaged gradient: a larger gradient is scaled down, before `clip`; 0: no limit",
-        range=limits.CLIP_OR_NONE,
-    )
-    clip_adaptive: float = option(
-        0.0,
-        "Largest norm of the gradient of an output channel, as a multiple of the norm of its weights; 0: no limit",
         range=limits.CLIP_OR_NONE,
     )
     noise_scale: bool = option(
@@ -338,6 +334,38 @@ class ValidationConfig(Checked):
         "Stacks of slices of other patients to validate on, instead of `share`; one [[validation.slices]] table each",
         kinds=(SLICES,),
     )
+
+
+def applies(field: dataclasses.Field[Any], kind: str) -> bool:
+    """Return True if an option has a meaning for this kind of network."""
+    kinds = field.metadata.get("kinds", ())
+    return not kinds or kind in kinds
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return a configuration as nested dictionaries of plain values. This is the inverse of `from_dict`."""
+    return _table(config, config.model.kind if hasattr(config, "model") else FLOOD)
+
+
+def _table(section: Any, kind: str) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for field in dataclasses.fields(section):
+        if not applies(field, kind):
+            continue
+        value = getattr(section, field.name)
+        if isinstance(value, Mapping):
+            result.update(value)
+        elif value is not None:
+            result[field.name] = _plain_of(value, kind)
+    return result
+
+
+def _plain_of(value: Any, kind: str) -> Any:
+    if dataclasses.is_dataclass(value):
+        return _table(value, kind)
+    if isinstance(value, (tuple, list)):
+        return [_plain_of(item, kind) for item in value]
+    return value if isinstance(value, (str, int, float)) else volume_name(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import FOLDER, Checked, option
 from floodtide.base.registry import Registered, Row, Value, registered
+from floodtide.errors import InvalidArgumentError
 
 LISTED = "listed"
 """The seed policy whose seeds are those of `segment.seeds`."""
@@ -230,6 +231,27 @@ class SegmentOptions(Registered):
         "Continue the image by reflection beyond the faces of the volume, so that fields of view reach the faces;"
         " google/ffn, and the default, centre no field of view within half its size of a face",
     )
+
+    @property
+    def normalisation(self) -> tuple[float, float]:
+        """Return mean and std.
+
+        Raises:
+            InvalidArgumentError: If one of them is missing.
+        """
+        if self.mean is None or self.std is None:
+            raise InvalidArgumentError(
+                f"segment: options.mean is {self.mean} and options.std is {self.std}, expected the numbers that the"
+                " network was trained with: the network receives (image - mean) / std"
+            )
+        return self.mean, self.std
+
+    @property
+    def volumes(self) -> list[str]:
+        """Return the names of all volumes that a segmentation with these options reads, the image first."""
+        masks = [mask.volume for mask in (*self.masks, *self.seed_masks)]
+        names = (self.image, self.initial, self.shift_mask, *masks)
+        return [name for name in names if name]
 
     def alone(self) -> SegmentOptions:
         """Return these options for an array in memory: in one piece, and without other volumes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes, and what networks are trained on: partitions, coordinates, shards, slices, affinities, synthetic volumes.
+"""Volumes, and what networks are trained on: partitions, shards, slices, affinities, synthetic volumes.
 
 A volume is named in the form of its format, such as `file:dataset` (docs/formats.md), or is an array or object in
 a `Volume`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
@@ -8,8 +8,7 @@ Functions that say Collective must be called by every rank of the job.
 
 from floodtide.base.data_options import Augmentation, DataOptions, Stack, TrainingVolume
 from floodtide.data.affinities import Affinities
-from floodtide.data.boxes import Box, Vec3, parse_box, parse_vec3
-from floodtide.data.coordinates import coordinates
+from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
 from floodtide.data.shards import Shards
@@ -30,9 +29,7 @@ __all__ = [
     "Vec3",
     "Volume",
     "convert",
-    "coordinates",
     "parse_box",
-    "parse_vec3",
     "partition",
     "synth",
     "write_volume",

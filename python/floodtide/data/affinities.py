@@ -11,7 +11,7 @@ from floodtide.base.data_options import PATCHES, DataOptions, TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.data.boxes import Vec3, as_vec3
 from floodtide.data.samples import Image, Samples
-from floodtide.data.training_volume import source_of
+from floodtide.data.volumes import source_of
 
 NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 """Offsets of the predecessors along z, y, x."""

@@ -60,22 +60,6 @@ def box_text(box: Box | None) -> str:
     return ",".join(f"{start}:{start + size}" for start, size in zip(*box, strict=True))
 
 
-def parse_vec3(text: str, what: str) -> Vec3:
-    """Return the three integers of a text "z,y,x". `what` names them in the error.
-
-    Raises:
-        InvalidArgumentError: If the text is anything else.
-    """
-    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([r"(\d{1,13})"] * 3) + r"\s*", text)
-    numbers = [int(number) for number in match.groups()] if match else []
-    if not numbers or not all(number in limits.EXTENT for number in numbers):
-        raise errors.InvalidArgumentError(
-            f"{what} {options.shown(text)}: expected z,y,x in voxels, for example 24,24,24"
-        )
-    z, y, x = numbers
-    return z, y, x
-
-
 def intersection(a: Box, b: Box) -> Box | None:
     """Return the box that two boxes share; None if they share no voxel."""
     start = [max(*pair) for pair in zip(a[0], b[0], strict=True)]

@@ -12,19 +12,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from floodtide.base import limits, notes
+from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
-from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.boxes import Box, Progress
 from floodtide.data.formats.conventions import WRITTEN_BY
-from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
+from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
 from floodtide.data.resampling import Resampled
-from floodtide.data.volumes import Volume, place_of, whole_geometry
+from floodtide.data.volumes import Volume, place_of, settled_size, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 BLOCK_BYTES = 64 << 20
@@ -99,27 +99,6 @@ def convert(
     return write_blocks(destination, plan, read, inputs=files_of([volume.name]), progress=progress)
 
 
-def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
-    """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
-
-    Args:
-        volume: The volume.
-        given: What the user states; None: nothing.
-        what: The result that gets this size, for the note.
-    """
-    stated = whole_geometry(volume.geometry, volume.text("image"))
-    own = stated.voxel_size_nm
-    if given is None:
-        return own
-    z, y, x = given
-    if own is not None and not same_size(own, (z, y, x)):
-        notes.show(
-            f"{volume.name}: {stated.size_source} states voxels of {size_text(own)} nm, and {what} states"
-            f" {size_text((z, y, x))} nm"
-        )
-    return z, y, x
-
-
 def write_blocks(
     destination: str,
     plan: Plan,
@@ -127,6 +106,7 @@ def write_blocks(
     *,
     inputs: Iterable[str | os.PathLike[str]] = (),
     progress: Progress | None = None,
+    on_ranks: bool = False,
 ) -> Volume:
     """Write a volume of any format block by block.
 
@@ -138,7 +118,9 @@ def write_blocks(
         plan: What to write. If its notes name an `image`, its offset counts from the image's first voxel.
         read: Returns the voxels of a box (start, size), in voxels of the volume to write.
         inputs: Files that `read` reads.
-        progress: Called as progress(voxels done, voxels).
+        progress: Called as progress(voxels done, voxels), with the voxels of this rank.
+        on_ranks: Collective: the ranks share the blocks of Zarr, N5 and precomputed volumes. Rank 0 alone writes all
+            other formats. The written voxels do not depend on the number of ranks.
 
     Returns:
         The volume.
@@ -147,42 +129,29 @@ def write_blocks(
         InvalidArgumentError: If the destination exists or cannot hold the type.
         StorageError: If the destination cannot be written.
     """
-    with contextlib.ExitStack() as held:
-        plan, writer = _created(held, destination, plan, inputs)
-        _write(writer, _boxes(plan, writer.chunks), read, progress)
-        writer.finish()
-    return Volume(destination)
-
-
-def write_blocks_on_ranks(
-    destination: str,
-    plan: Plan,
-    read: Callable[[Box], NDArray[Any]],
-    *,
-    inputs: Iterable[str | os.PathLike[str]] = (),
-    progress: Progress | None = None,
-) -> Volume:
-    """Write a volume as `write_blocks` does, on all ranks. Collective.
-
-    The ranks share the blocks of Zarr, N5 and precomputed volumes. Rank 0 alone writes all other formats. The written
-    voxels do not depend on the number of ranks.
-
-    Args, Returns, Raises: as of `write_blocks`. `progress` counts the voxels of this rank.
-    """
-    rank, size = world.rank(), world.size()
+    rank, size = (world.rank(), world.size()) if on_ranks else (0, 1)
+    agreed = world.agreed if on_ranks else contextlib.nullcontext
     with contextlib.ExitStack() as held:
         writer: Writer | None = None
-        with world.agreed():
+        with agreed():
             if rank == 0:
                 plan, writer = _created(held, destination, plan, inputs)
-        shared, plan = broadcast_object((writer.shared if writer else "", plan))
-        with world.agreed():
+        shared = writer.shared if writer else ""
+        if on_ranks:
+            shared, plan = broadcast_object((shared, plan))
+        with agreed():
             if writer is None and shared:
                 writer = shared_writer(destination, shared, plan)
             if writer is not None:
-                boxes = _boxes(plan, writer.chunks)
-                _write(writer, boxes[rank::size] if shared else boxes, read, progress)
-        with world.agreed():
+                boxes = list(blocks(plan.shape, writer.chunks, BLOCK_BYTES // plan.dtype.itemsize))
+                boxes = boxes[rank::size] if shared else boxes
+                total, done = sum(math.prod(part) for _, part in boxes), 0
+                for box in boxes:
+                    writer.write(box, read(box))
+                    done += math.prod(box[1])
+                    if progress is not None:
+                        progress(done, total)
+        with agreed():
             if rank == 0 and writer is not None:
                 writer.finish()
                 held.close()  # gives the volume its name
@@ -213,24 +182,6 @@ def _created(
             raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
         held.enter_context(reserved(name, new_top(str(place)), unchecked, inputs))
     return plan, held.enter_context(row.create(destination, plan))
-
-
-def _boxes(plan: Plan, chunks: Vec3) -> list[Box]:
-    return list(blocks(plan.shape, chunks, max(1, BLOCK_BYTES // plan.dtype.itemsize)))
-
-
-def _write(
-    writer: Writer,
-    boxes: Sequence[Box],
-    read: Callable[[Box], NDArray[Any]],
-    progress: Progress | None,
-) -> None:
-    total, done = sum(math.prod(size) for _, size in boxes), 0
-    for box in boxes:
-        writer.write(box, read(box))
-        done += math.prod(box[1])
-        if progress is not None:
-            progress(done, total)
 
 
 def require_new(destination: str) -> None:

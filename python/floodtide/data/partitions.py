@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
@@ -19,7 +20,8 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, reserved, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
-from floodtide.data.volumes import VolumeLike, name_of, opened_labels
+from floodtide.data.volumes import Volume, VolumeLike, labels_of, name_of
+from floodtide.errors import InvalidFileError
 
 THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Limits between the partitions, as google/ffn recommends them."""
@@ -61,7 +63,7 @@ def partition(
     """
     comm = world.current()
     with contextlib.ExitStack() as held:
-        writer = None
+        result = None
         with world.agreed():
             _PARTITION.check(
                 "partition",
@@ -75,57 +77,103 @@ def partition(
                 held.enter_context(
                     reserved("partition", path, unchecked, files_of([name_of(labels)]))
                 )
-            job = _core.data.PartitionJob(
-                opened_labels(labels), list(thresholds), lom_radius, min_size, box
-            )
+            volume = labels_of(labels)
+            job = _core.data.PartitionJob(volume.core, list(thresholds), lom_radius, min_size, box)
             if comm.rank == 0:
-                writer = _core.data.PartitionWriter(job, path, dataset)
-        _write_partitions(job, writer, progress)
-    counts: dict[int, int] = world.broadcast_object(dict(job.written_counts))
+                result = _Result(path, dataset, volume.shape)
+                held.callback(result.file.discard)
+        _compute(job, result, progress)
+        with world.agreed():
+            if result is not None:
+                result.finish(_boxes(volume, lom_radius, box), thresholds, lom_radius, min_size)
+    counts: dict[int, int] = world.broadcast_object(result and result.counts())
     return counts
 
 
-def _write_partitions(job: Any, writer: Any, progress: Progress | None) -> None:
-    """Compute all blocks on all ranks and finish the file on rank 0. Collective."""
+class _Result:
+    """The dataset that rank 0 writes; voxels of no block get 255."""
+
+    def __init__(self, path: str, dataset: str, shape: Vec3) -> None:
+        self.file = _core.data.Hdf5Writer(path, "floodtide partition", [dataset])
+        self._dataset = dataset
+        self._voxels = np.zeros(256, np.int64)
+        # The edges of blocks are multiples of 64, so that every chunk is written once.
+        self.file.create(dataset, "uint8", shape, [min(n, 64) for n in shape], 4, 255)
+
+    def write(self, start: Sequence[int], block: NDArray[np.uint8]) -> None:
+        self.file.write(self._dataset, start, block)
+        self._voxels += np.bincount(block.ravel(), minlength=256)
+
+    def counts(self) -> dict[int, int]:
+        """Return the voxels of each class that were written."""
+        return {int(value): int(self._voxels[value]) for value in np.flatnonzero(self._voxels)}
+
+    def finish(
+        self, boxes: list[Any], thresholds: Sequence[float], lom_radius: Vec3, min_size: int
+    ) -> None:
+        """Write the attributes, the first two as google/ffn, and give the file its name."""
+        found = self.counts()
+        attributes = {
+            "bounding_boxes": np.array(boxes, np.int64).reshape(-1, 2, 3),
+            "partition_counts": np.array([[*found], [*found.values()]], np.int64),
+            "thresholds": np.array(thresholds, np.float64),
+            "lom_radius_zyx": np.array(lom_radius, np.int64),
+            "min_size": np.array(min_size, np.int64),
+        }
+        for name, value in attributes.items():
+            self.file.attribute(self._dataset, name, value)
+        self.file.finish()
+
+
+def _boxes(labels: Volume, lom_radius: Vec3, box: Box | None) -> list[Any]:
+    """Return start and size (x, y, z) of each box in which voxels have a class."""
+    whole = [*(box or ((0, 0, 0), labels.shape))]
+    stored = None if box else labels.core.integers("bounding_boxes")  # x, y, z
+    if stored is not None and len(stored) % 6:
+        raise InvalidFileError(
+            f"{labels.name}: attribute bounding_boxes has {len(stored)} values, expected (n, 2, 3)"
+        )
+    outer = np.reshape(stored, (-1, 2, 3)) if stored is not None else np.array([whole])[..., ::-1]
+    radius = np.array(lom_radius)[::-1]
+    inner = [(start + radius, size - 2 * radius) for start, size in outer]
+    return [(start, size) for start, size in inner if (size > 0).all()]
+
+
+def _compute(job: Any, result: _Result | None, progress: Progress | None) -> None:
+    """Compute all blocks on all ranks and write them on rank 0. Collective."""
     comm = world.current()
-    try:
-        with world.agreed():
-            sizes = job.count(*share(job.counting_blocks, comm.rank, comm.size), None)
-        tables = [
-            np.frombuffer(part, dtype=np.int64).reshape(2, -1)
-            for part in world.allgather_bytes(sizes.tobytes())
-        ]
-        job.keep_large(tables)
-        # A rank takes several blocks at once for its threads. Rank 0 holds the blocks of a round in
-        # memory, so their number is bounded; one writer cannot serve more ranks anyway.
-        per_rank = max(1, min(4 * _core.num_threads(), _BLOCKS_IN_FLIGHT // comm.size))
-        per_round = min(comm.size * per_rank, _BLOCKS_IN_FLIGHT)
-        for first in range(0, job.blocks, per_round):
-            last = min(first + per_round, job.blocks)
-            _partition_round(job, writer, first, last)
-            if progress is not None:
-                progress(last, job.blocks)
-        with world.agreed():
-            if writer is not None:
-                writer.finish()
-    finally:
-        if writer is not None:
-            writer.discard()
+    with world.agreed():
+        sizes = job.count(*share(job.counting_blocks, comm.rank, comm.size), None)
+    tables = [
+        np.frombuffer(part, dtype=np.int64).reshape(2, -1)
+        for part in world.allgather_bytes(sizes.tobytes())
+    ]
+    job.keep_large(tables)
+    # A rank takes several blocks at once for its threads. Rank 0 holds the blocks of a round in
+    # memory, so their number is bounded; one writer cannot serve more ranks anyway.
+    per_rank = max(1, min(4 * _core.num_threads(), _BLOCKS_IN_FLIGHT // comm.size))
+    per_round = min(comm.size * per_rank, _BLOCKS_IN_FLIGHT)
+    for first in range(0, job.blocks, per_round):
+        last = min(first + per_round, job.blocks)
+        _partition_round(job, result, first, last)
+        if progress is not None:
+            progress(last, job.blocks)
 
 
-def _partition_round(job: Any, writer: Any, first: int, last: int) -> None:
+def _partition_round(job: Any, result: _Result | None, first: int, last: int) -> None:
     """Compute the blocks [first, last) on all ranks, write them in order on rank 0. Collective."""
     comm = world.current()
     with world.agreed():
         begin, end = share(last - first, comm.rank, comm.size)
         blocks = job.compute(first + begin, first + end)
+    boxes = [job.block(number) for number in range(first, last)]
     if comm.size > 1:
-        gathered = world.gather_bytes(blocks, "blocks of partitions")
-        blocks = _split(gathered, [job.block(number)[1] for number in range(first, last)])
+        gathered = world.gather_bytes(blocks)
+        blocks = _split(gathered, [size for _, size in boxes])
     with world.agreed():
-        if writer is not None:
-            for i, block in enumerate(blocks):
-                writer.write(first + i, block)
+        if result is not None:
+            for (start, _), block in zip(boxes, blocks, strict=True):
+                result.write(start, block)
 
 
 def _split(gathered: Any, shapes: Sequence[Vec3]) -> list[Any]:

@@ -14,7 +14,7 @@ from floodtide.base.data_options import FLOOD, DataOptions, TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Vec3, as_vec3
-from floodtide.data.training_volume import source_of
+from floodtide.data.volumes import source_of
 
 SOFTNESS = 0.05
 """Distance of the examples' soft labels from 0 and 1; google/ffn has the same."""
@@ -32,7 +32,7 @@ class Shards(NotPickled):
 
     Args:
         volumes: A labelled volume with its partitions, or several. Patches lie wholly inside of its box.
-        options: Augmentation, a file of example centres, and how the examples are read ahead.
+        options: Augmentation, and how the examples are read ahead.
         patch_size: Odd sizes (z, y, x) of a patch in voxels; `FFN.patch_size` for training.
         walkers: Streams of examples over all ranks: the global batch of a training step.
         seed: Chooses order and augmentation.
@@ -75,7 +75,6 @@ class Shards(NotPickled):
             permutable_axes=self.options.permutable_axes,
             reflectable_axes=self.options.reflectable_axes,
             softness=softness,
-            coordinates=self.options.coordinates or None,
             progress=None,
         )
 
@@ -83,11 +82,11 @@ class Shards(NotPickled):
         """Return the number of examples of an epoch, over all walkers."""
         return self.core.examples
 
-    def imbalance(self, moves: int = 27) -> float | None:
+    def imbalance(self, moves: int = 27) -> float:
         """Return how far the busiest walker's fields of view of an epoch exceed the mean, as a share of the mean.
 
         The numbers are expected ones: an example takes 1 field of view in the lowest class, `moves` in the highest
-        one, and evenly spaced numbers between. None for examples from a file of coordinates, which tell no class.
+        one, and evenly spaced numbers between.
         """
         return self.core.imbalance(moves)
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base import limits
+from floodtide.base import limits, notes
+from floodtide.base.data_options import TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.formats.conventions import geometry_of
-from floodtide.data.formats.geometry import Geometry, same_size, size_text
+from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import (
     Source,
@@ -97,19 +99,12 @@ class Volume:
             opened = object_volume(from_zero(source), text, geometry=geometry)
         self._volume, self._geometry = opened.core, opened.geometry
 
-    @classmethod
-    def from_source(cls, source: Source, like: Volume) -> Volume:
-        """Return a volume that reads an object instead of a volume, with the name and the geometry of the volume."""
-        found = cls(source, name=like.name)
-        found._geometry = like.geometry
-        return found
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
-        source, *others = self._arguments
+        source, dataset, channel, name = self._arguments
         if source is None:
-            return _opened_again, (self.read(), *others)
-        if not isinstance(source, str | os.PathLike):
+            source = self.read()
+        elif not isinstance(source, str | os.PathLike):
             try:
                 pickle.dumps(source)
             except Exception as error:
@@ -117,7 +112,7 @@ class Volume:
                     f"{self.name} cannot be pickled or copied: {reason(error)}; expected a volume by its name, or an"
                     " array"
                 ) from None
-        return _opened_again, self._arguments
+        return functools.partial(Volume, source, dataset, channel=channel, name=name), ()
 
     @property
     def core(self) -> _core.data.Volume:
@@ -184,10 +179,6 @@ class Volume:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
 
 
-def _opened_again(source: Any, dataset: str | None, channel: int | None, name: str) -> Volume:
-    return Volume(source, dataset, channel=channel, name=name)
-
-
 VolumeLike = str | os.PathLike[str] | Volume
 """A volume as an argument: its name, or an open volume."""
 
@@ -198,20 +189,40 @@ def as_volume(volume: VolumeLike) -> Volume:
 
 
 def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
-    """Return what the core takes for a volume: the name of an HDF5 dataset, which the core opens, or an open volume.
+    """Return what the core takes for a volume; "" for an empty name.
 
     Raises:
         Error: As `Volume` does.
     """
-    if isinstance(volume, Volume):
-        return volume.core
-    if not isinstance(volume, str | os.PathLike):
-        return Volume(volume).core
-    name = os.fspath(volume)
-    if not name:
-        return name
-    found = open_volume(name)
-    return name if found.plain else found.core
+    if isinstance(volume, str) and not volume:
+        return volume
+    return volume.core if isinstance(volume, Volume) else Volume(volume).core
+
+
+def source_of(volume: TrainingVolume, *, partitions: bool) -> _core.data.SourceOptions:
+    """Return the core's description of a volume.
+
+    Args:
+        volume: The volume.
+        partitions: True if its partitions are needed, as flood-filling networks do.
+
+    Raises:
+        InvalidArgumentError: If the labels or the needed partitions are missing, or the box is no box.
+    """
+    for key in ("labels", "partitions") if partitions else ("labels",):
+        if not getattr(volume, key):
+            raise InvalidArgumentError(
+                f"volume '{volume.name}': {key} is empty, expected file:dataset"
+            )
+    return _core.data.SourceOptions(
+        name=volume.name,
+        image=opened(volume.image),
+        labels=opened_labels(volume.labels),
+        partitions=opened(volume.partitions) if partitions else "",
+        box=parse_box(volume.box),
+        mean=volume.mean,
+        std=volume.std,
+    )
 
 
 def labels_of(volume: VolumeLike) -> Volume:
@@ -225,7 +236,9 @@ def labels_of(volume: VolumeLike) -> Volume:
     given = as_volume(volume)
     if none_of(given) is None:
         return given
-    return Volume.from_source(_Cleared(given), given)
+    found = Volume(_Cleared(given), name=given.name)
+    found._geometry = given.geometry
+    return found
 
 
 def none_of(volume: Volume) -> int | None:
@@ -263,11 +276,7 @@ class _Cleared:
 
 def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
     """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
-    if not volume:
-        return opened(volume)
-    given = as_volume(volume)
-    found = labels_of(given)
-    return opened(volume) if found is given else found.core
+    return labels_of(volume).core if volume else opened(volume)
 
 
 def volume_exists(name: str) -> bool:
@@ -310,6 +319,27 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
 def place_of(volume: Volume) -> Vec3 | None:
     """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it."""
     return whole_geometry(volume.geometry, volume.text("image")).offset
+
+
+def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
+    """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
+
+    Args:
+        volume: The volume.
+        given: What the user states; None: nothing.
+        what: The result that gets this size, for the note.
+    """
+    stated = whole_geometry(volume.geometry, volume.text("image"))
+    own = stated.voxel_size_nm
+    if given is None:
+        return own
+    z, y, x = given
+    if own is not None and not same_size(own, (z, y, x)):
+        notes.show(
+            f"{volume.name}: {stated.size_source} states voxels of {size_text(own)} nm, and {what} states"
+            f" {size_text((z, y, x))} nm"
+        )
+    return z, y, x
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
@@ -379,4 +409,12 @@ def write_volume(
     """
     _WRITE.check("write_volume", gzip=gzip)
     with reserved("write_volume", path, unchecked, wait_s=WAIT_S):
-        _core.data.write_datasets(os.fsencode(path), dict(arrays), _CHUNK, gzip, command)
+        file = _core.data.Hdf5Writer(os.fspath(path), command, list(arrays))
+        try:
+            for name, array in sorted(arrays.items()):
+                chunks = [min(n, _CHUNK) for n in array.shape]
+                file.create(name, array.dtype.name, array.shape, chunks, gzip)
+                file.write(name, [0] * array.ndim, array)
+            file.finish()
+        finally:
+            file.discard()

@@ -50,36 +50,3 @@ def _memory_bytes() -> tuple[int | None, int | None]:
         return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
     except (ValueError, OSError):
         return None, None
-
-
-def lines(facts: dict[str, Any]) -> list[str]:
-    """Return the facts as lines of text."""
-    build, mpi = facts["build"], facts["mpi"]
-    kernels = ", ".join(kernel["name"] for kernel in facts["kernels"])
-    rows = [
-        ("floodtide", facts["version"]),
-        ("built with", f"{build['compiler']}, {build['build_type']}"),
-        ("", f"HDF5 {build['hdf5']}, Eigen {build['eigen']}, oneDNN {_found(facts)}"),
-        ("processor", facts["processor"]),
-        ("instructions", f"{facts['isa']} in use, the processor has {facts['processor_isa']}"),
-        ("kernels", kernels),
-        ("cores, threads", f"{facts['cores']} available, {facts['threads']} used a rank"),
-        ("memory", f"{_gib(facts['memory_bytes'])}, {_gib(facts['memory_available_bytes'])} free"),
-        ("MPI plug-ins", ", ".join(mpi["plugins"]) or "none"),
-    ]
-    if mpi["library"] is None:
-        rows.append(("MPI library", f"none: {mpi['no_library']}"))
-    else:
-        level = mpi["thread_level"]
-        state = "not started" if level is None else f"thread level {level}"
-        rows.append(("MPI library", f"{mpi['library_version']} ({mpi['library']}), {state}"))
-    rows.append(("ranks", f"{mpi['ranks']}, started by {mpi['launcher'] or 'no launcher'}"))
-    return [f"{name:<15} {text}".rstrip() for name, text in rows]
-
-
-def _found(facts: dict[str, Any]) -> str:
-    return "plug-in present" if facts["onednn_plugin"] else "plug-in absent"
-
-
-def _gib(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 2**30:.1f} GiB"

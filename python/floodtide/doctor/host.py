@@ -19,7 +19,7 @@ from floodtide.comm import world
 from floodtide.comm.launching import libraries
 from floodtide.config import Config
 from floodtide.errors import Error, UnsupportedError
-from floodtide.train.resources import checkpoint_bytes, needed_bytes, thread_count
+from floodtide.train.setup import checkpoint_bytes, needed_bytes, thread_count
 
 PEAK_SAMPLES = 20  # runs of the multiply-add loop, of some milliseconds each
 

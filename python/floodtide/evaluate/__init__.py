@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores against the ground truth: of voxels, of skeletons and of class masks; trivial answers; the worst mistakes."""
 
-from floodtide.evaluate.classes import dice, dice_of_table
-from floodtide.evaluate.compared import compared
 from floodtide.evaluate.mistakes import worst_mistakes
 from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
-from floodtide.evaluate.voxels import ContingencyTable, matching, read_both, score_volumes, scores
+from floodtide.evaluate.voxels import (
+    ContingencyTable,
+    dice_of_table,
+    read_both,
+    score_volumes,
+    scores,
+)
 
 __all__ = [
     "ContingencyTable",
-    "compared",
-    "dice",
     "dice_of_table",
-    "matching",
     "read_both",
     "report",
     "run_lengths",

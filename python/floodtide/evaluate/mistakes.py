@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.data import Box, Vec3, Volume
@@ -92,18 +92,15 @@ def worst_mistakes(
         for chosen in _largest_losses(rows, column, count)
     ]
     shown = [chosen[:parts] for _, chosen in found]
-    places = _core.evaluate.PairPlaces(
-        np.ascontiguousarray(np.concatenate([np.zeros((0, 3), np.uint64), *shown]))
-    )
+    places = _Places(row for few in shown for row in few)
     for start, labels, objects in common_blocks(segmentation, truth, box, second):
-        places.add(labels, objects, start)
-    at = iter(places.places())
+        places.look_at(labels, objects, start)
     return [
         Mistake(
             kind=kind,
             id=int(chosen[0, 1 if kind == "split" else 0]),
             voxels=int(chosen[1:, 2].sum()),
-            parts=tuple(Part(int(s), int(o), int(n), _found(next(at))) for s, o, n in few),
+            parts=tuple(Part(int(s), int(o), int(n), places.of(int(s), int(o))) for s, o, n in few),
         )
         for (kind, chosen), few in zip(found, shown, strict=True)
     ]
@@ -119,7 +116,25 @@ def _largest_losses(rows: NDArray[np.uint64], column: int, count: int) -> list[N
     return several[:count]
 
 
-def _found(voxel: Sequence[int] | None) -> Vec3:
-    if voxel is None:
-        raise InvalidFileError("evaluate: the volumes changed while they were read")
-    return as_vec3(voxel)
+class _Places:
+    """Finds the middle voxel of pairs (segment, object), in the order in which voxels are read."""
+
+    def __init__(self, rows: Iterable[NDArray[np.uint64]]) -> None:
+        self._before = {(int(s), int(o)): int(n) // 2 for s, o, n in rows}  # voxels to pass
+        self._found: dict[tuple[int, int], Vec3] = {}
+
+    def look_at(self, labels: NDArray[Any], objects: NDArray[Any], start: Vec3) -> None:
+        """Look at a block that begins at this voxel."""
+        for pair in self._before.keys() - self._found.keys():
+            at = np.flatnonzero((labels == pair[0]) & (objects == pair[1]))
+            before = self._before[pair]
+            if before < len(at):
+                place = np.unravel_index(at[before], labels.shape)
+                self._found[pair] = as_vec3([int(a) + b for a, b in zip(place, start, strict=True)])
+            self._before[pair] -= len(at)
+
+    def of(self, segment: int, object: int) -> Vec3:
+        """Return the voxel of a pair."""
+        if (segment, object) not in self._found:
+            raise InvalidFileError("evaluate: the volumes changed while they were read")
+        return self._found[segment, object]

@@ -146,8 +146,5 @@ def _add_grey_level(
     answer = trivial.pieces(trivial.smoothed(grey), level)
     report.level = level
     report.answers[trivial.GREY_LEVEL] = scores(answer, known)
-    report.notes.append(f"{trivial.GREY_LEVEL}: {_side(level)}, chosen with the truth")
-
-
-def _side(level: trivial.GreyLevel) -> str:
-    return f"pieces {'above' if level.above else 'below'} {level.level:.4g}"
+    side = f"pieces {'above' if level.above else 'below'} {level.level:.4g}"
+    report.notes.append(f"{trivial.GREY_LEVEL}: {side}, chosen with the truth")

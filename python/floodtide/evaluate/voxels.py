@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import box_text, intersection
 from floodtide.data.no_label import cleared, missing
 from floodtide.data.volumes import place_of, require_same_size
-from floodtide.errors import OutOfRangeError, ShapeError
+from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
 
 ContingencyTable = _core.evaluate.ContingencyTable
 
@@ -55,63 +54,41 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     return table.scores()
 
 
-def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
-    """Return how much two segmentations have in common if their ids are matched one to one.
-
-    Pairs of ids with more common voxels are matched first. Unlike in `scores`, voxels with truth 0 count.
+def dice_of_table(table: ContingencyTable, classes: int) -> list[dict[str, float]]:
+    """Return the Dice score of each class from 1 on, from the voxels of each pair (predicted class, true class).
 
     Args:
-        segmentation: As for `scores`.
-        truth: As for `scores`; here another segmentation, such as a published one.
+        table: Of two volumes of classes, from `count_volumes` or `count_on_ranks`. Class 0 is the background.
+        classes: Number of classes, the background included.
 
     Returns:
-        `voxels`; `same_voxels`, which are unsegmented in both, or have ids that are matched; `segments` and `objects`,
-        the numbers of ids; and `identical`, the number of objects that are equal in every voxel.
+        For each class: `class`, `dice` (NaN if the class is neither predicted nor true), `dice_everything`, the score
+        of predicting this class everywhere, `true_voxels` and `predicted_voxels`.
 
     Raises:
-        ShapeError: If the shapes differ.
-        InvalidArgumentError: If an array does not hold integers.
+        InvalidArgumentError: If a voxel holds a number that is not a class.
     """
-    table = ContingencyTable()
-    table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
-    return table.matching()
-
-
-@dataclass(frozen=True)
-class Difference:
-    """An object that no segment equals voxel for voxel.
-
-    Attributes:
-        object: The object.
-        segment: The segment with most of its voxels; 0 if there is none.
-        missing: Voxels of the object that are not in this segment.
-        additional: Voxels of this segment that are not in the object.
-    """
-
-    object: int
-    segment: int
-    missing: int
-    additional: int
-
-
-def differing_objects(table: ContingencyTable) -> list[Difference]:
-    """Return the objects that no segment equals voxel for voxel, those with most voxels that differ first."""
-    rows = table.rows().astype(np.int64)
-    segments, objects, counts = rows.T
-    sizes = np.bincount(segments, weights=counts) if len(rows) > 0 else np.zeros(1)
+    rows = table.rows()
+    predicted, true, counts = (rows[:, i].astype(np.int64) for i in range(3))
+    highest = int(max(predicted.max(initial=0), true.max(initial=0)))
+    if highest >= classes:
+        raise InvalidArgumentError(
+            f"a voxel holds {highest}, expected classes from 0 to {classes - 1}"
+        )
     found = []
-    for name in np.unique(objects[objects > 0]).tolist():
-        own = (objects == name) & (segments > 0)
-        voxels = int(counts[objects == name].sum())
-        if not own.any():
-            found.append(Difference(name, 0, voxels, 0))
-            continue
-        best = np.flatnonzero(own)[counts[own].argmax()]
-        segment, common = int(segments[best]), int(counts[best])
-        row = Difference(name, segment, voxels - common, int(sizes[segment]) - common)
-        if row.missing + row.additional > 0:
-            found.append(row)
-    return sorted(found, key=lambda row: (-row.missing - row.additional, row.object))
+    for number in range(1, classes):
+        p, t = (int(counts[column == number].sum()) for column in (predicted, true))
+        both = int(counts[(predicted == number) & (true == number)].sum())
+        found.append(
+            {
+                "class": number,
+                "dice": 2 * both / (p + t) if p + t else float("nan"),
+                "dice_everything": 2 * t / (t + int(counts.sum())) if len(counts) else float("nan"),
+                "true_voxels": t,
+                "predicted_voxels": p,
+            }
+        )
+    return found
 
 
 def score_volumes(
@@ -252,18 +229,18 @@ def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[B
     mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
     placed = place_of(truth) is not None
     common = intersection(mine, theirs) if placed or box is not None else mine
-    if common is None or not _inside(common, theirs):
+    if common is None or intersection(common, theirs) != common:
         raise ShapeError(
             f"segmentation {segmentation.name} covers {box_text(mine)},"
             f" {truth.name} covers {box_text(theirs)}, expected "
             + ("common voxels" if placed else "one that covers the segmentation")
         )
     region = common if box is None else box
-    if not _inside(region, mine):
+    if intersection(region, mine) != region:
         raise OutOfRangeError(
             f"box {box_text(region)} is not inside the segmentation, {box_text(mine)}"
         )
-    if not _inside(region, theirs):
+    if intersection(region, theirs) != region:
         raise OutOfRangeError(
             f"box {box_text(region)} is not inside {truth.name}, {box_text(theirs)}"
         )
@@ -283,12 +260,6 @@ def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
 
 def _minus(a: Vec3, b: Vec3) -> Vec3:
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
-
-
-def _inside(inner: Box, outer: Box) -> bool:
-    return all(
-        a >= b and a + size <= b + whole for a, size, b, whole in zip(*inner, *outer, strict=True)
-    )
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:

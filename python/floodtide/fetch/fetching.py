@@ -61,8 +61,12 @@ def fetch(
     Raises:
         StorageError: If a download fails, or a file is not the expected one by its checksum.
         InvalidFileError: If the source has not all of the files, or a damaged one.
-        InvalidArgumentError: If another file of that name is there.
+        InvalidArgumentError: If another file of that name is there, or the source is no folder.
     """
+    if source is not None and not source.is_dir():
+        raise InvalidArgumentError(
+            f"{source}: is no folder; expected the folder that has the files"
+        )
     total = sum(len(item.originals) for item in data_set.items)
     done = 0
 
@@ -240,7 +244,7 @@ def _write(path: Path, content: Content, item: Item) -> None:
             chunks = [min(_CHUNK, n) if array.ndim == 3 else n for n in array.shape]
             file.create(name, array.dtype.name, list(array.shape), chunks, _GZIP)
             if item.voxel_size_nm is not None and array.ndim == 3:
-                file.numbers(name, "resolution", list(item.voxel_size_nm))
+                file.attribute(name, "resolution", np.array(item.voxel_size_nm, np.float64))
             file.write(name, [0] * array.ndim, array)
         file.finish()
     finally:

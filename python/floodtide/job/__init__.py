@@ -45,25 +45,10 @@ class Job:
         "Cores of a node, divided among its ranks.  [default, Slurm only: the job counts them]",
         range=limits.COUNT,
     )
-    max_jobs: int = options.option(
-        20,
-        "Maximum number of jobs in sequence; 1: the script does not submit itself again",
-        range=limits.COUNT,
-    )
     environment: str = options.option(
         "",
         "Python environment with floodtide: a folder, an archive (.tar.gz, ...) that each node unpacks, or an Apptainer"
         " image (.sif, ...).  [default: floodtide is on the path]",
-    )
-    launcher: str = options.option(
-        "", "Command that starts the ranks, with its options.  [default: srun, mpiexec]"
-    )
-    option: tuple[str, ...] = options.option(
-        (), "Option of the scheduler, such as --partition=long. Can be given several times"
-    )
-    setup: tuple[str, ...] = options.option(
-        (),
-        "Shell command to run before the training, such as 'module load mpich'. Can be given several times",
     )
 
     @property
@@ -182,9 +167,6 @@ def _check(scheduler: str, job: Job) -> None:
         raise InvalidArgumentError(
             f"--time is {job.time_s} s, expected at least {LEAST_TRAINING_S} s more than the margin of {MARGIN_S} s"
         )
-    for text in (*job.option, *job.setup):
-        if "\n" in text:
-            raise InvalidArgumentError(f"--option and --setup are one line each, got {text!r}")
 
 
 def _check_walkers(job: Job, settings: Config) -> None:

@@ -3,6 +3,4 @@
 #PBS -l place=scatter:excl
 #PBS -l walltime={{ time }}
 #PBS -j oe
-{% for option in job.option %}
-#PBS {{ option }}
-{% endfor %}
+# Further options of PBS, such as #PBS -q long, belong here.

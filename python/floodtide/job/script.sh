@@ -23,7 +23,7 @@ run_dir={{ run_dir | quote }}
 steps={{ steps }}
 ranks={{ job.ranks }}
 number=${FLOODTIDE_JOB:-1}  # of this job in its row
-max_jobs={{ job.max_jobs }}
+max_jobs=20  # 1: the script does not submit itself again
 
 # Steps of the newest checkpoint; the training writes one at its end.
 steps_done() {
@@ -47,9 +47,8 @@ if ((number < max_jobs)); then
   next=$(submit_next $((number + 1))) || echo "no next job could be submitted" >&2
 fi
 
-{% for line in job.setup %}
-{{ line }}
-{% endfor %}
+# Commands that each job needs first, such as `module load mpich`, belong here.
+
 # Threads. The launcher gives each rank its cores; OpenMP does not bind threads to single cores, because the threads
 # that read files and talk to other ranks would start on the main thread's one. Threads without work sleep.
 {% if job.threads %}
@@ -61,12 +60,10 @@ export OMP_NUM_THREADS=$((cores / {{ job.ranks_per_node }}))
 export OMP_PROC_BIND=false{% for name, value in waiting.items() %} {{ name }}={{ value }}{% endfor %}
 
 {% include "environment.sh" %}
-{% if job.launcher %}
-launcher=({{ job.launcher }})
-{% elif head == "slurm.sh" %}
+{% if head == "slurm.sh" %}
 launcher=(srun --ntasks="$ranks" --cpus-per-task="$OMP_NUM_THREADS" --cpu-bind=cores --kill-on-bad-exit=1)
 {% else %}
-launcher=(mpiexec -n "$ranks")
+launcher=(mpiexec -n "$ranks")  # add what binds ranks to cores: -bind-to core:32, --map-by slot:PE=32
 {% endif %}
 
 # SIGUSR1 makes all ranks save and stop; launchers hand it on to them.

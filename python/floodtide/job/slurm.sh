@@ -9,6 +9,4 @@
 #SBATCH --exclusive
 #SBATCH --hint=nomultithread
 #SBATCH --output={{ name }}-%j.log
-{% for option in job.option %}
-#SBATCH {{ option }}
-{% endfor %}
+# Further options of Slurm, such as #SBATCH --partition=long, belong here.

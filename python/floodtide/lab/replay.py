@@ -24,7 +24,7 @@ from floodtide.base.counts import count_of
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.evaluate import compared
+from floodtide.lab.compared import compared
 from floodtide.segment import Move, Object, Seeded, Segmenter, read_origins
 
 _ROUNDING = 2e-6  # standard deviation of the rounding of logits of a 24-layer network in float32

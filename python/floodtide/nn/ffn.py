@@ -38,7 +38,6 @@ class FFN(Network):
     """
 
     core: _core.Ffn
-    _options = ("depth", "features", "fov", "deltas", "compute", "parallel")
 
     def __init__(
         self,
@@ -92,9 +91,6 @@ class FFN(Network):
         """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
         z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
         return z, y, x
-
-    def _new_core(self, options: dict[str, Any]) -> _core.Ffn:
-        return _core.Ffn(_core.FfnOptions(**options))
 
     def __repr__(self) -> str:
         return (

@@ -34,7 +34,6 @@ class Network:
     """
 
     core: Core
-    _options: tuple[str, ...] = ()  # names of those from which the core makes an equal network
 
     def __init__(self, core: Core, *, seed: int = 0, origin: str = "") -> None:
         self.core = core
@@ -118,22 +117,22 @@ class Network:
         make: Any = type(self.core)
         return self.of_core(make(self.core.options), self.seed)
 
-    def _new_core(self, options: dict[str, Any]) -> Core:
-        """Return a network of the core with these options."""
-        raise NotImplementedError
-
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle and copy keep: options, parameters and this object's own attributes."""
         kept = {k: v for k, v in vars(self).items() if k not in ("core", "_shared")}
-        options = {name: getattr(self.core.options, name) for name in self._options}
+        made = type(self.core.options)
+        names = [name for name in dir(made) if isinstance(getattr(made, name), property)]
+        options = {name: getattr(self.core.options, name) for name in names}
         return {
             "attributes": kept,
+            "core": (type(self.core), made),
             "options": options | {"seed": self.seed},
             "parameters": self.core.copy_parameters(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        Network.__init__(self, self._new_core(state["options"]))
+        core, made = state["core"]
+        Network.__init__(self, core(made(**state["options"])))
         vars(self).update(state["attributes"])
         self.core.set_parameters(state["parameters"])
 

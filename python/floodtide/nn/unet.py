@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,41 +22,46 @@ _UNET = Arguments(classes=limits.CLASSES, in_channels=limits.UNET_CHANNELS, seed
 
 
 class UNet(Network):
-    """Base class of U-Nets. Use UNet2D for slices and UNet3D for volumes."""
+    """Base class of `UNet2D` for slices and `UNet3D` for volumes.
+
+    Args:
+        options: The architecture. None means the defaults of the class.
+        classes: The number of outputs per voxel. None means 2 for UNet2D, and 3 affinities for UNet3D.
+        in_channels: The number of channels of the images.
+        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs. None means softmax for
+            UNet2D, and sigmoid for UNet3D.
+        seed: The random seed of the initial weights and of dropout.
+        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
+
+    Raises:
+        InvalidArgumentError: If an argument is out of range.
+    """
 
     core: _core.UNet
-    _options = (
-        "in_channels",
-        "classes",
-        "depth",
-        "features",
-        "kernels",
-        "pools",
-        "output",
-        "batch_norm",
-        "synchronised",
-        "dropout",
-        "compute",
-    )
     _spatial = 3
+    _default_options: UNetOptions = UNet3DOptions()
+    _default_classes, _default_output = 3, "sigmoid"
 
-    def _build(
+    def __init__(
         self,
-        options: UNetOptions,
-        classes: int,
-        in_channels: int,
-        output: str,
-        seed: int,
-        compute: str,
+        options: UNetOptions | None = None,
+        *,
+        classes: int | None = None,
+        in_channels: int = 1,
+        output: str | None = None,
+        seed: int = 0,
+        compute: str = "fp32",
     ) -> None:
+        classes = self._default_classes if classes is None else classes
         _UNET.check(type(self).__name__, classes=classes, in_channels=in_channels, seed=seed)
-        made = options.core(
-            classes=classes, in_channels=in_channels, output=output, seed=seed, compute=compute
+        made = (options or self._default_options).core(
+            classes=classes,
+            in_channels=in_channels,
+            output=self._default_output if output is None else output,
+            seed=seed,
+            compute=compute,
         )
         super().__init__(_core.UNet(made), seed=seed)
-
-    def _new_core(self, options: dict[str, Any]) -> _core.UNet:
-        return _core.UNet(_core.UNetOptions(**options))
 
     def __repr__(self) -> str:
         return (
@@ -184,62 +189,21 @@ class UNet(Network):
 
 
 class UNet2D(UNet):
-    """A 2-D U-Net for slices, with 3x3 convolutions, and 2x2 pooling between levels.
-
-    Args:
-        options: The architecture. None means the defaults of `UNetOptions`.
-        classes: The number of outputs per pixel.
-        in_channels: The number of channels of the images.
-        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
-        seed: The random seed of the initial weights and of dropout.
-        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
-
-    Raises:
-        InvalidArgumentError: If an argument is out of range.
+    """A 2-D U-Net for slices, with 3x3 convolutions, and 2x2 pooling between levels. See `UNet` for the arguments.
 
     Source: Ronneberger et al., MICCAI 2015.
     """
 
     _spatial = 2
-
-    def __init__(
-        self,
-        options: UNetOptions | None = None,
-        *,
-        classes: int = 2,
-        in_channels: int = 1,
-        output: str = "softmax",
-        seed: int = 0,
-        compute: str = "fp32",
-    ) -> None:
-        self._build(options or UNetOptions(), classes, in_channels, output, seed, compute)
+    _default_options = UNetOptions()
+    _default_classes, _default_output = 2, "softmax"
 
 
 class UNet3D(UNet):
-    """A 3-D U-Net for volumes. Anisotropic volumes need other kernels and pools than the defaults.
-
-    Args:
-        options: The architecture. None means the defaults of `UNet3DOptions`.
-        classes: The number of outputs per voxel, such as 3 affinities.
-        in_channels, output, seed, compute: As for `UNet2D`.
-
-    Raises:
-        InvalidArgumentError: If an argument is out of range.
+    """A 3-D U-Net for volumes. Anisotropic volumes need other kernels and pools than the defaults. See `UNet`.
 
     Source: Çiçek et al., MICCAI 2016.
     """
-
-    def __init__(
-        self,
-        options: UNet3DOptions | None = None,
-        *,
-        classes: int = 3,
-        in_channels: int = 1,
-        output: str = "sigmoid",
-        seed: int = 0,
-        compute: str = "fp32",
-    ) -> None:
-        self._build(options or UNet3DOptions(), classes, in_channels, output, seed, compute)
 
 
 def network_of(core: _core.UNet) -> UNet:

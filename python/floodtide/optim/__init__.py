@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers, and learning rates as functions of the step and the number of workers (`optim.lr`)."""
 
-from floodtide._core import NoiseScale
 from floodtide.optim import lr
 from floodtide.optim.optimizers import (
     LAMB,
@@ -26,7 +25,6 @@ __all__ = [
     "Adam",
     "AdamW",
     "Momentum",
-    "NoiseScale",
     "Optimizer",
     "RMSprop",
     "lr",

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from floodtide import _core, nn
 from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.boxes import as_vec3
-from floodtide.data.formats.geometry import SizeNm, size_text
-from floodtide.errors import InvalidArgumentError
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.plan import geometry, measuring
-from floodtide.plan.wish import Wish
+from floodtide.plan.wish import Recipe, Wish, average_over
 
 DEPTH, FEATURES, WALKERS = 4, 16, 4
 PATCH = 32
@@ -43,57 +41,8 @@ def coarser(shape: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
             sizes[axis] *= 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class AffinitiesRecipe:
-    """Rules for a U-Net of random weights that predicts affinities."""
-
-    wish: Wish
-    patch: Vec3
-    pools: tuple[Vec3, ...]
-    kernels: tuple[Vec3, ...]
-    offsets: tuple[Vec3, ...]
-
-    unit = "patches"
-
-    @property
-    def guard(self) -> Vec3:
-        """Voxels (z, y, x) between training and validation part."""
-        return as_vec3([n // 2 for n in self.patch])
-
-    @property
-    def extents(self) -> tuple[Vec3, ...]:
-        """Sizes (z, y, x) in voxels that must be equal along axes that are exchanged."""
-        return (self.patch,)
-
-    def rate(self) -> float:
-        """Measure and return the training examples per second on this machine."""
-        model = nn.UNet3D(
-            nn.UNet3DOptions(
-                depth=DEPTH, features=FEATURES, kernels=self.kernels, pools=self.pools
-            ),
-            classes=len(self.offsets),
-        )
-        return measuring.patch_rate(model, self.patch)
-
-    def walkers(self, examples: float) -> int:
-        """Return the number of walkers for a training of about `examples` examples."""
-        return max(WALKERS, _core.num_threads())
-
-    def facts(self, labels: Volume, box: Box, steps: int) -> dict[str, Any]:
-        """Return what the template shows, for labels, the training box and the number of steps."""
-        found = look.label_statistics(labels, box=box, budget=look.QUICK)
-        return {
-            "depth": DEPTH,
-            "features": FEATURES,
-            "patch_nm": [n * nm for n, nm in zip(self.patch, self.wish.voxel_size_nm, strict=True)],
-            "separated": found.boundary_zero > _ZERO_BOUNDARY,
-            "alike": all(pool == (2, 2, 2) for pool in self.pools),
-            "average": max(0.0, round(min(_AVERAGE, 1 - 5 / steps), 4)),
-        }
-
-
-def affinities_recipe(image: Volume, wish: Wish) -> AffinitiesRecipe:
-    """Return the rules for affinities on a volume.
+def affinities_recipe(image: Volume, wish: Wish) -> Recipe:
+    """Return the rules for a U-Net of random weights that predicts affinities on a volume.
 
     Raises:
         InvalidArgumentError: If the volume is too small.
@@ -101,12 +50,37 @@ def affinities_recipe(image: Volume, wish: Wish) -> AffinitiesRecipe:
     pools, kernels = _levels(wish.voxel_size_nm)
     total = [math.prod(pool[axis] for pool in pools) for axis in range(3)]
     patch = _patch(image.shape, wish.voxel_size_nm, total)
-    return AffinitiesRecipe(
-        wish=wish,
+    offsets = _offsets(wish.voxel_size_nm, patch)
+
+    def rate() -> float:
+        options = nn.UNet3DOptions(depth=DEPTH, features=FEATURES, kernels=kernels, pools=pools)
+        return measuring.patch_rate(nn.UNet3D(options, classes=len(offsets)), patch)
+
+    def look_at(labels: Volume, box: Box, steps: int) -> dict[str, Any]:
+        found = look.label_statistics(labels, box=box, budget=look.QUICK)
+        return {
+            "separated": found.boundary_zero > _ZERO_BOUNDARY,
+            "average": average_over(steps, _AVERAGE),
+        }
+
+    return Recipe(
+        unit="patches",
         patch=patch,
-        pools=pools,
-        kernels=kernels,
-        offsets=_offsets(wish.voxel_size_nm, patch),
+        guard=as_vec3([n // 2 for n in patch]),
+        extents=(patch,),
+        shown={
+            "depth": DEPTH,
+            "features": FEATURES,
+            "patch": patch,
+            "patch_nm": [n * nm for n, nm in zip(patch, wish.voxel_size_nm, strict=True)],
+            "pools": pools,
+            "kernels": kernels,
+            "alike": all(pool == (2, 2, 2) for pool in pools),
+            "offsets": offsets,
+        },
+        rate=rate,
+        walkers=lambda _: max(WALKERS, _core.num_threads()),
+        look=look_at,
     )
 
 
@@ -138,10 +112,7 @@ def _patch(shape: Vec3, voxel_size_nm: SizeNm, total: Sequence[int]) -> Vec3:
         )
         if min(found) > 0 and geometry.splits(shape, found, as_vec3([n // 2 for n in found])):
             return found
-    raise InvalidArgumentError(
-        f"init: a volume of {size_text(shape)} voxels is too small for a training and a validation part;"
-        " expected more voxels along one axis"
-    )
+    raise geometry.too_small(shape)
 
 
 def _offsets(voxel_size_nm: SizeNm, patch: Vec3) -> tuple[Vec3, ...]:

@@ -9,10 +9,12 @@ from typing import Any
 
 from floodtide import config
 from floodtide.comm import world
+from floodtide.data import parse_box
+from floodtide.data.image_check import image_problems, opened
 from floodtide.data.look.problems import Problem
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
-from floodtide.segment.settings import checked, resolved
+from floodtide.segment.commands import reading_of, require_same_sizes, resolved
 from floodtide.train.data_checks import (
     look_at,
     require_volumes_fit,
@@ -41,43 +43,30 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     with world.agreed():
         settings = config.load(file, overrides)
-    refused: Problem | None = None
-    if _trains(settings):
+    trains = bool(settings.data.slices) or any(volume.labels for volume in settings.data.volumes)
+    refused = []
+    if trains:
         try:
             settings = with_partitions(settings)
         except Error as error:  # on every rank alike
-            refused = Problem(True, str(error))
+            refused.append(Problem(True, str(error)))
     report: dict[str, Any] = {}
     with world.agreed():
         if world.rank() == 0:
-            report = _report(file, settings, refused)
-    found: dict[str, Any] = world.broadcast_object(report)
-    return found
-
-
-def _report(file: str, settings: config.Config, refused: Problem | None) -> dict[str, Any]:
-    """Return what was looked at and found. `refused`: why no partitions can be made."""
-    found: list[Problem] = [] if refused is None else [refused]
-    volumes: list[dict[str, Any]] = []
-    trains = _trains(settings)
-    if trains and refused is None:
-        volumes, found = _of_training(settings)
-    segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
-    if segments:
-        found += _of_segmentation(file, settings)
-    return {
-        "config": file,
-        "training": trains,
-        "segmentation": segments,
-        "volumes": volumes,
-        "errors": [problem.text for problem in found if problem.error],
-        "warnings": [problem.text for problem in found if not problem.error],
-    }
-
-
-def _trains(settings: config.Config) -> bool:
-    """Return True if the configuration has data to train on, and not only an image to segment."""
-    return bool(settings.data.slices) or any(volume.labels for volume in settings.data.volumes)
+            volumes, found = _of_training(settings) if trains and not refused else ([], refused)
+            segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
+            if segments:
+                found = found + _of_segmentation(file, settings)
+            report = {
+                "config": file,
+                "training": trains,
+                "segmentation": segments,
+                "volumes": volumes,
+                "errors": [problem.text for problem in found if problem.error],
+                "warnings": [problem.text for problem in found if not problem.error],
+            }
+    answer: dict[str, Any] = world.broadcast_object(report)
+    return answer
 
 
 def _to_be_trained(settings: config.Config) -> bool:
@@ -115,6 +104,11 @@ def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Pr
 
 def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:
     try:
-        return checked(settings, resolved(file, settings, None))
+        options = resolved(file, settings)
+        reading = reading_of(settings, options)
+        image, reading = opened(options.image, reading, "the configuration")
+        require_same_sizes(options, image)
+        part = parse_box(options.box)
+        return image_problems(image, options.checkpoint, reading, box=part)
     except Error as error:
         return [Problem(True, str(error))]

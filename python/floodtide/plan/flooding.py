@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.data import Box, Vec3, Volume
+from floodtide.data import Box, Volume
 from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
 from floodtide.plan.geometry import View
-from floodtide.plan.wish import FEW_STEPS, Wish
+from floodtide.plan.wish import FEW_STEPS, Recipe, Wish, average_over
 
 DEPTH, FEATURES = 9, 32
 """Modules and feature maps of the paper's network."""
@@ -30,60 +29,8 @@ _KEPT = 0.95  # share of the labelled voxels that objects of at least the smalle
 _COUNTED = 1 << 26  # labels that are counted
 
 
-@dataclass(frozen=True, kw_only=True)
-class FloodingRecipe:
-    """Rules for a flood-filling network: of random weights, or one that is trained further."""
-
-    wish: Wish
-    view: View
-    view_reason: str
-    depth: int
-    features: int
-
-    unit = "fields of view"
-
-    @property
-    def patch(self) -> Vec3:
-        """Size (z, y, x) of a training example in voxels."""
-        return self.view.patch
-
-    @property
-    def guard(self) -> Vec3:
-        """Voxels (z, y, x) between training and validation part."""
-        return self.view.fov
-
-    @property
-    def extents(self) -> tuple[Vec3, ...]:
-        """Sizes (z, y, x) in voxels that must be equal along axes that are exchanged."""
-        return self.view.fov, self.view.deltas
-
-    def rate(self) -> float:
-        """Measure and return the training examples per second on this machine."""
-        model = nn.FFN(self.depth, self.view.fov, self.view.deltas, self.features)
-        return measuring.training_rate(model, _core.num_threads())
-
-    def walkers(self, examples: float) -> int:
-        """Return the number of walkers: fewer for fine-tuning if the time is short, so that there are steps at all."""
-        if self.wish.start is None:
-            return max(WALKERS, _core.num_threads())
-        most = min(FINE_TUNING_WALKERS, int(examples / FEW_STEPS))
-        return max(WALKERS, _core.num_threads(), most)
-
-    def facts(self, labels: Volume, box: Box, steps: int) -> dict[str, Any]:
-        """Return what the template shows, for labels, the training box and the number of steps."""
-        least, counted = _smallest_object(labels, box, self.view)
-        average = 0.995 if self.wish.start is None else 0.97
-        return {
-            "depth": DEPTH,
-            "start": self.wish.start,
-            "least": least,
-            "counted": counted,
-            "average": max(0.0, round(min(average, 1 - 5 / steps), 4)),
-        }
-
-
-def flooding_recipe(image: Volume, wish: Wish) -> FloodingRecipe:
-    """Return the rules for a flood-filling network on a volume.
+def flooding_recipe(image: Volume, wish: Wish) -> Recipe:
+    """Return the rules for a flood-filling network on a volume: of random weights, or one that is trained further.
 
     Raises:
         InvalidArgumentError: If the volume is too small.
@@ -94,7 +41,40 @@ def flooding_recipe(image: Volume, wish: Wish) -> FloodingRecipe:
         depth, features = wish.start.model.depth, wish.start.model.features
     elif wish.minutes < SMALL_BELOW_MINUTES:
         depth, features = SMALL_DEPTH, SMALL_FEATURES
-    return FloodingRecipe(wish=wish, view=view, view_reason=reason, depth=depth, features=features)
+
+    def rate() -> float:
+        model = nn.FFN(depth, view.fov, view.deltas, features)
+        return measuring.training_rate(model, _core.num_threads())
+
+    def walkers(examples: float) -> int:
+        least = max(WALKERS, _core.num_threads())
+        if wish.start is None:
+            return least
+        # Fewer for fine-tuning if the time is short, so that there are steps at all.
+        return max(least, min(FINE_TUNING_WALKERS, int(examples / FEW_STEPS)))
+
+    def look_at(labels: Volume, box: Box, steps: int) -> dict[str, Any]:
+        least, counted = _smallest_object(labels, box, view)
+        average = average_over(steps, 0.995 if wish.start is None else 0.97)
+        return {"least": least, "counted": counted, "average": average}
+
+    return Recipe(
+        unit="fields of view",
+        patch=view.patch,
+        guard=view.fov,
+        extents=(view.fov, view.deltas),
+        shown={
+            "paper": DEPTH,
+            "depth": depth,
+            "features": features,
+            "view": view,
+            "view_reason": reason,
+            "start": wish.start,
+        },
+        rate=rate,
+        walkers=walkers,
+        look=look_at,
+    )
 
 
 def _view(image: Volume, wish: Wish) -> tuple[View, str]:

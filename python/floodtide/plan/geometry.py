@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from floodtide.data import Box, Vec3
 from floodtide.data.boxes import as_vec3
+from floodtide.data.formats.geometry import size_text
 from floodtide.errors import InvalidArgumentError
 
 VIEWS = ((33, 8), (25, 7), (17, 6), (13, 4), (9, 2), (5, 1))
@@ -98,20 +99,14 @@ def splits(shape: Vec3, patch: Vec3, guard: Vec3) -> list[Split]:
         for at_end in (True, False):
             low, high = (0, rest), (rest + between, whole)
             training, validation = (low, high) if at_end else ((whole - rest, whole), (0, held_out))
-            found.append(
-                (
-                    -rest / whole,
-                    axis,
-                    not at_end,
-                    Split(
-                        axis=axis,
-                        training=_along(shape, axis, training),
-                        validation=_along(shape, axis, validation),
-                        guard=between,
-                    ),
-                )
+            split = Split(
+                axis=axis,
+                training=_along(shape, axis, training),
+                validation=_along(shape, axis, validation),
+                guard=between,
             )
-    return [row[3] for row in sorted(found, key=lambda row: row[:3])]
+            found.append((rest / whole, split))
+    return [split for _, split in sorted(found, key=lambda row: row[0], reverse=True)]
 
 
 def _along(shape: Vec3, axis: int, span: tuple[int, int]) -> Box:
@@ -132,13 +127,14 @@ def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
         view = fitted(view_of(fov, delta, voxel_size_nm), shape)
         if splits(shape, view.patch, view.fov):
             return view
-    raise InvalidArgumentError(_too_small(shape, VIEWS[-1][0]))
+    raise too_small(shape)
 
 
-def _too_small(shape: Vec3, fov: int) -> str:
-    return (
-        f"init: a volume of {' x '.join(map(str, shape))} voxels is too small for a training and a validation part with"
-        f" a guard band of one field of view, even of {fov} voxels; expected more voxels along one axis"
+def too_small(shape: Vec3) -> InvalidArgumentError:
+    """Return the error of a volume that cannot be split."""
+    return InvalidArgumentError(
+        f"init: a volume of {size_text(shape)} voxels is too small for a training and a validation part with a guard"
+        " band between them; expected more voxels along one axis"
     )
 
 
@@ -152,7 +148,7 @@ def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
     while not splits(shape, view.patch, view.fov):
         smaller = as_vec3([max(_LEAST_FOV, n - 2) for n in view.fov])
         if smaller == view.fov:
-            raise InvalidArgumentError(_too_small(shape, max(view.fov)))
+            raise too_small(shape)
         steps = [_step(d, n, f) for d, n, f in zip(deltas, smaller, fov, strict=True)]
         view = View(fov=smaller, deltas=as_vec3(steps))
     return view

@@ -7,11 +7,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from floodtide.data import Volume, look
-from floodtide.data.formats.geometry import SizeNm, size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.trained_on import TrainedOn
+from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import KnownNetwork
 
@@ -22,17 +23,18 @@ STD_OFF = 1.25
 
 
 def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
-    """Return the voxel size that was given, else the one that the file states.
+    """Return the voxel size that was given, with a note if the file states another one; else that of the file.
 
     Raises:
         InvalidArgumentError: If there is none.
     """
-    size = given or volume.geometry.voxel_size_nm
+    size = settled_size(volume, given, "--voxel-nm")
     if size is None:
         raise InvalidArgumentError(
             f"{volume.name}: states no voxel size; expected --voxel-nm z,y,x, for example --voxel-nm 8,8,8"
         )
-    return float(size[0]), float(size[1]), float(size[2])
+    z, y, x = map(float, size)
+    return z, y, x
 
 
 def needs_resampling(voxel_size_nm: Sequence[float], wanted: Sequence[float] | None) -> bool:
@@ -107,18 +109,6 @@ def problems_of(
         seen = dataclasses.replace(seen, sharpness=sharpness)
     reading = Reading(where, mean, std, "segment.mean and segment.std", wanted_nm)
     return found + problems.of_grey_levels(seen, reading, trained)
-
-
-def stated_size_note(voxel_size_nm: Sequence[float], stated: Sequence[float] | None) -> str:
-    """Return a note if a file states another voxel size than the one that was given; empty if not."""
-    if stated is None or all(
-        abs(a / b - 1) <= 0.02 for a, b in zip(voxel_size_nm, stated, strict=True)
-    ):
-        return ""
-    return (
-        f"the file states voxels of {size_text(stated)} nm, and {size_text(voxel_size_nm)} nm were given: check"
-        " which is right"
-    )
 
 
 def label_problems(image: Volume, labels: Volume) -> list[Problem]:

@@ -46,14 +46,14 @@ def known_network(text: str) -> KnownNetwork:
         InvalidFileError: If there is none, it is damaged, or it is no flood-filling network.
     """
     if text in PUBLISHED:
-        row, path = published(text)
+        seen, path = published(text)
         return KnownNetwork(
             name=text,
             path=path,
             model=load_ffn(path),
-            mean=row.trained_on.mean,
-            std=row.trained_on.std,
-            voxel_size_nm=row.trained_on.voxel_size_nm,
+            mean=seen.mean,
+            std=seen.std,
+            voxel_size_nm=seen.voxel_size_nm,
             images=look.training_images(path),
         )
     try:
@@ -65,8 +65,7 @@ def known_network(text: str) -> KnownNetwork:
     images = look.training_images(path)
     settings = trained.stored_configuration(path)
     volumes = () if settings is None else settings.data.volumes
-    levels = {(volume.mean, volume.std) for volume in volumes}
-    mean, std = levels.pop() if len(levels) == 1 else (None, None)
+    mean, std = trained.normalisation(path, "") or (None, None)
     stated = {volume.voxel_size_nm for volume in volumes} - {None}
     measured = {image.voxel_size_nm for image in images}  # as the files of the training state them
     sizes = stated if len(stated) == 1 else measured

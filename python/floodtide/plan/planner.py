@@ -22,14 +22,11 @@ from floodtide.data.look.image import ImageStatistics
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import document, geometry, judging
-from floodtide.plan.affinities import AffinitiesRecipe, affinities_recipe
-from floodtide.plan.flooding import FloodingRecipe, flooding_recipe
+from floodtide.plan.affinities import affinities_recipe
+from floodtide.plan.flooding import flooding_recipe
 from floodtide.plan.geometry import Split
-from floodtide.plan.wish import FEW_STEPS, Wish
-from floodtide.train.resources import needed_bytes
-
-Recipe = AffinitiesRecipe | FloodingRecipe
-"""The rules for one kind of network. A template in `plan/templates` has its values and their reasons."""
+from floodtide.plan.wish import FEW_STEPS, Recipe, Wish
+from floodtide.train.setup import needed_bytes
 
 VALIDATIONS = 4
 """Validations of a training."""
@@ -79,7 +76,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
         ShapeError: If image and labels have different shapes.
     """
     image, labels = Volume(wish.image), labels_of(wish.labels)
-    recipe = recipe_for(image, wish)
+    recipe = (affinities_recipe if wish.network == "affinities" else flooding_recipe)(image, wish)
     split = _split(image, labels, recipe)
     seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)
     mean, std, levels = judging.levels_for(seen, wish.start, "the training box")
@@ -97,7 +94,6 @@ def make_plan(wish: Wish) -> TrainingPlan:
         wish.network,
         flooding=wish.network == "ffn",
         wish=wish,
-        recipe=recipe,
         split=split,
         mean=mean,
         std=std,
@@ -110,7 +106,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
         few_steps=FEW_STEPS,
         validations=VALIDATIONS,
         every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
-        **recipe.facts(labels, split.training, steps),
+        **recipe.shown,
+        **recipe.look(labels, split.training, steps),
     )
     memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
     head = (
@@ -134,17 +131,6 @@ def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
 
     groups = ([0, 1, 2], [1, 2], [0, 2], [0, 1])
     return next((g for g in groups if all(alike(a, b) for a in g for b in g)), [])
-
-
-def recipe_for(image: Volume, wish: Wish) -> Recipe:
-    """Return the rules for the kind of network that was asked for.
-
-    Raises:
-        InvalidArgumentError: If the volume is too small.
-    """
-    if wish.network == "affinities":
-        return affinities_recipe(image, wish)
-    return flooding_recipe(image, wish)
 
 
 def _available() -> str:
@@ -184,8 +170,6 @@ def _notes(
     )
     found += problems.of_sections(seen, "the image")
     notes = problems.raise_errors([*found, *judging.label_problems(image, labels)])
-    stated = None if wish.resampled_from is not None else image.geometry.voxel_size_nm
-    unknown = None
     if wish.start is not None and not wish.start.images:
-        unknown = problems.unknown_training_images(wish.start.name, wish.image)
-    return [n for n in (*notes, unknown, judging.stated_size_note(wish.voxel_size_nm, stated)) if n]
+        notes = (*notes, problems.unknown_training_images(wish.start.name, wish.image))
+    return list(notes)

@@ -14,8 +14,10 @@ from floodtide.base.progress import bar
 from floodtide.data import Volume, convert
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
+from floodtide.data.look.image import require_image
+from floodtide.data.look.labels import require_labels
 from floodtide.data.volumes import require_same_grid
-from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.affinities import coarser
 from floodtide.plan.document import MARK
@@ -64,7 +66,9 @@ def prepare(
             f"init: {out} exists, expected another --out, or --replace to write over it"
         )
     picture, objects = Volume(image), Volume(labels)
-    _require_pair(picture, objects)
+    require_labels(objects)
+    require_image(picture)
+    require_same_shape(picture, objects)
     require_same_grid("init", objects, picture)
     size = voxel_size_of(picture, voxel_size_nm)
     network = network or (
@@ -105,19 +109,6 @@ def prepare(
         _ = plan.config  # every value is valid
         replace_text(out, plan.text)
     return plan
-
-
-def _require_pair(image: Volume, labels: Volume) -> None:
-    if labels.dtype.kind not in "iu":
-        raise InvalidFileError(
-            f"{labels.name}: labels are {labels.dtype}, expected integers: write the ids as uint32, for example"
-        )
-    if image.dtype.kind in "iu" and image.dtype.itemsize > 2:
-        raise InvalidFileError(
-            f"{image.name}: holds {image.dtype}, as labels do; expected an image of 8 or 16 bits, or of floating-point"
-            " numbers"
-        )
-    require_same_shape(image, labels)
 
 
 def _resampled(

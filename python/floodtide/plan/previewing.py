@@ -111,7 +111,6 @@ def setting_for(
         seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=wanted, trained=network.images
     )
     notes = [*problems.raise_errors(found)]
-    notes.append(judging.stated_size_note(size, image.geometry.voxel_size_nm))
     if network.voxel_size_nm is None:
         notes.append(f"{network.name} does not state its voxel size: the image is taken as it is")
     return Setting(
@@ -120,7 +119,7 @@ def setting_for(
         wanted_nm=wanted,
         options=dataclasses.replace(options, mean=mean, std=std),
         levels=why,
-        notes=tuple(note for note in notes if note),
+        notes=tuple(notes),
     )
 
 

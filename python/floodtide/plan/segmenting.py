@@ -14,7 +14,7 @@ from floodtide.data.look import problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import known_network
 from floodtide.plan.previewing import Setting, setting_for
-from floodtide.train.resources import set_threads
+from floodtide.train.setup import set_threads
 
 
 def settings_for(

@@ -187,8 +187,7 @@ def by_time_figure(runs: Sequence[Run]) -> str | None:
             curves.finish(axis)
         if all((loss_curve(run)[1] > 0).all() for run in runs):
             curves.logarithmic(training)
-        handles = curves.run_lines(runs, runs)
-        drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 4))
+        curves.legend(drawn, runs, runs)
         return style.data_uri(drawn, "svg")
 
 

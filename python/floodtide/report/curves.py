@@ -15,6 +15,7 @@ from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 _PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
@@ -52,23 +53,29 @@ def smoothed(values: Floats, factor: float | None = None) -> Floats:
     return result
 
 
-def plot_smoothed(
-    axis: Axes, x: Floats, values: Floats, colour: str, ls: str = "-", label: str = ""
-) -> None:
+def plot_smoothed(axis: Axes, x: Floats, values: Floats, colour: str) -> None:
     """Draw values as a faint line, and their exponential mean as a strong one."""
     axis.plot(x, values, color=colour, alpha=0.25, lw=0.8)
-    look = style.series_look(colour, len(x))
-    axis.plot(x, smoothed(values), ls=ls, label=style.plain(label) or None, **look)
+    axis.plot(x, smoothed(values), **style.series_look(colour, len(x)))
 
 
-def run_lines(runs: Sequence[Run], shown: Sequence[Run]) -> list[Line2D]:
-    """Return the lines of a legend that name the shown ones of several runs; none for a single run."""
+def legend(drawn: Figure, runs: Sequence[Run], shown: Sequence[Run], *handles: Any) -> None:
+    """Draw a legend below all panels: the handles, and the names of the shown ones of all runs, if they are several."""
     from matplotlib.lines import Line2D
 
-    if len(shown) < 2:
-        return []
-    looks = [(run, style.series_look(style.series_colour(runs.index(run)))) for run in shown]
-    return [Line2D([], [], label=style.plain(run.name), **look) for run, look in looks]
+    if len(shown) > 1:
+        looks = [(run, style.series_look(style.series_colour(runs.index(run)))) for run in shown]
+        handles += tuple(Line2D([], [], label=style.plain(run.name), **look) for run, look in looks)
+    if handles:
+        columns = min(len(handles), 6)
+        drawn.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=4.0)
+
+
+def grey_line(label: str, ls: str = "--") -> Line2D:
+    """Return the line of a trivial predictor for a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=style.GREY, ls=ls, lw=1.3, label=label)
 
 
 def logarithmic(axis: Axes) -> None:
@@ -151,7 +158,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
                 steps, values = read(run)
                 colour = style.series_colour(index)
                 if smooth:
-                    plot_smoothed(axis, steps, values, colour, label=run.name)
+                    plot_smoothed(axis, steps, values, colour)
                 else:
                     axis.plot(steps, values, **style.series_look(colour, len(steps)))
             axis.set_title(title)
@@ -170,7 +177,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
             axis.set_xlabel("step (optimizer updates)")
         for axis in axes[0]:
             add_time_axis(axis, runs)
-        _legend_runs(loss, runs)
+        legend(drawn, runs, runs)
         return style.data_uri(drawn, "svg")
 
 
@@ -187,7 +194,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
         norm, noise = drawn.subplots(1, 2, sharex=True)
         for index, run in enumerate(runs):
             colour = style.series_colour(index)
-            plot_smoothed(norm, *column(run.train, "gradient_norm"), colour, label=run.name)
+            plot_smoothed(norm, *column(run.train, "gradient_norm"), colour)
             _draw_noise_scale(noise, run, colour)
         for axis, title, unit in (
             (norm, "Norm of the gradient", "before clipping"),
@@ -201,7 +208,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             add_time_axis(axis, runs)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
-        _legend_runs(norm, runs)
+        legend(drawn, runs, runs)
         return style.data_uri(drawn, "svg")
 
 
@@ -247,31 +254,42 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     Each part of the protocol (first pass, moves) has a row, each metric a column. Solid lines are at
     probability 0.5 with filled circles, dashed lines at 0.9 with hollow squares. Several runs differ in their markers.
     """
-    runs = [run for run in runs if run.validation and run.unit == FIELDS]
-    if not runs:
+    from matplotlib.lines import Line2D
+
+    shown = [run for run in runs if run.validation and run.unit == FIELDS]
+    if not shown:
         return None
+    several = len(shown) > 1
     with style.figure(11.0, 5.6) as drawn:
         axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
         for row, (part, trivial, title) in zip(axes, PARTS, strict=True):
             for axis, (name, lines) in zip(row, _PANELS, strict=True):
                 for key, line in lines:
-                    for index, run in enumerate(runs):
+                    for run in shown:
                         points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
-                        steps, values = column(points, key)
-                        colour = style.series_colour(index)
+                        colour = style.series_colour(runs.index(run))
                         look = dict(_OF_LINE[line])
-                        if len(runs) > 1:
+                        if several:  # the markers tell the runs apart
                             look["marker"] = style.series_look(colour)["marker"]
-                        axis.plot(steps, values, color=colour, **look)
-                _draw_trivial(axis, runs, trivial, lines[0][0])
+                        axis.plot(*column(points, key), color=colour, **look)
+                _draw_trivial(axis, shown, trivial, lines[0][0])
                 axis.set_title(name)
                 finish(axis)
             row[0].set_ylabel(title)
         for axis in axes[-1]:
             axis.set_xlabel("step (updates)")
         for axis in axes[0]:
-            add_time_axis(axis, runs)
-        _legend_validation(drawn, runs)
+            add_time_axis(axis, shown)
+        colour = "black" if several else style.SERIES[0]
+        at_50, at_90 = ({**look, "marker": ""} if several else look for look in _OF_LINE.values())
+        legend(
+            drawn,
+            runs,
+            shown,
+            Line2D([], [], color=colour, label="at probability 0.5", **at_50),
+            Line2D([], [], color=colour, label="at 0.9", **at_90),
+            *(grey_line(label, line) for _, label, line in TRIVIAL),
+        )
         return style.data_uri(drawn, "svg")
 
 
@@ -338,30 +356,6 @@ def finish(axis: Axes) -> None:
     axis.margins(x=0.02)
 
 
-def _legend_runs(axis: Axes, runs: Sequence[Run]) -> None:
-    if len(runs) > 1:
-        axis.legend(loc="upper right")
-
-
-def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
-    from matplotlib.lines import Line2D
-
-    colour = style.SERIES[0] if len(runs) == 1 else "black"
-    handles = []
-    for line, label in (("-", "at probability 0.5"), ("--", "at 0.9")):
-        look = dict(_OF_LINE[line])
-        if len(runs) > 1:  # the markers tell the runs apart
-            look["marker"] = ""
-        handles.append(Line2D([], [], color=colour, label=label, **look))
-    handles += [
-        Line2D([], [], color=style.GREY, ls=line, lw=1.3, label=label) for _, label, line in TRIVIAL
-    ]
-    handles += run_lines(runs, runs)
-    drawn.legend(
-        handles=handles, loc="outside lower center", ncols=min(len(handles), 6), handlelength=4.5
-    )
-
-
 @curve
 def dice_figure(runs: Sequence[Run]) -> str | None:
     """Draw, for each class, Dice over all pixels, the mean over patients with its spread, and Dice of each patient.
@@ -369,6 +363,8 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
     Returns:
         An SVG as data URI, or None if no run of slices was validated.
     """
+    from matplotlib.patches import Patch
+
     shown = [run for run in runs if run.unit == SLICES and run.validation]
     if not shown:
         return None
@@ -392,7 +388,8 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
         for axis in axes[0][:2]:
             add_time_axis(axis, shown)
         axes[-1][2].set_xlabel("patients, worst first (%)")
-        _legend_scores(drawn, runs, shown, "everything is this class", "band: half of the patients")
+        band = Patch(color=style.SERIES[0], alpha=0.18, lw=0, label="band: half of the patients")
+        legend(drawn, runs, shown, grey_line("everything is this class"), band)
         return style.data_uri(drawn, "svg")
 
 
@@ -429,7 +426,7 @@ def affinities_figure(runs: Sequence[Run]) -> str | None:
         for row in axes:
             row[0].set_ylabel("average precision")
             row[0].set_ylim(0.0, 1.02)
-        _legend_scores(drawn, runs, shown, "base rate: what any constant has")
+        legend(drawn, runs, shown, grey_line("base rate: what any constant has"))
         return style.data_uri(drawn, "svg")
 
 
@@ -445,9 +442,8 @@ def _patients(record: Record, number: int) -> Floats:
 
 
 def _draw_pooled(axis: Axes, run: Run, number: int, colour: str) -> None:
-    rows = [(r["step"], _of_class(r, number).get("dice_pooled")) for r in run.validation]
-    pairs = [(step, value) for step, value in rows if value is not None]
-    axis.plot([s for s, _ in pairs], [v for _, v in pairs], **style.series_look(colour))
+    rows = [{"step": r["step"], **_of_class(r, number)} for r in run.validation]
+    axis.plot(*column(rows, "dice_pooled"), **style.series_look(colour))
     everything = _of_class(run.validation[-1], number).get("dice_everything")
     if everything is not None:
         axis.axhline(everything, color=style.GREY, ls="--", lw=1.3)
@@ -467,16 +463,3 @@ def _draw_patients(axis: Axes, run: Run, number: int, colour: str) -> None:
     if values.size:
         share = 100.0 * (np.arange(values.size) + 0.5) / values.size
         axis.plot(share, values, ls="", alpha=0.8, **style.series_look(colour))
-
-
-def _legend_scores(
-    drawn: Any, runs: Sequence[Run], shown: Sequence[Run], trivial: str, band: str = ""
-) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = [Line2D([], [], color=style.GREY, ls="--", lw=1.3, label=trivial)]
-    if band:
-        handles.append(Patch(color=style.SERIES[0], alpha=0.18, lw=0, label=band))
-    handles += run_lines(runs, shown)
-    drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))

@@ -60,14 +60,12 @@ def show(axis: Axes, picture: npt.NDArray[Any], aspect: float = 1.0) -> None:
         spine.set_visible(False)
 
 
-def outline(
-    axis: Axes, mask: npt.NDArray[np.bool_], colour: str, line: str = "solid", width: float = 1.3
-) -> None:
+def outline(axis: Axes, mask: npt.NDArray[np.bool_], colour: str, line: str) -> None:
     """Draw the outline of a mask, between pixels and along the border of the picture."""
     if mask.any():
         inside = np.pad(mask.astype(float), 1)
         y, x = (np.arange(n) - 1.0 for n in inside.shape)
-        look: Any = {"colors": [colour], "linewidths": width, "linestyles": line}
+        look: Any = {"colors": [colour], "linewidths": 1.3, "linestyles": line}
         axis.contour(x, y, inside, levels=[0.5], **look)
     axis.set_xlim(-0.5, mask.shape[1] - 0.5)
     axis.set_ylim(mask.shape[0] - 0.5, -0.5)

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of an object that grows with each move.
 
-The file `flood.npz` of a run directory holds the snapshots. `logits` (k, z, y, x) is the canvas after some of
-the moves, NaN in voxels that were not visited. `moves` (k,) is the number of moves made. `image` (z, y, x) is
-the image.
+The file `flood.npz` of a run directory holds the arrays of `Snapshots`.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.base import reading, style
+from floodtide.base.counts import count_of
 from floodtide.base.files import replace_bytes
 from floodtide.errors import InvalidFileError
 from floodtide.report import drawing
@@ -36,13 +36,25 @@ _STRIP = 6  # frames side by side in the printed strip
 _VISITED = 0.16  # strength of the tint of the visited region
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Snapshots:
-    """Snapshots of the canvas of one object: probabilities (k, z, y, x), NaN in voxels that were not visited."""
+    """Snapshots of the canvas of one object.
 
-    probability: npt.NDArray[np.float64]
-    moves: npt.NDArray[np.int64]
-    image: npt.NDArray[np.float64]
+    Attributes:
+        logits: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
+        moves: Number of moves made (k,).
+        image: The image (z, y, x).
+    """
+
+    logits: npt.NDArray[Any]
+    moves: npt.NDArray[Any]
+    image: npt.NDArray[Any]
+
+    @cached_property
+    def probability(self) -> npt.NDArray[np.float64]:
+        """Return the canvas as probabilities (k, z, y, x), NaN in voxels that were not visited."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(1.0 / (1.0 + np.exp(-self.logits.astype(np.float64))))
 
     @property
     def seed(self) -> tuple[int, int, int]:
@@ -66,28 +78,25 @@ def read_growth(folder: Path) -> Snapshots | None:
         return None
     names = ("logits", "moves", "image")
     logits, moves, image = reading.read_arrays(path, names, f"arrays {', '.join(names)}")
+    kinds = (logits.dtype.kind == "f", moves.dtype.kind in "iu", image.dtype.kind in "iuf")
     if (
         logits.ndim != 4
         or image.shape != logits.shape[1:]
         or moves.shape != logits.shape[:1]
         or not 0 < len(moves) <= _MOST_SNAPSHOTS
         or not image.size
-    ):
-        raise InvalidFileError(
-            f"report: {path} holds logits {logits.shape}, moves {moves.shape}, image {image.shape}; "
-            f"expected (k, z, y, x), (k,), (z, y, x) with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
-        )
-    if (
-        logits.dtype.kind != "f"
-        or moves.dtype.kind not in "iu"
-        or image.dtype.kind not in "iuf"
+        or not all(kinds)
         or not (np.abs(image.astype(np.float64)) < _BRIGHTEST).all()
     ):
-        raise InvalidFileError(
-            f"report: {path} holds logits of type {logits.dtype}, moves of {moves.dtype}, image of {image.dtype}; "
-            "expected real, whole and finite numbers"
+        found = (
+            f"{name} {a.dtype} {a.shape}"
+            for name, a in zip(names, (logits, moves, image), strict=True)
         )
-    return _growth(logits, moves, image)
+        raise InvalidFileError(
+            f"report: {path} holds {', '.join(found)}; expected real (k, z, y, x), whole (k,) and finite (z, y, x)"
+            f" numbers with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
+        )
+    return Snapshots(logits, moves, image)
 
 
 def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
@@ -101,38 +110,6 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
     Raises:
         OutOfRangeError: If no field of view fits at the seed.
     """
-    return _growth(*_snapshots(segmenter, image, zyx))
-
-
-def _growth(
-    logits: npt.NDArray[Any], moves: npt.NDArray[Any], image: npt.NDArray[Any]
-) -> Snapshots:
-    with np.errstate(over="ignore", invalid="ignore"):
-        probability = 1.0 / (1.0 + np.exp(-logits.astype(np.float64)))
-    return Snapshots(
-        probability=probability, moves=moves.astype(np.int64), image=image.astype(np.float64)
-    )
-
-
-def record_growth(
-    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
-) -> None:
-    """Grow one object as `grow` does, and save its snapshots in a run directory, for the report.
-
-    Raises:
-        OutOfRangeError: If no field of view fits at the seed.
-        StorageError: If the file cannot be written.
-    """
-    logits, moves, part = _snapshots(segmenter, image, zyx)
-    content = io.BytesIO()
-    np.savez_compressed(content, logits=logits, moves=moves, image=part)
-    replace_bytes(folder / FILE, content.getvalue())
-
-
-def _snapshots(
-    segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
-) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Return logits (k, z, y, x), numbers of moves (k,) and image (z, y, x) of the visited part."""
     moves: list[tuple[tuple[slice, ...], npt.NDArray[np.float16]]] = []
 
     def keep(move: Move) -> None:
@@ -151,7 +128,22 @@ def _snapshots(
         canvas[box] = logits
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    return np.stack(snapshots), counts, image[visited]
+    return Snapshots(np.stack(snapshots), counts, image[visited])
+
+
+def record_growth(
+    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
+) -> None:
+    """Grow one object as `grow` does, and save its snapshots in a run directory, for the report.
+
+    Raises:
+        OutOfRangeError: If no field of view fits at the seed.
+        StorageError: If the file cannot be written.
+    """
+    grown = grow(segmenter, image, zyx)
+    content = io.BytesIO()
+    np.savez_compressed(content, logits=grown.logits, moves=grown.moves, image=grown.image)
+    replace_bytes(folder / FILE, content.getvalue())
 
 
 def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
@@ -183,7 +175,7 @@ def strip_figure(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> st
         for column, index in enumerate(picked.tolist()):
             for fixed in range(3):
                 _draw(axes[fixed][column], growth, index, fixed, size)
-            axes[0][column].set_title(_moves_text(growth, index), fontsize=9)
+            axes[0][column].set_title(count_of(int(growth.moves[index]), "move"), fontsize=9)
         for fixed in range(3):
             axes[fixed][0].set_ylabel(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
         wide, high = growth.image.shape[2], growth.image.shape[1]
@@ -197,14 +189,9 @@ def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:
     return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
 
 
-def _moves_text(growth: Snapshots, index: int) -> str:
-    count = int(growth.moves[index])
-    return f"{count} move" if count == 1 else f"{count} moves"
-
-
 def _caption(growth: Snapshots, index: int) -> str:
     voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
-    return f"{_moves_text(growth, index)}, {voxels:,} voxels at probability 0.5 or more"
+    return f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
 
 
 def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[float]) -> None:

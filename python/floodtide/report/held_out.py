@@ -25,7 +25,6 @@ from floodtide.data.slices import UNLABELLED
 from floodtide.data.volumes import name_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import drawing, segmented
-from floodtide.report.pages import Figure
 from floodtide.segment import predict, trained
 from floodtide.train.kinds import kind_of
 from floodtide.train.recorded_run import SLICES, Record, Run
@@ -38,11 +37,11 @@ _TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
 _SIDE = 512  # maximum size in voxels of each side of the drawn section
 
 
-def pictures(run: Run) -> tuple[Figure | None, list[str]]:
+def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
     """Draw predictions of the newest checkpoint for held-out data of the run.
 
     Returns:
-        The figure, or None if it cannot be made; and texts that name what is missing.
+        What run.html shows, by name, or None if it cannot be made; and texts that name what is missing.
 
     Raises:
         NumericalError: If an output of the network is not finite.
@@ -53,7 +52,7 @@ def pictures(run: Run) -> tuple[Figure | None, list[str]]:
         return None, [f"pictures of what was held out: {error}"]
 
 
-def _slices(run: Run) -> Figure:
+def _slices(run: Run) -> dict[str, Any]:
     settings, checkpoint = segmented.newest(run)
     samples = kind_of(settings).held_out_of(settings)
     if not isinstance(samples, Slices) or not run.validation:
@@ -68,12 +67,8 @@ def _slices(run: Run) -> Figure:
     for name, number, dice in picked:
         title = f"{name}: patient {last['patients'][number]}, Dice {dice:.3f}"
         shown.append((title, *largest_slice(samples, number)))
-    return Figure(
-        image=_draw_slices(shown, trained.load(checkpoint), samples.classes),
-        alt="Held-out slices with outlines",
-        note=f"Network of {checkpoint.name}; Dice of the patients as validated at step {last['step']:,}. Of each"
-        " patient the slice with the most object pixels.",
-    )
+    image = _draw_slices(shown, trained.load(checkpoint), samples.classes)
+    return {"slices": image, "checkpoint": checkpoint.name, "step": last["step"]}
 
 
 def _draw_slices(
@@ -149,7 +144,7 @@ def largest_slice(
     return image, truth
 
 
-def _section(run: Run) -> Figure:
+def _section(run: Run) -> dict[str, Any]:
     """Draw the middle section of the held-out box, predicted with its full context."""
     settings, checkpoint = segmented.newest(run)
     volume, box = segmented.held_out_box(settings)
@@ -179,13 +174,8 @@ def _section(run: Run) -> Figure:
         "True affinities": np.where(weights[1] > 0, truth[1], 0.0),
         "Predicted affinities": np.moveaxis(predicted, 0, -1),
     }
-    return Figure(
-        image=section_figure(pictures, volume.voxel_size_nm),
-        alt="Held-out section with affinities",
-        note=f"Network of {checkpoint.name}, the middle section of the held-out box. Red, green, blue: affinity"
-        " along z, y, x; white: the same object all around; black: not counted, or an affinity of 0 along all axes."
-        " Boundary map: 1 - mean of the affinities along y and x.",
-    )
+    drawn = section_figure(pictures, volume.voxel_size_nm)
+    return {"section": drawn, "checkpoint": checkpoint.name}
 
 
 def section_figure(

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from floodtide import _core
 from floodtide._core import __version__
+from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
@@ -25,10 +28,10 @@ from floodtide.data.look.problems import Problem, sizes
 from floodtide.data.look.sections import MISSING
 from floodtide.data.volumes import labels_of, name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError
-from floodtide.report import inspection_figures, pages, planes
-from floodtide.report.tables import Table
-from floodtide.segment.canvas_image import BYTES_PER_VOXEL
+from floodtide.report import pages, planes
+from floodtide.segment.canvas import BYTES_PER_VOXEL
 
+_MOST_POINTS = 2000  # of a curve
 _CLIPPED = 0.02  # share of voxels at the end of the range, above which the page remarks it
 # Change of the sections' mean, in standard deviations, above which the page remarks it.
 _DRIFT = 1.0
@@ -70,19 +73,32 @@ class Inspection:
         return result
 
 
-def inspect(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> Inspection:
-    """Return what an image and its labels look like. Large volumes are sampled.
+def write(
+    image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None, out: Path
+) -> Inspection:
+    """Look at an image and its labels, and write the page. Large volumes are sampled.
 
     Args:
         image: The image.
         labels: Integer labels of the image, or None.
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
+        out: The page.
 
     Raises:
-        InvalidArgumentError: If the image is given as its own labels.
+        InvalidArgumentError: If the image is given as its own labels, or if `out` exists and is no page of floodtide,
+            or is an input.
         InvalidFileError: If a volume cannot be read, or is of a wrong type.
         ShapeError: If no order of the labels' axes has the shape of the image.
+        StorageError: If the page cannot be written.
     """
+    inputs = files_of([name_of(volume) for volume in (image, labels) if volume is not None])
+    with pages.reserve(out, [Path(path) for path in inputs]):
+        found = _look_at(image, labels, voxel_size_nm)
+        replace_bytes(out, _render(found, image, labels).encode())
+    return found
+
+
+def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> Inspection:
     if labels is not None:
         if labels.name == image.name:
             raise InvalidArgumentError(
@@ -115,23 +131,7 @@ def inspect(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) 
     )
 
 
-def write(
-    image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None, out: Path
-) -> Inspection:
-    """Inspect volumes and write the page. Arguments and errors as for `inspect`.
-
-    Raises:
-        StorageError: If the page cannot be written.
-        InvalidArgumentError: If `out` exists and is no page of floodtide, or is an input.
-    """
-    inputs = files_of([name_of(volume) for volume in (image, labels) if volume is not None])
-    with pages.reserve(out, [Path(path) for path in inputs]):
-        found = inspect(image, labels, voxel_size_nm)
-        replace_bytes(out, render(found, image, labels).encode())
-    return found
-
-
-def render(found: Inspection, image: Volume, labels: Volume | None) -> str:
+def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
     """Return the HTML page with all figures embedded."""
     size = found.image.voxel_size_nm
     fits = labels is not None and labels.shape == image.shape
@@ -140,15 +140,17 @@ def render(found: Inspection, image: Volume, labels: Volume | None) -> str:
         version=__version__,
         title=os.path.basename(found.image.name),
         found=found,
+        image=found.image,
+        labels=found.labels,
+        limits=list(zip(LIMITS, found.labels.at_least, strict=True))[2:] if found.labels else [],
+        voxel_size=sizes(size) if size else "",
         verdict=verdict(found),
-        facts=_facts(found),
+        memory=_segmenting(found.image),
         planes=planes.planes_figure(
             planes.middle_planes(image, labels if fits else None, size), size
         ),
-        histogram=inspection_figures.histogram(found.image),
-        sections=inspection_figures.sections(found.image),
-        bad=_bad_sections(found),
-        labels=_labels(found),
+        histogram=_histogram(found.image),
+        sections=_sections(found.image),
     )
 
 
@@ -196,80 +198,6 @@ def _of_values(image: ImageStatistics) -> list[Problem]:
     return found
 
 
-def _facts(found: Inspection) -> list[tuple[str, str]]:
-    image = found.image
-    size = image.voxel_size_nm
-    levels = (
-        f"{image.minimum:g} to {image.maximum:g}, mean {image.mean:.2f},"
-        f" standard deviation {image.std:.2f}"
-    )
-    proposal = f"mean = {image.proposed_mean:.2f}, std = {image.proposed_std:.2f}"
-    without = f" (without {image.left_out})" if image.left_out else ""
-    facts = [
-        ("Image", f"{image.name}: {_times(image.shape)} voxels (z, y, x) of {image.dtype}"),
-        ("Voxel size", f"{sizes(size)} nm" if size else "unknown: give --voxel-nm z,y,x"),
-        ("Grey levels", levels),
-        ("For the configuration", proposal + without),
-    ]
-    if image.sharpness is not None:
-        lengths = [
-            f"{n:.1f}" if n else f"more than {image.sharpness.lags[-1]}"
-            for n in image.sharpness.length
-        ]
-        half = f"the autocorrelation is half at {', '.join(lengths)} voxels along z, y, x"
-        facts.append(("Sharpness", half))
-    if found.labels is not None:
-        labels = found.labels
-        text = (
-            f"{labels.name}: {labels.objects:,} objects, {100 * labels.unlabelled:.2f} % unlabelled"
-        )
-        facts.append(("Labels", text))
-    read = [
-        f"{100 * one.sampled / math.prod(one.shape):.1f} % of the {what}"
-        for what, one in (("image", image), ("labels", found.labels))
-        if one is not None and not one.whole
-    ]
-    if read:
-        facts.append(("Sample", f"{' and '.join(read)}, in columns along z"))
-    return [*facts, ("Memory", _segmenting(image))]
-
-
-def _bad_sections(found: Inspection) -> Table | None:
-    sections = found.image.sections
-    if sections is None or not sections.findings:
-        return None
-    return Table(
-        ("Section (z)", "Kind", "What is wrong"),
-        tuple((str(one.section), one.kind, one.words) for one in sections.findings[:50]),
-    )
-
-
-def _labels(found: Inspection) -> Table | None:
-    labels = found.labels
-    if labels is None:
-        return None
-    largest = "-"
-    if labels.largest:
-        largest = f"id {labels.largest[0][0]}: {100 * labels.largest_share:.1f} % of the voxels"
-    boundary, zero = 100 * labels.boundary, 100 * labels.boundary_zero
-    changes = ", ".join(f"{100 * share:.1f} %" for share in labels.changes)
-    rows = [
-        ("Type", labels.dtype),
-        ("Ids", f"{labels.lowest:,} to {labels.highest:,}"),
-        ("Objects", f"{labels.objects:,}"),
-        *(
-            (f"Objects of at least {limit:,} voxels", f"{count:,}")
-            for limit, count in zip(LIMITS[2:], labels.at_least[2:], strict=True)
-        ),
-        ("Median size (voxels)", f"{labels.median_size:,.0f}"),
-        ("Largest object", largest),
-        ("Unlabelled voxels (0)", f"{100 * labels.unlabelled:.3g} %"),
-        ("Voxels at a change of label", f"{boundary:.1f} %, {zero:.0f} % of them labelled 0"),
-        ("Neighbours that differ, along z, y, x", changes),
-    ]
-    return Table(("Labels", "Value"), tuple(rows))
-
-
 def _segmenting(image: ImageStatistics) -> str:
     """Return one sentence about the memory that a segmentation of the image needs."""
     needed = BYTES_PER_VOXEL * math.prod(image.shape)
@@ -283,5 +211,60 @@ def _segmenting(image: ImageStatistics) -> str:
     return f"{text}, which does not fit: cut it with segment.subvolume = [{edge}, {edge}, {edge}] or less."
 
 
-def _times(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
+def _histogram(image: ImageStatistics) -> str:
+    """Return the histogram with the proposed mean and standard deviation. SVG as data URI."""
+    edges = np.linspace(image.minimum, image.maximum, len(image.histogram) + 1)
+    if image.maximum == image.minimum:
+        edges = image.minimum + np.arange(len(image.histogram) + 1.0)
+    share = 100.0 * np.asarray(image.histogram) / sum(image.histogram)
+    with style.figure(7.2, 2.9) as drawn:
+        axes = drawn.subplots()
+        axes.stairs(share, edges, fill=True, color=style.SERIES[5], alpha=0.8)
+        mean, std = image.proposed_mean, image.proposed_std
+        axes.axvspan(mean - std, mean + std, color=style.SERIES[1], alpha=0.15, lw=0)
+        axes.axvline(mean, color=style.SERIES[1], label=f"proposed mean {mean:.1f} ± std {std:.1f}")
+        axes.set_xlabel("grey level")
+        axes.set_ylabel("voxels (%)")
+        axes.margins(x=0)
+        axes.legend(loc="upper right")
+        return style.data_uri(drawn, "svg")
+
+
+def _sections(image: ImageStatistics) -> str | None:
+    """Return brightness and likeness of the sections along z. SVG as data URI; None for a single section."""
+    found = image.sections
+    if found is None or len(found.means) < 2:
+        return None
+    step = -(-len(found.means) // _MOST_POINTS)
+    z = found.first + np.arange(len(found.means))
+    means, stds = np.asarray(found.means), np.asarray(found.stds)
+    with style.figure(7.2, 4.2) as drawn:
+        upper, lower = drawn.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        upper.fill_between(
+            z[::step],
+            (means - stds)[::step],
+            (means + stds)[::step],
+            color=style.SERIES[0],
+            alpha=0.18,
+            lw=0,
+            label="± standard deviation",
+        )
+        upper.plot(z[::step], means[::step], color=style.SERIES[0], lw=1.2, label="mean")
+        upper.set_ylabel("grey level")
+        lower.plot(
+            z[:-1:step] + 0.5,
+            np.asarray(found.correlations)[::step],
+            color=style.SERIES[2],
+            lw=1.2,
+        )
+        lower.set_ylabel("correlation with\nthe next section")
+        lower.set_xlabel("section (z)")
+        lower.set_ylim(min(0.0, np.nanmin([0.0, *found.correlations])), 1.02)
+        bad = [one.section for one in found.findings]
+        if bad:
+            at = np.asarray(bad) - found.first
+            upper.plot(bad, means[at], "x", color=style.SERIES[1], ms=7, mew=2, label="bad section")
+            for section in bad[:50]:
+                lower.axvline(section, color=style.SERIES[1], lw=0.8, ls=":")
+        upper.legend(loc="upper right", ncols=3)
+        return style.data_uri(drawn, "svg")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 CORRECT, UNSEGMENTED, SPLIT, MERGED = range(4)
 
-_NAMES = {UNSEGMENTED: "not segmented (striped)", SPLIT: "split", MERGED: "merged"}
 _STRIPE = 4  # pixels between two stripes of unsegmented voxels
 
 
@@ -96,10 +95,10 @@ def legend(axis: Axes | Figure, *, columns: int = 1, **where: Any) -> None:
                 facecolor="white",
                 edgecolor=style.NOT_SEGMENTED,
                 hatch="////",
-                label=_NAMES[UNSEGMENTED],
+                label="not segmented (striped)",
             ),
-            Patch(facecolor=style.SPLIT, label=_NAMES[SPLIT]),
-            Patch(facecolor=style.MERGED, label=_NAMES[MERGED]),
+            Patch(facecolor=style.SPLIT, label="split"),
+            Patch(facecolor=style.MERGED, label="merged"),
         ],
         ncols=columns,
         **where,

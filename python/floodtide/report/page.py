@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
+from floodtide.base.counts import count_of
 from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
@@ -23,7 +24,6 @@ from floodtide.report import (
     verdict,
     worst,
 )
-from floodtide.report.pages import Figure
 from floodtide.train.recorded_run import FIELDS, PATCHES, Run, read_run
 
 
@@ -84,8 +84,9 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         version=__version__,
         title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
+        count_of=count_of,
         heads=[verdict.head(run, found) for run, found in shown],
-        summary=tables.summary_table(runs),
+        filters={"setting": tables.setting, "sources": tables.sources, "text": tables.text},
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
         curves=drawn,
@@ -108,62 +109,33 @@ def _answers(
 
 def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     """Return the pictures of a run, and texts about those that cannot be made."""
-    flooding = run.unit == FIELDS
+    flooding, size = run.unit == FIELDS, run.voxel_size_nm
     held, absent = (None, []) if flooding else held_out.pictures(run)
-    size = run.voxel_size_nm
+    made: dict[str, Any] = {"name": run.name, "absent": absent, "held_out": held, "note": ""}
     grown = None
     if flooding:
         grown = growth.read_growth(run.folder) or (found.grown if found else None)
-    shown, missing = ([], []) if found is None else _of_segmentation(found, size)
-    return {
-        "name": run.name,
-        "note": found.note if found else "",
-        "absent": [*absent, *missing],
-        "figures": shown,
-        "held_out": held,
-        "frames": growth.frames(grown, size) if grown else [],
-        "strip": growth.strip_figure(grown, size) if grown else None,
-    }
-
-
-def _of_segmentation(
-    found: segmented.Segmented, size: tuple[float, float, float] | None
-) -> tuple[list[Figure], list[str]]:
-    """Return the pictures of a segmentation, and texts about those that cannot be made."""
-    read = planes.read_segmentation(
-        found.segmentation,
-        found.image,
-        found.truth,
-        size,
-        pairs=found.pairs,
-        placed=found.start,
-    )
-    shown = [
-        Figure(
-            image=planes.planes_figure(read, size),
-            alt="Image, truth and segmentation in three planes",
-            note="Planes through the middle of the segmented box. A segment has the colour of the object that it covers"
-            " best. Mistakes: merged voxels are in a segment that mostly lies in another object; split voxels are"
-            " outside the largest segment of their object.",
+    if grown is not None:
+        made["frames"] = growth.frames(grown, size)
+        made["strip"] = growth.strip_figure(grown, size)
+    if found is not None:
+        read = planes.read_segmentation(
+            found.segmentation,
+            found.image,
+            found.truth,
+            size,
+            pairs=found.pairs,
+            placed=found.start,
         )
-    ]
-    mistakes = worst.worst_of(found)
-    if mistakes:
-        shown.append(
-            Figure(
-                image=worst.worst_figure(found, mistakes, size),
-                alt="The worst splits and mergers",
-                title="The worst mistakes",
-                note="Plane z through each mistake. The circle marks a voxel of the part that should be joined or cut"
-                " off; dark lines are borders of the true objects.",
-                table=worst.worst_table(mistakes),
-            )
-        )
-    solid, note = objects.picture(found.segmentation, size)
-    if solid is None:
-        return shown, [note] if note else []
-    alt = "The largest segments in three dimensions"
-    return [*shown, Figure(image=solid, alt=alt, title="Objects", note=note)], []
+        made |= {"note": found.note, "planes": planes.planes_figure(read, size)}
+        if mistakes := worst.worst_of(found):
+            made |= {"mistakes": mistakes, "worst": worst.worst_figure(found, mistakes, size)}
+        solid, note = objects.picture(found.segmentation, size)
+        if solid is not None:
+            made |= {"objects": solid, "objects_note": note}
+        elif note:
+            made["absent"] = [*absent, note]
+    return made
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from floodtide.base import templates
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
 from floodtide.report import growth
-from floodtide.report.tables import Table
 from floodtide.train.recorded_run import SEGMENTATION, Run
 
 _REPORT = starts_like(
@@ -24,25 +22,6 @@ _CHECKS = {
     **PICTURES,
     ".csv": starts_like("a table of a floodtide report", b"line,", b"workers,", b"what,"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A figure on a page.
-
-    Attributes:
-        image: PNG as data URI.
-        alt: What it shows, for readers who do not see it.
-        title: Text above it, if any.
-        note: Text below it, if any.
-        table: Table below it, if any.
-    """
-
-    image: str
-    alt: str
-    title: str = ""
-    note: str = ""
-    table: Table | None = None
 
 
 def render(template: str, folder: str = "report/templates", **values: Any) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of settings and scores."""
+"""Tables of scores, and the values of tables."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,42 +40,6 @@ _SCORES = {
     "objects": "Objects",
     "adapted_rand_error": "Adapted Rand error, segmented voxels",
 }
-_SETTINGS: tuple[tuple[str, str], ...] = (
-    ("Network", "model.kind"),
-    ("Depth", "model.depth"),
-    ("Features", "model.features"),
-    ("Classes", "model.classes"),
-    ("Kernels (z, y, x)", "model.kernels"),
-    ("Pools (z, y, x)", "model.pools"),
-    ("Batch norm", "model.batch_norm"),
-    ("Synchronised statistics", "model.synchronised"),
-    ("Dropout", "model.dropout"),
-    ("Field of view (z, y, x)", "model.fov"),
-    ("Step (z, y, x)", "model.deltas"),
-    ("Size of slices (y, x)", "data.size"),
-    ("Size of patches (z, y, x)", "data.patch"),
-    ("Batch of a worker", "training.batch"),
-    ("Loss", "training.loss"),
-    ("Dice over", "training.dice"),
-    ("Steps", "training.steps"),
-    ("Optimizer", "optimizer.name"),
-    ("Base learning rate", "optimizer.lr"),
-    ("Scaling of the rate", "schedule.scale"),
-    ("Warm-up steps", "schedule.warmup_steps"),
-    ("Allreduce", "comm.algorithm"),
-    ("Whose gradients make an update", "comm.mode"),
-    ("Seed", "run.seed"),
-)
-_FOUND: tuple[tuple[str, str], ...] = (
-    ("Ranks", "ranks"),
-    ("Walkers", "walkers"),
-    ("Parameters", "parameters"),
-    ("Examples in an epoch", "examples_per_epoch"),
-    ("Imbalance of the walkers' shards", "shard_imbalance"),
-    ("Threads a rank", "threads"),
-    ("Kernels", "kernels"),
-    ("Transport", "transport"),
-)
 
 
 @dataclass(frozen=True)
@@ -84,23 +48,6 @@ class Table:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-
-
-def summary_table(runs: Sequence[Run]) -> Table:
-    """Return a table of the most important settings. Settings that no run has are omitted."""
-    rows = []
-    for name, key in _SETTINGS:
-        values = [text(_look_up(run.config, key)) for run in runs]
-        if any(value != "-" for value in values):
-            rows.append((name, *values))
-    rows.append(("Trained on", *(_sources(run) for run in runs)))
-    for name, key in _FOUND:
-        values = [text(run.start.get(key)) for run in runs]
-        if any(value != "-" for value in values):
-            rows.append((name, *values))
-    last = (text(run.train[-1]["step"] if run.train else None) for run in runs)
-    rows.append(("Last step in the log", *last))
-    return Table(("", *(run.name for run in runs)), tuple(rows))
 
 
 def score_table(answers: Mapping[str, Mapping[str, Any]]) -> Table | None:
@@ -189,17 +136,17 @@ def text(value: object) -> str:
     return str(value)
 
 
-def _look_up(config: Mapping[str, Any], dotted: str) -> object:
-    value: object = config
-    for key in dotted.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
+def setting(run: Run, key: str) -> str:
+    """Return a value of the configuration ("model.depth") or of the start of a run ("start.ranks") as `text`."""
+    value: object = {**run.config, "start": run.start}
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return text(value)
 
 
-def _sources(run: Run) -> str:
+def sources(run: Run) -> str:
+    """Return the names of the volumes or slices that a run was trained on."""
     data = run.config.get("data", {})
-    named = [
-        str(volume.get("name", volume.get("image", "?"))) for volume in data.get("volumes", [])
-    ]
+    named = [str(one.get("name", one.get("image", "?"))) for one in data.get("volumes", [])]
     named += [str(stack.get("images", "?")) for stack in data.get("slices", [])]
     return ", ".join(named) or "-"

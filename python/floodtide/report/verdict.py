@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The head of a report: whether a run is better than trivial predictors, when and where it ran, and on which data."""
+"""The head of a report: whether a run is better than trivial predictors, how long it ran, and on which data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
 from floodtide.data import TrainingVolume, Volume
 from floodtide.data.volumes import volume_exists
@@ -24,16 +23,30 @@ _TRIVIAL_NAMES = ("everything", "pieces above", "pieces below", "best grey level
 
 @dataclass(frozen=True)
 class Head:
-    """What stands first in the report of a run: its verdict, and facts as (name, text)."""
+    """What stands first in the report of a run.
 
-    name: str
+    Attributes:
+        run: The run.
+        verdict: Whether it is better than trivial predictors; None if nothing tells.
+        duration: Of the training, "" if the log does not say.
+        volumes: Names and properties of the first three training volumes.
+    """
+
+    run: Run
     verdict: Verdict | None
-    facts: list[tuple[str, str]]
+    duration: str
+    volumes: list[tuple[str, str]]
 
 
 def head(run: Run, found: Segmented | None) -> Head:
     """Return the head of a run."""
-    return Head(run.name, verdict_of(run, found), [*_when(run), *_where(run), *_data(run)])
+    times = [record["time_s"] for record in (*run.train, *run.validation) if "time_s" in record]
+    volumes = []
+    for volume in run.config.get("data", {}).get("volumes", [])[:3]:
+        name = str(volume.get("name") or volume.get("image", "?"))
+        named = name != TrainingVolume.name  # the name of volumes that are given none
+        volumes.append((f"Volume {name}" if named else "Volume", _volume_text(volume)))
+    return Head(run, verdict_of(run, found), duration(max(times)) if times else "", volumes)
 
 
 def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:
@@ -93,48 +106,6 @@ def _judged(own: Sequence[float], base: Sequence[float], sentence: str) -> Verdi
         return None
     score, least = float(np.mean(own)), float(np.mean(base))
     return judged(score - least, sentence.format(score, least))
-
-
-def _when(run: Run) -> list[tuple[str, str]]:
-    facts = []
-    if date := str(run.start.get("date", "")):
-        facts.append(("Last start", date.replace("T", " ").replace("+00:00", " UTC")))
-    times = [record["time_s"] for record in (*run.train, *run.validation) if "time_s" in record]
-    if times:
-        facts.append(("Duration of the training", duration(max(times))))
-    if run.train:
-        steps = run.config.get("training", {}).get("steps")
-        planned = f" of {steps:,}" if isinstance(steps, int) else ""
-        facts.append(("Steps", f"{run.train[-1]['step']:,}{planned}"))
-    return facts
-
-
-def _where(run: Run) -> list[tuple[str, str]]:
-    start = run.start
-    if not start:
-        return []
-    ranks, threads = start.get("ranks", 1), start.get("threads", 1)
-    text = f"{count_of(ranks, 'rank')} with {count_of(threads, 'thread')}"
-    if "hosts" in start:
-        text += f" on {count_of(start['hosts'], 'host')}"
-    if "processor" in start:
-        text += f"; {start['processor']}, {start.get('cores', '?')} cores for rank 0"
-    return [("Machine", text)]
-
-
-def _data(run: Run) -> list[tuple[str, str]]:
-    facts = []
-    for volume in run.config.get("data", {}).get("volumes", [])[:3]:
-        name = str(volume.get("name") or volume.get("image", "?"))
-        named = name != TrainingVolume.name  # the name of volumes that are given none
-        facts.append((f"Volume {name}" if named else "Volume", _volume_text(volume)))
-    held = run.config.get("validation", {}).get("box", "")
-    if held:
-        facts.append(("Held out", str(held)))
-    examples = run.start.get("examples_per_epoch")
-    if isinstance(examples, int):
-        facts.append(("Examples in an epoch", f"{examples:,}"))
-    return facts
 
 
 def _volume_text(table: Record) -> str:

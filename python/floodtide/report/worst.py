@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worst mistakes of a segmentation: a table with coordinates, and a picture of each."""
+"""The worst mistakes of a segmentation, and a picture of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from floodtide.data.boxes import as_vec3
 from floodtide.evaluate.mistakes import Mistake
 from floodtide.report import drawing, mistake_colours, planes
 from floodtide.report.segmented import Segmented
-from floodtide.report.tables import Table
 
 _COUNT = 10
 _COLUMNS = 5
@@ -29,28 +28,6 @@ def worst_of(found: Segmented) -> list[Mistake]:
     mistakes = evaluate.worst_mistakes(labels, found.objects, count=_COUNT)
     mistakes.sort(key=lambda mistake: -mistake.voxels)
     return [_placed(mistake, found) for mistake in mistakes[:_COUNT]]
-
-
-def worst_table(mistakes: Sequence[Mistake]) -> Table:
-    """Return a table of mistakes: number, kind, ids, voxels and coordinates."""
-    rows = []
-    for number, mistake in enumerate(mistakes, start=1):
-        split = mistake.kind == "split"
-        whole = f"object {mistake.id}" if split else f"segment {mistake.id}"
-        places = "; ".join(
-            f"{'segment' if split else 'object'} {part.segment if split else part.object}"
-            f" ({part.voxels:,}) at {', '.join(map(str, part.zyx))}"
-            for part in mistake.parts
-        )
-        rows.append((str(number), mistake.kind, whole, f"{mistake.voxels:,}", places))
-    head = (
-        "",
-        "kind",
-        "of",
-        "voxels outside the largest part",
-        "largest parts (voxels) at z, y, x",
-    )
-    return Table(head, tuple(rows))
 
 
 def worst_figure(

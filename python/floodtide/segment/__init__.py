@@ -3,16 +3,17 @@
 
 from floodtide.config import SegmentOptions
 from floodtide.segment.blocks import in_subvolumes, segment_block
-from floodtide.segment.commands import segment_subvolumes, segment_volume
-from floodtide.segment.estimating import estimate
+from floodtide.segment.canvas import Seeded, read_origins
+from floodtide.segment.commands import (
+    estimate,
+    load_options,
+    segment_subvolumes,
+    segment_volume,
+)
 from floodtide.segment.flooding import Move, Object, Segmentation, Segmenter
 from floodtide.segment.pieces import Pieces
-from floodtide.segment.predict import Predictor
-from floodtide.segment.predicting import predict_volume
-from floodtide.segment.reconciling import reconcile, write_reconciled
-from floodtide.segment.seeds import Seeded, read_origins
-from floodtide.segment.settings import load_options
-from floodtide.segment.split_consensus import consensus, write_consensus
+from floodtide.segment.predict import Predictor, predict_volume
+from floodtide.segment.reconciling import consensus, reconcile, write_reconciled
 
 __all__ = [
     "Move",
@@ -33,6 +34,5 @@ __all__ = [
     "segment_block",
     "segment_subvolumes",
     "segment_volume",
-    "write_consensus",
     "write_reconciled",
 ]

@@ -1,31 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segmentation of a volume of any size, subvolume by subvolume, by any number of processes."""
+"""Segmentation of a volume of any size, subvolume by subvolume, by any number of processes.
+
+Processes share pieces of work through files: whoever has the lock of a piece's output does it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import itertools
 import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base.locks import Lock, take
 from floodtide.base.outputs import lock_path
 from floodtide.comm import world
+from floodtide.comm.exchanges import allgather_object
+from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.look.sampling import starts
 from floodtide.errors import LockedError, ShapeError
+from floodtide.segment.canvas import read_seeds, seed_files
 from floodtide.segment.checkpoints import remove_checkpoints
-from floodtide.segment.content import voxels_of
-from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
-from floodtide.segment.identity import digest, options_of
-from floodtide.segment.pieces import CALLS, Pieces
-from floodtide.segment.shared_work import lock_directory, work_in_turn, work_on_ranks
+from floodtide.segment.identity import LETTERS, digest, options_of
+from floodtide.segment.pieces import CALLS, Cut, Pieces
 
 Progress = Callable[[int, int], None]
 
-_LOOK_S = 1.0  # between two looks at what others have stored
+_FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
+_RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing piece is gone
+_WHOLE = 1 << 24  # voxels of a volume that is read whole
+_GRID = (8, 4, 4)  # boxes that are read of a larger one, along each axis
+_EDGE = 64  # voxels, the longest edge of such a box
+_SLAB = 1 << 20  # voxels of a whole volume that are read at a time
 
 
 def in_subvolumes(
@@ -121,36 +138,13 @@ def segment_block(
         if pieces.done(number):  # by a process that had the lock until now
             return False
         pieces.begin()
+        segmenter.follow(pieces.forward)
         box = pieces.cut.subvolume(number)
         result = segmenter.segment(volume, box, progress, checkpoint=checkpoint)
         notes = {"settings": json.dumps(pieces.settings), CALLS: str(result.network_calls)}
         result.save(reference, notes)
         remove_checkpoints(checkpoint)
     return True
-
-
-def segment_blocks(
-    pieces: Pieces,
-    numbers: Iterable[int],
-    segmenter: Segmenter,
-    volume: Volume,
-    progress: Progress | None = None,
-) -> int:
-    """Segment those subvolumes that are missing and that no other process segments. Not collective.
-
-    Args:
-        pieces: As for `segment_block`.
-        numbers: The subvolumes, in the order in which to try them.
-        segmenter: As for `segment_block`.
-        volume: As for `segment_block`.
-        progress: As for `segment_block`.
-
-    Returns:
-        The number of subvolumes that this call has segmented.
-    """
-    return work_in_turn(
-        numbers, lambda number: segment_block(pieces, number, segmenter, volume, progress)
-    )
 
 
 def segment_on_ranks(
@@ -179,20 +173,6 @@ def segment_on_ranks(
         LockedError: If another job segments into the directory.
         OutOfRangeError: If `numbers` names a subvolume that does not exist.
     """
-    try:
-        return _on_ranks(pieces, segmenter, volume, numbers, progress)
-    except BaseException:
-        pieces.discard()
-        raise
-
-
-def _on_ranks(
-    pieces: Pieces,
-    segmenter: Segmenter,
-    volume: Volume,
-    numbers: range | None,
-    progress: Progress | None,
-) -> int:
     whole = range(len(pieces.cut)) if numbers is None else numbers
     with contextlib.ExitStack() as held:
         with world.agreed():
@@ -200,7 +180,9 @@ def _on_ranks(
                 pieces.cut.subvolume(number)
             if numbers is None and world.rank() == 0:
                 held.callback(lock_directory("segment", pieces.directory).release)
-        shown = _Shown(pieces, whole, progress if world.rank() == 0 else None)
+        shown = None
+        if progress is not None and world.rank() == 0:
+            shown = _of_all_ranks(pieces, whole, progress)
         return work_on_ranks(
             whole,
             pieces.done,
@@ -208,27 +190,116 @@ def _on_ranks(
         )
 
 
-class _Shown:
-    """Progress of all ranks, seen from one: the subvolumes that are stored, and those under way.
+def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progress:
+    """Return the progress of one subvolume as that of all ranks: the stored subvolumes, and those under way.
 
     The other ranks are assumed to be as far with their subvolumes as this one.
     """
+    missing, most, looked_s = list(numbers), 0, -math.inf
+    voxels = math.prod(pieces.cut.size)
 
-    def __init__(self, pieces: Pieces, numbers: range, progress: Progress | None) -> None:
-        self._pieces, self._count, self._progress = pieces, len(numbers), progress
-        self._missing = list(numbers)
-        self._done = 0
-        self._looked_s = -math.inf
+    def shown(done: int, total: int) -> None:
+        nonlocal missing, most, looked_s
+        if time.monotonic() - looked_s >= _FIRST_LOOK_S:
+            looked_s = time.monotonic()
+            missing = [number for number in missing if not pieces.done(number)]
+        under_way = min(world.size(), len(missing)) * voxels * done // max(1, total)
+        most = max(most, (len(numbers) - len(missing)) * voxels + under_way)
+        progress(most, len(numbers) * voxels)
 
-    def __call__(self, done: int, total: int) -> None:
-        if self._progress is None:
-            return
-        if time.monotonic() - self._looked_s >= _LOOK_S:
-            self._looked_s = time.monotonic()
-            self._missing = [n for n in self._missing if not self._pieces.done(n)]
-        voxels = math.prod(self._pieces.cut.size)
-        stored = self._count - len(self._missing)
-        under_way = min(world.size(), len(self._missing))
-        now = stored * voxels + under_way * voxels * done // max(1, total)
-        self._done = max(self._done, now)
-        self._progress(self._done, self._count * voxels)
+    return shown
+
+
+def lock_directory(command: str, directory: str | os.PathLike[str]) -> Lock:
+    """Take the lock of a directory for a job. Not collective: the job's rank 0 takes it.
+
+    Raises:
+        LockedError: If another job has it.
+        StorageError: If the directory is missing or write-protected.
+    """
+    what = f"{command}: the directory {os.fspath(directory)}"
+    return take(Path(directory) / f"{command}.lock", what, "wait until it has ended")
+
+
+def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[int], bool]) -> int:
+    """Do pieces of work on all ranks, until all are done. A rank that is done takes the next piece. Collective.
+
+    Args:
+        numbers: The pieces.
+        done: Returns True if a piece is done.
+        work: Does a piece, and returns False if it was done before. Raises LockedError while another process does it.
+
+    Returns:
+        The number of pieces that this call has done, over all ranks.
+    """
+    # Ranks begin at different places, so that they seldom ask for the same piece.
+    first = len(numbers) * world.rank() // world.size()
+    order = [*numbers[first:], *numbers[:first]]
+    count = 0
+    while order:
+        for number in order:
+            with contextlib.suppress(LockedError):
+                count += work(number)
+        order = _wait(order, done)
+    return sum(allgather_object(count))
+
+
+def _wait(numbers: Sequence[int], done: Callable[[int], bool]) -> list[int]:
+    """Wait while other processes do some pieces. Return the pieces that are still missing after a while.
+
+    Ranks wait here, not in a collective: the time limit of `floodtide.init` does not count.
+    """
+    started_s, pause_s = time.monotonic(), _FIRST_LOOK_S
+    while True:
+        numbers = [number for number in numbers if not done(number)]
+        if not numbers or time.monotonic() - started_s > _RETRY_S:
+            return list(numbers)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, _LAST_LOOK_S)
+
+
+def voxels_of(
+    image: Volume, options: SegmentOptions | None = None, box: Box | None = None
+) -> dict[str, str]:
+    """Return texts that tell the voxels of a box of an image, and of all other volumes and seeds of the options.
+
+    More than 2^24 voxels are sampled on a regular grid.
+
+    Raises:
+        InvalidFileError: If a volume cannot be read.
+    """
+    found = {f"voxels of {image.name}": _digest_of(image, box)}
+    for name in options.volumes[1:] if options is not None else ():
+        found[f"voxels of {name}"] = _digest_of(Volume(name, channel=0))
+    if options is not None and options.seeds:
+        seeds = hashlib.sha256()
+        for name in seed_files(options.seeds):
+            _add(seeds, read_seeds(name))
+        found[f"seeds in {options.seeds}"] = seeds.hexdigest()[:LETTERS]
+    return found
+
+
+def _digest_of(volume: Volume, box: Box | None = None) -> str:
+    return sampled_digest(volume.read, box or ((0, 0, 0), volume.shape), volume.chunks)
+
+
+def sampled_digest(read: Callable[[Box], NDArray[Any]], whole: Box, chunks: Vec3) -> str:
+    """Return a digest of the voxels of a box. For a large box, the digest covers small boxes in some of its chunks."""
+    first, size = whole
+    if math.prod(size) <= _WHOLE:
+        edges = [max(chunks[0], _SLAB // max(1, size[1] * size[2])), size[1], size[2]]
+        grid = [list(range(0, n, edge)) for n, edge in zip(size, edges, strict=True)]
+    else:
+        edges = [min(n, _EDGE, extent) for n, extent in zip(chunks, size, strict=True)]
+        grid = [starts(*axis) for axis in zip(size, edges, _GRID, strict=True)]
+    found = hashlib.sha256()
+    for place in itertools.product(*grid):
+        z, y, x = (a + b for a, b in zip(first, place, strict=True))
+        k, j, i = (min(n, m - b) for n, m, b in zip(edges, size, place, strict=True))
+        _add(found, read(((z, y, x), (k, j, i))))
+    return found.hexdigest()[:LETTERS]
+
+
+def _add(found: Any, array: NDArray[Any]) -> None:
+    found.update(f"{array.dtype.name} {array.shape}".encode())
+    found.update(np.ascontiguousarray(array).tobytes())

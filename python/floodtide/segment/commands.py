@@ -1,33 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide segment` does with the configuration of a flood-filling network, as functions for scripts."""
+"""What `floodtide segment` and `floodtide reconcile` do with a configuration, as functions for scripts."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from floodtide import _core, config
-from floodtide.base.files import path_and_dataset
-from floodtide.base.outputs import files_in, files_of, refuse_inputs
+from floodtide.base import reading
+from floodtide.base.data_options import TrainingVolume
+from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
-from floodtide.data import Volume, parse_box
+from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
-from floodtide.data.look.problems import settle
-from floodtide.errors import InvalidArgumentError
+from floodtide.data.image_check import checked_image
+from floodtide.data.look.problems import Reading
+from floodtide.data.volumes import require_same_size
+from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment.blocks import cut_of, in_subvolumes, segment_on_ranks
-from floodtide.segment.checkpoints import remove_checkpoints
-from floodtide.segment.flooding import Segmentation, Segmenter, call_rate, output
-from floodtide.segment.image_check import note_without_statistics
-from floodtide.segment.masks import volumes_of
-from floodtide.segment.pieces import Pieces
+from floodtide.segment.canvas import BYTES_PER_VOXEL, seed_bytes_per_voxel
+from floodtide.segment.flooding import Segmenter, call_rate, segment_to_file
+from floodtide.segment.pieces import PLAN, Pieces
 from floodtide.segment.reconciling import reconcile, write_reconciled
-from floodtide.segment.settings import checked, prepared, resolved, use_threads, voxel_size
+from floodtide.segment.trained import newest_checkpoint, normalisation
+
+_NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
+_TIMED_CALLS = 5
 
 
 def segment_volume(
@@ -49,58 +58,23 @@ def segment_volume(
     """
     report: dict[str, Any] = {}
     with world.agreed():
-        options = resolved(file, settings, box)
         if world.rank() == 0:
-            with output(out, [file, *_inputs(options)]):
-                settle(checked(settings, options))
-                report = _segment(settings, options, out)
-            note_without_statistics(options.checkpoint, options.image)
+            options, image, part, size_nm = prepared(file, settings, box)
+            notes = {
+                "image": options.image,
+                "checkpoint": options.checkpoint,
+                "options": json.dumps(config.to_dict(options)),
+                "floodtide_version": _core.__version__,
+            }
+            if size_nm is not None:
+                notes["voxel_size_nm"] = json.dumps(size_nm)
+            inputs = [file, *_inputs(options)]
+            compute = settings.run.compute
+            report = segment_to_file(
+                options, image, part, out, notes, compute=compute, inputs=inputs
+            )
+            report |= {"checkpoint": options.checkpoint, "mean": options.mean, "std": options.std}
     return report
-
-
-def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict[str, Any]:
-    use_threads(settings)
-    segmenter = Segmenter.load(options, compute=settings.run.compute)
-    checkpoint = _checkpoint(out)
-    volume = Volume(options.image)
-    start_s = time.monotonic()
-    with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
-        result = segmenter.segment(volume, parse_box(options.box), progress, checkpoint=checkpoint)
-    _save(result, options, out, voxel_size(settings, volume))
-    if options.checkpoint_interval > 0:
-        remove_checkpoints(checkpoint)
-    before = result.network_calls - segmenter.network_calls  # by a job that was killed
-    return {
-        "segments": result.segments,
-        "coverage": result.coverage,
-        "network_calls": result.network_calls,
-        "network_calls_before": before,
-        "seconds": time.monotonic() - start_s,
-        "forward": segmenter.forward,
-        "fft_speedup": segmenter.fft_speedup,
-        "checkpoint": options.checkpoint,
-        "mean": options.mean,
-        "std": options.std,
-        "out": out,
-    }
-
-
-def _save(result: Segmentation, options: SegmentOptions, out: str, size_nm: SizeNm | None) -> None:
-    notes = {
-        "image": options.image,
-        "checkpoint": options.checkpoint,
-        "options": json.dumps(config.to_dict(options)),
-        "floodtide_version": _core.__version__,
-    }
-    if size_nm is not None:
-        notes["voxel_size_nm"] = json.dumps(size_nm)
-    result.save(out, notes)
-
-
-def _checkpoint(out: str) -> Path:
-    """Return the file for checkpoints of a segmentation, beside its file."""
-    path, dataset = path_and_dataset(out)
-    return Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
 
 
 def segment_subvolumes(
@@ -129,31 +103,26 @@ def segment_subvolumes(
         floodtide.errors.Error: If the configuration or a file is wrong, or the folder cannot be written.
     """
     with world.agreed():
-        options = prepared(file, settings, box)
+        options, volume, part, _ = prepared(file, settings, box)
         segmenter = Segmenter.load(options, compute=settings.run.compute)
-        volume = Volume(options.image)
         if ":" in folder:
             raise InvalidArgumentError(
                 f"--out {folder}: names a dataset, expected a folder, because segment.subvolume cuts the box"
             )
         refuse_inputs("segment", [folder], _inputs(options))
         assert options.subvolume is not None
-        places: dict[str, Any] = {
-            "subvolume": options.subvolume,
-            "overlap": options.overlap,
-            "box": parse_box(options.box),
-        }
-        if numbers is not None:
-            cut = cut_of(segmenter, volume, **places)
-            for number in (numbers.start, numbers.stop - 1):
-                cut.subvolume(number)
-        pieces = in_subvolumes(folder, segmenter, volume, **places)
+        pieces = in_subvolumes(
+            folder,
+            segmenter,
+            volume,
+            subvolume=options.subvolume,
+            overlap=options.overlap,
+            box=part,
+        )
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
     calls = sum(allgather_object(segmenter.network_calls))
-    if world.rank() == 0:
-        note_without_statistics(options.checkpoint, options.image)
     return {
         "subvolumes": len(pieces.cut),
         "segmented": segmented,
@@ -162,6 +131,54 @@ def segment_subvolumes(
         "seconds": time.monotonic() - start_s,
         "out": folder,
     }
+
+
+def estimate(
+    file: str, settings: config.Config, out: str, box: str | None = None
+) -> dict[str, Any]:
+    """Estimate what segmenting takes, with the rate of the network on this machine, measured now. Collective.
+
+    Subvolumes in `out` that are segmented already make the estimate better.
+
+    Args:
+        file: Name of the configuration, for messages.
+        settings: Its content.
+        out: What `segment` will write: "file:dataset", or with segment.subvolume a folder.
+        box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
+
+    Returns:
+        The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours.
+
+    Raises:
+        floodtide.errors.Error: If the configuration or a file is wrong.
+    """
+    with world.agreed():
+        options, volume, part, _ = prepared(file, settings, box)
+        segmenter = Segmenter.load(options, compute=settings.run.compute)
+        whole = part or ((0, 0, 0), volume.shape)
+        size, overlap = options.subvolume or whole[1], options.overlap
+        cut = cut_of(segmenter, volume, subvolume=size, overlap=overlap, box=whole)
+        missing, measured = len(cut), list[int]()
+        if options.subvolume is not None and reading.exists(Path(out) / PLAN):
+            pieces = in_subvolumes(
+                out, segmenter, volume, subvolume=size, overlap=overlap, box=whole
+            )
+            missing, measured = sum(1 for _ in pieces.missing()), pieces.network_calls()
+        each = float(np.mean(measured)) if measured else _places(segmenter.model, cut.size)
+        rate, ranks = _rate(segmenter), world.size()
+        bytes_per_voxel = BYTES_PER_VOXEL + seed_bytes_per_voxel(options)
+        return {
+            "subvolumes": len(cut),
+            "segmented": len(cut) - missing,
+            "counts": cut.counts,
+            "size": cut.size,
+            "memory_bytes_per_rank": bytes_per_voxel * math.prod(cut.size) + _NETWORK_BYTES,
+            "network_calls": round(missing * each),
+            "network_calls_from": "subvolumes" if measured else "grid",
+            "network_calls_per_s": rate,
+            "ranks": ranks,
+            "hours": missing * each / max(1, min(ranks, missing)) / rate / 3600,
+        }
 
 
 def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) -> dict[str, Any]:
@@ -193,5 +210,171 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
     }
 
 
-def _inputs(options: SegmentOptions) -> list[str | Path]:
-    return [*files_of(volumes_of(options)), *files_in(options.checkpoint)]
+def load_options(file: str | Path, overrides: Sequence[str] = ()) -> SegmentOptions:
+    """Read the [segment] options of a configuration file as `floodtide segment` does.
+
+    Keys that are missing come from the [[data.volumes]] table that segment.image names, else from the checkpoint.
+
+    Args:
+        file: Name of a TOML file.
+        overrides: Changed values, as `["segment.min_segment_size=125"]`.
+
+    Raises:
+        InvalidFileError: If the file or the checkpoint does not exist or cannot be read.
+        ConfigurationError: If a key is unknown, has a wrong value, or is missing everywhere.
+    """
+    return resolved(str(file), config.load(file, overrides))
+
+
+def resolved(file: str, settings: config.Config, box: str | None = None) -> SegmentOptions:
+    """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
+
+    Args:
+        file: Name of the configuration, for messages.
+        settings: The whole configuration.
+        box: What replaces `segment.box`.
+
+    Raises:
+        ConfigurationError: If neither source provides a missing key. The message names all such keys.
+        InvalidFileError: If the checkpoint does not exist or cannot be read.
+    """
+    options, volume = settings.segment, _volume(settings)
+    changes: dict[str, Any] = {}
+    if box is not None:
+        changes["box"] = box
+    if volume is not None:
+        changes["image"] = volume.image
+    if options.checkpoint:
+        changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
+    options = _normalised(dataclasses.replace(options, **changes), volume)
+    _require_all(file, options, settings.data.volumes)
+    return options
+
+
+class Prepared(NamedTuple):
+    """What a configuration says about a segmentation, after all checks.
+
+    Attributes:
+        options: The resolved [segment] options.
+        image: The image to segment.
+        box: (start, size) of the part to segment; None: the whole image.
+        size_nm: Voxel size (z, y, x) in nm, on rank 0: that of the configuration, else that of the image.
+    """
+
+    options: SegmentOptions
+    image: Volume
+    box: Box | None
+    size_nm: SizeNm | None
+
+
+def prepared(file: str, settings: config.Config, box: str | None = None) -> Prepared:
+    """Resolve the [segment] options, open the image, check it on rank 0, and use run.threads."""
+    options = resolved(file, settings, box)
+    use_threads(settings)
+    part = parse_box(options.box)
+    if world.rank() > 0:
+        return Prepared(options, Volume(options.image), part, None)
+    reading = reading_of(settings, options)
+    image, size_nm = checked_image(
+        options.image, options.checkpoint, reading, "the configuration", box=part
+    )
+    require_same_sizes(options, image)
+    return Prepared(options, image, part, size_nm)
+
+
+def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
+    """Raise a ShapeError if another volume of the options states voxels of another size than the image."""
+    for name in options.volumes[1:]:
+        if name != options.shift_mask:  # its voxels are larger
+            require_same_size("segment", Volume(name, channel=0), image)
+
+
+def use_threads(settings: config.Config) -> None:
+    """Use the threads of run.threads; 0: as many as before."""
+    if settings.run.threads > 0:
+        _core.set_num_threads(settings.run.threads)
+
+
+def reading_of(settings: config.Config, options: SegmentOptions) -> Reading:
+    """Return how resolved options say that the image is read, for checks."""
+    volume = _volume(settings)
+    return Reading(
+        "segment",
+        *options.normalisation,
+        "segment.mean and segment.std",
+        voxel_size_nm=None if volume is None else volume.voxel_size_nm,
+        size_key="voxel_size_nm of the [[data.volumes]] table that segment.image names",
+    )
+
+
+def _inputs(options: SegmentOptions) -> list[str]:
+    return files_of([*options.volumes, options.checkpoint])
+
+
+def _volume(settings: config.Config) -> TrainingVolume | None:
+    """Return the [[data.volumes]] table to segment, or None if segment.image does not name a table."""
+    volumes, image = settings.data.volumes, settings.segment.image
+    if not image:
+        return volumes[0] if len(volumes) == 1 else None
+    return {volume.name: volume for volume in volumes}.get(image)
+
+
+def _normalised(options: SegmentOptions, volume: TrainingVolume | None) -> SegmentOptions:
+    """Return the options with missing mean and std taken from the volume, else from the checkpoint's configuration."""
+    known: tuple[float, float] | None = None
+    if volume is not None:
+        known = volume.mean, volume.std
+    elif options.checkpoint and None in (options.mean, options.std):
+        known = normalisation(options.checkpoint, options.image)
+    if known is None:
+        return options
+    return dataclasses.replace(
+        options,
+        mean=known[0] if options.mean is None else options.mean,
+        std=known[1] if options.std is None else options.std,
+    )
+
+
+def _require_all(file: str, options: SegmentOptions, volumes: tuple[TrainingVolume, ...]) -> None:
+    """Raise one error that names all missing keys.
+
+    mean and std may come from the checkpoint or from the named volume. So the error names mean and std only if the
+    checkpoint and the image are known.
+    """
+    expected = {
+        "checkpoint": "a checkpoint or a run directory",
+        "image": "file:dataset or the name of one of the [[data.volumes]]",
+    }
+    if options.checkpoint and (options.image or not volumes):
+        expected |= dict.fromkeys(
+            ("mean", "std"), "the mean and standard deviation of the training images"
+        )
+    missing = [name for name in expected if getattr(options, name) in ("", None)]
+    if not missing:
+        return
+    keys = " and ".join(", ".join(f"segment.{name}" for name in missing).rsplit(", ", 1))
+    text = f"{file}: {keys} {'is' if len(missing) == 1 else 'are'} missing, expected "
+    text += ", and ".join(dict.fromkeys(expected[name] for name in missing))
+    if "mean" in missing or "std" in missing:
+        if options.image:
+            format_of(options.image)  # a misspelt name of a volume is the reason
+        text += f"; {options.checkpoint} does not store how {options.image or 'the image'} is normalised"
+    raise ConfigurationError(text)
+
+
+def _rate(segmenter: Segmenter) -> float:
+    """Return the network calls per second on this machine."""
+    view = np.zeros(segmenter.model.fov, np.float32)
+    segmenter.evaluate(view, view)
+    start_s = time.monotonic()
+    for _ in range(_TIMED_CALLS):
+        segmenter.evaluate(view, view)
+    return _TIMED_CALLS / (time.monotonic() - start_s)
+
+
+def _places(model: Any, size: Vec3) -> int:
+    """Return the number of places of the field of view on a grid whose spacing is the distance that it moves."""
+    return math.prod(
+        1 + max(0, n - fov) // max(1, delta)
+        for n, fov, delta in zip(size, model.fov, model.deltas, strict=True)
+    )

@@ -19,27 +19,28 @@ from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
 from floodtide.base.pickling import NotPickled
+from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import part_of
-from floodtide.errors import InvalidArgumentError, UnsupportedError
+from floodtide.errors import UnsupportedError
 from floodtide.nn.load import load_ffn
 from floodtide.nn.network import SameParameters
-from floodtide.segment.canvas_image import (
+from floodtide.segment.canvas import (
+    Canvas,
     CanvasImage,
     Image,
+    canvas_and_seeds,
     difference,
     halo,
+    margin_of,
     place_seeds,
-    read_image,
-    read_labels,
+    read_canvas,
     total,
 )
-from floodtide.segment.checkpoints import Checkpoint, passes_of
+from floodtide.segment.checkpoints import Checkpoint, passes_of, remove_checkpoints
 from floodtide.segment.identity import digest, options_of
-from floodtide.segment.masks import closed_voxels
-from floodtide.segment.seeds import policy_seeds, read_seeds, uses_file
 
 Progress = Callable[[int, int], None]
 
@@ -136,7 +137,11 @@ class Segmentation(NotPickled):
         """
         path, dataset = path_and_dataset(reference)
         with output(reference):
-            self._result.write(path, dataset, dict(notes or {}))
+            self.write(path, dataset, notes or {})
+
+    def write(self, path: str, dataset: str, notes: Mapping[str, str]) -> None:
+        """Write to a file that the caller has reserved, see `save`."""
+        self._result.write(path, dataset, dict(notes))
 
 
 class _TimeIsOver(Exception):
@@ -183,7 +188,7 @@ class Segmenter:
         self.options = options
         self.network_calls = 0
         self.fft_speedup: float | None = None
-        self._normalisation()
+        _ = options.normalisation  # refuses options without it
         self._forward = "layers"
         if hasattr(model, "core"):
             self._choose_forward()
@@ -283,59 +288,43 @@ class Segmenter:
         """
         until = _Until(limit_s)
         same = SameParameters(self.model, "segment")
-        image = self._read(volume, box)
-        labels = self._initial(initial, volume, image)
-        closed = closed_voxels(self.options, volume.shape, image, labels, self.model.fov)
-        if seeds is None and self.options.seeds and not uses_file(self.options):
-            seeds = read_seeds(self.options.seeds, image.start)
-        passes = 1 if self.options.consensus == "none" else 2
-        if seeds is None:
-            positions = policy_seeds(
-                self.options, image, self._normalisation(), self.model.fov, closed
-            )
-        else:
-            positions = place_seeds(seeds, image, self.model.fov)
-        report = None if progress is None else part_of(progress, 0, passes)
-        shape = list(volume.shape)
-        saved = self._checkpoints(checkpoint, volume, image, positions)
-        forward = self._flood(
-            image, labels, closed, positions, report, shape, until, saved[0], passes > 1
+        canvas, positions = canvas_and_seeds(
+            volume, box, self.options, self.model.fov, initial=self._initial(initial), seeds=seeds
         )
-        if passes == 1:
-            same.require()
-            return Segmentation(forward, complete=not until.over)
-        back = [origin[1] for origin in reversed(forward.origins())]
-        report = None if progress is None else part_of(progress, 1, passes)
-        positions = place_seeds(back, image, self.model.fov)
-        reverse = self._flood(image, labels, closed, positions, report, shape, until, saved[1])
+        passes = 1 if self.options.consensus == "none" else 2
+        saved = self._checkpoints(checkpoint, volume, canvas.image, positions)
+
+        def flood(number: int, places: NDArray[np.int64]) -> Any:
+            shown = None if progress is None else part_of(progress, number, passes)
+            keep = number + 1 < passes
+            flooder = self._flood(canvas, places, shown, until, saved[number], keep)
+            return flooder.take_result(canvas.image.start, list(volume.shape))
+
+        found = flood(0, positions)
+        if passes == 2:
+            back = [origin[1] for origin in reversed(found.origins())]
+            reverse = flood(1, place_seeds(back, canvas.image, self.model.fov))
+            found = _core.segment.consensus(found, reverse, self.options.consensus_min_size)
         same.require()
-        both = _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
-        return Segmentation(both, complete=not until.over)
+        return Segmentation(found, complete=not until.over)
 
     def _flood(
         self,
-        image: CanvasImage,
-        initial: NDArray[np.int64] | None,
-        closed: NDArray[np.uint8] | None,
+        canvas: Canvas,
         seeds: NDArray[np.int64],
         progress: Progress | None,
-        volume_shape: list[int],
         until: _Until,
-        checkpoint: Checkpoint | None = None,
-        keep: bool = False,
+        checkpoint: Checkpoint | None,
+        keep: bool,
     ) -> Any:
-        """Return the core's result. Its canvas is freed: a second segmentation needs the memory.
+        """Return the core's flooder, after all seeds were tried.
 
         `keep`: write a last checkpoint, because more work follows.
         """
-        stored = None if checkpoint is None else checkpoint.read(image.voxels.shape)
+        stored = None if checkpoint is None else checkpoint.read(canvas.image.voxels.shape)
         if checkpoint is not None and stored is not None:
             self.follow(checkpoint.forward)
-        flooder = self._flooder(image)
-        if initial is not None:
-            flooder.set_initial(initial)
-        if closed is not None:
-            flooder.set_mask(closed)
+        flooder = self._flooder(canvas)
         if checkpoint is not None and stored is not None:
             checkpoint.restore(flooder, stored)
         del stored  # it is as large as the image
@@ -355,7 +344,7 @@ class Segmenter:
                 flooder.segment_all(seeds, counted, lambda: checkpoint.due(flooder))
                 if keep and (flooder.evaluations > calls or not reading.exists(checkpoint.path)):
                     checkpoint.write(flooder)
-        return flooder.take_result(image.start, volume_shape)
+        return flooder
 
     def _checkpoints(
         self,
@@ -402,13 +391,10 @@ class Segmenter:
         Raises:
             OutOfRangeError: If no field of view fits at the seed.
         """
-        flooder, image = self.canvas(volume, box)
-        labels = self._initial(initial, volume, image)
-        if labels is not None:
-            flooder.set_initial(labels)
-        first = difference(
-            image.start, image.halo_low
-        )  # voxel of the canvas, in voxels of the volume
+        canvas = read_canvas(volume, box, self.options, self.model.fov, self._initial(initial))
+        flooder, image = self._flooder(canvas), canvas.image
+        # The first voxel of the canvas, in voxels of the volume.
+        first = difference(image.start, image.halo_low)
         moves: list[Vec3] = []
 
         def moved(step: int, local: Vec3, logits: NDArray[np.float32], deleted: int) -> None:
@@ -423,54 +409,30 @@ class Segmenter:
 
     def fits(self, volume: Image, box: Box) -> bool:
         """Return True if a field of view fits into a box of a volume, with its reflected faces."""
-        low, high = halo(box, volume.shape, self._margin())
+        low, high = halo(box, volume.shape, margin_of(self.options, self.model.fov))
         shape = total(total(low, box[1]), high)
         return all(size >= least for size, least in zip(shape, self.model.fov, strict=True))
 
     def canvas(self, volume: Image, box: Box | None = None) -> tuple[Any, CanvasImage]:
         """Return the core's flooder for a box of a volume, with the options' masks, and the image that it floods."""
-        image = self._read(volume, box)
-        flooder = self._flooder(image)
-        closed = closed_voxels(self.options, volume.shape, image, None, self.model.fov)
-        if closed is not None:
-            flooder.set_mask(closed)
-        return flooder, image
+        canvas = read_canvas(volume, box, self.options, self.model.fov)
+        return self._flooder(canvas), canvas.image
 
-    def _normalisation(self) -> tuple[float, float]:
-        mean, std = self.options.mean, self.options.std
-        if mean is None or std is None:
-            raise InvalidArgumentError(
-                f"segment: options.mean is {mean} and options.std is {std}, expected the numbers that the"
-                " network was trained with: the network receives (image - mean) / std"
-            )
-        return mean, std
-
-    def _read(self, volume: Image, box: Box | None) -> CanvasImage:
-        return read_image(volume, box, self._margin())
-
-    def _margin(self) -> list[int]:
-        """Return how many voxels are reflected at the faces of the volume."""
-        return [size // 2 if self.options.reflect else 0 for size in self.model.fov]
-
-    def _initial(
-        self, initial: Image | None, volume: Image, image: CanvasImage
-    ) -> NDArray[np.int64] | None:
+    def _initial(self, initial: Image | None) -> Image | None:
         if initial is None and self.options.initial:
-            initial = Volume(self.options.initial)
-        if initial is None:
-            return None
-        labels = read_labels(initial, "the initial segmentation", volume.shape, image)
-        return np.ascontiguousarray(labels, dtype=np.int64)
+            return Volume(self.options.initial)
+        return initial
 
-    def _flooder(self, image: CanvasImage) -> Any:
+    def _flooder(self, canvas: Canvas) -> Any:
         options = self.options
         predictor = self.model.forward
         if hasattr(self.model, "core"):
             predictor = self.model.core
             predictor.parameters_changed()  # the caller may have changed the parameters
-        return _core.segment.Flooder(
+        image = canvas.image
+        flooder = _core.segment.Flooder(
             image.voxels,
-            *self._normalisation(),
+            *options.normalisation,
             predictor,
             self.forward,
             fov=list(self.model.fov),
@@ -486,6 +448,58 @@ class Segmenter:
             halo_high=list(image.halo_high),
             probability=options.probability,
         )
+        if canvas.labels is not None:
+            flooder.set_initial(canvas.labels)
+        if canvas.closed is not None:
+            flooder.set_mask(canvas.closed)
+        return flooder
+
+
+def segment_to_file(
+    options: SegmentOptions,
+    image: Volume,
+    box: Box | None,
+    out: str,
+    notes: Mapping[str, str],
+    *,
+    compute: str,
+    inputs: Iterable[str | os.PathLike[str]],
+) -> dict[str, Any]:
+    """Segment a box in one piece, and write it. Shows the progress. Not collective.
+
+    Args:
+        options: As for `Segmenter.load`.
+        image: The image.
+        box: The box; None: the whole image.
+        out: "file:dataset", as for `Segmentation.save`. Checkpoints lie beside the file.
+        notes: As for `Segmentation.save`.
+        compute: As for `Segmenter.load`.
+        inputs: Files that are read, none of which may be that of `out`.
+
+    Returns:
+        The report: segments, coverage, network calls, seconds, how forward passes were computed, and `out`.
+    """
+    path, dataset = path_and_dataset(out)
+    checkpoint = Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
+    with output(out, inputs):
+        segmenter = Segmenter.load(options, compute=compute)
+        start_s = time.monotonic()
+        with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
+            result = segmenter.segment(image, box, progress, checkpoint=checkpoint)
+        result.write(path, dataset, notes)
+        if options.checkpoint_interval > 0:
+            remove_checkpoints(checkpoint)
+    return {
+        "segments": result.segments,
+        "coverage": result.coverage,
+        "network_calls": result.network_calls,
+        # Those of a job that was killed.
+        "network_calls_before": result.network_calls - segmenter.network_calls,
+        "seconds": time.monotonic() - start_s,
+        "forward": segmenter.forward,
+        "fft_speedup": segmenter.fft_speedup,
+        "out": out,
+    }
 
 
 def call_rate(segmenter: Segmenter) -> Callable[[], str]:

@@ -12,6 +12,7 @@ from floodtide.config import to_dict
 from floodtide.config.segment_options import SegmentOptions
 
 _LEFT_OUT = ("checkpoint", "image", "box", "subvolume", "overlap", "checkpoint_interval", "forward")
+LETTERS = 16  # of a digest
 
 
 def digest(model: Any) -> str:
@@ -22,7 +23,7 @@ def digest(model: Any) -> str:
     for name, values in sorted(model.parameters().items()):
         found.update(name.encode())
         found.update(np.ascontiguousarray(values).tobytes())
-    return found.hexdigest()[:16]
+    return found.hexdigest()[:LETTERS]
 
 
 def options_of(options: SegmentOptions, model: Any) -> dict[str, Any]:

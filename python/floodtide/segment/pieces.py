@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory with the segmentations of the subvolumes of a cut (docs/formats.md).
+"""How a box is cut into overlapping subvolumes, and a directory with their segmentations (docs/formats.md).
 
 Each subvolume is a file that appears when it is complete. So any number of processes can work on one directory, and
 after a crash only the subvolumes under way are lost.
@@ -7,11 +7,13 @@ after a crash only the subvolumes under way are lost.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
-from floodtide.base.files import replace_bytes
+from floodtide.base.files import make_folder, replace_bytes
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text
-from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, StorageError
-from floodtide.segment.cut import Cut
+from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.errors import (
+    InvalidArgumentError,
+    InvalidFileError,
+    OutOfRangeError,
+)
 from floodtide.segment.identity import first_difference
 
 PLAN = "cut.json"
@@ -33,6 +38,139 @@ CALLS = "network_calls"  # attribute of it
 _FORMAT = "floodtide subvolumes 1"
 _EXPECTED = "the plan of a segmentation in subvolumes"
 _FORWARD = "forward"  # may differ: results differ by rounding only
+_MOST = 1 << 22  # subvolumes; a damaged plan may claim any number
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Overlapping subvolumes of one size that cover a box. Their numbers count from 0, along x first.
+
+    The subvolumes are spread evenly, so that each overlap is at least the one asked for. The core of a subvolume is its
+    part up to the middle of each overlap. The cores cover every voxel of the box once.
+
+    Args:
+        box: (start, size) of the whole box, in voxels of the volume.
+        size: Size (z, y, x) of a subvolume; where the box is smaller, the size of the box.
+        overlap: Smallest number of voxels (z, y, x) that neighbours share; at most half a subvolume.
+
+    Raises:
+        InvalidArgumentError: If a size is below 1, an overlap is negative or more than half a subvolume, or there are
+            more than 2^22 subvolumes.
+    """
+
+    box: Box
+    size: Vec3
+    overlap: Vec3
+
+    def __post_init__(self) -> None:
+        if min(self.size) < 1:
+            raise InvalidArgumentError(
+                f"segment: subvolumes of {self.size} voxels, expected at least 1 along each axis"
+            )
+        cut = [n for n, whole in zip(self.size, self.box[1], strict=True) if n < whole]
+        overlaps = [
+            o for o, n, w in zip(self.overlap, self.size, self.box[1], strict=True) if n < w
+        ]
+        if min(self.overlap) < 0 or any(2 * o > n for o, n in zip(overlaps, cut, strict=True)):
+            raise InvalidArgumentError(
+                f"segment: an overlap of {self.overlap} voxels between subvolumes of {self.size}, expected at most half"
+                " a subvolume"
+            )
+        z, y, x = (min(n, whole) for n, whole in zip(self.size, self.box[1], strict=True))
+        object.__setattr__(self, "size", (z, y, x))
+        count = math.prod(map(_count, self.box[1], self.size, self.overlap))
+        if count > _MOST:
+            raise InvalidArgumentError(
+                f"segment: {count} subvolumes of {self.size} voxels, expected at most {_MOST}: larger ones"
+            )
+
+    @cached_property
+    def starts(self) -> tuple[tuple[int, ...], ...]:
+        """First voxels of the subvolumes along z, y and x, in voxels of the volume."""
+        return tuple(
+            tuple(begin + at for at in _starts(whole, n, overlap))
+            for begin, whole, n, overlap in zip(*self.box, self.size, self.overlap, strict=True)
+        )
+
+    @property
+    def counts(self) -> Vec3:
+        """Numbers of subvolumes along z, y and x."""
+        z, y, x = map(len, self.starts)
+        return z, y, x
+
+    def __len__(self) -> int:
+        z, y, x = self.counts
+        return z * y * x
+
+    def subvolume(self, number: int) -> Box:
+        """Return the box (start, size) of a subvolume, in voxels of the volume.
+
+        Raises:
+            OutOfRangeError: If there is no subvolume of this number.
+        """
+        z, y, x = (starts[i] for starts, i in zip(self.starts, self._place(number), strict=True))
+        return (z, y, x), self.size
+
+    def core(self, number: int) -> Box:
+        """Return the box of the voxels that the whole segmentation takes from a subvolume.
+
+        Raises:
+            OutOfRangeError: If there is no subvolume of this number.
+        """
+        edges = [
+            self._edges(axis)[i : i + 2] for axis, i in enumerate(self._place(number))
+        ]  # begin and end
+        z, y, x = (begin for begin, _ in edges)
+        nz, ny, nx = (end - begin for begin, end in edges)
+        return (z, y, x), (nz, ny, nx)
+
+    def neighbours(self) -> Iterator[tuple[int, int]]:
+        """Yield the pairs (smaller number, larger number) of subvolumes that share a face, an edge or a corner."""
+        for number in range(len(self)):
+            here = self._place(number)
+            for step in itertools.product((-1, 0, 1), repeat=3):
+                there = [i + d for i, d in zip(here, step, strict=True)]
+                if all(0 <= i < n for i, n in zip(there, self.counts, strict=True)):
+                    other = self._number(there)
+                    if other > number:
+                        yield number, other
+
+    def shared(self, a: int, b: int) -> Box:
+        """Return the box that two neighbours share.
+
+        Raises:
+            OutOfRangeError: If they share none.
+        """
+        box = intersection(self.subvolume(a), self.subvolume(b))
+        if box is None:
+            raise OutOfRangeError(f"subvolumes {a} and {b} share no voxel")
+        return box
+
+    def cores_in(self, box: Box) -> list[int]:
+        """Return the numbers of the subvolumes whose cores have voxels in a box."""
+        ranges = []
+        for axis in range(3):
+            edges = self._edges(axis)
+            begin, end = box[0][axis], box[0][axis] + box[1][axis]
+            ranges.append(
+                [i for i, (a, b) in enumerate(itertools.pairwise(edges)) if a < end and b > begin]
+            )
+        return [self._number(place) for place in itertools.product(*ranges)]
+
+    def _edges(self, axis: int) -> list[int]:
+        starts, size = self.starts[axis], self.size[axis]
+        middles = [(before + size + after) // 2 for before, after in itertools.pairwise(starts)]
+        return [starts[0], *middles, starts[-1] + size]
+
+    def _place(self, number: int) -> Vec3:
+        if not 0 <= number < len(self):
+            raise OutOfRangeError(f"subvolume {number}: expected one from 0 to {len(self) - 1}")
+        _, y, x = self.counts
+        return number // (y * x), number // x % y, number % x
+
+    def _number(self, place: Sequence[int]) -> int:
+        _, y, x = self.counts
+        return (place[0] * y + place[1]) * x + place[2]
 
 
 class Pieces:
@@ -88,55 +226,49 @@ class Pieces:
             StorageError: If it cannot be written.
         """
         pieces = cls(Path(directory), cut, volume_shape, settings, forward)
-        path = pieces.directory / PLAN
-        try:
-            pieces.directory.mkdir(parents=True, exist_ok=True)
-            # Another process may be making the plan: its lock and temporary files are hidden files.
-            others = [name for name in os.listdir(pieces.directory) if not name.startswith(".")]
-        except OSError as error:
-            raise StorageError(f"{directory}: cannot be made: {error.strerror}") from None
-        if others and not reading.exists(path):
-            raise InvalidArgumentError(
-                f"{directory}: has files but no {PLAN}, expected a new directory or one of a segmentation in subvolumes"
-            )
-        pieces.forward = pieces._settled().forward
+        make_folder(pieces.directory)
+        pieces._settle()
         return pieces
 
-    def _settled(self) -> Pieces:
-        """Write the plan if there is none, and return what it says. Raise unless it is for these subvolumes."""
-        path, wanted = self.directory / PLAN, self._plan()
-        with reserved("segment", path, unchecked, wait_s=WAIT_S):
-            if not reading.exists(path):
-                replace_bytes(path, json.dumps(wanted, indent=1).encode())
-            stored = reading.read_json(path, _EXPECTED)
-        found = self._read(path, stored)
-        for name, value in wanted.items():
-            if name != _FORWARD and stored.get(name) != value:
-                here, there = first_difference(name, value, stored.get(name))
-                raise InvalidArgumentError(
-                    f"{self.directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
-                    " another directory"
-                )
-        return found
-
     def begin(self) -> None:
-        """Make sure that the plan is in the directory. Call this with the lock of a subvolume.
+        """Make sure that the plan is still that of these subvolumes. Call this with the lock of a subvolume.
 
-        Until then, a refused command may have removed the plan (`discard`). From then on, none does.
+        Until then, another command may have replaced the plan. From then on, none does.
 
         Raises:
             InvalidArgumentError: If there is a plan for something else now.
         """
         if not self._begun:
-            self._settled()
+            self._settle()
             self._begun = True
 
-    def discard(self) -> None:
-        """Remove the plan if no subvolume is segmented or under way: the command for which it was made is refused."""
-        path = self.directory / PLAN
-        with contextlib.suppress(Error, OSError), reserved("segment", path, unchecked):
-            if set(os.listdir(self.directory)) <= {PLAN, lock_path(path).name}:
-                path.unlink(missing_ok=True)
+    def _settle(self) -> None:
+        """Write the plan if there is none, or no subvolume of it. Raise unless the plan is for these subvolumes."""
+        path, wanted = self.directory / PLAN, self._plan()
+        with reserved("segment", path, unchecked, wait_s=WAIT_S):
+            with reading.reading(self.directory, "a folder of subvolumes"):
+                others = set(os.listdir(self.directory)) - {PLAN, lock_path(path).name}
+            if not reading.exists(path):
+                if not all(name.startswith(".") for name in others):
+                    raise InvalidArgumentError(
+                        f"{self.directory}: has files but no {PLAN}, expected a new directory or one of a segmentation"
+                        " in subvolumes"
+                    )
+                replace_bytes(path, json.dumps(wanted, indent=1).encode())
+            stored = reading.read_json(path, _EXPECTED)
+            found = self._read(path, stored)
+            for name, value in wanted.items():
+                if name == _FORWARD or stored.get(name) == value:
+                    continue
+                if not others:
+                    replace_bytes(path, json.dumps(wanted, indent=1).encode())
+                    return
+                here, there = first_difference(name, value, stored.get(name))
+                raise InvalidArgumentError(
+                    f"{self.directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
+                    " another directory"
+                )
+            self.forward = found.forward
 
     @classmethod
     def _read(cls, path: Path, plan: Any) -> Pieces:
@@ -229,3 +361,12 @@ class Pieces:
             )
         z, y, x = (a - b for a, b in zip(box[0], start, strict=True))
         return volume.read(((z, y, x), box[1]))
+
+
+def _count(whole: int, size: int, overlap: int) -> int:
+    return 1 if size >= whole else 1 - (size - whole) // (size - overlap)
+
+
+def _starts(whole: int, size: int, overlap: int) -> list[int]:
+    last = _count(whole, size, overlap) - 1
+    return [i * (whole - size) // max(1, last) for i in range(last + 1)]

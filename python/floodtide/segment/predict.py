@@ -3,6 +3,11 @@
 
 Blocks overlap by the network's context, so the result equals that of one pass over the whole volume, without seams.
 Slices (n, y, x) are treated as a volume whose sections are independent.
+
+A network that was trained on mirrored examples gives slightly different answers for an image and for its mirror image.
+Their mean has fewer mistakes than one answer. Isensee et al., nnU-Net (Nature Methods 18, 203-211, 2021), predict in
+this way. Affinities need care, because mirroring turns their offsets around: the mirrored network says at voxel
+q + offset what the plain one says at voxel q.
 """
 
 from __future__ import annotations
@@ -12,7 +17,9 @@ import itertools
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +30,11 @@ from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved
-from floodtide.data import Box, Vec3, Volume
+from floodtide.base.progress import bar
+from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
+from floodtide.data.image_check import checked_image
+from floodtide.data.look.problems import Reading
 from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -33,11 +43,12 @@ from floodtide.errors import (
     ShapeError,
 )
 from floodtide.nn.network import SameParameters
-from floodtide.segment.canvas_image import as_float32
-from floodtide.segment.mirroring import mirrored_mean
+from floodtide.segment import trained
+from floodtide.segment.canvas import as_float32
 from floodtide.segment.windows import Axis, choose_windows, context_of
 
 Image = NDArray[Any] | Volume
+Values = NDArray[np.float32]
 Progress = Callable[[int, int], None]
 
 MEMORY_MIB = 2048
@@ -48,7 +59,6 @@ _LARGE = 1024  # voxels along each axis of a block whose halo needs hardly any m
 _PREDICTOR = Arguments(
     mean=limits.INTENSITY,
     std=limits.DEVIATION,
-    context=limits.EXTENT,
     memory_mib=limits.MEMORY,
     mirror=limits.AXIS,
     offsets=limits.OFFSET,
@@ -65,8 +75,6 @@ class Predictor:
         model: `ft.nn.UNet2D` for slices or `ft.nn.UNet3D` for volumes, with one input channel.
         mean: The network receives (value - mean) / std.
         std: See mean.
-        context: Voxels (z, y, x) around a block that its prediction uses. None: the network's full context, which
-            leaves no seams. A smaller context is faster and changes values near the faces of blocks.
         memory_mib: Approximate memory (MiB) for the activations of a block. It limits the size of blocks. Each thread
             that predicts at the same time needs this memory.
         mirror: Axes, 0 for z to 2 for x. The prediction is then the mean over the image and its copies mirrored along
@@ -84,7 +92,6 @@ class Predictor:
         *,
         mean: float,
         std: float,
-        context: Sequence[int] | None = None,
         memory_mib: float = MEMORY_MIB,
         mirror: Sequence[int] = (),
         offsets: Sequence[Vec3] | None = None,
@@ -100,25 +107,14 @@ class Predictor:
             "predict",
             mean=mean,
             std=std,
-            context=context,
             memory_mib=memory_mib,
             mirror=mirror,
             offsets=offsets,
         )
-        if context is not None and len(context) != 3:
-            raise InvalidArgumentError(
-                f"predict: context is {context}, expected z, y, x of at least 0"
-            )
         self.model = model
         self.mean, self.std = mean, std
         self.pool = model.core.total_pool
         self.context = context_of(options.depth, options.kernels, options.pools)
-        if context is not None:  # at most the full context, and a multiple of the pools
-            z, y, x = (
-                min(-(-wanted // pool) * pool, full)
-                for wanted, pool, full in zip(context, self.pool, self.context, strict=True)
-            )
-            self.context = z, y, x
         self.mirror = tuple(sorted(set(mirror)))
         self._offsets = None if offsets is None else [as_vec3(row) for row in offsets]
         if self.mirror:
@@ -205,21 +201,6 @@ class Predictor:
             result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
         return result
 
-    def classes(
-        self, image: Image, box: Box | None = None, progress: Progress | None = None
-    ) -> NDArray[np.uint8]:
-        """Return the most likely class of each voxel of a box, uint8 (z, y, x). Arguments and errors as for `blocks`.
-
-        Raises:
-            InvalidArgumentError: If the outputs are not mutually exclusive classes (softmax).
-        """
-        self._require_classes()
-        start, size = _checked(image, box)
-        result = np.empty(size, np.uint8)
-        for block, kept in self.blocks(image, box, progress):
-            result[_relative(block, start)] = _core.evaluate.most_likely_classes(kept)
-        return result
-
     def write(
         self,
         volume: Volume,
@@ -250,29 +231,31 @@ class Predictor:
             InvalidArgumentError: If `probabilities` is True and the outputs are not classes, if `out` is the file of
                 the volume, or if the dataset exists and is not an older prediction. Also as for `blocks`.
         """
-        if probabilities:
-            self._require_classes()
-        with output(out, files_of([name_of(volume)])):
-            size = voxel_size_nm or volume.geometry.voxel_size_nm
-            self._write(volume, out, box, probabilities, size, notes, progress)
-
-    def _write(
-        self,
-        volume: Volume,
-        out: str,
-        box: Box | None,
-        probabilities: bool,
-        voxel_size_nm: Sequence[float] | None,
-        notes: Mapping[str, str] | None,
-        progress: Progress | None,
-    ) -> None:
+        if probabilities and not self.excluding:
+            raise InvalidArgumentError(
+                f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
+                "(softmax); its outputs are the probabilities"
+            )
         path, dataset = path_and_dataset(out)
         start, size = _checked(volume, box)
         kinds = {dataset: "uint8"} if self.excluding else {dataset: "float32"}
         if probabilities:
             kinds[f"{dataset}_probabilities"] = "float32"
-        file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
-        try:
+        size_nm = voxel_size_nm or volume.geometry.voxel_size_nm
+        texts = {
+            "image": volume.name,
+            "network": repr(self.model),
+            "mean": repr(self.mean),
+            "std": repr(self.std),
+            "context": json.dumps(self.context),
+            "mirror": json.dumps(self.mirror),
+            "floodtide_version": _core.__version__,
+            **(notes or {}),
+        }
+        with contextlib.ExitStack() as held:
+            held.enter_context(_output(out, files_of([name_of(volume)])))
+            file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
+            held.callback(file.discard)
             for name, dtype in kinds.items():
                 shape = size if dtype == "uint8" else (self.outputs, *size)
                 chunks = [*(1 for _ in shape[3:]), *(min(n, _CHUNK) for n in size)]
@@ -280,9 +263,9 @@ class Predictor:
                 file.attribute(name, "box_start", list(start))
                 file.attribute(name, "box_size", list(size))
                 file.attribute(name, "volume_shape", list(volume.shape))
-                if voxel_size_nm is not None:
-                    file.numbers(name, "resolution", list(voxel_size_nm))
-                for key, text in {**self._notes(volume), **(notes or {})}.items():
+                if size_nm is not None:
+                    file.attribute(name, "resolution", np.array(size_nm, np.float64))
+                for key, text in texts.items():
                     file.attribute(name, key, text)
             for block, kept in self.blocks(volume, box, progress):
                 at = [a - b for a, b in zip(block[0], start, strict=True)]
@@ -293,26 +276,6 @@ class Predictor:
                         first = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
                         file.write(name, [0, *at], first)
             file.finish()
-        finally:
-            file.discard()
-
-    def _notes(self, volume: Volume) -> dict[str, str]:
-        return {
-            "image": volume.name,
-            "network": repr(self.model),
-            "mean": repr(self.mean),
-            "std": repr(self.std),
-            "context": json.dumps(self.context),
-            "mirror": json.dumps(self.mirror),
-            "floodtide_version": _core.__version__,
-        }
-
-    def _require_classes(self) -> None:
-        if not self.excluding:
-            raise InvalidArgumentError(
-                f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
-                "(softmax); its outputs are the probabilities"
-            )
 
     def _require_mirrors(self) -> None:
         """Check that this network can predict mirrored images, and widen the context by the longest offset.
@@ -362,18 +325,105 @@ class Predictor:
         return probabilities
 
 
-def output(
-    reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
-) -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that reserves "file:dataset" for a prediction (see `floodtide.base.outputs.reserved`).
-
-    Enter it before a long computation: problems with the output then appear at the start.
+def predict_volume(
+    model: str,
+    image: str,
+    out: str,
+    *,
+    box: str = "",
+    mean: float | None = None,
+    std: float | None = None,
+    voxel_size_nm: tuple[float, float, float] | None = None,
+    probabilities: bool = False,
+    mirror: bool = False,
+) -> dict[str, Any]:
+    """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x), block by block. Not collective.
 
     Args:
-        reference: "file:dataset" that will be written.
-        inputs: Files that will be read.
+        model: A checkpoint, or a run directory, of which the newest checkpoint is used.
+        image: Name of the volume.
+        out: "file:dataset" of an HDF5 file.
+        box: z0:z1,y0:y1,x0:x1 in voxels; "": the whole image.
+        mean, std: Those of the image; None: what the checkpoint stores.
+        voxel_size_nm: Voxel size (z, y, x); None: what the image states.
+        probabilities: Also write the probabilities of the classes, "DATASET_probabilities".
+        mirror: Average the predictions of the image and of its mirror images, along the axes that training reflected.
+
+    Returns:
+        The report: checkpoint, network, shape, context, mirrored axes, mean, std, seconds.
+
+    Raises:
+        floodtide.errors.Error: If an input cannot be read or does not fit, or the result cannot be written.
     """
-    path, dataset = path_and_dataset(reference)
+    checkpoint = trained.newest_checkpoint(model)
+    with _output(out, [checkpoint, *files_of([image])]):
+        offsets = trained.offsets(checkpoint)
+        predictor = _predictor(checkpoint, image, mean, std, mirror, offsets)
+        part, slices = parse_box(box), isinstance(predictor.model, nn.UNet2D)
+        keys = "--mean and --std"
+        reading = Reading("predict", predictor.mean, predictor.std, keys, voxel_size_nm)
+        volume, size = checked_image(
+            image, checkpoint, reading, "the prediction", box=part, slices=slices
+        )
+        notes = {"checkpoint": str(checkpoint)}
+        if offsets is not None:
+            notes["offsets"] = json.dumps(offsets)
+        elif predictor.excluding:
+            notes["classes"] = str(predictor.outputs)
+        start_s = time.monotonic()
+        with bar("voxels", "predict") as progress:
+            predictor.write(
+                volume,
+                out,
+                box=part,
+                probabilities=probabilities,
+                voxel_size_nm=size,
+                notes=notes,
+                progress=progress,
+            )
+    return {
+        "checkpoint": str(checkpoint),
+        "network": repr(predictor.model),
+        "shape": list(part[1] if part else volume.shape),
+        "context": list(predictor.context),
+        "mirror": list(predictor.mirror),
+        "mean": predictor.mean,
+        "std": predictor.std,
+        "seconds": time.monotonic() - start_s,
+        "out": out,
+    }
+
+
+def _predictor(
+    checkpoint: Path,
+    image: str,
+    mean: float | None,
+    std: float | None,
+    mirror: bool,
+    offsets: Sequence[Vec3] | None,
+) -> Predictor:
+    network = trained.load(checkpoint)
+    if mean is None or std is None:
+        known = trained.normalisation(checkpoint, image)
+        if known is None:
+            raise InvalidArgumentError(
+                f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
+            )
+        mean = known[0] if mean is None else mean
+        std = known[1] if std is None else std
+    axes = trained.mirrored_axes(checkpoint) if mirror else ()
+    if mirror and not axes:
+        raise InvalidArgumentError(
+            f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
+            " trained with data.reflectable_axes or augmentation.flip_x"
+        )
+    return Predictor(network, mean=mean, std=std, mirror=axes, offsets=offsets)
+
+
+def _output(
+    out: str, inputs: Iterable[str | os.PathLike[str]]
+) -> contextlib.AbstractContextManager[None]:
+    path, dataset = path_and_dataset(out)
     return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
 
 
@@ -415,3 +465,67 @@ def _read(image: Image, ranges: Sequence[tuple[int, int]]) -> NDArray[np.float32
 
 def _relative(block: Box, start: Vec3) -> tuple[slice, ...]:
     return tuple(slice(a - b, a - b + n) for a, n, b in zip(*block, start, strict=True))
+
+
+def mirrored_mean(
+    forward: Callable[[Values], Values],
+    image: Values,
+    axes: Sequence[int],
+    offsets: Sequence[Vec3] | None,
+) -> Values:
+    """Return the mean of the outputs for an image and for its copies mirrored along all subsets of `axes`.
+
+    Args:
+        forward: Returns the outputs (z, y, x, channels) of an image (z, y, x).
+        image: float32 (z, y, x).
+        axes: Axes to mirror, 0 for z to 2 for x.
+        offsets: Offsets (z, y, x) of the channels, if these are affinities. None: the channels are classes.
+
+    Returns:
+        float32 (z, y, x, channels). An affinity is the mean over the copies in which the network predicts the same
+        pair of voxels: all of them for an offset along one axis, unless one of the two voxels is outside of the image.
+    """
+    subsets = [chosen for n in range(len(axes) + 1) for chosen in itertools.combinations(axes, n)]
+    total = np.array(forward(image))
+    counts = np.ones_like(total)
+    for chosen in subsets[1:]:
+        outputs = np.flip(forward(np.ascontiguousarray(np.flip(image, chosen))), chosen)
+        if offsets is None:
+            total += outputs
+            counts += 1.0
+            continue
+        for channel, offset in enumerate(offsets):
+            _add_affinities(total, counts, outputs, channel, offset, offsets, chosen)
+    return total / counts
+
+
+def _add_affinities(
+    total: Values,
+    counts: Values,
+    outputs: Values,
+    channel: int,
+    offset: Vec3,
+    offsets: Sequence[Vec3],
+    mirrored: Sequence[int],
+) -> None:
+    """Add the affinities that a mirrored copy has for the pairs of a channel. Some copies have none."""
+    seen = tuple(-step if axis in mirrored else step for axis, step in enumerate(offset))
+    if seen in offsets:  # the same pairs, stored at the same voxels
+        total[..., channel] += outputs[..., offsets.index(seen)]
+        counts[..., channel] += 1.0
+        return
+    turned = tuple(-step for step in seen)
+    if turned not in offsets:
+        return
+    # The pair of q and q + offset is stored at q + offset.
+    here, there = _pairs(total.shape[:3], offset)
+    total[..., channel][here] += outputs[..., offsets.index(turned)][there]
+    counts[..., channel][here] += 1.0
+
+
+def _pairs(shape: Sequence[int], offset: Vec3) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return where the first and the second voxels of all pairs of an offset are that lie inside of an image."""
+    extents = list(zip(shape, offset, strict=True))
+    first = tuple(slice(max(0, -step), min(n, n - step)) for n, step in extents)
+    second = tuple(slice(max(0, step), min(n, n + step)) for n, step in extents)
+    return first, second

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide.base import reading
@@ -16,31 +15,10 @@ ENVIRONMENT = "FLOODTIDE_DATA"
 """Environment variable with the folder of the data."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedNetwork:
-    """A published network, and what its authors say about its use.
-
-    Attributes:
-        path: Its file below the data folder.
-        trained_on: The images that it was trained on, with their normalisation and voxel size.
-        data_set: The name for `floodtide fetch`.
-        origin: What it is, in a few words.
-    """
-
-    path: str
-    trained_on: TrainedOn
-    data_set: str
-    origin: str
-
-
-PUBLISHED = {
-    "fib25": PublishedNetwork(
-        path="ffn_fib25_checkpoint/model.ckpt-27465036",
-        trained_on=FIB25,
-        data_set="fib25",
-        origin="google/ffn's network for FIB-25 (FIB-SEM of fly brain)",
-    )
+PUBLISHED: dict[str, tuple[str, TrainedOn]] = {
+    "fib25": ("ffn_fib25_checkpoint/model.ckpt-27465036", FIB25)
 }
+"""Published networks by the names that `floodtide fetch` knows: file below the data folder, and training images."""
 
 
 def data_folder() -> Path:
@@ -53,17 +31,17 @@ def data_folder() -> Path:
     return base / "floodtide"
 
 
-def published(name: str) -> tuple[PublishedNetwork, str]:
-    """Return a published network of the table PUBLISHED, and its path on this machine.
+def published(name: str) -> tuple[TrainedOn, str]:
+    """Return the training images of a published network, and its path on this machine.
 
     Raises:
         InvalidFileError: If the network is not there. The message tells the command that brings it.
     """
-    network = PUBLISHED[name]
-    path = str(data_folder() / network.path)
+    file, images = PUBLISHED[name]
+    path = str(data_folder() / file)
     if not reading.exists(f"{path}.index"):
         raise InvalidFileError(
-            f"the network {name} is not in {data_folder()}: `floodtide fetch {network.data_set}` brings it there;"
+            f"the network {name} is not in {data_folder()}: `floodtide fetch {name}` brings it there;"
             f" {ENVIRONMENT} names another folder"
         )
-    return network, path
+    return images, path

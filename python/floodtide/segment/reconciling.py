@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segmentation with global ids from the segmentations of overlapping subvolumes."""
+"""One segmentation of several: with global ids from overlapping subvolumes; and the consensus of two."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_in
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
-from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3, intersection
-from floodtide.data.copies import write_blocks_on_ranks
+from floodtide.data import Box, Volume
+from floodtide.data.boxes import intersection
+from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.segment.canvas import total
 from floodtide.segment.pieces import Pieces
 
 Progress = Callable[[int, int], None]
 
+_CONSENSUS = Arguments(min_size=limits.VOXELS)
 _CHECKED = Arguments(
     min_voxels=limits.SOME_VOXELS, min_share=limits.SOME_SHARE, inside_voxels=limits.VOXELS
 )
@@ -82,7 +84,6 @@ def reconcile(
     _CHECKED.check(
         "reconcile", min_voxels=min_voxels, min_share=min_share, inside_voxels=inside_voxels
     )
-    rule = (min_voxels, min_share, inside_voxels)
     rank, size = world.rank(), world.size()
     with world.agreed():
         missing = list(pieces.missing())
@@ -93,10 +94,23 @@ def reconcile(
             )
         found = _Found({}, {}, [], 0)
         for number in range(rank, len(pieces.cut), size):
-            _add_ids(pieces, number, found)
+            box, core = pieces.cut.subvolume(number), pieces.cut.core(number)
+            labels = pieces.read(number, box)
+            inside = tuple(
+                slice(a - b, a - b + n) for a, b, n in zip(core[0], box[0], core[1], strict=True)
+            )
+            found.ids[number] = _distinct(labels)
+            found.in_core[number] = _distinct(np.ascontiguousarray(labels[inside]))
         pairs = list(pieces.cut.neighbours())[rank::size]
         for done, (a, b) in enumerate(pairs):
-            _add_overlap(pieces, a, b, rule, found)
+            shared = pieces.cut.shared(a, b)
+            table = _core.evaluate.ContingencyTable()
+            table.add(pieces.read(a, shared), pieces.read(b, shared))
+            same, alone = _core.segment.compare_overlap(
+                table.rows(), min_voxels, min_share, inside_voxels
+            )
+            found.agreeing.append((a, b, same))
+            found.splits += alone
             if progress is not None:
                 progress(done + 1, len(pairs))
     return _numbered(allgather_object(found))
@@ -112,30 +126,11 @@ class _Found:
     splits: int
 
 
-def _add_ids(pieces: Pieces, number: int, found: _Found) -> None:
-    box, core = pieces.cut.subvolume(number), pieces.cut.core(number)
-    labels = pieces.read(number, box)
-    z, y, x = (slice(a - b, a - b + n) for a, b, n in zip(core[0], box[0], core[1], strict=True))
-    found.ids[number] = _distinct(labels)
-    found.in_core[number] = _distinct(np.ascontiguousarray(labels[z, y, x]))
-
-
 def _distinct(labels: NDArray[Any]) -> NDArray[np.uint64]:
     table = _core.evaluate.ContingencyTable()
     table.add(labels, labels)
     ids: NDArray[np.uint64] = table.rows()[:, 0]
     return ids[ids > 0]
-
-
-def _add_overlap(
-    pieces: Pieces, a: int, b: int, rule: tuple[int, float, int], found: _Found
-) -> None:
-    box = pieces.cut.shared(a, b)
-    table = _core.evaluate.ContingencyTable()
-    table.add(pieces.read(a, box), pieces.read(b, box))
-    same, alone = _core.segment.compare_overlap(table.rows(), *rule)
-    found.agreeing.append((a, b, same))
-    found.splits += alone
 
 
 def _numbered(ranks: Sequence[_Found]) -> Reconciled:
@@ -195,7 +190,7 @@ def write_reconciled(
     if format_of(destination) is not HDF5:  # `place_of` finds the image of HDF5 volumes only
         texts.pop("image", None)
         offset = geometry.get("offset") or (0, 0, 0)
-        first = as_vec3([a + b for a, b in zip(start, offset, strict=True)])
+        first = total(start, offset)
     plan = Plan(
         shape=size,
         dtype=_id_type(reconciled),
@@ -203,12 +198,13 @@ def write_reconciled(
         command="floodtide reconcile",
         notes=texts,
     )
-    return write_blocks_on_ranks(
+    return write_blocks(
         destination,
         plan,
-        lambda box: read_reconciled(pieces, reconciled, (_sum(box[0], start), box[1])),
+        lambda box: read_reconciled(pieces, reconciled, (total(box[0], start), box[1])),
         inputs=files_in(pieces.directory),
         progress=progress,
+        on_ranks=True,
     )
 
 
@@ -242,9 +238,35 @@ def _id_type(reconciled: Reconciled) -> np.dtype[Any]:
     return np.dtype(np.uint32 if reconciled.objects < 2**32 else np.uint64)
 
 
-def _sum(a: Vec3, b: Vec3) -> Vec3:
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
-
-
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def consensus(
+    a: NDArray[np.integer[Any]], b: NDArray[np.integer[Any]], *, min_size: int = 1000
+) -> NDArray[np.int32]:
+    """Return the split consensus of two segmentations: voxels have the same id only if both give them the same id.
+
+    Of the parts into which `b` splits a segment of `a`, the largest keeps its id, the others get new ids. Parts of
+    fewer than `min_size` voxels, and voxels without segment in `a`, become 0. Source: google/ffn, consensus.py.
+
+    Args:
+        a: Segmentation (z, y, x) of integers; values <= 0 are unsegmented voxels.
+        b: Segmentation of the same shape. Its unsegmented voxels count as one segment.
+        min_size: Least number of voxels of a part.
+
+    Raises:
+        ShapeError: If the shapes differ.
+        InvalidArgumentError: If an array does not hold integers of at most 31 bits.
+    """
+    _CONSENSUS.check("consensus", min_size=min_size)
+    labels: NDArray[np.int32] = _core.segment.split_consensus(_int32(a), _int32(b), min_size)
+    return labels
+
+
+def _int32(labels: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+    if not np.issubdtype(labels.dtype, np.integer) or labels.max(initial=0) >= 2**31:
+        raise InvalidArgumentError(
+            f"consensus: a segmentation of {labels.dtype}, expected integers below 2^31"
+        )
+    return np.ascontiguousarray(np.maximum(labels, 0), dtype=np.int32)

@@ -80,7 +80,7 @@ def stored_configuration(checkpoint: str | Path) -> config.Config | None:
     Raises:
         InvalidFileError, ConfigurationError: As for `normalisation`.
     """
-    text = "" if is_tensorflow(checkpoint) else _core.stored_configuration(str(checkpoint))
+    text = "" if is_tensorflow(checkpoint) else _core.stored_text(str(checkpoint), "configuration")
     if not text:
         return None
     where = f"{checkpoint}: configuration"

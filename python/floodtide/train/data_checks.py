@@ -21,9 +21,8 @@ from floodtide.base.files import make_folder
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
-from floodtide.data import Box, Shards, Slices, TrainingVolume, Vec3, Volume, parse_box, partition
-from floodtide.data.boxes import as_vec3, box_text
-from floodtide.data.copies import settled_size
+from floodtide.data import Shards, Slices, TrainingVolume, Vec3, Volume, parse_box, partition
+from floodtide.data.boxes import as_vec3, box_text, intersection
 from floodtide.data.formats.table import format_of, place
 from floodtide.data.look import (
     QUICK,
@@ -47,6 +46,7 @@ from floodtide.data.volumes import (
     labels_of,
     name_of,
     require_same_grid,
+    settled_size,
     volume_exists,
 )
 from floodtide.errors import InvalidArgumentError
@@ -111,45 +111,32 @@ def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
     """
     looked = look_at(data)
     warnings = problems.raise_errors(training_problems(config, data, looked))
-    return kept_statistics(looked), warnings
+    kept = [
+        trained_on(
+            one.statistics,
+            name=one.name,
+            mean=one.reading.mean,
+            std=one.reading.std,
+            voxel_size_nm=one.reading.voxel_size_nm or one.statistics.voxel_size_nm,
+        )
+        for one in looked
+    ]
+    return to_text(kept), warnings
 
 
 def look_at(data: Data) -> list[Looked]:
     """Return the statistics of the first MOST images of the training data, from a sample."""
-    options = data.options
-    if isinstance(data, Slices):
-        return [
-            _look(
-                stack.images,
-                None,
-                Reading(f"stack {number}", options.mean, options.std, "data.mean and data.std"),
-            )
-            for number, stack in enumerate(options.slices[:MOST])
-        ]
-    found = []
+    options, found = data.options, []
+    for number, stack in enumerate(options.slices[:MOST]):
+        keys = "data.mean and data.std"
+        reading = Reading(f"stack {number}", options.mean, options.std, keys)
+        found.append(_look(stack.images, "", reading, reading.where))
     for number, volume in enumerate(options.volumes[:MOST]):
-        image = as_volume(volume.image)
-        size = settled_size(image, volume.voxel_size_nm, "the configuration")
+        size = settled_size(as_volume(volume.image), volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        found.append(_look(image, parse_box(volume.box), reading, volume.name))
+        found.append(_look(volume.image, volume.box, reading, volume.name))
     return found
-
-
-def kept_statistics(looked: Sequence[Looked]) -> str:
-    """Return what a checkpoint keeps of the statistics."""
-    return to_text(
-        [
-            trained_on(
-                one.statistics,
-                name=one.name,
-                mean=one.reading.mean,
-                std=one.reading.std,
-                voxel_size_nm=one.reading.voxel_size_nm or one.statistics.voxel_size_nm,
-            )
-            for one in looked
-        ]
-    )
 
 
 def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> list[Problem]:
@@ -175,10 +162,10 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
     return found
 
 
-def _look(source: VolumeLike, box: Box | None, reading: Reading, name: str = "") -> Looked:
+def _look(source: VolumeLike, box: str, reading: Reading, name: str) -> Looked:
     image = as_volume(source)
-    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
-    return Looked(image, statistics, reading, name or reading.where)
+    statistics = image_statistics(image, box=parse_box(box), budget=QUICK, sections=False)
+    return Looked(image, statistics, reading, name)
 
 
 def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
@@ -202,9 +189,8 @@ def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem
             continue
         whole = whole_of(as_volume(volume.image).shape)
         trained, validated = parse_box(volume.box) or whole, parse_box(held.box) or whole
-        shared = _overlap(trained, validated)
-        if shared:
-            share = 100 * shared / math.prod(validated[1])
+        if shared := intersection(trained, validated):
+            share = 100 * math.prod(shared[1]) / math.prod(validated[1])
             found.append(
                 Problem(
                     False,
@@ -223,20 +209,14 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
     found = []
     radius = partitions.core.integers("lom_radius_zyx")
     half = [size // 2 for size in patch_size]
-    if (
-        radius is not None
-        and len(radius) == 3
-        and any(
-            not 1 / _RADIUS <= max(r, 1) / max(h, 1) <= _RADIUS
-            for r, h in zip(radius, half, strict=True)
-        )
-    ):
-        wanted = ",".join(map(str, half))
+    pairs = zip(radius or (), half, strict=False)
+    if any(not 1 / _RADIUS <= max(r, 1) / max(h, 1) <= _RADIUS for r, h in pairs):
+        made, wanted = (",".join(map(str, numbers)) for numbers in (radius or (), half))
         found.append(
             Problem(
                 False,
-                f"volume '{volume.name}': {partitions.name} was made with --lom-radius {','.join(map(str, radius))},"
-                f" but patches of this network reach {wanted} voxels: make partitions with --lom-radius {wanted}",
+                f"volume '{volume.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
+                f" network reach {wanted} voxels: make partitions with --lom-radius {wanted}",
             )
         )
     if partitions.shape != labels.shape:
@@ -266,8 +246,6 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
 
 def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
-    if shards.options.coordinates:
-        return []
     boxes = [
         parse_box(volume.box) or whole_of(as_volume(volume.image).shape)
         for volume in shards.options.volumes
@@ -280,31 +258,18 @@ def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     if len(shards) >= _FEW * voxels:
         return []
     patch = " x ".join(map(str, patch_size))
+    advice = "but partitions allow few of them: make partitions with a smaller --lom-radius or --min-size"
     if room < 2 * _FEW * voxels:
         advice = (
-            f"patches of {patch} voxels have room at {room:,} places only: use a smaller model.fov or model.deltas, and"
-            " partitions with a smaller --lom-radius"
-        )
-    else:
-        advice = (
-            f"patches of {patch} voxels have room at {room:,} places, but partitions allow few of them: make partitions"
-            " with a smaller --lom-radius or --min-size"
+            "so use a smaller model.fov or model.deltas, and partitions with a smaller --lom-radius"
         )
     return [
         Problem(
             False,
             f"training has examples at {len(shards):,} of {voxels:,} voxels ({100 * len(shards) / voxels:.1f} %):"
-            f" {advice}",
+            f" patches of {patch} voxels have room at {room:,} places, {advice}",
         )
     ]
-
-
-def _overlap(a: Box, b: Box) -> int:
-    """Return the number of voxels that two boxes share."""
-    return math.prod(
-        max(0, min(p + m, q + n) - max(p, q))
-        for p, m, q, n in zip(a[0], a[1], b[0], b[1], strict=True)
-    )
 
 
 def _same_volume(a: VolumeLike, b: VolumeLike) -> bool:

@@ -3,17 +3,154 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from floodtide.base import reading
 from floodtide.errors import InvalidFileError
-from floodtide.train import record_checks as checks
 from floodtide.train.kinds.task import Record as Record
 
-_FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
+Fits = Callable[[Any], bool]
+
+_LARGEST = 1e30  # of any figure: beyond, drawings overflow
+_LONGEST_S = 1e12
+_MOST = 1 << 53  # whole numbers that a float holds
+
+
+def number(value: Any) -> bool:
+    """A figure; a loss may be infinite or not a number."""
+    if type(value) is int:
+        return -_LARGEST <= value <= _LARGEST
+    return type(value) is float and not (math.isfinite(value) and abs(value) > _LARGEST)
+
+
+def finite(value: Any) -> bool:
+    """A figure that is a number."""
+    return number(value) and math.isfinite(value)
+
+
+def count(value: Any) -> bool:
+    """A whole number from 0 on."""
+    return type(value) is int and 0 <= value <= _MOST
+
+
+def positive(value: Any) -> bool:
+    """A whole number from 1 on."""
+    return count(value) and value > 0
+
+
+def seconds(value: Any) -> bool:
+    """A time."""
+    return finite(value) and 0 <= value <= _LONGEST_S
+
+
+def text(value: Any) -> bool:
+    """A text without halves of surrogate pairs, which cannot be written."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def optional(fits: Fits) -> Fits:
+    """Null, or what `fits` takes."""
+    return lambda value: value is None or fits(value)
+
+
+def table_of(fits: Fits) -> Fits:
+    """An object all whose values `fits` takes."""
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+
+
+def complete(form: Mapping[str, Any]) -> Fits:
+    """An object of this form with all of its keys."""
+    return lambda value: follows(value, form) and form.keys() <= value.keys()
+
+
+def follows(value: Any, form: Any) -> bool:
+    """Return True if a value has a form: one of some texts (tuple), a list, an object (dict), or what a function takes.
+
+    Keys of an object may be absent, and there may be others.
+    """
+    if isinstance(form, tuple):
+        return isinstance(value, str) and value in form
+    if isinstance(form, list):
+        return isinstance(value, list) and all(follows(item, form[0]) for item in value)
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(
+            follows(value[key], inner) for key, inner in form.items() if key in value
+        )
+    return bool(form(value))
+
+
+def _size(value: Any) -> bool:
+    return finite(value) and value > 0
+
+
+# What the report relies on in records and configurations. A key may be absent (older logs), and there may be others.
+_FIGURES = table_of(number)
+_COMMON: dict[str, Any] = {"step": count, "time_s": seconds}
+_START: dict[str, Any] = {
+    "unit": ("fovs", "slices", "patches"),
+    **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), positive),
+    "parameters": count,
+    "examples_per_epoch": number,
+    "shard_imbalance": optional(number),
+    **dict.fromkeys(("kernels", "transport", "rate", "resumed_from"), text),
+    **dict.fromkeys(("date", "version", "processor"), text),
+}
+_CLASS = {
+    "class": count,
+    "dice_pooled": optional(finite),
+    "dice_mean": optional(finite),
+    "dice_everything": finite,
+    "dice_patients": lambda value: follows(value, [optional(finite)]),
+}
+_AFFINITY = dict.fromkeys(
+    ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc"), number
+)
+_VALIDATION: dict[str, Any] = {
+    "cross_entropy": number,
+    "first_pass": _FIGURES,
+    "moves": _FIGURES,
+    "trivial": table_of(_FIGURES),
+    "trivial_moves": table_of(_FIGURES),
+    "patients": [text],
+    "classes": [complete(_CLASS)],
+    "affinities": lambda value: value != {} and table_of(complete(_AFFINITY))(value),
+}
+_NOISE = dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), optional(finite))
+_FORMS = {"start": _START, "validation": _VALIDATION, "train": _NOISE}
+_NEEDED = {"slices": ("classes", "patients"), "patches": ("affinities",)}
+_VOLUME = {
+    "name": text,
+    "image": text,
+    "labels": text,
+    "voxel_size_nm": lambda value: follows(value, [_size]) and len(value) == 3,
+}
+_CONFIGURATION: dict[str, Any] = {
+    "data": {"volumes": [_VOLUME], "slices": [{"images": text}]},
+    "run": {"seed": count},
+    "model": {},
+    "training": {
+        "steps": count,
+        "loss": text,
+        "walkers": count,
+        "batch": positive,
+        "accumulate": positive,
+    },
+    "optimizer": {"name": text, "lr": lambda value: finite(value) and value >= 0},
+    "schedule": {},
+    "validation": {},
+    "segment": {"image": text},
+    "comm": {"mode": text, "contributors": count},
+}
+_SCORES = [complete({"name": text})]
+_FAILURE = complete({"reason": text})
+
+_RECORD_OF_FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
 # The unit in which a log counts tells the kind of run. Logs without a unit are older: fields of view.
 FIELDS, SLICES, PATCHES = "fovs", "slices", "patches"
 SEGMENTATION = "segmentation.h5"
@@ -107,14 +244,14 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         )
     config_text = reading.read_text(parts["config.toml"]) if "config.toml" in present else ""
     config = reading.parse_toml(config_text, str(parts["config.toml"]))
-    checks.check_configuration(config, str(parts["config.toml"]))
+    _require_forms(config, _CONFIGURATION, str(parts["config.toml"]))
     records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
     train = _series(records, "train")
     validation = _series(records, "validation")
     starts = [record for record in records if record.get("kind") == "start"]
     start = starts[-1] if starts else {}
     for record in validation:
-        checks.check_validation(record, start.get("unit", FIELDS), str(parts["log.jsonl"]))
+        _check_validation(record, start.get("unit", FIELDS), str(parts["log.jsonl"]))
     absent = []
     if "config.toml" not in present or "log.jsonl" not in present:
         absent.append("settings and curves: config.toml or log.jsonl of the training is missing")
@@ -146,7 +283,7 @@ def _read_scores(path: Path) -> list[Record]:
     rows = reading.read_json(path, expected)
     if isinstance(rows, dict):
         rows = [{"name": "segmentation", **rows}]  # as `floodtide evaluate --json` prints it
-    if not checks.follows(rows, checks.SCORES):
+    if not follows(rows, _SCORES):
         raise InvalidFileError(f"{path}: expected {expected}")
     return list(rows)
 
@@ -159,7 +296,7 @@ def read_failure(folder: Path) -> str:
     """
     found = []
     for path in folder.glob("failure-rank-*.json"):
-        match = _FAILURE.fullmatch(path.name)
+        match = _RECORD_OF_FAILURE.fullmatch(path.name)
         if match:
             found.append((int(match.group(1)), path))
     if not found:
@@ -167,7 +304,7 @@ def read_failure(folder: Path) -> str:
     path = min(found)[1]
     expected = "an object with a reason"
     failure = reading.read_json(path, expected)
-    if not checks.follows(failure, checks.FAILURE):
+    if not follows(failure, _FAILURE):
         raise InvalidFileError(f"{path}: expected {expected}")
     return str(failure["reason"])
 
@@ -176,7 +313,11 @@ def _read_log(path: Path) -> list[Record]:
     """Return all records. A last line without an end is a write in progress, and is left out."""
     rows = reading.read_json_lines(path, "a log of floodtide train")
     for where, record in rows:
-        checks.check_record(record, where)
+        kind = str(record.get("kind"))
+        _require_forms(record, {**_COMMON, **_FORMS.get(kind, {})}, where)
+        if kind == "train":
+            figures = [key for key, value in record.items() if isinstance(value, int | float)]
+            _require_forms(record, dict.fromkeys(figures, number), where)
     return [record for _, record in rows]
 
 
@@ -191,3 +332,35 @@ def _series(records: list[Record], kind: str) -> list[Record]:
             by_step = {key: value for key, value in by_step.items() if key < step}
         by_step[step] = record
     return [by_step[step] for step in sorted(by_step)]
+
+
+def _require_forms(values: Mapping[str, Any], forms: Mapping[str, Any], where: str) -> None:
+    """Raise InvalidFileError that names the first value of another form."""
+    for key, form in forms.items():
+        if key in values and not follows(values[key], form):
+            value = values[key]
+            shown = "a huge number" if type(value) is int and abs(value) > _MOST else repr(value)
+            shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+            raise InvalidFileError(
+                f"{where}: {key} is {shown}, expected what floodtide train writes"
+            )
+
+
+def _check_validation(record: Mapping[str, Any], unit: str, where: str) -> None:
+    """Refuse a validation record that has not the scores of its kind of run.
+
+    Raises:
+        InvalidFileError: It names the key.
+    """
+    for key in _NEEDED.get(unit, ()):
+        if key not in record:
+            raise InvalidFileError(
+                f"{where}: the validation of step {record['step']} has no {key}, expected those of a run of {unit}"
+            )
+    patients = record.get("patients", [])
+    for row in record.get("classes", []):
+        if len(row["dice_patients"]) != len(patients):
+            raise InvalidFileError(
+                f"{where}: the validation of step {record['step']} has {len(row['dice_patients'])} Dice of "
+                f"{len(patients)} patients, expected one of each"
+            )

@@ -133,7 +133,7 @@ class RunDirectory(NotPickled):
         if not self._writer:
             return ""
         if _intact(Path(checkpoint)):
-            return ": another network needs another run.dir"
+            return ": another network or optimizer needs another run.dir"
         older = [path for path in self.checkpoints() if str(path) != checkpoint]
         whole = next(filter(_intact, reversed(older)), None)
         if whole is None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from floodtide.errors import InvalidArgumentError
 from floodtide.train.kinds.task import Record
 from floodtide.train.signals import Requests
 from floodtide.train.step_loop import KINDS, StepLoop
+
+_FLAGS = 16  # numbers before the gradients: how many examples there are, and what ranks request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +146,20 @@ def message_buckets(
     Raises:
         InvalidArgumentError: If a number is out of range.
     """
-    options = _core.FfnOptions(depth=depth, features=features)
-    if bucket_bytes is None:
-        bucket_bytes = 4 * (options.parameter_count() + 1)  # more than the gradients have
-    shapes = [tuple(shape) for _, shape, _ in options.layout()]
-    return shapes, _core.message_buckets(options, bucket_bytes)
+    if bucket_bytes is not None and bucket_bytes < 4:
+        raise InvalidArgumentError(f"buckets of {bucket_bytes} bytes, expected at least 4")
+    layout = _core.FfnOptions(depth=depth, features=features).layout()
+    shapes = [tuple(shape) for _, shape, _ in layout]
+    part_bytes = [4 * count for count in (_FLAGS, *map(math.prod, shapes))]
+    messages: list[list[int]] = [[]]
+    filled = 0
+    for part in reversed(range(len(part_bytes))):  # the last layers are sent first, the flags last
+        if bucket_bytes is not None and filled >= bucket_bytes:
+            messages.append([])
+            filled = 0
+        messages[-1].insert(0, part)
+        filled += part_bytes[part]
+    return shapes, [
+        (sum(part_bytes[part] for part in parts), [part - 1 for part in parts if part > 0])
+        for parts in messages
+    ]

@@ -443,23 +443,21 @@ def _engine_options(
     """
     training, section = config.training, config.comm
     options = _core.TrainerOptions()
-    options.clip = training.clip
-    options.clip_norm = training.clip_norm
-    options.clip_adaptive = training.clip_adaptive
+    for name in (
+        "clip",
+        "clip_norm",
+        "average",
+        "accumulate",
+        "on_exhausted",
+        "steps",
+    ):
+        setattr(options, name, getattr(training, name))
+    for name in ("algorithm", "exactness", "wire", "mode", "late", "timeout_s"):
+        setattr(options, name, getattr(section, name))
     options.measure_noise = training.noise_scale
-    options.average = training.average
-    options.accumulate = training.accumulate
-    options.on_exhausted = training.on_exhausted
-    options.steps = training.steps
     options.meet_every = config.validation.every if validates else 0
-    options.algorithm = section.algorithm
-    options.exactness = section.exactness
     options.bucket_bytes = round(section.bucket_mib * 2**20)
-    options.wire = section.wire
-    options.mode = section.mode
     options.contributors = section.contributors or comm.size
-    options.late = section.late
     options.activity = world.activity(section.timeout_s)
-    options.timeout_s = section.timeout_s
     options.record_path = str(record_path)
     return options

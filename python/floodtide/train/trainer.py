@@ -17,7 +17,7 @@ from floodtide.config.sections import ValidationConfig
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.kinds.task import Data, Model, Record
-from floodtide.train.setup import Callback, MoreOptions, configuration_of, set_up
+from floodtide.train.setup import Callback, MoreOptions, Objects, configuration_of, set_up
 from floodtide.train.signals import Requests
 from floodtide.train.steering import Steering
 from floodtide.train.step_loop import Step, StepLoop
@@ -108,11 +108,7 @@ class Trainer(Steering, NotPickled):
         return trainer
 
     def _start(
-        self,
-        config: Config,
-        given: tuple[Model, Data] | None,
-        callbacks: Sequence[Callback],
-        progress: bool,
+        self, config: Config, given: Objects | None, callbacks: Sequence[Callback], progress: bool
     ) -> None:
         setup = set_up(config, given, world.current())
         self._progress = progress

@@ -18,6 +18,7 @@
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/reducer.hpp"
 #include "floodtide/comm/watchdog.hpp"
+#include "support/threads.hpp"
 #include "support/watchdog.hpp"
 #include "train/exchange.hpp"
 #include "unit/train/run_fixture.hpp"

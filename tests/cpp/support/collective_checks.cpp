@@ -63,31 +63,6 @@ void check_allgather(Communicator& comm) {
   }
 }
 
-void check_gather(Communicator& comm) {
-  const auto length_of = [](int rank) { return static_cast<std::size_t>(rank % 3 == 1 ? 0 : 1 + 150'000 * rank); };
-  const std::vector<std::byte> own(length_of(comm.rank()), static_cast<std::byte>(comm.rank() + 1));
-  const std::size_t cut = own.size() / 3;  // the bytes of a rank may be in several pieces
-  const std::array<std::span<const std::byte>, 3> pieces = {std::span(own).first(cut), {}, std::span(own).subspan(cut)};
-  for (int root = 0; root < comm.size(); ++root) {
-    const comm::Traffic before = comm.traffic();
-    auto gathered = comm::gather(comm, pieces, root, "test values");
-    const comm::Traffic after = comm.traffic();
-    if (comm.rank() != root) {
-      EXPECT_EQ(gathered.size(), 0);
-      EXPECT_LT(after.bytes - before.bytes, std::ssize(own) + 10'000) << "a rank's bytes travel once";
-      continue;
-    }
-    std::vector<std::byte> expected;
-    for (int rank = 0; rank < comm.size(); ++rank) {
-      expected.insert(expected.end(), length_of(rank), static_cast<std::byte>(rank + 1));
-    }
-    EXPECT_TRUE(std::ranges::equal(gathered.span(), expected));
-    EXPECT_LT(after.bytes - before.bytes, 10'000) << "the root sends lengths only";
-  }
-  EXPECT_EQ(comm::gather(comm, {}, 0).size(), 0) << "no rank brings anything";
-  EXPECT_THROW(static_cast<void>(comm::gather(comm, {}, comm.size())), Error);
-}
-
 void check_barrier(Communicator& comm) {
   using Clock = std::chrono::steady_clock;  // all ranks of a machine have the same clock
   if (comm.rank() == comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));

@@ -46,9 +46,6 @@ void check_messages(comm::Communicator& comm);
 void check_broadcast(comm::Communicator& comm);
 /// Check allgather with lengths that differ by rank and may be zero.
 void check_allgather(comm::Communicator& comm);
-/// Check gather to every root, with lengths that differ by rank and may be zero, and bytes in several pieces. Each byte must be
-/// sent only once.
-void check_gather(comm::Communicator& comm);
 /// Check allgather and alltoall of items: different numbers, no items, items without bytes, and many operations in flight.
 void check_exchanges(comm::Communicator& comm);
 /// Check that wrong splits, problems and different kinds cause the same error on all ranks, and that the communicator still

@@ -72,14 +72,6 @@ Operation start_lengths(Communicator& comm, Arrays& arrays) {  // an allgather o
   return {};
 }
 
-Start gathering(int root) {
-  return [root](Communicator& comm, Arrays& arrays) {
-    const std::span<const std::byte> bytes = arrays.bytes();
-    static_cast<void>(comm::gather(comm, std::span(&bytes, 1), root));
-    return Operation{};
-  };
-}
-
 Operation start_sum_like_lengths(Communicator& comm, Arrays& arrays) {
   return comm::start_allreduce(comm, arrays.of(ReduceType::int64, std::min<std::int64_t>(kLength, comm.size() + 1)),
                                ReduceOp::sum, {.algorithm = "recursive_doubling"});
@@ -115,7 +107,6 @@ std::vector<Case> cases(bool has_library_allreduce, int ranks) {
       {reducing(ring), broadcasting(0), sum, "broadcast (40 bytes from rank 0)"},
       {[](Communicator& comm, Arrays&) { return comm::start_barrier(comm); }, start_allgather, "barrier",
        "allgather (40 bytes)"},
-      {gathering(0), start_lengths, "gather (of any lengths, to rank 0)", "allgather (of any lengths)"},
       {start_reduce_scatter, reducing(ring), "reduce_scatter (sum of 10 float32)", sum},
       {start_sum_like_lengths, start_lengths,
        str_cat("allreduce (sum of ", std::min<std::int64_t>(kLength, ranks + 1), " int64)"), "allgather (of any lengths)"},
@@ -326,7 +317,6 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
     const std::vector<std::pair<Start, std::string>> calls = {
         {start_allgather, "allgather (40 bytes)"},
         {start_lengths, "allgather (of any lengths)"},
-        {gathering(0), "gather (of any lengths, to rank 0)"},
         {start_reduce_scatter, "reduce_scatter (sum of 10 float32 in segments of 262144 bytes)"},
         {broadcasting(joined), str_cat("broadcast (40 bytes from rank ", joined, ")")}};
     for (const auto& [start, text] : calls) {

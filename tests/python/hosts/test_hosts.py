@@ -147,9 +147,7 @@ def test_training_by_workers_has_the_bits_of_one_rank(hosts: Network, folder: Pa
     assert checkpoints(folder / "spread") == checkpoints(folder / "alone")
 
 
-def test_info_of_the_machine_counts_hosts_and_names_those_of_one_name(
-    namesakes: Network, folder: Path
-) -> None:
+def test_info_of_the_machine_counts_hosts_of_one_name(namesakes: Network, folder: Path) -> None:
     path = configuration(folder, "examined")
 
     done = run(
@@ -163,9 +161,6 @@ def test_info_of_the_machine_counts_hosts_and_names_those_of_one_name(
     found = json.loads(done.stdout)["findings"]
     by_check = {finding["check"]: finding for finding in found}
     assert by_check["launcher"]["text"].startswith("4 ranks on 2 hosts, ")
-    assert by_check["host names"]["text"] == "2 hosts are all named node"
-    assert "own name" in by_check["host names"]["advice"]
-    assert by_check["clock"]["level"] == "ok"
 
 
 def test_signal_to_a_job_script_makes_the_ranks_of_all_hosts_save(
@@ -180,9 +175,11 @@ def test_signal_to_a_job_script_makes_the_ranks_of_all_hosts_save(
     wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m floodtide "$@"\n')
     wrapper.chmod(0o755)
     options = ["--nodes", "2", "--ranks-per-node", "1", "--cores-per-node", "1"]
-    options += ["--time", "01:00:00", "--max-jobs", "1", "--out", str(script)]
-    launcher = ["--launcher", shlex.join(line[:python])]
-    assert cli.run(["job", "pbs", path, *options, *launcher]) == 0
+    options += ["--time", "01:00:00", "--out", str(script)]
+    assert cli.run(["job", "pbs", path, *options]) == 0
+    launcher = f"launcher=({shlex.join(line[:python])})"
+    text = re.sub("launcher=.*", lambda _: launcher, script.read_text())
+    script.write_text(text.replace("max_jobs=20", "max_jobs=1"))
     job = subprocess.Popen(
         ["bash", str(script)],
         env={

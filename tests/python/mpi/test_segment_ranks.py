@@ -67,7 +67,7 @@ def test_the_result_does_not_depend_on_ranks_or_kills(tmp_path: Path) -> None:
     without_checkpoints = ["--set", "segment.checkpoint_interval=0.0"]
     result = shared(1, [*segment(file, tmp_path / "whole"), *without_checkpoints])
     assert result.status == 0, result.stderr
-    assert f"{COUNT} of {COUNT} subvolumes segmented" in result.stdout
+    assert f"segmented: {COUNT}\n" in result.stdout
     expected = labels(1, tmp_path / "whole", tmp_path / "whole.h5")
     assert expected.max() > 3
 
@@ -108,7 +108,7 @@ def test_resegmentation_does_not_depend_on_ranks(tmp_path: Path) -> None:
         command += [f"{tmp_path}/out{ranks}.h5:objects", "--pairs", str(pairs)]
         result = shared(ranks, [*command, "--set", "resegment.max_distance=4.0"])
         assert result.status == 0, result.stderr
-        assert sum(" merged, from " in line for line in result.stdout.splitlines()) == 1
+        assert result.stdout.count("merged pairs: ") == 1
         with h5py.File(tmp_path / f"out{ranks}.h5") as stored:
             objects = np.asarray(stored["objects"])
         texts = {path.name: path.read_text() for path in pairs.iterdir()}

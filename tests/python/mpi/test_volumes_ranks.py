@@ -146,7 +146,7 @@ def test_ranks_write_a_volume_together(tmp_path: Path) -> None:
         def read(box):
             written.append(box)
             return values[tuple(slice(a, a + n) for a, n in zip(*box))]
-        volume = copies.write_blocks_on_ranks(place, plan, read)
+        volume = copies.write_blocks(place, plan, read, on_ranks=True)
         np.testing.assert_array_equal(volume.read(((0, 0, 0), values.shape)), values)
         counts = ft.allgather([len(written)])
         if ft.rank() == 0:
@@ -173,7 +173,7 @@ def test_a_failure_of_a_rank_ends_the_writing_on_all_and_leaves_nothing(
             raise InvalidFileError("this block is damaged")
         return values[tuple(slice(a, a + n) for a, n in zip(*box))]
     try:
-        copies.write_blocks_on_ranks("{tmp_path}/{name}", plan, read)
+        copies.write_blocks("{tmp_path}/{name}", plan, read, on_ranks=True)
     except InvalidFileError as error:
         failed = str(error) == "this block is damaged"
     else:

@@ -30,9 +30,6 @@ struct AllreduceRow {
   std::string_view help;
   /// Returns the steps of one rank: no steps for one rank or for no elements. Null for `mpi`, whose steps the library chooses.
   MessageSchedule (*schedule)(const RankPlace& place, std::int64_t count) = nullptr;
-  /// Returns the same steps as a model of the network sees them, for an array of `bytes` bytes on at least two ranks. Null for
-  /// `mpi`.
-  std::vector<MessageRounds> (*rounds)(double bytes, const RanksOnNodes& ranks) = nullptr;
   /// The steps depend on the nodes of the ranks. They are worth it only on several nodes of which one has several ranks.
   bool nodes_only = false;
 };
@@ -56,8 +53,6 @@ class AllreduceTable {
 
   /// Return the algorithm for an array of this size.
   [[nodiscard]] std::string_view algorithm(std::int64_t bytes) const;
-  /// Return the table as text, in the form that parse() reads.
-  [[nodiscard]] std::string text() const;
 
  private:
   std::vector<Entry> entries_;

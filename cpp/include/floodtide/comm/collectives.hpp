@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/memory.hpp"
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/operation.hpp"
@@ -59,19 +58,12 @@ void allgather(Communicator& comm, std::span<std::byte> data, std::span<const st
 [[nodiscard]] std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own,
                                                             std::string_view words = {});
 
-/// Return the bytes of all ranks, in rank order, on `root`, and an empty buffer on the other ranks. Collective.
-///
-/// The bytes of a rank are its `pieces`, joined. Lengths may differ between ranks. Same root on all ranks.
-/// Throws Error(out_of_range) for a root that is not a rank.
-[[nodiscard]] AlignedBuffer<std::byte> gather(Communicator& comm, std::span<const std::span<const std::byte>> pieces, int root,
-                                              std::string_view words = {});
-
 /// Take part in the collectives of the other ranks until all ranks have called join(). Return the rank that joined last.
 ///
 /// Call this on a rank that has no more work. The rank then takes part in allreduces with values that do not change the result
 /// (zeros in sums), and in barriers and broadcasts. If several ranks join last at the same collective, the highest is returned.
 ///
-/// Some collectives need values of a rank that has joined: allgather, gather, reduce_scatter, alltoall, and a broadcast from
+/// Some collectives need values of a rank that has joined: allgather, reduce_scatter, alltoall, and a broadcast from
 /// this rank. They throw AgreedError(unsupported) on every rank, also from join(). After this error, no rank is joined any
 /// more. Throws as start_allreduce.
 [[nodiscard]] int join(Communicator& comm);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks and messages between them. Transports implement this interface: `self` (one rank), `threads` (ranks are threads of one
-// process) and `mpi` (mpi.hpp). The collectives (collectives.hpp) use only this interface, so that they work on all transports.
+// Ranks and messages between them. Transports implement this interface: `self` (one rank) and `mpi` (mpi.hpp). The collectives
+// (collectives.hpp) use only this interface, so that they work on all transports.
 #pragma once
 
 #include <atomic>
@@ -121,8 +121,8 @@ class Communicator {
   /// Run the transport's own blocking allreduce. Collective. For comparisons in benchmarks only: a waiting rank keeps its core
   /// busy, cannot be interrupted, and blocks all other MPI calls of its process. Throws as start_library_allreduce.
   virtual void blocking_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
-  /// End the job. Any single rank may call this. `mpi` ends all processes with this exit status. `threads` and `self` make this
-  /// call, and all waiting and later calls on every rank, throw Error(communication), which names this rank and the reason.
+  /// End the job. Any single rank may call this. `mpi` ends all processes with this exit status. `self` makes this call throw
+  /// Error(communication) with the reason.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
 
   /// Kill the processes of the job on this host that still run after `seconds`. Returns at once.
@@ -182,14 +182,7 @@ class Communicator {
   void number_nodes(std::span<const std::string> names);
 };
 
-/// Return a communicator with one rank.
+/// Return a communicator with one rank, which sends no messages.
 [[nodiscard]] std::unique_ptr<Communicator> self();
-
-/// Return `size` ranks of this process. Use each one on a separate thread. Throws Error(invalid_argument) if `size` is below 1.
-[[nodiscard]] std::vector<std::unique_ptr<Communicator>> threads(int size);
-
-/// Run body(communicator) on `size` threads, one per rank, and wait until all have ended. If a rank throws, calls of the other
-/// ranks fail with an Error(communication) that names this rank, and run_threads rethrows the first exception.
-void run_threads(int size, const std::function<void(Communicator&)>& body);
 
 }  // namespace floodtide::comm

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,8 +29,6 @@ struct ExampleOptions {
   std::vector<int> reflectable_axes;  ///< axes that are each reversed with probability one half
   double label_on = 0.95;
   double label_off = 0.05;
-  /// File of CoordinatesJob that is used instead of the partition volumes. Its rows are dealt as one class.
-  std::optional<std::string> coordinates;
 };
 
 /// Position in the stream of a walker: example number `index` of its shard in `epoch`.
@@ -55,8 +52,7 @@ class ExampleSource {
   /// Opens and checks all files, and counts classes block by block on all threads.
   ///
   /// Throws the errors of Source. Throws Error(invalid_argument) for a patch larger than a box or of even size, axes outside
-  /// 0..2, permutable axes of unequal size, no valid centre, or more walkers than examples. Throws Error(invalid_file) or
-  /// Error(out_of_range) for a coordinates file that names unknown volumes or has centres whose patch leaves its box.
+  /// 0..2, permutable axes of unequal size, no valid centre, or more walkers than examples.
   ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress = {});
   ~ExampleSource();
   ExampleSource(ExampleSource&&) noexcept;
@@ -72,9 +68,8 @@ class ExampleSource {
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const;
   /// Return the imbalance of an epoch: the expected fields of view of the walker with the most, divided by the mean of all
   /// walkers, minus 1. An example has at most `moves` fields of view. An example of class i of n is assumed to need
-  /// 1 + (moves - 1) i / (n - 1); a trained network confirms this (docs/algorithms.md). Return nothing with a coordinates file,
-  /// because it has no classes.
-  [[nodiscard]] std::optional<double> imbalance(std::int64_t moves) const;
+  /// 1 + (moves - 1) i / (n - 1); a trained network confirms this (docs/algorithms.md).
+  [[nodiscard]] double imbalance(std::int64_t moves) const;
 
   /// Return the centre of an example. Reads a block of partitions. Thread-safe.
   [[nodiscard]] Centre centre(const Cursor& cursor) const;

@@ -233,9 +233,6 @@ class Hdf5File {
   [[nodiscard]] static bool joins_others(const std::string& path, const Hdf5Result& result);
 
   [[nodiscard]] bool try_object(const std::string& name) const;
-  /// Throws Error(invalid_file) if reading a block of a dataset would harm this process.
-  void require_sound(const std::string& dataset, std::span<const std::int64_t> start,
-                     std::span<const std::int64_t> count) const;
   [[nodiscard]] std::size_t element_count(const std::string& dataset, std::span<const std::int64_t> shape) const;
   [[nodiscard]] DatasetInfo checked_info(const std::string& dataset, ElementType type) const;
   void require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "floodtide/base/progress.hpp"
-#include "floodtide/data/hdf5.hpp"
 #include "floodtide/data/volume.hpp"
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -60,15 +57,6 @@ class PartitionJob {
   [[nodiscard]] Box block(std::int64_t number) const;
   /// Compute the partitions of the blocks [begin, end), on all threads. Call keep_large() before, unless min_size is below 2.
   [[nodiscard]] std::vector<Tensor<std::uint8_t, 3>> compute(std::int64_t begin, std::int64_t end) const;
-
-  /// Start the result file: a uint8 dataset of the volume's shape, compressed, with 255 in voxels that are not written. Then
-  /// call write() for each block, and finish(), which adds the attributes (`bounding_boxes` as (start, size) in x, y, z order
-  /// and `partition_counts`, as google/ffn; `thresholds`, `lom_radius_zyx`, `min_size`) and commits the file.
-  [[nodiscard]] Hdf5File create(const std::string& path, const std::string& dataset) const;
-  void write(Hdf5File& file, const std::string& dataset, std::int64_t number, View<const std::uint8_t, 3> values);
-  void finish(Hdf5File& file, const std::string& dataset) const;
-  /// Return the number of voxels of each class in the blocks that were written so far.
-  [[nodiscard]] const std::map<int, std::int64_t>& written_counts() const noexcept;
 
  private:
   struct Impl;

@@ -107,6 +107,11 @@ using VolumePtr = std::shared_ptr<const Volume>;
 [[nodiscard]] VolumePtr open_volume(const std::string& file, const std::string& dataset,
                                     std::size_t chunk_cache_bytes = kChunkCacheBytes);
 
+/// Open one channel of an HDF5 dataset with the axes channel, z, y, x, as a volume. A dataset of three axes is its channel 0.
+/// Throws Error(invalid_file) as open_volume() does, and if there is no such channel.
+[[nodiscard]] VolumePtr open_channel(const std::string& file, const std::string& dataset, std::int64_t channel,
+                                     std::size_t chunk_cache_bytes = kChunkCacheBytes);
+
 /// Memory layout of an array. Strides are in bytes and may be negative.
 struct ArrayLayout {
   const std::byte* data;

@@ -14,6 +14,7 @@
 #include "floodtide/base/progress.hpp"
 #include "floodtide/flood/canvas.hpp"
 #include "floodtide/flood/face_max.hpp"
+#include "floodtide/nn/ffn.hpp"
 #include "floodtide/segment/closed.hpp"
 #include "floodtide/segment/flooder_state.hpp"
 #include "floodtide/segment/result.hpp"
@@ -41,6 +42,13 @@ struct FlooderOptions {
 /// Network that computes updated logits of one field of view from the normalised image and the current logits, all [z, y, x].
 using Predictor = std::function<void(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits)>;
 
+/// Return a Predictor that evaluates a network, which must outlive it. Several flooders may use one network at the same time.
+///
+/// The objects of a flooder need the same network. If its parameters change after this call, the Predictor throws
+/// Error(in_use).
+/// @param forward as for Ffn::forward
+[[nodiscard]] Predictor network_predictor(nn::Ffn& network, std::optional<nn::Forward> forward = {});
+
 /// An evaluation of the network while an object grows. Views are [z, y, x], valid during the call.
 struct Move {
   std::int64_t index;           ///< number of evaluations before this one
@@ -59,6 +67,10 @@ using OnMove = std::function<void(const Move& move)>;
 /// all results are finite; the message names the first voxel that is not.
 [[nodiscard]] Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std);
 
+/// Return the probability of a logit as one byte: 1 + floor(254 p), 255 for p = 1, and 0 for a logit that is NaN. A byte q
+/// above 0 stands for the probability (q - 0.5) / 255. Source: google/ffn, storage.quantize_probability.
+[[nodiscard]] std::uint8_t quantised_probability(float logit) noexcept;
+
 /// Floods the objects of one image volume. Memory use: 12 bytes per voxel for image, canvas and segmentation.
 /// Source: google/ffn, inference.Canvas.
 class Flooder {
@@ -76,8 +88,8 @@ class Flooder {
   [[nodiscard]] View<const float, 3> logits() const noexcept { return canvas_.logits(); }
   /// Return the ids of the segments accepted so far. 0 is an empty voxel, -1 is a failed seed.
   [[nodiscard]] View<const std::int32_t, 3> segmentation() const noexcept { return segmentation_->view(); }
-  /// Return the quantised probabilities of the voxels of segments (probability.hpp), empty without FlooderOptions::probability.
-  /// They are 255 in the initial segmentation, and 0 in voxels without a segment.
+  /// Return the quantised probabilities of the voxels of segments (quantised_probability), empty without
+  /// FlooderOptions::probability. They are 255 in the initial segmentation, and 0 in voxels without a segment.
   [[nodiscard]] View<const std::uint8_t, 3> probability() const noexcept { return probability_->view(); }
   /// Return the same arrays with their ownership, for callers that may keep them beyond take_result(). They show what further
   /// flooding finds.

@@ -37,9 +37,4 @@ struct Seam {
 /// Throws Error(invalid_argument) if `rule` is out of range.
 [[nodiscard]] Seam compare_overlap(std::span<const evaluate::ContingencyTable::Entry> counts, const Agreement& rule);
 
-/// Return for each of `count` items the smallest item that it is connected with by `pairs`. The order of pairs does not matter.
-/// Throws Error(out_of_range) if a pair names an item that does not exist.
-[[nodiscard]] std::vector<std::int64_t> connected(std::int64_t count,
-                                                  std::span<const std::pair<std::int64_t, std::int64_t>> pairs);
-
 }  // namespace floodtide::segment

@@ -42,7 +42,7 @@ struct Result {
   std::vector<Overlap> overlaps;
   Counters counters;
   std::int64_t largest_id = 0;  ///< no label is larger
-  /// [z, y, x] quantised probabilities of the voxels of segments (probability.hpp); empty: not kept.
+  /// [z, y, x] quantised probabilities of the voxels of segments (quantised_probability); empty: not kept.
   Tensor<std::uint8_t, 3> probability{};
 };
 
@@ -68,6 +68,12 @@ void check_output(const std::string& path, const std::string& dataset);
 /// Return the seeds of a segmentation that write() has written, in the order of ids. Throws Error(invalid_file) if the file
 /// holds none, or is damaged.
 [[nodiscard]] std::vector<Vec3> read_seeds(const std::string& path);
+
+/// Return id, seed (in voxels of the whole volume) and number of network calls of the segments in an HDF5 file, in the order of
+/// the file: what write() has written, or the same of google/ffn in datasets origins/{id,iters,start_zyx}. `voxels` and
+/// `walltime_s` are 0.
+/// Throws Error(invalid_file) if the file holds none, or is damaged.
+[[nodiscard]] std::vector<Origin> read_origins(const std::string& path);
 
 /// Return the start of a volume in a larger volume, (z, y, x): its attribute box_start, or no value without this attribute.
 /// Throws Error(invalid_file) if the attribute is not three integers of at least 0.

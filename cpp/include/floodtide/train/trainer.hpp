@@ -60,9 +60,8 @@ enum class Late {
 constexpr Names<Late, 2> names_of(Late) { return {"late", {{{"drop", Late::drop}, {"carry", Late::carry}}}}; }
 
 struct TrainerOptions {
-  double clip = 0.7;         ///< limit of each gradient's absolute value, above 0
-  double clip_norm = 0;      ///< limit of the norm of the gradient, before `clip`; 0: none
-  double clip_adaptive = 0;  ///< limit of the norm of a unit's gradient, as a multiple of its weights' (AdaptiveClip); 0: none
+  double clip = 0.7;           ///< limit of each gradient's absolute value, above 0
+  double clip_norm = 0;        ///< limit of the norm of the gradient, before `clip`; 0: none
   bool measure_noise = false;  ///< measure the gradient noise scale, also if the scaling rule does not need it
   double average = 0;          ///< decay of a moving average of the parameters; 0: none
   std::string algorithm = std::string(comm::kDefaultAllreduce);  ///< as in comm::AllreduceOptions
@@ -82,18 +81,6 @@ struct TrainerOptions {
   double timeout_s = 0;     ///< how long ranks may wait for each other while the trainer exists; 0: for ever
   std::string record_path;  ///< file for the last events of this rank if the job fails; empty: none
 };
-
-/// A bucket of the message that ranks sum in each step: some flags, and the gradients of all arrays.
-struct MessageBucket {
-  std::int64_t bytes;
-  std::vector<std::size_t> entries;  ///< indices of the arrays in the layout, ascending
-};
-
-/// Return the buckets of the message for a network with this layout, in the order in which the first step sends them. The last
-/// layers come first. No array is split between buckets.
-///
-/// @param bucket_bytes smallest size of a bucket, as in TrainerOptions; the last bucket may be smaller
-[[nodiscard]] std::vector<MessageBucket> message_buckets(const ParameterLayout& layout, std::int64_t bucket_bytes);
 
 /// What a rank asks all ranks to do after a step. Clocks and signals differ between ranks. The requests are therefore sent with
 /// the gradients, so that all ranks learn of them in the same step.

@@ -10,23 +10,19 @@
 #include "floodtide/evaluate/voxel_metrics.hpp"
 #include "floodtide/flood/training_flood.hpp"
 #include "floodtide/nn/ffn.hpp"
+#include "floodtide/tensor/view.hpp"
 
 namespace floodtide::train {
 
-/// Cross-entropy and confusion counts of the voxels around one centre, with voxels from probability 0.5 counted as object.
-struct CentreOutcome {
-  double cross_entropy_sum = 0;  ///< nats, over the voxels
-  std::int64_t voxels = 0;
-  evaluate::BinaryCounts counts;
-};
-
 /// Result of a validation on a fixed set of centres, over all centres and all ranks.
 struct ValidationResult {
-  evaluate::VoxelCounts first_pass;               ///< field of view around each centre, after one pass from a new seed
-  evaluate::VoxelCounts moves;                    ///< whole patch around each centre, after all `fixed` moves
-  std::int64_t moves_made = 0;                    ///< number of network passes, first passes included
-  std::vector<CentreOutcome> first_pass_centres;  ///< one per centre, in the order of the centres, for bootstrap intervals
-  std::vector<CentreOutcome> moves_centres;       ///< one per centre, as above
+  evaluate::VoxelCounts first_pass;  ///< field of view around each centre, after one pass from a new seed
+  evaluate::VoxelCounts moves;       ///< whole patch around each centre, after all `fixed` moves
+  std::int64_t moves_made = 0;       ///< number of network passes, first passes included
+  /// One row per centre, in the order of the centres, for bootstrap intervals: sum of the cross-entropies of the voxels in
+  /// nats, number of voxels, then true positive, false positive, false negative and true negative voxels at probability 0.5.
+  Tensor<double, 2> first_pass_centres;
+  Tensor<double, 2> moves_centres;
 };
 
 /// Validate a network: for each centre, run one pass from a new seed, then the `fixed` moves. Collective.

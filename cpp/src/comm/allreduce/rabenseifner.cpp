@@ -122,22 +122,7 @@ void append_rabenseifner(MessageSchedule& schedule, const Group& group, const Ra
   if (group.size() > 1 && !range.empty()) Rabenseifner(schedule, group, range).append();
 }
 
-std::vector<MessageRounds> rabenseifner_rounds(double bytes, const RanksOnNodes& ranks) {
-  const int members = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks.ranks)));
-  std::vector<MessageRounds> all;
-  const auto there_and_back = [&](double part, int distance) {
-    all.push_back({.bytes = part, .reduce = true, .leaving = leaving(distance, ranks)});
-    all.push_back({.bytes = part, .reduce = false, .leaving = leaving(distance, ranks)});
-  };
-  const int width = members < ranks.ranks ? 2 : 1;  // ranks of the widest member
-  if (width == 2) there_and_back(bytes / 2, 1);
-  for (int bit = 1; bit < members; bit *= 2) there_and_back(bytes / (2 * bit), width * bit);
-  return all;
-}
-
-extern const AllreduceRow kRabenseifner = {.name = "rabenseifner",
-                                           .help = "recursive halving and doubling; fewest bytes in few steps",
-                                           .schedule = &schedule,
-                                           .rounds = &rabenseifner_rounds};
+extern const AllreduceRow kRabenseifner = {
+    .name = "rabenseifner", .help = "recursive halving and doubling; fewest bytes in few steps", .schedule = &schedule};
 
 }  // namespace floodtide::comm

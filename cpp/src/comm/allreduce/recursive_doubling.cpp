@@ -49,24 +49,9 @@ MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
   return plan;
 }
 
-/// Ranks exchange whole arrays at distance 1, 2, 4, ...
-std::vector<MessageRounds> rounds(double bytes, const RanksOnNodes& ranks) {
-  const int survivors = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks.ranks)));
-  const int width = survivors < ranks.ranks ? 2 : 1;  // ranks for which a survivor takes part at most
-  std::vector<MessageRounds> all;
-  if (width == 2) all.push_back({.bytes = bytes, .reduce = true, .leaving = leaving(1, ranks)});
-  for (int bit = 1; bit < survivors; bit *= 2) {
-    all.push_back({.bytes = bytes, .reduce = true, .leaving = leaving(width * bit, ranks)});
-  }
-  if (width == 2) all.push_back({.bytes = bytes, .reduce = false, .leaving = leaving(1, ranks)});
-  return all;
-}
-
 }  // namespace
 
-extern const AllreduceRow kRecursiveDoubling = {.name = "recursive_doubling",
-                                                .help = "ranks exchange whole arrays; fewest steps; for short arrays",
-                                                .schedule = &schedule,
-                                                .rounds = &rounds};
+extern const AllreduceRow kRecursiveDoubling = {
+    .name = "recursive_doubling", .help = "ranks exchange whole arrays; fewest steps; for short arrays", .schedule = &schedule};
 
 }  // namespace floodtide::comm

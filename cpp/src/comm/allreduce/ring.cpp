@@ -32,20 +32,10 @@ MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
   return plan;
 }
 
-/// Chunks go around twice. One rank of each node sends to the next node.
-std::vector<MessageRounds> rounds(double bytes, const RanksOnNodes& ranks) {
-  const MessageRounds around{
-      .count = ranks.ranks - 1, .bytes = bytes / ranks.ranks, .reduce = true, .leaving = ranks.ranks > ranks.per_node ? 1 : 0};
-  MessageRounds again = around;
-  again.reduce = false;
-  return {around, again};
-}
-
 }  // namespace
 
 extern const AllreduceRow kRing = {.name = "ring",
                                    .help = "chunks go around all ranks; fewest bytes, most steps; for long arrays on few ranks",
-                                   .schedule = &schedule,
-                                   .rounds = &rounds};
+                                   .schedule = &schedule};
 
 }  // namespace floodtide::comm

@@ -28,14 +28,4 @@ struct Group {
 
 /// Appends a Rabenseifner allreduce of `range` over a group (rabenseifner.cpp).
 void append_rabenseifner(MessageSchedule& schedule, const Group& group, const Range& range);
-/// Return the rounds of a Rabenseifner allreduce of `bytes` bytes (rabenseifner.cpp).
-std::vector<MessageRounds> rabenseifner_rounds(double bytes, const RanksOnNodes& ranks);
-
-/// Return how many ranks of a node send to other nodes if each rank sends to the rank whose number differs in the bit
-/// `distance`. If the number of ranks of a node is a power of two, all or none do. Otherwise some do, and all are counted.
-inline int leaving(int distance, const RanksOnNodes& ranks) {
-  const bool inside = ranks.ranks <= ranks.per_node || ranks.per_node % (2 * distance) == 0;
-  return inside ? 0 : ranks.per_node;
-}
-
 }  // namespace floodtide::comm

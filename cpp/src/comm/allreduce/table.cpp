@@ -53,16 +53,4 @@ std::string_view AllreduceTable::algorithm(std::int64_t bytes) const {
   return std::ranges::find_if(entries_, covers)->algorithm;
 }
 
-std::string AllreduceTable::text() const {
-  if (entries_.size() == 1) return std::string(entries_.front().algorithm);
-  std::string text;
-  std::int64_t first = 0;
-  for (const Entry& entry : entries_) {
-    text += str_cat(text.empty() ? "" : ",", entry.algorithm, ":", first, "-");
-    if (entry.last_bytes != kLast) text += std::to_string(entry.last_bytes);
-    first = entry.last_bytes == kLast ? kLast : entry.last_bytes + 1;
-  }
-  return text;
-}
-
 }  // namespace floodtide::comm

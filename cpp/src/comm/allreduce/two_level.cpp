@@ -70,28 +70,11 @@ MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
   return plan;
 }
 
-/// Reduce-scatter inside the nodes, allreduce of a shard between the nodes, allgather inside the nodes.
-std::vector<MessageRounds> rounds(double bytes, const RanksOnNodes& ranks) {
-  const int nodes = (ranks.ranks + ranks.per_node - 1) / ranks.per_node;
-  const double shard = bytes / ranks.per_node;
-  std::vector<MessageRounds> all;
-  if (ranks.per_node > 1) all.push_back({.count = ranks.per_node - 1, .bytes = shard, .reduce = true});
-  if (nodes > 1) {
-    for (MessageRounds between : rabenseifner_rounds(shard, {.ranks = nodes, .per_node = 1})) {
-      between.leaving = ranks.per_node;
-      all.push_back(between);
-    }
-  }
-  if (ranks.per_node > 1) all.push_back({.count = ranks.per_node - 1, .bytes = shard, .reduce = false});
-  return all;
-}
-
 }  // namespace
 
 extern const AllreduceRow kTwoLevel = {.name = "two_level",
                                        .help = "first inside each node, then between nodes; for several ranks per node",
                                        .schedule = &schedule,
-                                       .rounds = &rounds,
                                        .nodes_only = true};
 
 }  // namespace floodtide::comm

@@ -3,7 +3,8 @@
 
 Environment variables outlive the launcher that set them: a batch script, a notebook or an outer mpiexec passes them on.
 A launcher is live if the channel that its variables name exists: an open file descriptor, or a port on which a process
-listens. If two launchers are live, the nearest ancestor of this process decides.
+listens. If two launchers are live, the nearest ancestor of this process decides. Otherwise MPI finds out: its
+number of ranks is another one than the variables say.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from floodtide.errors import LauncherError
 
 # Programs that start ranks, with their names in /proc/PID/comm (at most 15 characters), and what they provide.
 PROGRAMS = {
@@ -65,31 +64,17 @@ def launcher(
     Args:
         environ: The environment variables.
         ancestors: Names of the ancestors of this process, the parent first; None: read them from the system.
-
-    Raises:
-        LauncherError: If several launchers may have started this process and it cannot be decided which one did.
     """
     claims = [claim for find in (_pmi, _pmix, _slurm) if (claim := find(environ)) is not None]
     live = [claim for claim in claims if claim.live]
-    if len(live) == 1:
-        return live[0]
-    if not live:
-        # Claims of one rank change nothing, and claims of an unknown number of ranks are not credible.
-        several = [claim for claim in claims if claim.ranks not in (None, 1)]
-        places = {(claim.ranks, claim.rank) for claim in several}
-        if len(places) > 1:
-            raise _contradiction(several)
-        return next(iter([*several, *claims]), None)
-    kind = nearest(_ancestors() if ancestors is None else ancestors)
-    chosen = [claim for claim in live if claim.kind == kind]
-    if chosen:
-        return chosen[0]
-    # srun itself provides PMI or PMIx, and mpiexec in an allocation starts its ranks through Slurm. In both cases the
-    # two launchers mean the same job.
-    mpi = [claim for claim in live if claim.kind != "slurm"]
-    if len(mpi) == 1:
-        return mpi[0]
-    raise _contradiction(mpi)
+    if len(live) > 1:
+        # srun itself provides PMI or PMIx, and mpiexec in an allocation starts its ranks through Slurm. In both cases
+        # the two launchers mean the same job, and the one that MPI talks to counts.
+        kind = nearest(_ancestors() if ancestors is None else ancestors)
+        return min(live, key=lambda claim: (claim.kind != kind, claim.kind == "slurm"))
+    # Claims of one rank change nothing, and claims of an unknown number of ranks are not credible.
+    several = [claim for claim in claims if claim.ranks not in (None, 1)]
+    return next(iter([*live, *several, *claims]), None)
 
 
 def nearest(ancestors: Iterable[str]) -> str:
@@ -223,19 +208,3 @@ def _present(environ: Mapping[str, str], prefix: str) -> tuple[str, ...]:
         for name in sorted(environ)
         if name.startswith(prefix) and name.removeprefix(prefix) in told
     )
-
-
-def _contradiction(launchers: list[Launcher]) -> LauncherError:
-    """Return the error for contradicting variables of several launchers."""
-    told = "; ".join(
-        f"{launcher.name}, rank {launcher.rank} of {launcher.ranks or 'unknown'} ({', '.join(launcher.variables)})"
-        for launcher in launchers
-    )
-    error = LauncherError(
-        f"mpi: the variables of several launchers contradict each other: {told}; unset those of the launcher that did "
-        "not start this process"
-    )
-    error.agreed = True  # every process finds the same error
-    live = any(launcher.live for launcher in launchers)
-    error.rank = min(launcher.rank for launcher in launchers) if live else 0
-    return error

@@ -186,26 +186,6 @@ def _parsed(given: Any) -> Any:
     return given
 
 
-def _note_resolution(name: str, tags: Any) -> None:
-    """Note voxel sizes of axistags, which have no unit."""
-    axes = tags.get("axes") if isinstance(tags, Mapping) else None
-    stated = [one.get("resolution") for one in axes or () if isinstance(one, Mapping)]
-    if any(stated):
-        text = f"axistags state a resolution of {', '.join(map(str, stated))} without a unit"
-        not_used(name, text)
-
-
-def _note_unknown(name: str, key: str, given: Any) -> None:
-    """Note names of axes of which none is known, unless they are only numbered (dim_0)."""
-    names = (
-        [one for one in given if isinstance(one, str)] if isinstance(given, list | tuple) else []
-    )
-    if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in names):
-        notes.show(
-            f"{name}: {key} names the axes {', '.join(names)}, which are not known: taken as z, y, x"
-        )
-
-
 def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
     """Return the names of the axes of an array that its attributes state; None if they state none.
 
@@ -214,9 +194,14 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
     """
     found, source = None, ""
     for key in NAMES:
-        names = axis_names(attributes.get(key))
+        given = _parsed(attributes.get(key))
+        names = axis_names(given)
         if names is None:
-            _note_unknown(name, key, attributes.get(key))
+            texts = [one for one in given if isinstance(one, str)] if type(given) is list else []
+            if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in texts):
+                notes.show(
+                    f"{name}: {key} names the axes {', '.join(texts)}, which are not known: taken as z, y, x"
+                )
             continue
         if len(names) != rank or (found is not None and names != found):
             raise InvalidFileError(
@@ -224,7 +209,11 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
                 + (f" {rank} axes" if found is None else f" {', '.join(found)} as {source} does")
             )
         found, source = names, key
-        _note_resolution(name, _parsed(attributes[key]))
+        tags = given.get("axes") or () if isinstance(given, Mapping) else ()
+        sizes = [one.get("resolution") for one in tags if isinstance(one, Mapping)]
+        if any(sizes):  # of vigra
+            text = f"{key} state a resolution of {', '.join(map(str, sizes))} without a unit"
+            not_used(name, text)
     return found
 
 

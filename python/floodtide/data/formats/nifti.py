@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
-from floodtide.base.reading import reason
 from floodtide.data.formats.conventions import stated_size
 from floodtide.data.formats.geometry import SAME, Geometry, size_text, voxels_of
 from floodtide.data.formats.readers import Opened, array_volume
-from floodtide.errors import Error, InvalidFileError
+from floodtide.errors import InvalidFileError
 
 _STRAIGHT = 1e-3  # share of an axis that may lie along another one
 
@@ -39,12 +38,6 @@ def open_nifti(reference: str) -> Opened:
                 f"{reference}: is a file of {type(file).__name__}, expected NIfTI"
             )
         return _opened(nibabel, reference, file)
-    except Error:
-        raise
-    except Exception as error:
-        raise InvalidFileError(
-            f"{reference}: is no NIfTI file that can be read: {reason(error)}"
-        ) from error
     finally:
         logger.handlers = kept
 

@@ -17,16 +17,13 @@ _BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name 
 
 def images_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the OME-Zarr images that the attributes of a group describe."""
-    inner = attributes.get("ome", attributes)
-    scales = inner.get("multiscales", []) if isinstance(inner, dict) else []
-    return [one for one in scales if isinstance(one, dict)] if isinstance(scales, list) else []
+    found: list[dict[str, Any]] = attributes.get("ome", attributes).get("multiscales", [])
+    return found
 
 
 def levels_of(image: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the levels of an image, the finest first."""
-    levels = image.get("datasets", [])
-    found = [one for one in levels if isinstance(one, dict)] if isinstance(levels, list) else []
-    return sorted(found, key=_coarseness)
+    return sorted(image.get("datasets", []), key=_coarseness)
 
 
 def path_of(level: Mapping[str, Any]) -> str:
@@ -44,10 +41,7 @@ def _coarseness(level: Mapping[str, Any]) -> float:
 
 def series_of(attributes: Mapping[str, Any]) -> bool:
     """Return True for a group of numbered images, as bioformats2raw writes it."""
-    inner = attributes.get("ome", attributes)
-    return "bioformats2raw.layout" in attributes or (
-        isinstance(inner, dict) and "bioformats2raw.layout" in inner
-    )
+    return "bioformats2raw.layout" in {**attributes, **attributes.get("ome", {})}
 
 
 def geometry_of_level(

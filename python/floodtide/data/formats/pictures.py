@@ -74,19 +74,21 @@ def open_folder(reference: str) -> Opened:
     """Open the pictures whose names match a pattern, in the order of the numbers in their names."""
     files = files_of_pattern(reference)
     source = Folder(reference, files)
-    forms = {tuple(part.lower() for part in _parts(os.path.basename(file))[::2]) for file in files}
-    problem = f"matches names of {len(forms)} forms"
-    if len(forms) == 1:
-        names = [_parts(os.path.basename(file))[1::2] for file in files]
-        counted = any(len(set(map(int, one))) == len(files) for one in zip(*names, strict=True))
-        problem = "no number in the names differs in all files, as for channels or tiles"
-        problem = "" if counted or len(files) == 1 else problem
-    if problem:
+    names = [_parts(os.path.basename(file)) for file in files]
+    forms = {tuple(part.lower() for part in parts[::2]) for parts in names}
+    columns = [parts[1::2] for parts in names] if len(forms) == 1 else []
+    varying = [
+        numbers for one in zip(*columns, strict=True) if len(numbers := {*map(int, one)}) > 1
+    ]
+    problem = "no number in the names differs in all files, as for channels or tiles"
+    if len(forms) > 1:
+        problem = f"matches names of {len(forms)} forms"
+    if len(forms) > 1 or not any(len(numbers) == len(files) for numbers in (*varying, {0})):
         shown = ", ".join(map(os.path.basename, files[:3]))
         notes.show(
             f"{reference}: {problem}; the order of the sections is {shown}, ..., {os.path.basename(files[-1])}"
         )
-    if missing := _missing(files):
+    if len(varying) == 1 and (missing := _missing(sorted(varying[0]))):
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.show(
             f"{reference}: no file has the number {shown}; sections beside a gap are neighbours"
@@ -116,17 +118,10 @@ def files_of_pattern(reference: str) -> list[str]:
     return sorted(sorted(glob.glob(os.path.join(folder, pattern))), key=order)
 
 
-def _missing(files: list[str]) -> list[int]:
-    """Return the numbers that are missing in a sequence of files whose names differ in one number."""
-    names = [_parts(os.path.basename(file)) for file in files]
-    if len(names) < 3 or len({len(parts) for parts in names}) != 1:
-        return []
-    vary = [i for i, texts in enumerate(zip(*names, strict=True)) if len(set(texts)) > 1]
-    if len(vary) != 1 or vary[0] % 2 == 0:
-        return []
-    numbers = [int(parts[vary[0]]) for parts in names]
+def _missing(numbers: list[int]) -> list[int]:
+    """Return the numbers that are missing in a sequence."""
     step = math.gcd(*(b - a for a, b in itertools.pairwise(numbers)))
-    if step == 0 or (numbers[-1] - numbers[0]) // step > 100 * len(numbers):
+    if (numbers[-1] - numbers[0]) // step > 100 * len(numbers):
         return []
     return sorted(set(range(numbers[0], numbers[-1], step)) - set(numbers))
 
@@ -171,17 +166,9 @@ class Stack:
     def _open(self) -> Sections:
         from floodtide.data.formats.tiff import Sections
 
-        tifffile = library("tifffile", self._path, "formats")
-        try:
-            self._file = tifffile.TiffFile(self._path)
-            weakref.finalize(self, self._file.close)
-            sections = Sections(self._path, self._file, self._series)
-        except Error:
-            raise
-        except Exception as error:
-            raise InvalidFileError(
-                f"{self._path}: is no TIFF file that can be read: {reason(error)}"
-            ) from error
+        self._file = library("tifffile", self._path, "formats").TiffFile(self._path)
+        weakref.finalize(self, self._file.close)
+        sections = Sections(self._path, self._file, self._series)
         self._pages = sections.pages
         self._process = os.getpid()
         return sections
@@ -196,7 +183,12 @@ class Stack:
         descriptor = self._file.filehandle.fileno()
         for i in range(z.start, z.stop):
             first = self._offset + (i * rows + y.start) * columns * self.dtype.itemsize
-            read = _read_at(descriptor, count * self.dtype.itemsize, first)
+            read, left = b"", count * self.dtype.itemsize
+            while left > 0:  # a system may read less than it is asked for
+                more = os.pread(descriptor, left, first + len(read))
+                if not more:
+                    raise OSError("the file ends within the pictures")
+                read, left = read + more, left - len(more)
             values = np.frombuffer(read, self._stored).reshape(-1, columns)
             block[i - z.start] = values[:, x]
         return block
@@ -304,16 +296,6 @@ class Folder:
                 f" {self.dtype} of {self.shape[1:]} as {self._files[0]}"
             )
         return picture
-
-
-def _read_at(descriptor: int, count: int, offset: int) -> bytes:
-    read = os.pread(descriptor, count, offset)
-    while len(read) < count:
-        more = os.pread(descriptor, count - len(read), offset + len(read))
-        if not more:
-            raise OSError("the file ends within the pictures")
-        read += more
-    return read
 
 
 def _require_file(path: str, name: str) -> None:

@@ -22,9 +22,6 @@ from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 CACHE_BYTES = 64 << 20
 """Size of the cache for decoded chunks, in bytes, as for HDF5."""
-LARGEST_CHUNK = 1 << 31
-"""Largest size of a chunk, in bytes. A damaged file may claim any size."""
-
 
 _XYZ = ("cloudvolume", "nibabel")
 """Libraries whose arrays have the axes x, y, z."""
@@ -83,11 +80,6 @@ def object_volume(
         InvalidFileError: If the object has not three axes, or is of another type than numbers.
     """
     shape, dtype = _shape(source, name), _dtype(source, name)
-    integers, numbers = {}, {}
-    if geometry.offset is not None and any(geometry.offset):
-        integers["box_start"] = list(geometry.offset)
-    if geometry.voxel_size_nm is not None:
-        numbers["resolution"] = list(geometry.voxel_size_nm)
     own: Any = getattr(source, "chunks", None) if chunks is None else chunks
     known = isinstance(own, Sequence) and len(own) == 3 and all(isinstance(n, int) for n in own)
     size = tuple(min(max(n, 1), m) for n, m in zip(own, shape, strict=True)) if known else shape
@@ -120,8 +112,8 @@ def object_volume(
         shape=shape,
         chunks=size,
         dtype=dtype.name,
-        integers=integers,
-        numbers=numbers,
+        integers={},
+        numbers={},
     )
     return Opened(volume, geometry)
 

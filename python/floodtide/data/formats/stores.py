@@ -7,7 +7,6 @@ are read as z, y, x.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
@@ -30,11 +29,10 @@ from floodtide.data.formats.conventions import (
     order_of,
 )
 from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
-from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
-from floodtide.errors import Error, InvalidFileError, UnsupportedError
+from floodtide.data.formats.names import refuse_other
+from floodtide.data.formats.readers import CACHE_BYTES, Opened, object_volume
+from floodtide.errors import InvalidFileError
 
-# of CloudVolume
-_OTHER_ENCODINGS = ("compresso", "crackle", "kempressed", "fpzip", "zfpc", "jpegxl", "jxl")
 _WEBKNOSSOS = "datasource-properties.json"
 
 
@@ -102,22 +100,10 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     from floodtide.data.formats.chunks import check_chunks, of_precomputed
 
     folder = reference.removeprefix(PRECOMPUTED)
-    scheme, _, path = folder.rpartition("://")
-    if scheme:
-        here = path if scheme == "file" else "folder"
-        raise UnsupportedError(
-            f"{reference}: expected a folder of this machine without {scheme}://, {PRECOMPUTED}{here}"
-        )
+    refuse_other(folder)
     metadata = Path(folder, "info")
     info = _json(metadata, reference)
     finest = _finest(info)
-    with contextlib.suppress(LookupError, TypeError):  # of another form, which tensorstore names
-        encoding = info["scales"][finest]["encoding"]
-        if encoding in _OTHER_ENCODINGS:
-            raise UnsupportedError(
-                f"{reference}: its chunks have the encoding {encoding}, which tensorstore does not read; expected raw,"
-                " png, jpeg or compressed_segmentation: write it again with one of these (CloudVolume: encoding='raw')"
-            )
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
     store = _opened(reference, {**driver, **_file(metadata.parent)})
     channels = store.shape[-1]
@@ -161,10 +147,6 @@ def _volume(
     index, order = order_of(reference, names, store.shape, channel)
     store = store[tensorstore_library(reference).d[:].translate_to[0]][index].transpose(list(order))
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
-    if math.prod(chunks) * store.dtype.numpy_dtype.itemsize > LARGEST_CHUNK:
-        raise InvalidFileError(
-            f"{reference}: has chunks of {tuple(chunks)} voxels, expected at most {LARGEST_CHUNK} bytes"
-        )
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
     source, file = Store(store, reference), str(metadata)
     return object_volume(source, reference, chunks=chunks, geometry=geometry, file=file)
@@ -214,38 +196,19 @@ class Store:
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
     tensorstore = tensorstore_library(reference)
+    context = {
+        "cache_pool": {"total_bytes_limit": CACHE_BYTES},
+        "data_copy_concurrency": {"limit": max(1, _core.num_threads())},
+    }
+    spec = {**spec, "recheck_cached_data": "open", "context": context}
     try:
-        return tensorstore.open(
-            {**spec, "recheck_cached_data": "open"}, read=True, context=_context(tensorstore)
-        ).result()
-    except Error:
-        raise
+        return tensorstore.open(spec, read=True).result()
     except Exception as error:
-        codec = re.search(
-            r'compress.*"([^"]+)" is not registered|codecs.*"([^"]+)" is not registered', str(error)
-        )
-        if codec:
-            raise UnsupportedError(
-                f"{reference}: its chunks are compressed with {codec[1] or codec[2]}, which tensorstore does not read;"
-                " expected blosc, gzip, zlib, bz2 or zstd: write it again with one of these"
-            ) from None
-        raise InvalidFileError(f"{reference}: cannot be opened: {_said(error)}") from error
-
-
-def _context(tensorstore: Any) -> Any:
-    return tensorstore.Context(
-        {
-            "cache_pool": {"total_bytes_limit": CACHE_BYTES},
-            "data_copy_concurrency": {"limit": max(1, _core.num_threads())},
-        }
-    )
-
-
-def _said(error: BaseException) -> str:
-    """Return tensorstore's message without its specification, and without what is known: the file and the driver."""
-    text = str(error).partition(" [tensorstore_spec=")[0]
-    text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
-    return reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
+        # without the specification, and without what is known: the file and the driver
+        text = str(error).partition(" [tensorstore_spec=")[0]
+        text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
+        text = reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
+        raise InvalidFileError(f"{reference}: cannot be opened: {text}") from error
 
 
 def _file(folder: Path) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import PRECOMPUTED, volume_folder
-from floodtide.base.reading import exists, reading
+from floodtide.base.reading import exists, reason
 from floodtide.data.formats import hdf5, pictures, stores, writers
 from floodtide.data.formats.names import NIFTI, file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
-from floodtide.errors import Error, InvalidArgumentError
+from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 _Open = Callable[[str, int | None], Opened]
 
@@ -108,13 +108,13 @@ FORMATS: tuple[Format, ...] = (
         form="volume.nii, volume.nii.gz",
         matches=lambda reference: reference.lower().endswith(NIFTI),
         open=_one_channel(_open_nifti),
-        create=writers.nifti,
+        create=writers.not_written,
     ),
     Format(
         form="folder/*.tif, folder/*.png",
         matches=pictures.is_folder,
         open=_one_channel(pictures.open_folder),
-        create=writers.pictures,
+        create=writers.not_written,
         path=lambda reference: Path(os.path.dirname(reference)),
     ),
 )
@@ -147,8 +147,14 @@ def open_volume(reference: str, channel: int | None = None) -> Opened:
         UnsupportedError: If the format needs a library that is not installed.
     """
     row = format_of(reference)
-    with reading(reference, f"a volume of the form {row.form}"):
+    try:
         return row.open(reference, channel)
+    except Error:
+        raise
+    except Exception as error:  # libraries raise many kinds
+        raise InvalidFileError(
+            f"{reference}: cannot be read: {reason(error)}; expected a volume of the form {row.form}"
+        ) from error
 
 
 def stem(reference: str) -> str:

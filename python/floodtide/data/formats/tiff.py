@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import re
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import notes
+from floodtide.base.libraries import library
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.conventions import NM, VOXEL_UNITS, stated_size
 from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_text, voxels_of
@@ -262,7 +262,8 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
     shaped = file.shaped_metadata or ()
     stated = shaped[number] if number < len(shaped) else {}
     if "voxel_size_nm" in stated:
-        return _of_floodtide(path, stated)
+        size, offset = stated["voxel_size_nm"] or [], stated.get("offset")
+        return _geometry(path, "its metadata", size, ["nm"] * 3, offset)
     for key in ("spacing", "unit", "resolution", "voxel_size", "PhysicalSizeX", "PhysicalSizeZ"):
         if key in stated:
             not_used(path, f"its description states {key} = {str(stated[key])[:60]}")
@@ -286,13 +287,6 @@ def _note_resolution(path: str, tags: Any) -> None:
         not_used(path, f"{text} of a section")
 
 
-def _of_floodtide(path: str, stated: Mapping[str, Any]) -> Geometry:
-    size, offset = stated["voxel_size_nm"], stated.get("offset")
-    if not is_triple(offset):
-        offset = None
-    return _geometry(path, "its metadata", size if is_triple(size) else [], ["nm"] * 3, offset)
-
-
 def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
     unit = str(stated.get("unit", ""))
     units = [str(stated.get(key, unit)) for key in ("zunit", "yunit", "unit")]
@@ -312,30 +306,19 @@ def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
 def _of_ome(path: str, text: str, number: int) -> Geometry:
     if "BinaryOnly" in text:
         not_used(path, "its OME metadata are in another file")
-    images = re.split(r"<(?:\w+:)?Image\b", text)[1:]
-    text = images[number] if number < len(images) else ""
-    found = re.search(r"<(?:\w+:)?Pixels\b[^>]*>", text)
-    plane = re.search(r"<(?:\w+:)?Plane\b[^>]*>", text)
-    edges, units, start = [], [], []
-    for axis in "ZYX":
-        size = _value(found, f"PhysicalSize{axis}")
-        edges += [] if size is None else [float(size)]
-        units.append(_value(found, f"PhysicalSize{axis}Unit") or "µm")
-        if _value(plane, f"Position{axis}Unit") == "pixel":  # else the place of a stage
-            start.append(float(_value(plane, f"Position{axis}") or 0))
-    offset = start if is_triple(start) else None
-    return _geometry(path, "its OME metadata", edges, units, offset)
+    images = _listed_tags(library("tifffile", path, "formats").xml2dict(text)["OME"].get("Image"))
+    pixels = images[number].get("Pixels", {}) if number < len(images) else {}
+    plane = next(iter(_listed_tags(pixels.get("Plane"))), {})
+    edges = [pixels[key] for key in (f"PhysicalSize{axis}" for axis in "ZYX") if key in pixels]
+    units = [pixels.get(f"PhysicalSize{axis}Unit", "µm") for axis in "ZYX"]
+    in_pixels = [axis for axis in "ZYX" if plane.get(f"Position{axis}Unit") == "pixel"]
+    start = [plane.get(f"Position{axis}", 0) for axis in in_pixels]  # else the place of a stage
+    return _geometry(path, "its OME metadata", edges, units, start)
 
 
-def _value(tag: re.Match[str] | None, name: str) -> str | None:
-    """Return the attribute of an XML tag: for numbers only such that can be read."""
-    found = re.search(rf'\b{name}="([^"]*)"', tag[0]) if tag else None
-    if found is None:
-        return None
-    text = html.unescape(found[1])
-    if name.endswith("Unit") or re.fullmatch(r"[0-9.eE+-]+", text):
-        return text
-    return None
+def _listed_tags(tags: Any) -> list[dict[str, Any]]:
+    """Return tags of one name as tifffile's `xml2dict` has them: a list, one, or None."""
+    return tags if isinstance(tags, list) else [tags or {}]
 
 
 def _geometry(
@@ -343,10 +326,10 @@ def _geometry(
     source: str,
     edges: Sequence[Any],
     units: Sequence[str],
-    offset: Sequence[float] | None,
+    offset: Any,
 ) -> Geometry:
     """Return a geometry. Edges (z, y, x) of which some are missing are noted, and not used."""
-    start = None if offset is None else voxels_of(path, offset, source)
+    start = voxels_of(path, offset, source) if is_triple(offset) else None
     size = None
     if is_triple(list(edges)):
         size = stated_size(path, source, edges, units)

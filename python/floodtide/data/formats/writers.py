@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
 _GZIP = 4
-_LONGEST_NIFTI_1 = 32767  # voxels along an axis; longer volumes are written as NIfTI-2
 _LARGEST_TIFF = 4_000_000_000  # bytes of voxels; positions in larger files need 64 bits
 
 
@@ -104,7 +103,7 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
     try:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
         if plan.geometry.voxel_size_nm is not None:
-            file.numbers(dataset, "resolution", list(plan.geometry.voxel_size_nm))
+            file.attribute(dataset, "resolution", np.array(plan.geometry.voxel_size_nm, np.float64))
         if any(plan.offset):
             file.attribute(dataset, "box_start", list(plan.offset))
         for name, text in plan.notes.items():
@@ -240,7 +239,6 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     path = Path(reference)
     if file_and_series(reference)[1] is not None:
         raise InvalidArgumentError(f"{reference}: names a series, expected a new file")
-    _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))
     from floodtide.data.formats import tiff
 
     tifffile = library("tifffile", reference, "formats")
@@ -248,89 +246,30 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     description = tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
     _, y, x = plan.size
     resolution = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
-    with _new_file(reference, path) as part, tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
-
-        def write(z: int, picture: NDArray[Any]) -> None:
-            first = {"description": description.encode()} if z == 0 else {}
-            options = {**resolution, **first, "photometric": "minisblack", "metadata": None}
-            file.write(picture, contiguous=z > 0, **options)
-
-        yield _sections(plan, write)
-
-
-def _sections(plan: Plan, write: Callable[[int, NDArray[Any]], object]) -> Writer:
-    """Return a writer of a format whose chunks are sections: `write` gets z and the section."""
-
-    def write_all(box: Box, block: NDArray[Any]) -> None:
-        for z, picture in enumerate(block, start=box[0][0]):
-            write(z, np.ascontiguousarray(picture))
-
-    return Writer((1, *plan.shape[1:]), write_all)
-
-
-@contextmanager
-def nifti(reference: str, plan: Plan) -> Iterator[Writer]:
-    """Write a file of NIfTI-1, or NIfTI-2 if an axis is long, with voxel size and offset as an affine."""
-    import gzip  # not at the top: a training that writes no volume does not need it
-
-    nibabel = library("nibabel", reference, "formats")
-    long = max(plan.shape) > _LONGEST_NIFTI_1
-    header = nibabel.Nifti2Header() if long else nibabel.Nifti1Header()
+    part = temporary(path)
     try:
-        header.set_data_dtype(plan.dtype)
-    except nibabel.spatialimages.HeaderDataError:
-        raise InvalidArgumentError(f"{reference}: NIfTI cannot hold {plan.dtype}") from None
-    header.set_data_shape(plan.shape[::-1])
-    known = plan.geometry.voxel_size_nm is not None
-    edges = [n / 1000 if known else n for n in plan.size[::-1]]
-    header.set_zooms(edges)
-    if known:
-        header.set_xyzt_units("micron")
-    if plan.geometry.offset is not None:
-        affine = np.diag([*edges, 1.0])
-        affine[:3, 3] = [n * edge for n, edge in zip(plan.offset[::-1], edges, strict=True)]
-        header.set_sform(affine, code="aligned")
-    with _new_file(reference, Path(reference)) as part, part.open("wb") as plain:
-        packed = reference.lower().endswith(".gz")
-        file = gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if packed else plain
-        header.write_to(file)
-        yield _sections(plan, lambda _, section: file.write(section.tobytes()))
-        if packed:
-            file.close()
+        with _storing(reference):
+            with tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
+
+                def write(box: Box, block: NDArray[Any]) -> None:
+                    for z, picture in enumerate(block, start=box[0][0]):
+                        first = {"description": description.encode()} if z == 0 else {}
+                        options = {**resolution, **first, "metadata": None}
+                        file.write(picture, contiguous=z > 0, photometric="minisblack", **options)
+
+                yield Writer((1, *plan.shape[1:]), write)
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
+            os.rename(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
-@contextmanager
-def pictures(reference: str, plan: Plan) -> Iterator[Writer]:
-    """Write a folder of pictures, one for each z."""
-    folder, pattern = os.path.split(reference)
-    if pattern.count("*") != 1 or not folder:
-        raise InvalidArgumentError(
-            f"{reference}: expected a new folder and one *, as in folder/*.png"
-        )
-    if pattern.lower().endswith(".png"):
-        _check_pictures(reference, plan, ("u1", "u2"))
-        write = library("imageio.v3", reference, "formats").imwrite
-    else:
-        _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8"))
-        write = library("tifffile", reference, "formats").imwrite
-    if plan.geometry.voxel_size_nm is not None or any(plan.offset):
-        notes.show(f"{reference}: the pictures do not state the voxel size and the offset")
-    digits = max(5, len(str(plan.shape[0] - 1)))
-    with _new_folder(folder, {}) as part:
-
-        def write_one(z: int, picture: NDArray[Any]) -> None:
-            with _storing(str(part)):
-                write(part / pattern.replace("*", f"{z:0{digits}}"), picture)
-
-        yield _sections(plan, write_one)
-
-
-def _check_pictures(reference: str, plan: Plan, kinds: tuple[str, ...]) -> None:
-    if plan.dtype not in map(np.dtype, kinds):
-        names = ", ".join(np.dtype(kind).name for kind in kinds)
-        raise InvalidArgumentError(
-            f"{reference}: such pictures cannot hold {plan.dtype}, expected one of {names}"
-        )
+def not_written(reference: str, plan: Plan) -> AbstractContextManager[Writer]:
+    """Refuse a format that floodtide only reads."""
+    raise InvalidArgumentError(
+        f"{reference}: floodtide reads this format, and does not write it; expected another one"
+    )
 
 
 @contextmanager
@@ -344,27 +283,6 @@ def _storing(reference: str) -> Iterator[None]:
 
 
 @contextmanager
-def _new_file(reference: str, path: Path) -> Iterator[Path]:
-    """Yield a temporary file that gets the name `path` at the end of the block. No file may have this name."""
-    _refuse_existing(reference, path)
-    part = temporary(path)
-    try:
-        with _storing(reference):
-            yield part
-            _sync(part)
-            os.rename(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _refuse_existing(reference: str, path: Path) -> None:
-    if os.path.lexists(path):
-        raise InvalidArgumentError(
-            f"{reference}: exists and is not replaced; choose another name, or remove it first"
-        )
-
-
-@contextmanager
 def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
     """Yield a temporary folder that gets its name at the end of the block. Missing folders above are made, too.
 
@@ -375,7 +293,6 @@ def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
     import shutil  # not at the top: a training that writes no volume needs neither this module nor its five others
 
     place = Path(name)
-    _refuse_existing(name, place)
     top = new_top(name)
     part = temporary(top)
     for stale in temporaries(top):  # of processes that were killed
@@ -414,11 +331,6 @@ def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
     kept = {"kvstore": kvstore, "store_data_equal_to_fill_value": True}
     with _storing(reference):
         return tensorstore.open({**spec, **kept}, create=True, write=True).result()
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def blocks(shape: Vec3, chunks: Vec3, most: int) -> Iterator[Box]:

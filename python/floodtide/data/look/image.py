@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.boxes import Box, Progress
 from floodtide.data.look.levels import GreyLevels
-from floodtide.data.look.sampling import FULL, sample, slabs, whole_of
+from floodtide.data.look.sampling import FULL, Sample, sample, slabs, whole_of
 from floodtide.data.look.sections import Sections, SectionSums
 from floodtide.data.look.sharpness import Sharpness, sharpness
 from floodtide.data.volumes import Volume
@@ -26,21 +27,17 @@ _MOST_SECTIONS = 1 << 22  # each needs memory; metadata may claim any number
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageStatistics:
+class ImageStatistics(Sample):
     """Statistics of a box of an image volume. Grey levels are as stored.
 
     Attributes:
-        name: Name of the volume.
-        shape: Size (z, y, x) of the box in voxels.
-        dtype: Type of the voxels: "uint8", ...
-        sampled: Number of voxels that were read. The other numbers refer to them.
         minimum: Lowest grey level.
         maximum: Highest grey level.
-        mean: Mean of all sampled voxels.
-        std: Standard deviation of all sampled voxels.
+        mean: Mean of the sampled voxels.
+        std: Standard deviation of the sampled voxels.
         percentiles: Grey levels at PERCENTILES.
-        histogram: Counts of BINS bins of equal width from `minimum` to `maximum`. For floating-point images, counts
-            and percentiles are those of a subset of the voxels.
+        histogram: Counts of BINS bins of equal width from `minimum` to `maximum`. For floating-point images, these and
+            the numbers above are those of a subset of at most 4 million voxels.
         lowest_share: Share of the voxels at the lowest value that the type can hold (floating point: that occurs).
         highest_share: Share of the voxels at the highest value that the type can hold (floating point: that occurs).
         proposed_mean: Mean for training, without bad sections and padding.
@@ -51,10 +48,6 @@ class ImageStatistics:
         sections: Statistics of each section (z); None if they were not asked for.
     """
 
-    name: str
-    shape: Vec3
-    dtype: str
-    sampled: int
     minimum: float
     maximum: float
     mean: float
@@ -69,11 +62,6 @@ class ImageStatistics:
     voxel_size_nm: tuple[float, float, float] | None
     sharpness: Sharpness | None
     sections: Sections | None
-
-    @property
-    def whole(self) -> bool:
-        """True if every voxel of the box was read."""
-        return self.sampled == math.prod(self.shape)
 
 
 def image_statistics(
@@ -116,16 +104,16 @@ def image_statistics(
     found = sums.sections() if sums is not None else None
     _, mean, std = levels.moments()
     proposed_mean, proposed_std, left_out = _proposal(levels, sums, found)
-    lowest, highest = levels.extremes()
     low, high = levels.clipped()
-    percentiles, histogram = _summary(levels)
+    values, counts = levels.table()
+    percentiles, histogram = _summary(values, counts)
     return ImageStatistics(
         name=volume.name,
         shape=whole[1],
         dtype=volume.dtype.name,
         sampled=total,
-        minimum=lowest,
-        maximum=highest,
+        minimum=float(values[0]),
+        maximum=float(values[-1]),
         mean=mean,
         std=std,
         percentiles=percentiles,
@@ -154,16 +142,17 @@ def require_image(volume: Volume) -> None:
         )
 
 
-def _summary(levels: GreyLevels) -> tuple[tuple[float, ...], tuple[int, ...]]:
+def _summary(
+    values: NDArray[np.float64], counts: NDArray[np.int64]
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Return the percentiles and the histogram."""
-    values, counts = levels.table()
-    lowest, highest = levels.extremes()
     cumulative = np.cumsum(counts) / counts.sum()
     at = np.searchsorted(cumulative, np.asarray(PERCENTILES) / 100.0)
     percentiles = values[np.minimum(at, len(values) - 1)]
     binned = np.zeros(BINS)
-    if highest > lowest:
-        binned, _ = np.histogram(values, bins=BINS, range=(lowest, highest), weights=counts)
+    if len(values) > 1:
+        ends = (float(values[0]), float(values[-1]))
+        binned, _ = np.histogram(values, bins=BINS, range=ends, weights=counts)
     else:
         binned[0] = counts.sum()
     return tuple(map(float, percentiles)), tuple(round(float(one)) for one in binned)
@@ -186,7 +175,7 @@ def _proposal(
             n = int(good.sum()) * sums.count
             total, square = float(sums.sums[good].sum()), float(sums.squares[good].sum())
             if padding is not None:
-                padding = padding[0], int(sums.at_level(padding[0])[good].sum())
+                padding = padding[0], int(sums.edges[padding[0]][good].sum())
         else:
             bad = []
     if padding is not None and padding[1] < n:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3
-from floodtide.data.look.sampling import FULL, Array, cubes_within, sample, slabs, whole_of
+from floodtide.data.boxes import Box, Progress
+from floodtide.data.look.sampling import FULL, Array, Sample, cubes_within, sample, slabs, whole_of
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
@@ -23,14 +23,10 @@ _TABLES = 64  # tables of sizes that are merged at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelStatistics:
+class LabelStatistics(Sample):
     """Statistics of a box of a label volume. 0 is no object.
 
     Attributes:
-        name: Name of the volume.
-        shape: Size (z, y, x) of the box in voxels.
-        dtype: Type of the voxels: "int32", ...
-        sampled: Number of voxels that were read. Objects and sizes are those in these voxels.
         objects: Number of ids other than 0.
         lowest: Lowest id that occurs, 0 included.
         highest: Highest id that occurs.
@@ -45,10 +41,6 @@ class LabelStatistics:
         boundary_zero: Share of these voxels that are labelled 0. Planes without any label do not count.
     """
 
-    name: str
-    shape: Vec3
-    dtype: str
-    sampled: int
     objects: int
     lowest: int
     highest: int
@@ -61,11 +53,6 @@ class LabelStatistics:
     changes: tuple[float, float, float]
     boundary: float
     boundary_zero: float
-
-    @property
-    def whole(self) -> bool:
-        """True if every voxel of the box was read."""
-        return self.sampled == math.prod(self.shape)
 
     @property
     def largest_share(self) -> float:

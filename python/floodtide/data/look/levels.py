@@ -13,7 +13,7 @@ from floodtide.data.look.sampling import Array
 _PADDED = 0.05  # share of one grey level above which it may be padding
 _PEAK = 10.0  # times the share of the levels beside it
 _BESIDE = 3  # levels on each side that are compared
-_KEPT = 1 << 20  # floating-point grey levels that are kept
+_KEPT = 1 << 22  # floating-point grey levels that are kept
 
 
 class GreyLevels:
@@ -25,72 +25,47 @@ class GreyLevels:
     """
 
     def __init__(self, dtype: np.dtype[Any], total: int) -> None:
-        self._whole = dtype.kind in "iu"
-        if self._whole:
-            info = np.iinfo(dtype)
-            self._least, self._most = int(info.min), int(info.max)
-            self._counts = np.zeros(self._most - self._least + 1, np.int64)
+        self._range = np.iinfo(dtype) if dtype.kind in "iu" else None
+        self._counts = np.zeros(0 if self._range is None else 1 << self._range.bits, np.int64)
         self._step = -(-total // _KEPT)
         self._kept: list[NDArray[np.float64]] = []
-        self._n = 0
-        self._sums = np.zeros(2)
-        self._offset: float | None = None
-        self._range = np.inf, -np.inf
 
     def add(self, voxels: Array) -> None:
         """Add voxels of any shape."""
         flat = voxels.reshape(-1)
-        if self._whole:
-            shifted = flat.astype(np.int64) - self._least if self._least else flat
-            self._counts += np.bincount(shifted, minlength=len(self._counts))
+        if self._range is None:
+            self._kept.append(flat[:: self._step].astype(np.float64))
             return
-        values = flat.astype(np.float64)
-        self._offset = float(values.mean()) if self._offset is None else self._offset
-        self._n += values.size
-        centred = values - self._offset
-        self._sums += centred.sum(), np.dot(centred, centred)
-        self._kept.append(values[:: self._step])
-        self._range = (
-            min(self._range[0], float(values.min())),
-            max(self._range[1], float(values.max())),
-        )
+        least = int(self._range.min)
+        shifted = flat.astype(np.int64) - least if least else flat
+        self._counts += np.bincount(shifted, minlength=len(self._counts))
 
     def table(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the occurring grey levels in ascending order, and their counts."""
-        if self._whole:
+        if self._range is not None:
             at = np.flatnonzero(self._counts)
-            return (at + self._least).astype(np.float64), self._counts[at]
+            return (at + int(self._range.min)).astype(np.float64), self._counts[at]
         values, counts = np.unique(np.concatenate(self._kept), return_counts=True)
         return values, counts.astype(np.int64)
 
     def moments(self) -> tuple[int, float, float]:
         """Return the number of voxels, their mean and their standard deviation."""
-        if self._whole:
-            values, counts = self.table()
-            n = int(counts.sum())
-            mean = float(np.dot(values, counts) / n)
-            return n, mean, float(np.sqrt(np.dot((values - mean) ** 2, counts) / n))
-        away, square = self._sums / self._n
-        variance = max(0.0, float(square - away**2))
-        return self._n, float(away) + (self._offset or 0.0), variance**0.5
-
-    def extremes(self) -> tuple[float, float]:
-        """Return the lowest and the highest grey level."""
-        if self._whole:
-            values, _ = self.table()
-            return float(values[0]), float(values[-1])
-        return self._range
+        values, counts = self.table()
+        n = int(counts.sum())
+        mean = float(np.dot(values, counts) / n)
+        return n, mean, float(np.sqrt(np.dot((values - mean) ** 2, counts) / n))
 
     def clipped(self) -> tuple[float, float]:
         """Return the shares of voxels at the lowest and the highest value that the type can hold.
 
-        For floating-point types: at the lowest and the highest value that occurs, in the subset.
+        For floating-point types: at the lowest and the highest value that occurs.
         """
         values, counts = self.table()
-        low, high = (self._least, self._most) if self._whole else self._range
-        return float(counts[values == low].sum() / counts.sum()), float(
-            counts[values == high].sum() / counts.sum()
+        ends = (
+            (values[0], values[-1]) if self._range is None else (self._range.min, self._range.max)
         )
+        low, high = (float(counts[values == end].sum() / counts.sum()) for end in ends)
+        return low, high
 
     def padding(self) -> tuple[float, int] | None:
         """Return the grey level that fills the places without image, with its count; None without such a level.
@@ -99,7 +74,7 @@ class GreyLevels:
         """
         values, counts = self.table()
         n = int(counts.sum())
-        for level in (0, self._most) if self._whole else (0.0,):
+        for level in (0,) if self._range is None else (0, int(self._range.max)):
             at = int(np.searchsorted(values, level))
             if at == len(values) or values[at] != level:
                 continue

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,28 @@ _SLAB = 1 << 21  # voxels that are processed at a time
 _LARGEST = 1e15  # grey level; sums of the squares of FULL voxels fit into a float32
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """The part of a volume that statistics were made from.
+
+    Attributes:
+        name: Name of the volume.
+        shape: Size (z, y, x) of the box in voxels.
+        dtype: Type of the voxels: "uint8", ...
+        sampled: Number of voxels that were read. The other numbers refer to them.
+    """
+
+    name: str
+    shape: Vec3
+    dtype: str
+    sampled: int
+
+    @property
+    def whole(self) -> bool:
+        """True if every voxel of the box was read."""
+        return self.sampled == math.prod(self.shape)
 
 
 def starts(extent: int, edge: int, count: int) -> list[int]:

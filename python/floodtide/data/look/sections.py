@@ -74,58 +74,55 @@ class Sections:
 
 
 class SectionSums:
-    """Sums over the sampled voxels of each section, from which `Sections` are computed."""
+    """Sums over the sampled voxels of each section, from which `Sections` are computed.
+
+    Attributes:
+        first: Number (z) of the first section.
+        count: Voxels of a section.
+        offset: Number that is subtracted from all values, so that the sums keep their digits.
+        sums, squares: Sums of the values of each section, and of their squares.
+        edges: Voxels of each section at 0, and at the highest value of an integer type.
+    """
 
     def __init__(self, first: int, depth: int) -> None:
         self.first = first
-        self.count = 0  # voxels of a section
+        self.count = 0
+        self.offset = 0.0
         self.sums = np.zeros(depth)
         self.squares = np.zeros(depth)
-        self._edges: dict[float, NDArray[np.int64]] = {}  # voxels of each section at a level
+        self.edges: dict[float, NDArray[np.int64]] = {}
         self._products = np.zeros(max(0, depth - 1))
         self._equal = np.ones(max(0, depth - 1), bool)
         self._lowest = np.full(depth, np.inf)
         self._highest = np.full(depth, -np.inf)
-        self._last: NDArray[Any] | None = None
-        self._offset: float | None = None
-
-    @property
-    def offset(self) -> float:
-        """Number that is subtracted from all values, so that the sums keep their digits."""
-        return self._offset or 0.0
-
-    def at_level(self, level: float) -> NDArray[np.int64]:
-        """Return the voxels of each section at 0, or at the highest value of an integer type."""
-        return self._edges[level]
+        self._last = np.empty(0)
 
     def add(self, section: int, voxels: NDArray[Any]) -> None:
         """Add a slab (z, y, x) of a column that begins with a section. Slabs of a column follow each other."""
-        at = section - self.first
-        if at == 0:
-            self.count += voxels[0].size
-            self._last = None
-        if self._offset is None:
-            self._offset = float(voxels.mean(dtype=np.float64))
-        depth = len(voxels)
+        at, depth = section - self.first, len(voxels)
+        if self.count == 0:
+            self.offset = float(voxels.mean(dtype=np.float64))
         rows = voxels.reshape(depth, -1)
-        values = rows.astype(np.float64) - self._offset
+        before = int(at > 0)  # rows of the slab before
+        if at == 0:
+            self.count += rows.shape[1]
+        else:
+            rows = np.concatenate([self._last, rows])
+        values = rows.astype(np.float64) - self.offset
+        pairs = slice(at - before, at + depth - 1)
+        self._products[pairs] += np.einsum("ij,ij->i", values[:-1], values[1:])
+        self._equal[pairs] &= (rows[:-1] == rows[1:]).all(axis=1)
+        rows, values = rows[before:], values[before:]
         here = slice(at, at + depth)
         self.sums[here] += values.sum(axis=1)
         self.squares[here] += np.einsum("ij,ij->i", values, values)
         levels = (0, np.iinfo(voxels.dtype).max) if voxels.dtype.kind in "iu" else (0,)
         for level in map(float, levels):
-            counts = self._edges.setdefault(level, np.zeros(len(self.sums), np.int64))
+            counts = self.edges.setdefault(level, np.zeros(len(self.sums), np.int64))
             counts[here] += np.count_nonzero(rows == level, axis=1)
         self._lowest[here] = np.minimum(self._lowest[here], rows.min(axis=1))
         self._highest[here] = np.maximum(self._highest[here], rows.max(axis=1))
-        self._products[at : at + depth - 1] += np.einsum("ij,ij->i", values[:-1], values[1:])
-        self._equal[at : at + depth - 1] &= (rows[:-1] == rows[1:]).all(axis=1)
-        if self._last is not None:
-            self._products[at - 1] += float(
-                np.dot(self._last.astype(np.float64) - self._offset, values[0])
-            )
-            self._equal[at - 1] &= bool((self._last == rows[0]).all())
-        self._last = rows[-1].copy()
+        self._last = rows[-1:].copy()
 
     def sections(self) -> Sections:
         """Return the statistics of the sections, and the bad ones."""

@@ -144,7 +144,7 @@ def training_images(checkpoint: str | os.PathLike[str]) -> tuple[TrainedOn, ...]
     name = os.path.basename(path).removesuffix(".index")
     if path.endswith(".index") or not reading.exists(path):
         return PUBLISHED.get(name, ())
-    return from_text(_core.stored_statistics(path), path)
+    return from_text(_core.stored_text(path, "statistics"), path)
 
 
 FIB25 = TrainedOn(

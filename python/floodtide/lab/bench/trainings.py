@@ -2,18 +2,16 @@
 """Shared code of the benchmarks of complete training: a synthetic volume on disk, and several trainers on all ranks.
 
 Steps of the trainers alternate, so that all see the same state of the machine. The trainer is the same that users
-have. Disturbances come from outside: a slower wire between ranks (`floodtide.comm.delayed`), slower loading
-(`ExampleSource.set_load_delay`), or sleep between steps.
+have. Disturbances come from outside: slower loading (`ExampleSource.set_load_delay`), or sleep between steps.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +50,12 @@ class Laboratory:
 
     folder: Path
     trained: Trained
-    _trainers: dict[str, Trainer] = field(default_factory=dict)
 
     def trainer(
         self,
         name: str,
         sections: Mapping[str, Mapping[str, Any]] | None = None,
         *,
-        comm: Any = None,
         overrides: Sequence[str] = (),
     ) -> Trainer:
         """Return a trainer with one walker per rank that neither logs, saves nor ends by itself. Collective.
@@ -67,7 +63,6 @@ class Laboratory:
         Args:
             name: Name of the run directory.
             sections: Keys that replace those of the default configuration, {section: {key: value}}.
-            comm: A communicator of the core with all ranks; None: the current communicator.
             overrides: Further keys, as "section.key=value".
         """
         document: dict[str, dict[str, Any]] = {
@@ -101,23 +96,7 @@ class Laboratory:
         path = self.folder / f"{name}-{world.rank()}.toml"
         path.write_text(tomli_w.dumps(document))
         made = config.load(path, overrides)
-        with world.using(comm or world.current()):
-            self._trainers[name] = Trainer.from_config(made)
-        return self._trainers[name]
-
-    def trace(self, name: str) -> list[dict[str, Any]]:
-        """End a training and return its timeline on rank 0, an empty list on other ranks. Collective.
-
-        Returns:
-            Chrome trace events of type X of all ranks.
-        """
-        trainer = self._trainers[name]
-        trainer.close()
-        path = trainer.directory / "trace.json"
-        if world.rank() > 0:
-            return []
-        events = json.loads(path.read_text())["traceEvents"]
-        return [event for event in events if event["ph"] == "X"]
+        return Trainer.from_config(made)
 
 
 @contextlib.contextmanager
@@ -173,7 +152,7 @@ def timed_step(trainer: Trainer) -> tuple[float, float]:
 def slowest(seconds: float) -> float:
     """Return the largest value over all ranks. Collective."""
     value = np.array([seconds])
-    world.current().allreduce(value, "max", "recursive_doubling")
+    world.current().start_allreduce(value, "max", "recursive_doubling").wait()
     return float(value[0])
 
 

@@ -15,7 +15,6 @@ from floodtide.cli.rows import as_json, print_rows
 
 OF_RANKS = {
     "train": "Overhead of configuration keys in a training step.",
-    "overlap": "Communication that does not overlap with computation.",
     "stragglers": "Training with one slow rank (straggler).",
     "stalls": "Training with slow data loading, with and without prefetching.",
     "volumes": "Training from volumes of several formats.",

@@ -27,7 +27,7 @@ def command(segmentation: str, reference: str, as_json: bool) -> None:
 
     Example: floodtide lab compare out.h5:segmentation published.h5:segmentation
     """
-    from floodtide.evaluate import compared
+    from floodtide.lab.compared import compared
     from floodtide.segment import read_origins
 
     shared.require_same_arguments()

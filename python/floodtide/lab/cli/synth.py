@@ -20,7 +20,11 @@ COMMAND = "floodtide lab synth"
 @click.command()
 @click.argument("out")
 @click.option(
-    "--shape", default="128,128,128", show_default=True, help="Size z,y,x of the volume in voxels."
+    "--shape",
+    default="128,128,128",
+    type=shared.Numbers(limits.SYNTH_EXTENT, 3),
+    show_default=True,
+    help="Size z,y,x of the volume in voxels.",
 )
 @click.option(
     "--seed",
@@ -30,21 +34,20 @@ COMMAND = "floodtide lab synth"
     help="Random seed of the volume.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(out: str, shape: str, seed: int, as_json: bool) -> None:
+def command(out: str, shape: data.Vec3, seed: int, as_json: bool) -> None:
     """Write a synthetic electron-microscopy volume to OUT, an HDF5 file.
 
     Datasets: `raw` (uint8 image) and `labels` (int64 object ids; every voxel has an id of at least 1).
 
     Example: floodtide lab synth volume.h5 --shape 112,160,160 --seed 1
     """
-    extents = data.parse_vec3(shape, "shape")
     shared.require_same_arguments()
     with world.agreed():
         if world.rank() != 0:
             return
         with reserved("synth", out, hdf5_result(COMMAND, ("raw", "labels"))):
             with bar("stages", "synth") as progress:
-                image, labels = data.synth(extents, seed=seed, progress=progress)
+                image, labels = data.synth(shape, seed=seed, progress=progress)
             data.write_volume(out, {"raw": image, "labels": labels}, command=COMMAND)
     figures = {
         "out": out,

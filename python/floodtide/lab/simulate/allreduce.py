@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of an allreduce: time of the agreement and of the rounds of messages, from formulas or measurements.
 
-The C++ core gives the rounds of each algorithm, next to the steps that a rank takes. The formulas are in
-docs/lab/scaling_model.md.
+`rounds` has the rounds of each algorithm. The formulas are in docs/lab/scaling_model.md.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import numpy as np
 
 from floodtide import allreduce_algorithms
 from floodtide.base import limits, reading
-from floodtide.comm import MessageRounds, allreduce_rounds
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.lab.simulate.networks import MEMORY, Interconnect
+from floodtide.lab.simulate.rounds import MessageRounds, allreduce_rounds
 
 ALGORITHMS = allreduce_algorithms(own=True)
 BEST = "best"
@@ -89,6 +88,11 @@ def _rounds(algorithm: str, size_bytes: int, ranks: int, links: Links) -> list[M
         known = ", ".join((*ALGORITHMS, BEST))
         raise InvalidArgumentError(
             f"allreduce: no cost formula for '{algorithm}', expected one of {known}"
+        )
+    if size_bytes < 0 or ranks < 1 or links.ranks_per_node < 1:
+        raise InvalidArgumentError(
+            f"allreduce: {size_bytes} bytes on {ranks} ranks, {links.ranks_per_node} a node;"
+            " expected at least 0, 1 and 1"
         )
     return allreduce_rounds(algorithm, size_bytes, ranks, links.ranks_per_node)
 

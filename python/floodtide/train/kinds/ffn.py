@@ -12,10 +12,10 @@ from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.comm import world
-from floodtide.config import Config, FfnConfig
+from floodtide.config import Config, FfnConfig, TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
-from floodtide.data.training_volume import source_of
+from floodtide.data.volumes import source_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.load import load_ffn
 from floodtide.train.kinds.task import Record, Task, held_out_volume
@@ -69,19 +69,14 @@ class FloodValidation:
     def run(
         self,
         model: nn.FFN,
-        *,
-        seed_pad: float = 0.05,
-        threshold: float = 0.9,
-        softness: float = 0.05,
+        training: TrainingConfig | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> _core.ValidationResult:
         """Return the scores of a network on the set. Collective.
 
         Args:
             model: The network.
-            seed_pad: Probability that an unvisited voxel starts with.
-            threshold: Probability at the centre of a field of view from which a move is made.
-            softness: Soft labels are 1 - softness inside the object and softness outside.
+            training: Its `seed_pad`, `threshold` and `softness` are used; None: the defaults of a configuration.
             progress: Called as progress(done, total) after each centre.
 
         Returns:
@@ -90,12 +85,13 @@ class FloodValidation:
             cross-entropy sum (nats), voxels, TP, FP, FN, TN at probability 0.5. The same on every
             rank and for every number of ranks.
         """
+        training = training or TrainingConfig()
         return _core.validate(
             model.core,
             self._set,
-            seed_pad=seed_pad,
-            threshold=threshold,
-            softness=softness,
+            seed_pad=training.seed_pad,
+            threshold=training.threshold,
+            softness=training.softness,
             seed=self.seed,
             communicator=world.current(),
             progress=progress,
@@ -218,13 +214,7 @@ class FloodTask(Task):
         )
 
     def validate(self, model: Any) -> Record:
-        training = self._config.training
-        scores: Record = self.held_out.run(
-            model,
-            seed_pad=training.seed_pad,
-            threshold=training.threshold,
-            softness=training.softness,
-        ).summary()
+        scores: Record = self.held_out.run(model, self._config.training).summary()
         return scores
 
     def beats_trivial(self, scores: Record) -> bool:

@@ -6,8 +6,6 @@
 #include <random>
 #include <string>
 
-#include "base/crc32c/fold.hpp"
-
 namespace floodtide {
 namespace {
 
@@ -40,24 +38,6 @@ TEST(Crc32c, EqualsTheSlowOneForAnySizeAndStart) {
     for (std::size_t start = 0; start < 8; start += 3) {
       const std::string_view part = std::string_view(bytes).substr(start, size);
       EXPECT_EQ(crc32c(part), slow_crc32c(part)) << size << " bytes from " << start;
-    }
-  }
-}
-
-TEST(Crc32c, TheWayWithoutCarryLessProductsEqualsTheSlowOne) {
-  for (const std::size_t size : {0, 1, 9, 1024, 3071, 3072, 3073, 9300, 20'000}) {
-    const std::string bytes = random_bytes(size);
-    EXPECT_EQ(~add_crc32c(~17U, bytes.data(), size), slow_crc32c(bytes, 17U)) << size;
-  }
-}
-
-TEST(Crc32c, TheWayWithCarryLessProductsEqualsTheSlowOne) {
-  const FoldCrc32c fold = folding_crc32c();
-  if (fold == nullptr) GTEST_SKIP() << "this processor has no AVX-512 with carry-less products: checksums take the other way";
-  for (std::size_t size = kFoldBytes; size <= 8 * kFoldBytes; size += kFoldBytes) {
-    const std::string bytes = random_bytes(size);
-    for (const std::uint32_t before : {0U, 1U, 0xDEADBEEFU}) {
-      EXPECT_EQ(~fold(~before, bytes.data(), size), slow_crc32c(bytes, before)) << size << " bytes after " << before;
     }
   }
 }

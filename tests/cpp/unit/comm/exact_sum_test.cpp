@@ -12,6 +12,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
 #include "floodtide/comm/allreduce.hpp"
+#include "support/threads.hpp"
 #include "support/watchdog.hpp"
 
 namespace floodtide::comm {

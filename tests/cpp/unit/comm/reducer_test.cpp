@@ -13,6 +13,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "support/threads.hpp"
 #include "support/watchdog.hpp"
 
 namespace floodtide::comm {

@@ -15,6 +15,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "support/threads.hpp"
 #include "support/watchdog.hpp"
 
 namespace floodtide::comm {

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "floodtide/base/error.hpp"
-#include "floodtide/data/coordinates.hpp"
 #include "unit/data/scene.hpp"
 
 namespace floodtide::data {
@@ -25,8 +24,7 @@ ExampleOptions options_of(std::int64_t walkers) {
           .permutable_axes = {},
           .reflectable_axes = {},
           .label_on = 0.95,
-          .label_off = 0.05,
-          .coordinates = {}};
+          .label_off = 0.05};
 }
 
 std::vector<float> values(const Tensor<float, 3>& tensor) { return {tensor.span().begin(), tensor.span().end()}; }
@@ -180,42 +178,6 @@ TEST(ExampleSource, UnsignedLabelsOfTheUpperHalfAreObjects) {
   EXPECT_EQ(read_patch(Source(options), {1, 1, 1}, {3, 3, 3}, 0.9F, 0.1F).labels.data()[0], 0.9F);
   options.labels = folder.file("a.h5:signed");
   EXPECT_EQ(read_patch(Source(options), {1, 1, 1}, {3, 3, 3}, 0.9F, 0.1F).labels.data()[0], 0.1F);
-}
-
-TEST(ExampleSource, TakesItsCentresFromACoordinatesFile) {
-  const TemporaryFolder folder;
-  const Scene scene = make_scene(folder);
-  const std::string path = folder.file("coordinates.h5");
-  const CoordinatesJob job({{"scene", scene.options.partitions}}, {2, 3, 3}, 5);
-  Hdf5File file = job.create(path);
-  CoordinatesJob::write_rows(file, 0, job.rows(0, job.size()).view());
-  file.commit();
-
-  ExampleOptions options = options_of(2);
-  options.coordinates = path;
-  SourceOptions without_partitions = scene.options;
-  without_partitions.partitions = {};
-  const ExampleSource source({without_partitions}, options);
-  const ExampleSource balanced({scene.options}, options_of(2));
-  ASSERT_EQ(source.examples(), balanced.examples());
-  std::multiset<std::size_t> from_file;
-  std::multiset<std::size_t> from_partitions;
-  for (std::int64_t walker = 0; walker < 2; ++walker) {
-    for (std::int64_t index = 0; index < source.per_walker(walker); ++index) {
-      from_file.insert(scene.flat(source.centre({walker, 1, index}).position));
-      from_partitions.insert(scene.flat(balanced.centre({walker, 1, index}).position));
-    }
-  }
-  EXPECT_EQ(from_file, from_partitions);
-
-  options.patch_size = {9, 7, 7};
-  expect_error([&] { const ExampleSource refused({without_partitions}, options); }, ErrorCode::out_of_range,
-               {path, "row", "(9, 7, 7)"});
-  without_partitions.name = "other";
-  expect_error([&] { const ExampleSource refused({without_partitions}, options_of(2)); }, ErrorCode::invalid_argument,
-               {"partition"});
-  options.patch_size = kPatch;
-  expect_error([&] { const ExampleSource refused({without_partitions}, options); }, ErrorCode::invalid_file, {path, "'scene'"});
 }
 
 TEST(ExampleSource, RefusesWhatCannotWork) {

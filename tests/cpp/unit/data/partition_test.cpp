@@ -69,19 +69,21 @@ std::vector<std::int64_t> random_labels(const Vec3& shape, std::uint64_t seed) {
   return labels;
 }
 
-std::vector<std::uint8_t> partition(const std::string& labels, const PartitionOptions& options, const std::string& out,
+/// Return the classes of a volume of this shape; 255 in voxels of no block.
+std::vector<std::uint8_t> partition(const std::string& labels, const Vec3& shape, const PartitionOptions& options,
                                     std::int64_t parts = 1) {
   PartitionJob job(labels, options);
   std::vector<LabelSizes> sizes;
   const std::int64_t n = job.counting_blocks();
   for (std::int64_t part = 0; part < parts; ++part) sizes.push_back(job.count(n * part / parts, n * (part + 1) / parts));
   job.keep_large(sizes);
-  Hdf5File file = job.create(out, "af");
+  Tensor<std::uint8_t, 3> out(shape);
+  std::ranges::fill(out.span(), std::uint8_t{255});
   for (std::int64_t number = 0; number < job.blocks(); ++number) {
-    job.write(file, "af", number, job.compute(number, number + 1).front().view());
+    const auto blocks = job.compute(number, number + 1);
+    paste_box(blocks.front().view(), out.view(), job.block(number));
   }
-  job.finish(file, "af");
-  return Hdf5File::open(out).read_array<std::uint8_t>("af").values;
+  return {out.span().begin(), out.span().end()};
 }
 
 struct Case {
@@ -100,7 +102,7 @@ TEST_P(PartitionCases, EqualTheReference) {
   const std::vector<std::int64_t> labels = random_labels(c.shape, 5);
   write_dataset<std::int64_t>(folder.file("labels.h5"), "d", shape, labels);
   const PartitionOptions options{kThresholds, c.radius, c.min_size, c.box};
-  EXPECT_EQ(partition(folder.file("labels.h5:d"), options, folder.file("out.h5")), reference(labels, c.shape, options));
+  EXPECT_EQ(partition(folder.file("labels.h5:d"), c.shape, options), reference(labels, c.shape, options));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PartitionCases,
@@ -109,42 +111,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PartitionCases,
                                            Case{{12, 5, 140}, {1, 2, 3}, 1200, {}}, Case{{140, 6, 131}, {3, 1, 2}, 17000, {}},
                                            Case{{20, 20, 20}, {2, 2, 2}, 300, Box{{3, 4, 5}, {12, 13, 14}}}));
 
-TEST(Partition, PartsOfTheCountGiveTheSameFile) {
+TEST(Partition, PartsOfTheCountGiveTheSameClasses) {
   const TemporaryFolder folder;
   const Vec3 shape{140, 10, 300};
   write_dataset<std::int64_t>(folder.file("labels.h5"), "d", {140, 10, 300}, random_labels(shape, 6));
   const PartitionOptions options{kThresholds, {2, 2, 2}, 50000, {}};
-  EXPECT_EQ(partition(folder.file("labels.h5:d"), options, folder.file("a.h5")),
-            partition(folder.file("labels.h5:d"), options, folder.file("b.h5"), 3));
-}
-
-TEST(Partition, AttributesAreGoogleFfnsAndOurs) {
-  const TemporaryFolder folder;
-  const std::vector<std::int64_t> shape{9, 10, 11};
-  {
-    Hdf5File file = Hdf5File::create(folder.file("labels.h5"));
-    file.write_array<std::int32_t>("plain", shape, std::vector<std::int32_t>(990, 4));
-    file.write_array<std::int32_t>("boxed", shape, std::vector<std::int32_t>(990, 4));
-    const std::vector<std::int64_t> boxes{1, 2, 3, 9, 8, 6, 0, 0, 0, 2, 2, 2};  // (x, y, z); the second box becomes empty
-    const std::vector<std::int64_t> boxes_shape{2, 2, 3};
-    file.write_attribute<std::int64_t>("boxed", "bounding_boxes", boxes_shape, boxes);
-    file.commit();
-  }
-  const PartitionOptions options{{0.5, 1.0}, {1, 2, 3}, 10, {}};
-  partition(folder.file("labels.h5:plain"), options, folder.file("plain.h5"));
-  partition(folder.file("labels.h5:boxed"), options, folder.file("boxed.h5"));
-  const Hdf5File plain = Hdf5File::open(folder.file("plain.h5"));
-  const auto boxes = plain.read_attribute<std::int64_t>("af", "bounding_boxes");
-  EXPECT_EQ(boxes.shape, (std::vector<std::int64_t>{1, 2, 3}));
-  EXPECT_EQ(boxes.values, (std::vector<std::int64_t>{3, 2, 1, 5, 6, 7}));
-  const auto counts = plain.read_attribute<std::int64_t>("af", "partition_counts");
-  EXPECT_EQ(counts.shape, (std::vector<std::int64_t>{2, 1}));
-  EXPECT_EQ(counts.values, (std::vector<std::int64_t>{3, 7 * 6 * 5}));
-  EXPECT_EQ(plain.read_attribute<double>("af", "thresholds").values, options.thresholds);
-  EXPECT_EQ(plain.read_attribute<std::int64_t>("af", "lom_radius_zyx").values, (std::vector<std::int64_t>{1, 2, 3}));
-  EXPECT_EQ(plain.read_attribute<std::int64_t>("af", "min_size").values, std::vector<std::int64_t>{10});
-  EXPECT_EQ(Hdf5File::open(folder.file("boxed.h5")).read_attribute<std::int64_t>("af", "bounding_boxes").values,
-            (std::vector<std::int64_t>{4, 4, 4, 3, 4, 4}));
+  EXPECT_EQ(partition(folder.file("labels.h5:d"), shape, options), partition(folder.file("labels.h5:d"), shape, options, 3));
 }
 
 TEST(Partition, ThresholdsAreReachedExactly) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small image with labels and partitions, for the tests of examples and coordinates.
+// Small image with labels and partitions, for the tests of examples.
 #pragma once
 
 #include <string>

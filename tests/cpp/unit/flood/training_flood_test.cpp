@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
-#include "floodtide/flood/fixed_moves.hpp"
 
 namespace floodtide::flood {
 namespace {

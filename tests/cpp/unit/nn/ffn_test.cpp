@@ -12,7 +12,6 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/random.hpp"
-#include "floodtide/nn/forward_choice.hpp"
 #include "support/ffn_reference.hpp"
 
 namespace floodtide::nn {

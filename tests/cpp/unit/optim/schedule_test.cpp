@@ -46,6 +46,16 @@ TEST(Cosine, WarmsUpAndFallsToZero) {
   EXPECT_EQ(schedule.at(1'000'000'000'000, 4), 0);
 }
 
+TEST(Cyclic, RisesAndFallsBetweenTheLowestAndTheScaledRate) {
+  const Schedule schedule = make_schedule("cyclic", {{"base_lr", 0.5}, {"half_cycle", 10.0}, {"lowest", 0.2}});
+  EXPECT_NEAR(schedule.at(0, 2), 0.2, 1e-15);
+  EXPECT_NEAR(schedule.at(5, 2), 0.6, 1e-15);
+  EXPECT_NEAR(schedule.at(10, 2), 1, 1e-15);
+  EXPECT_NEAR(schedule.at(15, 2), 0.6, 1e-15);
+  EXPECT_NEAR(schedule.at(20, 2), 0.2, 1e-15);
+  EXPECT_NEAR(schedule.at(30, 2), 1, 1e-15);
+}
+
 TEST(Polynomial, WarmsUpAndFallsToZero) {
   const Schedule schedule =
       make_schedule("polynomial", {{"base_lr", 0.5}, {"warmup_steps", 6.0}, {"total_steps", 18.0}, {"power", 2.0}});

@@ -13,7 +13,6 @@
 #include "by_sign.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/segment/flooder.hpp"
-#include "floodtide/segment/probability.hpp"
 
 namespace floodtide::segment {
 namespace {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/segment/components.hpp"
 
 namespace floodtide::segment {
 namespace {

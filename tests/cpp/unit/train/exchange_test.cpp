@@ -11,6 +11,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "support/threads.hpp"
 #include "support/watchdog.hpp"
 
 namespace floodtide::train {

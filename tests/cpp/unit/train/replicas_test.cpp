@@ -9,6 +9,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "support/threads.hpp"
 
 namespace floodtide::train {
 namespace {

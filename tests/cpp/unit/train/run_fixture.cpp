@@ -8,6 +8,7 @@
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/flood/training_flood.hpp"
 #include "floodtide/train/flood_walkers.hpp"
+#include "support/threads.hpp"
 
 namespace floodtide::train {
 namespace {

@@ -20,6 +20,7 @@
 #include "floodtide/data/slices.hpp"
 #include "floodtide/train/segmentation_scores.hpp"
 #include "floodtide/train/trainer.hpp"
+#include "support/threads.hpp"
 #include "unit/data/files.hpp"
 
 namespace floodtide::train {

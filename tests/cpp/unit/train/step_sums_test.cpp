@@ -9,6 +9,7 @@
 
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
+#include "support/threads.hpp"
 
 namespace floodtide::train {
 namespace {

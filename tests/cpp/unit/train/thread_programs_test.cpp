@@ -17,7 +17,7 @@
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/random.hpp"
 #include "floodtide/nn/unet.hpp"
-#include "floodtide/segment/network_predictor.hpp"
+#include "floodtide/segment/flooder.hpp"
 #include "support/watchdog.hpp"
 #include "unit/train/run_fixture.hpp"
 

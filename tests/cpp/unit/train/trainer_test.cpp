@@ -17,6 +17,7 @@
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/watchdog.hpp"
+#include "support/threads.hpp"
 #include "unit/train/run_fixture.hpp"
 
 namespace floodtide::train {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/train/validation.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "floodtide/flood/training_flood.hpp"
+#include "support/threads.hpp"
 #include "unit/train/run_fixture.hpp"
 
 namespace floodtide::train {
@@ -30,11 +32,9 @@ class ValidationTest : public RunFixture {
 TEST_F(ValidationTest, IsTheSameOnAnyNumberOfRanks) {
   const ValidationResult one = validate_on(1), three = validate_on(3);
   EXPECT_EQ(one.moves_made, three.moves_made);
-  ASSERT_EQ(one.first_pass_centres.size(), 7U);
-  for (std::size_t i = 0; i < 7; ++i) {
-    EXPECT_EQ(one.first_pass_centres[i].cross_entropy_sum, three.first_pass_centres[i].cross_entropy_sum);
-    EXPECT_EQ(one.moves_centres[i].cross_entropy_sum, three.moves_centres[i].cross_entropy_sum);
-  }
+  ASSERT_EQ(one.first_pass_centres.shape(), (Shape<2>{7, 6}));
+  EXPECT_TRUE(std::ranges::equal(one.first_pass_centres.span(), three.first_pass_centres.span()));
+  EXPECT_TRUE(std::ranges::equal(one.moves_centres.span(), three.moves_centres.span()));
   EXPECT_EQ(one.first_pass.average_precision(), three.first_pass.average_precision());
 }
 
@@ -57,7 +57,7 @@ TEST_F(ValidationTest, OfANetworkThatChangesNothingIsTheFreshSeed) {
   const double differ = agree + 0.9 * std::log(19.0);
   const auto wrong = static_cast<double>(counts.false_negative);
   double sum = 0;
-  for (const CentreOutcome& centre : result.first_pass_centres) sum += centre.cross_entropy_sum;
+  for (std::int64_t centre = 0; centre < 7; ++centre) sum += result.first_pass_centres.data()[6 * centre];
   const double expected = agree * (static_cast<double>(result.first_pass.voxels()) - wrong) + differ * wrong;
   EXPECT_NEAR(sum / expected, 1.0, 8 * std::numeric_limits<float>::epsilon());
 }

@@ -34,16 +34,6 @@ def test_train_has_a_row_for_each_setting() -> None:
     assert all(row["samples"] == 3 for row in rows)
 
 
-def test_a_wire_holds_up_what_no_computation_hides() -> None:
-    slow, usual = bench(2, "overlap", "--wire-ms", "30", "--steps", "3")
-    assert (slow["samples"], usual["samples"]) == (3, 3)
-    # The network's backward pass is far shorter than the wire, and its one bucket cannot be hidden at all.
-    assert slow["buckets"] == 1
-    assert slow["predicted_s"] == pytest.approx(0.03)
-    assert slow["exposed_s"] >= 0.03
-    assert usual["predicted_s"] == 0
-
-
 def test_stalls_are_those_of_the_delay() -> None:
     undelayed, inside, ahead = bench(2, "stalls", "--fov", "9", "--patches", "2", "--rounds", "1")
     assert inside["predicted_s"] > undelayed["step_s"]
@@ -77,7 +67,7 @@ def test_stragglers_train_to_the_end_in_every_mode() -> None:
     assert rows[0]["losses"] == rows[1]["losses"]
 
 
-def test_one_rank_has_nothing_to_overlap() -> None:
-    result = mpiexec(1, ["-m", "floodtide", "lab", "bench", "overlap", *SMALL])
+def test_one_rank_waits_for_nobody() -> None:
+    result = mpiexec(1, ["-m", "floodtide", "lab", "bench", "stragglers", *SMALL])
     assert result.status == 2
-    assert "bench overlap: 1 rank, expected at least 2" in result.stderr
+    assert "bench stragglers: 1 rank, expected at least 2" in result.stderr

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from floodtide import cli, evaluate
-from floodtide.evaluate.voxels import differing_objects
+from floodtide.lab.compared import differing_objects
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_objects_that_differ_are_those_without_an_equal_segment():
     [
         (["volume.h5:raw"], "origins"),
         (["missing.h5:ids"], "missing.h5"),
-        (["small.h5:ids"], "expected the same voxels"),
+        (["small.h5:ids"], "expected one that covers the segmentation"),
     ],
 )
 def test_wrong_input_is_one_line(found: Path, capsys, words, message):

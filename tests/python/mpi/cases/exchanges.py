@@ -63,7 +63,7 @@ def case_bytes_travel_to_rank_0_only() -> None:
         return [np.full((r, 1000, 3), r, np.int32), np.arange(r + 1, dtype=np.float64)]
 
     before = world.current().traffic["bytes"]
-    got = world.gather_bytes(own(rank), "test values")
+    got = world.gather_bytes(own(rank))
     sent = world.current().traffic["bytes"] - before
     assert world.gather_bytes([np.empty(0)]).size == 0, "no rank brings anything"
     if rank == 0:

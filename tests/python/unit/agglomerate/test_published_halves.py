@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from floodtide.agglomerate.merging import should_merge
-from floodtide.agglomerate.points import decision_points
+from floodtide.agglomerate.pairs import decision_points
 from floodtide.agglomerate.resegmenting import resegment_pair
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.nn.load import load_ffn

@@ -14,8 +14,7 @@ from scipy import ndimage
 
 from floodtide import config, errors
 from floodtide.agglomerate.merging import merge, should_merge, write_merged
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint, decision_points
+from floodtide.agglomerate.pairs import DecisionPoint, Pairs, decision_points
 from floodtide.agglomerate.resegmenting import (
     PairScores,
     Regrown,

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,49 +96,6 @@ def test_chunks_of_other_filters_are_read(tmp_path: Path) -> None:
     box = ((3, 4, 5), (18, 17, 16))
     np.testing.assert_array_equal(volume.read(box), IMAGE[3:21, 4:21, 5:21])
     np.testing.assert_array_equal(volume.read(), IMAGE)
-
-
-def test_a_virtual_dataset_of_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    """The library reads beyond a chunk that unpacks to fewer bytes than it should."""
-    values = np.zeros((64, 256, 256), np.uint8)
-    with h5py.File(tmp_path / "v.h5", "w") as file:
-        for name in ("whole", "cut"):
-            stored = file.create_dataset(name, data=values, chunks=values.shape, compression="gzip")
-            if name == "cut":
-                stored.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(5000)))
-            layout = h5py.VirtualLayout(values.shape, "u1")
-            layout[...] = h5py.VirtualSource(".", name, values.shape)
-            file.create_virtual_dataset(f"virtual/{name}", layout)
-    np.testing.assert_array_equal(Volume(f"{tmp_path}/v.h5:virtual/whole").read(), values)
-    with pytest.raises(InvalidFileError, match=r"v\.h5:cut: is damaged: one of its chunks"):
-        Volume(f"{tmp_path}/v.h5:virtual/cut").read()
-
-
-def test_virtual_datasets_of_one_file_are_read(tmp_path: Path) -> None:
-    """Planes, a part, every second row, and a virtual dataset of a virtual one."""
-    sources = {
-        "planes": [(np.s_[i], h5py.VirtualSource(".", f"plane{i}", (24, 24))) for i in range(24)],
-        "part": [(np.s_[...], h5py.VirtualSource(".", "larger", (30, 30, 30))[3:-3, 3:-3, 3:-3])],
-        "rows": [
-            (np.s_[:, ::2], h5py.VirtualSource(".", "larger", (30, 30, 30))[3:-3, 3:-3:2, 3:-3]),
-            (np.s_[:, 1::2], h5py.VirtualSource(".", "larger", (30, 30, 30))[3:-3, 4:-3:2, 3:-3]),
-        ],
-        "twice": [(np.s_[...], h5py.VirtualSource(".", "part", IMAGE.shape))],
-    }
-    with h5py.File(tmp_path / "v.h5", "w") as file:
-        for i, plane in enumerate(IMAGE):
-            file.create_dataset(f"plane{i}", data=plane, chunks=(8, 8), compression="gzip")
-        file.create_dataset("larger", data=np.pad(IMAGE, 3), chunks=(7, 8, 9), compression="gzip")
-        for name, parts in sources.items():
-            layout = h5py.VirtualLayout(IMAGE.shape, "u1")
-            for place, source in parts:
-                layout[place] = source
-            file.create_virtual_dataset(name, layout)
-    for name in sources:
-        volume = Volume(f"{tmp_path}/v.h5:{name}")
-        block = volume.read(((3, 5, 7), (4, 9, 11)))
-        np.testing.assert_array_equal(block, IMAGE[3:7, 5:14, 7:18], name)
-        np.testing.assert_array_equal(volume.read(), IMAGE, name)
 
 
 def test_threads_open_intact_and_damaged_files(tmp_path: Path) -> None:

@@ -287,10 +287,6 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Range]] = {
         lambda n: ft.data.partition("a:b", "c:d", thresholds=[n]),
         limits.FRACTION,
     ),
-    "coordinates margin": (
-        lambda n: ft.data.coordinates(["a:b"], "c", margin=(n, 0, 0)),
-        limits.EXTENT,
-    ),
     "synth shape": (lambda n: ft.data.synth((n, 8, 8)), Range(8, 16)),
     "optimizer eps": (lambda n: ft.optim.Adam(eps=n), Range(0.0, 1.0)),
 }

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from floodtide import cli, data, errors, nn
+from floodtide import cli, data, nn
 from floodtide.base.files import SUFFIX
 from floodtide.base.outputs import reserved, unchecked
 
@@ -176,22 +176,6 @@ def test_files_that_the_command_did_not_write_stay(
     refused(folder, capsys, *arguments, says=says)
 
 
-@pytest.mark.parametrize(
-    ("out", "says"),
-    [
-        ("af.h5", "is also the input"),
-        ("labels.h5", "not a file of format"),
-        ("notes.txt", "cannot be read as an HDF5 file"),
-    ],
-)
-def test_coordinates_replace_no_other_file(out: str, says: str, folder: Path) -> None:
-    (folder / "notes.txt").write_text("notes of a person\n")
-    before = digests(folder)
-    with pytest.raises(errors.Error, match=says):
-        data.coordinates(["x=./af.h5:af"], out)
-    assert digests(folder) == before
-
-
 WRITERS: list[Callable[[str], list[str]]] = [
     lambda out: ["partition", "labels.h5:stack", f"{out}:af", *PARTITION],
     lambda out: ["segment", "config.toml", "--out", f"{out}:ids"],
@@ -284,8 +268,6 @@ def test_a_second_segmentation_in_one_file_is_refused(
 
 def test_an_older_result_alone_in_its_file_is_replaced(folder: Path) -> None:
     assert run("partition", "labels.h5:stack", "af.h5:af", "--lom-radius", "1,1,1") == 0
-    data.coordinates(["cube=af.h5:af"], "c.h5")
-    data.coordinates(["cube=af.h5:af"], "c.h5", seed=3)
     assert run("convert", "model.h5", "copy.h5") == 0
     assert run("convert", "model.h5", "copy.h5") == 0
     with h5py.File("af.h5") as file:

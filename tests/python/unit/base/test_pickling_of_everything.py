@@ -21,6 +21,7 @@ import training_volume
 
 import floodtide
 from floodtide import (
+    _core,
     config,
     data,
     errors,
@@ -31,16 +32,15 @@ from floodtide import (
     train,
 )
 from floodtide.agglomerate.merging import Merged
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint
+from floodtide.agglomerate.pairs import DecisionPoint, Pairs
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.data import Volume
-from floodtide.evaluate.classes import DiceCounts
 from floodtide.evaluate.mistakes import Mistake, Part
-from floodtide.evaluate.voxels import Difference
 from floodtide.optim import lr
 from floodtide.segment.affinities import AffinityFile
 from floodtide.train.steering import GradBucket
+
+DiceCounts = _core.evaluate.DiceCounts
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -98,15 +98,6 @@ def stack_of(folder: Path) -> data.Stack:
     )
 
 
-def noise_scale() -> optim.NoiseScale:
-    scale = optim.NoiseScale()
-    for step in range(3):
-        scale.add(
-            small_square=4.0 + step, small_inverse=0.25, large_square=2.0, large_inverse=0.125
-        )
-    return scale
-
-
 def contingency() -> evaluate.ContingencyTable:
     table = evaluate.ContingencyTable()
     table.add(np.array([[[1, 1, 2]]], np.uint8), np.array([[[3, 4, 4]]], np.uint8))
@@ -152,7 +143,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     data.Volume: lambda folder: Volume(f"{folder}/volume.h5:raw"),
     evaluate.ContingencyTable: lambda folder: contingency(),
     DiceCounts: lambda folder: dice_counts(),
-    Difference: lambda folder: Difference(1, 2, 3, 4),
     Mistake: lambda folder: Mistake("merge", 1, 2, (Part(1, 2, 3, (4, 5, 6)),)),
     Part: lambda folder: Part(1, 2, 3, (4, 5, 6)),
     lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),
@@ -163,13 +153,12 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     nn.UNet3D: lambda folder: nn.UNet3D(
         nn.UNet3DOptions(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)])
     ),
-    optim.NoiseScale: lambda folder: noise_scale(),
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
     segment.Seeded: lambda folder: segment.Seeded(1, (2, 3, 4), 5),
     segment.Predictor: lambda folder: segment.Predictor(
         nn.UNet2D(nn.UNetOptions(depth=2)), mean=1.0, std=2.0
     ),
-    segment.cut.Cut: lambda folder: segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)),
+    segment.pieces.Cut: lambda folder: segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
     segment.Object: lambda folder: segment.Object(
         np.ones((2, 2, 2), np.float32), [(1, 2, 3)], {"a": 1}
@@ -177,7 +166,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.flooding.Origin: lambda folder: segment.flooding.Origin(1, (2, 3, 4), 5, 6, 7.5),
     segment.flooding.Overlap: lambda folder: segment.flooding.Overlap(1, 2, 3),
     segment.Pieces: lambda folder: segment.Pieces(
-        folder / "pieces", segment.cut.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
+        folder / "pieces", segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
     ),
     segment.reconciling.Reconciled: lambda folder: segment.reconciling.Reconciled(
         1, 0, [np.array([1], np.uint64)], [np.array([7])]
@@ -240,8 +229,6 @@ def content(thing: Any) -> Any:
         return content(thing.rows())
     if isinstance(thing, DiceCounts):
         return content(thing.values())
-    if isinstance(thing, optim.NoiseScale):
-        return thing.__getstate__()
     if isinstance(thing, train.FloodValidation):
         return content((thing.volume, thing.patch_size, thing.centres, thing.seed))
     if isinstance(thing, AffinityFile):

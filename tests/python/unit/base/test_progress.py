@@ -20,7 +20,7 @@ def test_work_of_an_earlier_call_does_not_shorten_the_estimate(
 ) -> None:
     now_s = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
-    display = progress.Progress("examples", "sweep")
+    display = progress.bar("examples", "sweep")
     display(900, 1000)  # 900 were there before
     now_s = 140.0
     display(920, 1000)
@@ -32,7 +32,7 @@ def test_there_is_no_estimate_before_the_first_work_is_done(
 ) -> None:
     now_s = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
-    display = progress.Progress("examples", "sweep")
+    display = progress.bar("examples", "sweep")
     display(900, 1000)
     now_s = 140.0
     display(900, 1000)

@@ -34,5 +34,5 @@ def test_text_names_what_is_absent(
 
     lines = capsys.readouterr().out.splitlines()
     assert status == 0
-    assert "MPI plug-ins    none" in lines
-    assert any(line.startswith("MPI library     none: ") for line in lines)
+    assert "mpi plugins: none" in lines
+    assert any(line.startswith("mpi no library: ") for line in lines)

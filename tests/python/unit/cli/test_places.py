@@ -52,8 +52,6 @@ def test_copies_of_a_result_lie_where_its_image_lies(image: str, out: str, tmp_p
     result = stored(tmp_path / "r.h5", LABELS[4:], image=image, box_start=[4, 0, 0])
     run("convert", result, tmp_path / out)
     lies_at(f"{tmp_path}/{out}", (14, 0, 5))
-    run("lab", "consensus", result, result, tmp_path / f"c{out}")
-    lies_at(f"{tmp_path}/c{out}", (14, 0, 5))
     run("convert", result, tmp_path / f"r{out}", "--resample-nm", "20,20,20", "--labels")
     lies_at(f"{tmp_path}/r{out}", (7, 0, 2), 20)
 

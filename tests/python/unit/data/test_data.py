@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes, partitions, coordinates and shards as Python sees them."""
+"""Volumes, partitions and shards as Python sees them."""
 
 from __future__ import annotations
 
@@ -131,6 +131,22 @@ def test_partition_equals_the_reference(
         np.testing.assert_array_equal(file["af"].attrs["bounding_boxes"][0][0], (x, y, z))
 
 
+def test_partition_stores_what_google_ffn_reads_and_its_own_options(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.h5", stack=np.full((9, 10, 11), 4, np.int32))
+    with h5py.File(path, "r+") as file:  # x, y, z; the second box becomes empty
+        file["stack"].attrs["bounding_boxes"] = [[[1, 2, 3], [9, 8, 6]], [[0, 0, 0], [2, 2, 2]]]
+    settings = {"thresholds": [0.5, 1.0], "lom_radius": (1, 2, 3), "min_size": 10}
+    data.partition(f"{path}:stack", f"{tmp_path / 'out.h5'}:af", **settings)
+    with h5py.File(tmp_path / "out.h5") as file:
+        stored = dict(file["af"].attrs)
+        assert (file["af"].fillvalue, file["af"].chunks) == (255, (9, 10, 11))
+    assert stored["bounding_boxes"].tolist() == [[[4, 4, 4], [3, 4, 4]]]
+    assert stored["partition_counts"].tolist() == [[3], [7 * 6 * 5]]
+    assert stored["thresholds"].tolist() == [0.5, 1.0]
+    assert stored["lom_radius_zyx"].tolist() == [1, 2, 3]
+    assert (stored["min_size"], stored["min_size"].dtype) == (10, np.int64)
+
+
 @pytest.mark.extra
 @pytest.mark.data
 def test_partition_of_real_labels_has_the_published_counts(
@@ -189,7 +205,6 @@ def test_shards_are_disjoint_complete_and_balanced(
             permutable_axes=[],
             reflectable_axes=[],
             softness=0.05,
-            coordinates=None,
             progress=None,
         )
 
@@ -224,24 +239,6 @@ def test_shards_are_disjoint_complete_and_balanced(
     for voxels in per_class.values():
         assert sum(voxels.values()) == largest
         assert max(voxels.values()) - min(voxels.values()) <= 1
-
-
-def test_coordinates_are_balanced_and_named(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    classes = rng.choice(np.array([0, 3, 255], np.uint8), (10, 11, 12), p=[0.1, 0.4, 0.5])
-    path = write(tmp_path / "sample.h5", af=classes)
-    counts = data.coordinates(
-        [f"{path}:af", f"other={path}:af"], tmp_path / "out.h5", margin=(1, 2, 3)
-    )
-    inner = classes[1:-1, 2:-2, 3:-3]
-    assert counts == {0: 2 * int((inner == 0).sum()), 3: 2 * int((inner == 3).sum())}
-    with h5py.File(tmp_path / "out.h5") as file:
-        assert file.attrs["volumes"].split("\n") == ["sample", "other"]
-        rows = file["centres"][:]
-    assert len(rows) == 2 * max(counts.values())
-    found = Counter(classes[tuple(rows[:, 1:].T)].tolist())
-    assert found == {0: max(counts.values()), 3: max(counts.values())}
-    assert Counter(rows[:, 0].tolist()).keys() == {0, 1}
 
 
 BAD_INPUT = {
@@ -290,9 +287,7 @@ def test_an_output_that_is_not_utf8_is_one_line_and_exit_status_2(
     assert "is not valid UTF-8; expected FILE:DATASET" in error
 
 
-def test_partition_and_coordinates_commands(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_partition_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     labels = np.zeros((20, 20, 20), np.uint16)
     labels[:, :, 10:] = 7
     path = write(tmp_path / "labels.h5", stack=labels)
@@ -307,17 +302,6 @@ def test_partition_and_coordinates_commands(
     expected = reference_partition(labels[:18], [0.5, 0.9], (2, 3, 4), 100)
     np.testing.assert_array_equal(data.Volume(out).read()[:18], expected)
     assert (data.Volume(out).read()[18:] == 255).all()
-    assert cli.run([*arguments, "--coordinates", f"a={tmp_path}/c.h5", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    counts = result["partition_counts"]
-    assert result["rows"] == len({*counts} - {"255"}) * max(
-        voxels for value, voxels in counts.items() if value != "255"
-    )
-    with h5py.File(tmp_path / "c.h5") as file:
-        assert file.attrs["volumes"] == "a"
-        assert len(file["centres"]) == result["rows"]
-    assert cli.run([*arguments, "--coordinates", f"{tmp_path}/labels.h5"]) == 2
-    assert "is also the input" in capsys.readouterr().err
     assert cli.run(["partition", f"{path}:stack", out, "--lom-radius", "2,3"]) == 2
     assert "'2,3', expected 1 or 3 numbers" in capsys.readouterr().err
 
@@ -334,7 +318,7 @@ def test_synth_command_writes_a_volume_that_partition_reads(
     assert figures["shape"] == [24, 32, 40]
     assert figures["cells"] == labels.max()
     assert cli.run(["lab", "synth", str(out), "--shape", "24,32"]) == 2
-    assert "shape '24,32'" in capsys.readouterr().err
+    assert "'--shape': '24,32', expected" in capsys.readouterr().err
 
 
 def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:

@@ -75,8 +75,9 @@ def test_every_type_survives_every_format_that_has_it(dtype: str, tmp_path: Path
         array[0, 0, 0] = np.iinfo(array.dtype).max
         array[0, 0, 1] = np.iinfo(array.dtype).min
     for form in volumes.FORMS:
-        cannot = {"precomputed": ("i8", "f8"), "tiffs": ("u8", "i8")}.get(form, ())
-        if dtype in cannot or (form == "pngs" and dtype not in ("u1", "u2")):
+        if form == "pngs" and dtype not in ("u1", "u2"):
+            continue
+        if form == "precomputed" and dtype in ("i8", "f8"):
             with pytest.raises(errors.InvalidArgumentError, match="cannot hold"):
                 volumes.write(array, tmp_path, "a", form)
             continue
@@ -223,21 +224,15 @@ def test_slices_and_affinities_take_every_format(cube: Path) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_partitions_and_coordinates_take_every_format(cube: Path, tmp_path: Path) -> None:
+def test_partitions_take_every_format(cube: Path, tmp_path: Path) -> None:
     wanted = data.Volume(sources(cube)["partitions"]).read()
-    data.coordinates({"a": sources(cube)["partitions"]}, tmp_path / "wanted.h5", seed=3)
     rows = data.Shards(data.TrainingVolume(*sources(cube).values()), patch_size=(9, 9, 9))
     assert len(rows) > 0
     for form in OTHERS:
-        labels, af = (
-            volumes.FORMS[form].format(folder=cube, name=n) for n in ("labels", "partitions")
-        )
+        labels = volumes.FORMS[form].format(folder=cube, name="labels")
         out = f"{tmp_path}/{form}.h5:af"
         data.partition(labels, out, lom_radius=(4, 4, 4), min_size=10)
         np.testing.assert_array_equal(data.Volume(out).read(), wanted)
-        data.coordinates({"a": af}, tmp_path / f"{form}-rows.h5", seed=3)
-        a, b = ((tmp_path / f"{n}.h5").stat().st_size for n in ("wanted", f"{form}-rows"))
-        assert a == b
 
 
 def test_segmentation_is_the_same(cube: Path) -> None:
@@ -402,7 +397,9 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
     for form in volumes.FORMS:
         there = volumes.FORMS[form].format(folder=tmp_path, name="a")
-        with pytest.raises(errors.InvalidFileError, match="the disk is gone"):
+        read_only = "*" in there
+        error = errors.InvalidArgumentError if read_only else errors.InvalidFileError
+        with pytest.raises(error, match="does not write it" if read_only else "the disk is gone"):
             data.convert(data.Volume(Broken(ARRAY)), there)
     assert list(tmp_path.iterdir()) == []
 
@@ -439,7 +436,7 @@ def test_an_output_in_a_volume_that_is_read_is_refused(tmp_path: Path) -> None:
         ("missing/*.png", "no file has such a name"),
         ("missing.h5:raw", "no such file"),
         ("missing.h5", "for example missing.h5:raw; all forms: file.h5:dataset, precomputed:"),
-        ("precomputed://gs://bucket/raw", "expected a folder of this machine without gs://"),
+        ("precomputed://gs://bucket/raw", "folders of this machine, without gs://"),
         ("a\0b.zarr", "expected file:dataset"),
     ],
 )

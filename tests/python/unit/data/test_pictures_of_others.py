@@ -199,7 +199,7 @@ def test_names_with_brackets_are_looked_up_first(tmp_path: Path) -> None:
         Image.fromarray(page).save(folder / f"p{i}.png")
     for name in ("stack[1].tif", "*.png", "p[0-3].png"):
         np.testing.assert_array_equal(data.Volume(f"{folder}/{name}").read(), STACK)
-    for name in ("out.tif", "out[2].tif", "new/*.png", "out.zarr"):
+    for name in ("out.tif", "out[2].tif", "out.zarr"):
         copy = data.convert(f"{folder}/stack[1].tif", f"{folder}/{name}")
         np.testing.assert_array_equal(copy.read(), STACK)
 

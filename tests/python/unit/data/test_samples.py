@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodtide import _core, data, errors, evaluate
+from floodtide import _core, data, errors
 
 Array = np.ndarray[Any, Any]
 
@@ -260,25 +260,23 @@ def test_dice_counts_pixels_exactly() -> None:
     predicted = np.where(rng.random(truth.shape) < 0.7, truth, 0).astype(np.uint8)
     patients = [7, 7, 3, 3, 3, 5]
     predicted[5], truth[5] = 0, 0
-    scores = evaluate.dice(predicted, truth, patients=patients, classes=3)
+    counts = _core.evaluate.DiceCounts(3, 3)
+    for patient, p, t in zip(patients, predicted, truth, strict=True):
+        counts.add([7, 3, 5].index(patient), p[None], t[None])
 
     def reference(which: list[int], c: int) -> float | None:
         p, t = predicted[which] == c, truth[which] == c
         return 2 * int((p & t).sum()) / int(p.sum() + t.sum()) if (p | t).any() else None
 
     everyone = {7: [0, 1], 3: [2, 3, 4], 5: [5]}
-    assert scores["pooled"] == [reference(list(range(6)), c) for c in range(3)]
-    assert scores["patients"] == {
-        patient: [reference(which, c) for c in range(3)] for patient, which in everyone.items()
-    }
-    assert scores["patients"][5] == [1.0, None, None]
-    assert scores["patient_mean"][1] == pytest.approx(
-        np.mean([scores["patients"][p][1] for p in (3, 7)]), rel=1e-15
-    )
-    with pytest.raises(errors.ShapeError, match="a patient for each slice"):
-        evaluate.dice(predicted, truth, patients=[1], classes=3)
+    assert [counts.pooled(c) for c in range(3)] == [reference(list(range(6)), c) for c in range(3)]
+    for group, which in enumerate(everyone.values()):
+        assert [counts.group(group, c) for c in range(3)] == [reference(which, c) for c in range(3)]
+    assert [counts.group(2, c) for c in range(3)] == [1.0, None, None]
+    mean = np.mean([counts.group(group, 1) for group in range(2)])
+    assert counts.mean_over_groups(1) == pytest.approx(mean, rel=1e-15)
     with pytest.raises(errors.InvalidArgumentError, match="expected 0 to 1"):
-        evaluate.dice(predicted, truth)
+        _core.evaluate.DiceCounts(1, 2).add(0, predicted, truth)
 
 
 def test_average_precision_of_affinities() -> None:

@@ -19,7 +19,7 @@ import floodtide as ft
 from floodtide import cli, config
 from floodtide.doctor import examine, host, judge
 from floodtide.doctor.judge import Diagnosis
-from floodtide.train import resources
+from floodtide.train import setup
 
 
 def healthy(rank: int = 0, host_name: str = "node0", **changes: Any) -> dict[str, Any]:
@@ -193,10 +193,10 @@ def test_memory_estimate_covers_what_the_network_takes(depth: int, features: int
     network = ft.nn.FFN(depth, 3 * [fov], [2, 2, 2], features)
     zeros = np.zeros((1, fov, fov, fov), np.float32)
     network.loss_and_gradients(zeros, zeros, zeros)
-    estimate = resources.needed_bytes(config.from_dict(document), ranks=1, threads=1)
+    estimate = setup.needed_bytes(config.from_dict(document), ranks=1, threads=1)
     passes = estimate - ft._core.resident_bytes()
 
-    assert resources.parameter_count(config.from_dict(document)) == network.core.parameters().size
+    assert setup.parameter_count(config.from_dict(document)) == network.core.parameters().size
     assert passes >= 0.95 * network.core.workspace_bytes()
 
 

@@ -182,7 +182,9 @@ def test_matching_is_greedy_by_common_voxels(seed, ids):
             matched[-i] = -j
             same += voxels
             identical += bool(((a == -i) == (b == -j)).all())
-    assert evaluate.matching(a, b) == {
+    table = evaluate.ContingencyTable()
+    table.add(a, b)
+    assert table.matching() == {
         "voxels": 120,
         "same_voxels": same,
         "segments": len(np.unique(a[a > 0])),
@@ -194,7 +196,9 @@ def test_matching_is_greedy_by_common_voxels(seed, ids):
 def test_renumbered_segmentations_are_the_same():
     a = np.random.default_rng(1).integers(0, 6, (5, 6, 7))
     b = np.array([0, 9, 4, 7, 1, 2])[a]
-    found = evaluate.matching(b, a)
+    table = evaluate.ContingencyTable()
+    table.add(b, a)
+    found = table.matching()
     assert found["same_voxels"] == found["voxels"] == 210
     assert found["identical"] == found["objects"] == 5
 
@@ -244,9 +248,10 @@ def test_the_command_lists_the_worst_mistakes(tmp_path):
         file["a"], file["b"] = segmentation, truth
     arguments = [f"{tmp_path}/in.h5:a", f"{tmp_path}/in.h5:b", "--worst", "5"]
     result = CliRunner().invoke(evaluate_cli.command, arguments, catch_exceptions=False)
-    lines = [line for line in result.stdout.splitlines() if line.startswith(("split", "merge"))]
+    lines = [line for line in result.stdout.splitlines() if line.startswith("worst: ")]
     assert lines == [
-        "split of object 1: 2 voxels beside the largest part: 6 in 5 at 0,0,3, 2 in 6 at 0,0,7"
+        "worst: kind split, id 1, voxels 2, parts segment 5, object 1, voxels 6, zyx 0,0,3;"
+        " segment 6, object 1, voxels 2, zyx 0,0,7"
     ]
     result = CliRunner().invoke(
         evaluate_cli.command, [arguments[1], arguments[0], "--worst", "5", "--json"]

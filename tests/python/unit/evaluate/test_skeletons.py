@@ -130,7 +130,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         np.sqrt(report["adapted_rand_error"] * (report["voi_split"] + report["voi_merge"]))
     )
     assert cli.run(["evaluate", *names, "--skeletons"]) == 0
-    assert "voxels (" in capsys.readouterr().out
+    assert "run lengths unit: voxels\n" in capsys.readouterr().out
 
 
 def test_wrong_arguments_are_refused(

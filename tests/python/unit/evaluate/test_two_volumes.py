@@ -15,7 +15,6 @@ import tensorstore
 from floodtide import cli, config, data, errors, evaluate
 from floodtide.data import no_label
 from floodtide.report import planes
-from floodtide.segment import write_consensus
 from floodtide.shapes.meshes import meshes_of
 from floodtide.train.data_checks import require_volumes_fit
 from floodtide.view.layers import layers_of
@@ -40,14 +39,13 @@ def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 # Voxel sizes
 
 
-@pytest.mark.parametrize("command", ["evaluate", "lab compare", "lab consensus"])
+@pytest.mark.parametrize("command", ["evaluate", "lab compare"])
 def test_volumes_of_other_voxels_are_refused(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     coarse = stored(tmp_path / "s.h5", LABELS[::2, ::2, ::2], resolution=(20.0, 20.0, 20.0))
     fine = stored(tmp_path / "t.h5", LABELS, element_size_um=(0.01, 0.01, 0.01))
-    more = [f"{tmp_path}/out.zarr"] if command == "lab consensus" else []
-    assert cli.run([*command.split(), coarse, fine, *more]) == 2
+    assert cli.run([*command.split(), coarse, fine]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "s.h5:x has voxels of 20 x 20 x 20 nm (attribute resolution)" in said
@@ -188,7 +186,6 @@ def test_every_spelling_of_no_label_is_the_same(
     known[:, :, 6:] = 0
     assert scored(capsys, stored(tmp_path / "s.h5", LABELS), name)["objects"] == 6
     assert evaluate.scores(LABELS, array) == evaluate.scores(LABELS, known)
-    assert evaluate.matching(array, LABELS) == evaluate.matching(known, LABELS)
     np.testing.assert_array_equal(data.volumes.labels_of(name).read(), known)
     found = data.look.label_statistics(data.Volume(name))
     assert (found.objects, found.unlabelled) == (6, 0.5)
@@ -224,13 +221,6 @@ def test_labels_without_another_spelling_are_returned_as_they_are() -> None:
     image = data.Volume(np.full((4, 4, 4), -5, np.int16))
     _, grey = evaluate.read_both(image, image, image=True)
     assert grey.min() == -5
-
-
-def test_a_consensus_of_other_places_is_refused(tmp_path: Path) -> None:
-    a = data.Volume(stored(tmp_path / "a.h5", LABELS, box_start=np.int64([1, 0, 0])))
-    b = data.Volume(stored(tmp_path / "b.h5", LABELS, box_start=np.int64([0, 1, 0])))
-    with pytest.raises(errors.ShapeError, match="expected the same voxels"):
-        write_consensus(a, b, f"{tmp_path}/c.zarr")
 
 
 # Labels of some sections

@@ -19,12 +19,12 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 EXAMPLES = {
     "slurm": [
         *("fib25.toml", "--nodes", "64", "--time", "06:00:00", "--ranks-per-node", "2"),
-        *("--cores-per-node", "64", "--option=--partition=long", "--setup", "module load mpich"),
+        *("--cores-per-node", "64"),
         *("--environment", "env.tar.gz", "--set", "training.walkers=256"),
     ],
     "pbs": [
         *("fib25.toml", "--nodes", "8", "--time", "1-00:00:00", "--cores-per-node", "64"),
-        *("--environment", "floodtide.sif", "--option", "-q long", "--max-jobs", "1"),
+        *("--environment", "floodtide.sif"),
     ],
 }
 
@@ -122,10 +122,6 @@ def test_times(text: str, seconds: int) -> None:
                 "5",
             ],
             "expected at most the 4 cores of a node",
-        ),
-        (
-            ["slurm", *("--nodes", "2", "--time", "06:00:00"), "--option", "a\nrm"],
-            "one line each",
         ),
     ],
 )

@@ -97,19 +97,6 @@ def test_layers_of_lars_are_arrays_with_several_axes() -> None:
     assert steps["all"] == pytest.approx([1.8, 1.8])
 
 
-def test_noise_scale_of_known_norms() -> None:
-    noise = ft.optim.NoiseScale()
-    assert noise.estimate() is None
-    for step in range(40):  # |G|^2 = 4 and S = 12, with a little jitter
-        jitter = 1 + 0.01 * (-1) ** step
-        noise.add(
-            small_square=16 * jitter, small_inverse=1.0, large_square=5.5, large_inverse=1 / 8
-        )
-    examples, low, high = noise.estimate() or (0.0, 0.0, 0.0)
-    assert examples == pytest.approx(3, rel=0.01)
-    assert low < examples < high
-
-
 def test_scale_rules() -> None:
     assert [ft.optim.lr.scale(rule)(16) for rule in ("none", "linear", "sqrt")] == [1, 16, 4]
     assert [ft.optim.lr.scale("paper")(n) for n in (1, 16, 64)] == [1, 16, 32]

@@ -20,11 +20,11 @@ from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
 from floodtide.config.networks import UNet3DConfig
 from floodtide.data import Volume, parse_box
+from floodtide.data.look import FIB25
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.load import load_ffn
 from floodtide.plan import affinities, document, geometry, judging, known, measuring, previewing
 from floodtide.plan.known import known_network
-from floodtide.segment.published import PUBLISHED
 from floodtide.train import read_log
 
 SHAPE = (40, 64, 100)
@@ -345,9 +345,8 @@ def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A published network for voxels of 8 nm that floods bright voxels."""
     bright_network.save(tmp_path / "bright.h5")
-    images = dataclasses.replace(PUBLISHED["fib25"].trained_on, voxel_size_nm=(8.0, 8.0, 8.0))
-    row = dataclasses.replace(PUBLISHED["fib25"], trained_on=images)
-    monkeypatch.setattr(known, "published", lambda _: (row, str(tmp_path / "bright.h5")))
+    images = dataclasses.replace(FIB25, voxel_size_nm=(8.0, 8.0, 8.0))
+    monkeypatch.setattr(known, "published", lambda _: (images, str(tmp_path / "bright.h5")))
     return "fib25"
 
 
@@ -447,8 +446,6 @@ def test_levels_are_compared() -> None:
     assert judging.same_levels(130, 35, 128, 33)
     assert not judging.same_levels(148, 55, 128, 33)
     assert not judging.same_levels(0.5, 0.2, 128, 33)
-    assert judging.stated_size_note((8, 8, 8), (8, 8, 8)) == ""
-    assert "the file states" in judging.stated_size_note((8, 8, 8), (40, 4, 4))
 
 
 def test_previews(
@@ -544,12 +541,13 @@ def test_the_time_left_of_a_preview_is_at_most_its_limit(
     """The first objects of a box settle slowly: by their speed alone, the preview would take many minutes."""
     monkeypatch.chdir(tmp_path)
     seen = []
+    made = progress.bar
 
-    def bar(*arguments: Any, **options: Any) -> progress.Progress:
+    def bar(*arguments: Any, **options: Any) -> progress.bar:
         limit_s = options["at_most_s"]()
         assert limit_s is not None
         seen.append(limit_s)
-        return progress.Progress(*arguments, **options)
+        return made(*arguments, **options)
 
     monkeypatch.setattr(progress, "bar", bar)
     bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))

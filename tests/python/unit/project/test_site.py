@@ -202,4 +202,4 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     for page in ("index.html", "docs/index.html", "docs/start.html", "docs/api/train.html"):
         assert (tmp_path / "site" / page).is_file(), page
     assert "Trainer" in (tmp_path / "site/docs/api/train.html").read_text("utf-8")
-    assert "--max-jobs" in (tmp_path / "site/docs/commands.html").read_text("utf-8")
+    assert "--cores-per-node" in (tmp_path / "site/docs/commands.html").read_text("utf-8")

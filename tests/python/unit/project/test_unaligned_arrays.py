@@ -12,7 +12,7 @@ import pytest
 
 import floodtide as ft
 from floodtide import _core
-from floodtide.agglomerate.points import decision_points
+from floodtide.agglomerate.pairs import decision_points
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn import SegmentationLoss
 
@@ -142,10 +142,6 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
     "evaluate.scores": (
         lambda a, b: ft.evaluate.scores(a, b)["cremi"],
         [labels(6, 6, 6), labels(6, 6, 6, dtype="int64")],
-    ),
-    "evaluate.matching": (
-        lambda a, b: ft.evaluate.matching(a, b)["voxels"],
-        [labels(6, 6, 6), labels(6, 6, 6)],
     ),
     "ContingencyTable.add": (table_of, [labels(6, 6, 6), labels(6, 6, 6, dtype="uint16")]),
     "Segmenter.segment": (segmented, [floats(12, 12, 12)]),

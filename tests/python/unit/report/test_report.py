@@ -81,13 +81,8 @@ def test_a_volume_without_a_name_is_called_volume(run_folder: Path) -> None:
     run = read_run(run_folder)
     names = [{"name": "volume"}, {"name": "left half"}]
     volumes = [{**run.config["data"]["volumes"][0], **name} for name in names]
-    facts = verdict.head(
-        dataclasses.replace(run, config={"data": {"volumes": volumes}}), None
-    ).facts
-    assert [name for name, _ in facts if name.startswith("Volume")] == [
-        "Volume",
-        "Volume left half",
-    ]
+    head = verdict.head(dataclasses.replace(run, config={"data": {"volumes": volumes}}), None)
+    assert [name for name, _ in head.volumes] == ["Volume", "Volume left half"]
 
 
 def test_the_worst_mistakes_have_their_places(page: Page) -> None:
@@ -321,7 +316,7 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
 
 def test_a_target_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "scores.json").write_text("[]")
-    with pytest.raises(StorageError, match="cannot be written: folder"):
+    with pytest.raises(StorageError, match="has no folder, expected a folder that exists"):
         report.write([tmp_path], tmp_path / "no" / "such" / "folder.html")
 
 

@@ -14,12 +14,17 @@ from scipy import ndimage
 from skimage import measure
 
 from floodtide import cli, errors
-from floodtide.agglomerate.affinity_blocks import agglomerate_on_ranks, write_segments
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
 from floodtide.data.formats.geometry import Geometry
 from floodtide.segment import reconcile
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
+from floodtide.segment.affinities import (
+    AffinityFile,
+    AffinityOptions,
+    agglomerate_on_ranks,
+    segments_of,
+    write_segments,
+)
 from floodtide.segment.reconciling import read_reconciled
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import bright_network
-import h5py
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -18,9 +16,8 @@ from hypothesis import strategies as st
 from floodtide import config, errors
 from floodtide.cli import segment as segment_cli
 from floodtide.data import Volume
-from floodtide.lab.cli import consensus as consensus_cli
-from floodtide.segment import Segmenter, SegmentOptions, consensus, write_consensus
-from floodtide.segment.seeds import read_seeds
+from floodtide.segment import Segmenter, SegmentOptions, consensus
+from floodtide.segment.canvas import read_seeds
 
 
 def published_rule(a, b, min_size):
@@ -185,55 +182,3 @@ def test_seeds_that_are_no_rows_of_integers_are_refused(
     options, volume = bright
     with pytest.raises(errors.InvalidArgumentError, match=r"expected integers \(n, 3\)"):
         Segmenter.load(options).segment(volume, seeds=seeds)
-
-
-@pytest.mark.parametrize("out", ["out.h5:both", "out.zarr"])
-def test_volumes_are_combined_block_by_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
-) -> None:
-    monkeypatch.setattr("floodtide.segment.split_consensus.BLOCK_BYTES", 8 * 64**3)
-    monkeypatch.chdir(tmp_path)
-    if out.endswith("zarr"):
-        pytest.importorskip("tensorstore")
-    rng = np.random.default_rng(5)
-    a, b = rng.integers(0, 5, (2, 70, 10, 130)).astype(np.uint16)
-    with h5py.File("in.h5", "w") as file:
-        for name, labels in (("a", a), ("b", b)):
-            file[name] = labels
-        file["b"].attrs["box_start"] = np.array([3, 4, 5])
-    result = CliRunner().invoke(
-        consensus_cli.command,
-        ["in.h5:a", "in.h5:b", out, "--min-size", "3640", "--json"],
-        catch_exceptions=False,
-    )
-    assert result.exit_code == 0, result.output
-    found = Volume(out)
-    expected = consensus(a, b, min_size=3640)
-    assert len(np.unique(expected)) > 5
-    np.testing.assert_array_equal(found.read(), expected)
-    assert found.geometry.offset == (3, 4, 5)
-    assert json.loads(result.stdout) == {"largest_id": int(expected.max()), "out": out}
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "says"),
-    [
-        (
-            lambda f: f.create_dataset("c", data=np.ones((4, 4, 5), np.uint8)),
-            errors.ShapeError,
-            "same voxels",
-        ),
-        (
-            lambda f: f.create_dataset("c", data=np.ones((4, 4, 4))),
-            errors.InvalidArgumentError,
-            "float64",
-        ),
-    ],
-)
-def test_volumes_that_do_not_fit_are_refused(tmp_path: Path, change, error, says: str) -> None:
-    with h5py.File(tmp_path / "in.h5", "w") as file:
-        file["a"] = np.ones((4, 4, 4), np.uint8)
-        change(file)
-    a, c = (Volume(f"{tmp_path}/in.h5:{name}") for name in "ac")
-    with pytest.raises(error, match=says):
-        write_consensus(a, c, f"{tmp_path}/out.h5:both")

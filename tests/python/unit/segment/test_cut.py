@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from floodtide import errors
 from floodtide.data.boxes import intersection
-from floodtide.segment.cut import Cut
+from floodtide.segment.pieces import Cut
 
 
 @st.composite

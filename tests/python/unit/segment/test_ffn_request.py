@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from floodtide import cli, errors
+from floodtide.segment.canvas import read_seeds
 from floodtide.segment.ffn_files import path_in, read_origins
 from floodtide.segment.ffn_request import read_request
-from floodtide.segment.seeds import read_seeds
 
 # The published request for FIB-25, whose facts are in every copy of google/ffn.
 PUBLISHED = """

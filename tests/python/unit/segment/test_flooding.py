@@ -19,8 +19,7 @@ from floodtide import _core, data, errors
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.config.segment_options import MaskOptions, seed_policies
 from floodtide.segment import Segmenter, SegmentOptions
-from floodtide.segment.canvas_image import read_image
-from floodtide.segment.seeds import policy_seeds
+from floodtide.segment.canvas import policy_seeds, read_image
 
 
 class FakeNetwork:
@@ -446,7 +445,9 @@ def test_policies_in_sequence(tmp_path):
         return _core.segment.find_seeds(voxels, mean, std, name, values, margin, None)
 
     def found(options):
-        return policy_seeds(options, image, (100.0, 50.0), (5, 5, 5), None)
+        return policy_seeds(
+            dataclasses.replace(options, mean=100.0, std=50.0), image, (5, 5, 5), None
+        )
 
     voxels = image.voxels
     expected = [

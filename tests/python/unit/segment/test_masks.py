@@ -21,9 +21,14 @@ from scipy import ndimage
 from floodtide import _core, cli, config, data, errors
 from floodtide.config.segment_options import MaskChannel, MaskOptions
 from floodtide.segment import Segmenter, SegmentOptions
-from floodtide.segment.canvas_image import CanvasImage, read_image
+from floodtide.segment.canvas import (
+    CanvasImage,
+    closed_voxels,
+    parse_window,
+    read_image,
+    shifted_positions,
+)
 from floodtide.segment.ffn_request import read_request
-from floodtide.segment.masks import closed_voxels, parse_window, shifted_positions
 
 CLOSED = _core.segment.closed_bits()
 SHAPE = (12, 13, 14)

@@ -77,24 +77,6 @@ def test_blocks_give_what_one_pass_gives(
     np.testing.assert_allclose(inside, expected, rtol=0, atol=TOLERANCE)
 
 
-def test_less_context_changes_values_only_near_the_blocks_faces() -> None:
-    image = noise((1, 96, 96))
-    whole = Predictor(SLICES, mean=100.0, std=50.0).probabilities(image)
-    memory_mib = memory_for(SLICES, 1, 48, 48)
-    predictor = Predictor(SLICES, mean=100.0, std=50.0, context=(0, 1, 2), memory_mib=memory_mib)
-    assert predictor.context == (0, 2, 2)  # multiples of the pools
-    near_faces = different_in_all = 0
-    for (start, size), kept in predictor.blocks(image):
-        here = tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))
-        different = (
-            np.abs(np.moveaxis(kept, -1, 0) - whole[(slice(None), *here)]).max(axis=0) > TOLERANCE
-        )
-        different_in_all += int(different.sum())
-        inner = tuple(slice(8, n - 8) for n in size[1:])  # 8: the whole context
-        near_faces += int(different.sum() - different[0][inner].sum())
-    assert different_in_all == near_faces > 0
-
-
 def test_the_memory_of_a_block_is_what_the_network_plans() -> None:
     for model, shape in ((SLICES, (16, 64, 64)), (VOLUMES, (32, 64, 64))):
         model.forward(np.zeros(shape if model is SLICES else (1, *shape), np.float32))
@@ -102,12 +84,11 @@ def test_the_memory_of_a_block_is_what_the_network_plans() -> None:
         assert 0.9 < predict.bytes_per_voxel(model) / planned < 1.2  # it counts arrays outside, too
 
 
-def test_classes_are_the_most_likely_ones_and_progress_counts_voxels() -> None:
+def test_progress_counts_voxels() -> None:
     image = noise((2, 20, 20))
     predictor = Predictor(SLICES, mean=100.0, std=50.0)
     calls: list[tuple[int, int]] = []
-    classes = predictor.classes(image, progress=lambda done, total: calls.append((done, total)))
-    assert (classes == predictor.probabilities(image).argmax(axis=0)).all()
+    predictor.probabilities(image, progress=lambda done, total: calls.append((done, total)))
     assert calls[-1] == (800, 800)
 
 
@@ -120,13 +101,11 @@ def test_wrong_arguments_are_named() -> None:
         Predictor(nn.UNet2D(nn.UNetOptions(depth=1), in_channels=2), mean=0.0, std=1.0)
     predictor = Predictor(SLICES, mean=0.0, std=1.0)
     with pytest.raises(ShapeError, match=r"expected \(z, y, x\)"):
-        predictor.classes(noise((20, 20)))
+        predictor.probabilities(noise((20, 20)))
     with pytest.raises(OutOfRangeError, match="is not inside"):
-        predictor.classes(noise((2, 20, 20)), ((1, 0, 0), (2, 20, 20)))
+        predictor.probabilities(noise((2, 20, 20)), ((1, 0, 0), (2, 20, 20)))
     with pytest.raises(InvalidArgumentError, match="expected more memory"):
-        Predictor(SLICES, mean=0.0, std=1.0, memory_mib=0.01).classes(noise((2, 64, 64)))
-    with pytest.raises(InvalidArgumentError, match="expected mutually exclusive classes"):
-        Predictor(VOLUMES, mean=0.0, std=1.0).classes(noise((2, 20, 20)))
+        Predictor(SLICES, mean=0.0, std=1.0, memory_mib=0.01).probabilities(noise((2, 64, 64)))
 
 
 def test_an_output_that_is_no_number_is_an_error() -> None:
@@ -194,7 +173,7 @@ def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
     box = ((1, 3, 0), (3, 37, 33))
     volume = data.Volume(f"{folder}/image.h5:raw")
     with h5py.File(folder / "out.h5") as file:
-        assert (file["labels"][()] == predictor.classes(volume, box)).all()
+        assert (file["labels"][()] == predictor.probabilities(volume, box).argmax(axis=0)).all()
         assert file["labels"].dtype == np.uint8
         written = file["labels_probabilities"][()]
         np.testing.assert_array_equal(written, predictor.probabilities(volume, box))
@@ -241,7 +220,9 @@ def test_the_command_line_normalises_where_the_checkpoint_does_not_say_how(folde
     assert run(folder, "bare.h5", "image.h5:raw", "--mean", "100", "--std", "50") == 0
     with h5py.File(folder / "out.h5") as file:
         predictor = Predictor(SLICES, mean=100.0, std=50.0)
-        assert (file["labels"][()] == predictor.classes(noise((4, 45, 40)))).all()
+        assert (
+            file["labels"][()] == predictor.probabilities(noise((4, 45, 40))).argmax(axis=0)
+        ).all()
 
 
 @pytest.mark.parametrize(
@@ -278,7 +259,7 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(folder, "run", "image.h5:raw", out="absent/out.h5:labels") == 2
-    assert "cannot be written: folder " in capsys.readouterr().err
+    assert "has no folder, expected a folder that exists" in capsys.readouterr().err
     before = (folder / "image.h5").read_bytes()
     assert run(folder, "run", "image.h5:raw", out="image.h5:labels") == 2
     assert "expected another one" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from scipy import ndimage, sparse
 
 from floodtide import _core, data, errors, evaluate
 from floodtide.segment import Pieces, reconcile, write_reconciled
-from floodtide.segment.cut import Cut
+from floodtide.segment.pieces import Cut
 from floodtide.segment.reconciling import read_reconciled
 
 

@@ -18,7 +18,7 @@ import floodtide as ft
 from floodtide import _core, config
 from floodtide.config.networks import UNet2DConfig
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.train import resources
+from floodtide.train import setup
 
 ADDRESS_SPACE = 3 << 30
 
@@ -92,21 +92,21 @@ def test_parameters_are_counted_without_making_them() -> None:
                     depth=3, kernels=settings.model.kernels, pools=settings.model.pools
                 )
             )
-        assert resources.parameter_count(settings) == network.core.parameters().size
+        assert setup.parameter_count(settings) == network.core.parameters().size
 
 
 def test_a_training_is_compared_with_what_each_rank_of_the_host_may_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = config.from_dict({"training": {"walkers": 4}})
-    needed = resources.training_bytes(settings, 2, _core.num_threads())
+    needed = setup.training_bytes(settings, 2, _core.num_threads())
     monkeypatch.setattr(_core, "available_bytes", lambda: needed)
-    resources.require_enough_memory(settings, 2)
-    monkeypatch.setattr(resources.world, "places", lambda: (0, 2, 0, 1))
+    setup.require_enough_memory(settings, 2)
+    monkeypatch.setattr(setup.world, "places", lambda: (0, 2, 0, 1))
     with pytest.raises(ConfigurationError, match="to each of 2 ranks of this host"):
-        resources.require_enough_memory(settings, 2)
+        setup.require_enough_memory(settings, 2)
     monkeypatch.setattr(_core, "available_bytes", lambda: None)
-    resources.require_enough_memory(settings, 2)
+    setup.require_enough_memory(settings, 2)
 
 
 def test_a_box_that_cannot_fit_is_refused_before_it_is_read(
@@ -129,4 +129,4 @@ def test_blocks_of_a_prediction_that_cannot_fit_are_refused_before_one_is_read(
         ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, features=16)), mean=0.0, std=1.0
     )
     with pytest.raises(InvalidArgumentError, match=r"a block of .* needs about .* are available"):
-        predictor.classes(np.zeros((1, 16, 16), np.uint8))
+        predictor.probabilities(np.zeros((1, 16, 16), np.uint8))

@@ -122,8 +122,6 @@ def test_the_gradient_norm_is_limited(folder: Path, tmp_path: Path) -> None:
         if r["kind"] == "train"
     ]
     assert min(norms) > 1e-4
-    adaptive = train(folder, tmp_path / "adaptive", training={"clip_adaptive": 1e-3}, **sgd)
-    assert any((parameters(adaptive)[name] != parameters(limited)[name]).any() for name in start)
 
 
 def _document(folder: Path, directory: Path, **sections: Any) -> dict[str, Any]:
@@ -162,10 +160,3 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     assert not (tmp_path / "run" / "checkpoints").exists() or not any(
         (tmp_path / "run" / "checkpoints").iterdir()
     )
-
-
-def test_two_limits_of_the_norm_are_refused(folder: Path, tmp_path: Path) -> None:
-    document = _document(folder, tmp_path / "run")
-    document["training"] |= {"clip_norm": 1.0, "clip_adaptive": 0.1}
-    with pytest.raises(InvalidArgumentError, match="expected one of them"):
-        Trainer.from_config(config.from_dict(document))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check before a segmentation or prediction that the image looks like the images that the network was trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from floodtide.data.boxes import Box
+from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.look import problems
+from floodtide.data.look.image import image_statistics
+from floodtide.data.look.problems import Problem, Reading, settle
+from floodtide.data.look.sampling import QUICK
+from floodtide.data.look.trained_on import training_images
+from floodtide.data.volumes import Volume, settled_size
+
+
+def checked_image(
+    name: str,
+    checkpoint: str | os.PathLike[str],
+    reading: Reading,
+    what: str,
+    *,
+    box: Box | None = None,
+    slices: bool = False,
+) -> tuple[Volume, SizeNm | None]:
+    """Open an image for a network, and settle the problems of `image_problems`.
+
+    Args:
+        name: Name of the image.
+        checkpoint: As for `image_problems`.
+        reading: Mean and std that are set, and the voxel size that the user states.
+        what: The result that gets this voxel size, for notes.
+        box: As for `image_problems`.
+        slices: As for `image_problems`.
+
+    Returns:
+        The image, and its voxel size (z, y, x) in nm: the stated one, else its own.
+
+    Raises:
+        ConfigurationError: If a problem is an error.
+        InvalidFileError: As for `image_problems`.
+    """
+    image, reading = opened(name, reading, what)
+    settle(image_problems(image, checkpoint, reading, box=box, slices=slices))
+    return image, reading.voxel_size_nm
+
+
+def opened(name: str, reading: Reading, what: str) -> tuple[Volume, Reading]:
+    """Return an image, and the reading with the voxel size that counts. Arguments as for `checked_image`."""
+    image = Volume(name)
+    size = settled_size(image, reading.voxel_size_nm, what)
+    return image, dataclasses.replace(reading, voxel_size_nm=size)
+
+
+def image_problems(
+    image: Volume,
+    checkpoint: str | os.PathLike[str],
+    reading: Reading,
+    *,
+    box: Box | None = None,
+    slices: bool = False,
+) -> list[Problem]:
+    """Return how an image differs from what a network was trained on, from a sample of the image.
+
+    Mean and contrast, voxel size and order of axes are compared, as far as the checkpoint keeps statistics.
+
+    Args:
+        image: The image.
+        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
+        reading: Mean and std that are set, and the voxel size of the image.
+        box: The part of the image to segment; None: the whole image.
+        slices: The image is a stack of slices (n, y, x), whose first axis is no length.
+
+    Raises:
+        InvalidFileError: If a file cannot be read, or the image is none.
+    """
+    if box is not None and any(
+        start + size > extent for start, size, extent in zip(*box, image.shape, strict=True)
+    ):
+        return []  # the engine refuses the box
+    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
+    trained = training_images(checkpoint)
+    found = problems.of_grey_levels(statistics, reading, () if slices else trained)
+    if slices:
+        found += problems.of_pixels(statistics, reading, trained)
+    else:
+        found += problems.of_axes(statistics, reading.where, reading.voxel_size_nm)
+    return found
