@@ -151,10 +151,11 @@ void register_targets(py::module_& m) {
 void register_images(py::module_& m) {
   using Values = std::vector<std::pair<std::int64_t, std::int64_t>>;
   py::class_<Labels::Part>(m, "LabelPart", "A volume of labels, and what its values mean.")
-      .def(py::init([](const data::VolumeReference& volume, Values values, bool others) {
-             return Labels::Part{volume, {std::move(values), others}};
+      .def(py::init([](const data::VolumeReference& volume, Values values, std::optional<std::int64_t> others, bool refuse) {
+             const std::int64_t rest = others.value_or(refuse ? data::LabelMap::kRefuse : data::LabelMap::kKeep);
+             return Labels::Part{volume, {std::move(values), rest}};
            }),
-           py::arg("volume"), py::kw_only(), py::arg("values"), py::arg("others"));
+           py::arg("volume"), py::kw_only(), py::arg("values"), py::arg("others") = py::none(), py::arg("refuse") = false);
   py::class_<LabelledImage::Channel>(m, "Channel", "A volume of intensities, and how they are normalised.")
       .def(py::init([](const data::VolumeReference& image, double mean, double deviation) {
              return LabelledImage::Channel{image, mean, deviation};

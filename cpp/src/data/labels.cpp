@@ -62,8 +62,9 @@ Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) c
     } else if (value == kNoLabel || value == kLargest32 || (is_signed && value < 0)) {
       value = kNoLabel;
     } else {
-      FLOODTIDE_REQUIRE(map.others, invalid_file, volume.name(), ": value ", value, " at ", Show{place(stored, flat)},
+      FLOODTIDE_REQUIRE(map.others != LabelMap::kRefuse, invalid_file, volume.name(), ": value ", value, " at ", Show{place(stored, flat)},
                         " (z, y, x) has no class; expected one of ", listed(map), ", or a row of `classes` for ", value);
+      if (map.others != LabelMap::kKeep) value = map.others;
     }
     meant = value;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,10 @@ inline constexpr std::int64_t kNoLabel = -1;
 struct LabelMap {
   /// Pairs of a stored value and its label (or kNoLabel), with different values.
   std::vector<std::pair<std::int64_t, std::int64_t>> values;
-  bool others = true;  ///< values without a pair are their own labels; otherwise they are errors
+  /// Label of values without a pair; kKeep: they are their own labels; kRefuse: they are errors.
+  std::int64_t others = kKeep;
+  static constexpr std::int64_t kKeep = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t kRefuse = kKeep + 1;
 };
 
 /// The labels of an image: one volume, or several masks of which at most one may be other than 0 at each voxel.

@@ -56,7 +56,7 @@ def source(
         setattr(options, name, value)
     options.patch, options.augmentation, options.order = patch, changes, order
     parts = [
-        core.LabelPart(opened(Volume(one)), values=values or [], others=values is None)
+        core.LabelPart(opened(Volume(one)), values=values or [], refuse=values is not None)
         for one in labels
     ]
     channel = core.Channel(opened(Volume(image)), mean=MEAN, std=STD)
