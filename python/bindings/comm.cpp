@@ -72,16 +72,10 @@ void register_communicator(py::module_& c) {
   c.def("self", [] { return interruptible(comm::self()); }, "Return a communicator of only this rank.");
 }
 
-/// Write the reason to standard error, and to a file for the program that started the ranks. This function does not call
-/// Python, because Python may be what hangs.
-void report(int rank, const std::string& path, const std::string& reason) {
+/// Write the reason to standard error. This function does not call Python, because Python may be what hangs.
+void report(int rank, const std::string& reason) {
   static_cast<void>(std::fprintf(stderr, "rank %d: %s\n", rank, reason.c_str()));
   static_cast<void>(std::fflush(stderr));
-  if (path.empty()) return;
-  if (std::FILE* const file = std::fopen(path.c_str(), "w"); file != nullptr) {
-    static_cast<void>(std::fputs(reason.c_str(), file));
-    static_cast<void>(std::fclose(file));
-  }
 }
 
 void register_watchdog(py::module_& c) {
@@ -102,19 +96,18 @@ void register_watchdog(py::module_& c) {
           "From now on, record when this rank waits on a communicator. `ranks` names its ranks in messages (empty: all).");
   py::class_<Watchdog, std::shared_ptr<Watchdog>>(c, "Watchdog",
                                                   "A watchdog that ends the job if ranks wait too long for another rank.")
-      .def(py::init([](Communicator& communicator, const ActivityLog& log, const std::vector<int>& numbers,
-                       const std::string& path) {
+      .def(py::init([](Communicator& communicator, const ActivityLog& log, const std::vector<int>& numbers) {
              const py::gil_scoped_release unlock;
              comm::WatchdogOptions options;
              options.numbers = numbers;
              const int rank = numbers.empty() ? communicator.rank() : numbers.at(static_cast<std::size_t>(communicator.rank()));
-             options.report = [rank, path](const std::string& reason) { report(rank, path, reason); };
-             options.warn = [rank](const std::string& reason) { report(rank, "", reason); };
+             options.report = [rank](const std::string& reason) { report(rank, reason); };
+             options.warn = options.report;
              return freed_unlocked(std::make_unique<Watchdog>(communicator, log, std::move(options)));
            }),
-           py::arg("communicator"), py::arg("log"), py::arg("numbers"), py::arg("report_path"), py::keep_alive<1, 3>(),
+           py::arg("communicator"), py::arg("log"), py::arg("numbers"), py::keep_alive<1, 3>(),
            "Start a watchdog. Collective. Messages name ranks by `numbers` (empty: 0, 1, ...). The reason for ending the job "
-           "goes to standard error, and to the file `report_path` unless it is empty.")
+           "goes to standard error.")
       .def("leave", &Watchdog::leave, "Tell the other ranks that this rank will not start another collective.")
       .def_property_readonly("over", &Watchdog::over, "True if all ranks have left.");
 }

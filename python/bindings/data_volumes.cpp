@@ -29,8 +29,6 @@ using data::ElementType;
 using data::Volume;
 using data::VolumePtr;
 using VolumeObject = std::shared_ptr<Volume>;
-using Integers = std::map<std::string, std::vector<std::int64_t>>;
-using Numbers = std::map<std::string, std::vector<double>>;
 using ReadBlock =
     Typed<"collections.abc.Callable[[tuple[int, int, int], tuple[int, int, int]], numpy.typing.NDArray[typing.Any]]">;
 
@@ -96,25 +94,9 @@ VolumePtr array_volume_of(const py::array& array, const std::string& name, std::
 /// Asks a Python function for blocks.
 class PythonVolume final : public Volume {
  public:
-  PythonVolume(data::VolumeInfo info, const py::object& read, Integers integers, Numbers numbers)
-      : Volume(std::move(info)), read_(kept(read)), integers_(std::move(integers)), numbers_(std::move(numbers)) {}
-
-  [[nodiscard]] std::optional<data::Array<std::int64_t>> integers(const std::string& attribute) const override {
-    return found_in(integers_, attribute);
-  }
-  [[nodiscard]] std::optional<data::Array<double>> numbers(const std::string& attribute) const override {
-    return found_in(numbers_, attribute);
-  }
+  PythonVolume(data::VolumeInfo info, const py::object& read) : Volume(std::move(info)), read_(kept(read)) {}
 
  private:
-  template <class T>
-  static std::optional<data::Array<T>> found_in(const std::map<std::string, std::vector<T>>& attributes,
-                                                const std::string& attribute) {
-    const auto found = attributes.find(attribute);
-    if (found == attributes.end()) return std::nullopt;
-    return data::Array<T>{{std::ssize(found->second)}, found->second};
-  }
-
   void read_voxels(const Box& box, std::byte* out) const override {
     const Call call(name());
     const py::gil_scoped_acquire lock;
@@ -139,8 +121,6 @@ class PythonVolume final : public Volume {
   }
 
   std::shared_ptr<const py::object> read_;
-  Integers integers_;
-  Numbers numbers_;
 };
 
 VolumeObject object_of(VolumePtr volume) { return std::const_pointer_cast<Volume>(std::move(volume)); }
@@ -201,13 +181,11 @@ void register_volumes(py::module_& m) {
       py::arg("array"), py::arg("name"), "A volume that reads a NumPy array without copying the array.");
   m.def(
       "python_volume",
-      [](const ReadBlock& read, const std::string& name, const Vec3& shape, const Vec3& chunks, const std::string& dtype,
-         Integers integers, Numbers numbers) {
+      [](const ReadBlock& read, const std::string& name, const Vec3& shape, const Vec3& chunks, const std::string& dtype) {
         data::VolumeInfo info{name, shape, chunks, element_type_of(py::dtype(dtype), name)};
-        return object_of(std::make_shared<PythonVolume>(std::move(info), read, std::move(integers), std::move(numbers)));
+        return object_of(std::make_shared<PythonVolume>(std::move(info), read));
       },
       py::arg("read"), py::arg("name"), py::kw_only(), py::arg("shape"), py::arg("chunks"), py::arg("dtype"),
-      py::arg("integers"), py::arg("numbers"),
       "A volume that calls read(start, size), on whichever thread, for the array of a box. What `read` raises becomes an\n"
       "InvalidFileError.");
   py::module_::import("atexit").attr("register")(py::cpp_function(&end_reads));

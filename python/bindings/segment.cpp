@@ -248,28 +248,6 @@ void register_segment(py::module_& m) {
   s.def("consensus", &segment::consensus, py::arg("a"), py::arg("b"), py::arg("min_size"),
         py::call_guard<py::gil_scoped_release>(), "Return the split consensus of two results of one box.");
 
-  py::class_<segment::SplitConsensus>(s, "SplitConsensus", "Ids of the split consensus of two segmentations, block by block.")
-      .def(py::init([](const UInt64Array& counts, std::int64_t min_size) {
-             const std::vector<evaluate::ContingencyTable::Entry> entries = entries_of(counts);
-             return std::make_unique<segment::SplitConsensus>(entries, min_size);
-           }),
-           py::arg("counts"), py::arg("min_size"))
-      .def_property_readonly("largest_id", &segment::SplitConsensus::largest_id)
-      .def(
-          "apply",
-          [](const segment::SplitConsensus& consensus, const UInt64Array& a, const UInt64Array& b) {
-            const auto first = view_of<const std::uint64_t, 3>(a, "a");
-            const auto second = view_of<const std::uint64_t, 3>(b, "b");
-            FLOODTIDE_REQUIRE(first.shape() == second.shape(), shape_mismatch, "consensus: blocks of ", Show{first.shape()},
-                              " and ", Show{second.shape()}, " voxels, expected equal shapes");
-            return to_numpy(without_lock([&] {
-              Tensor<std::uint64_t, 3> out(first.shape());
-              for (std::int64_t i = 0; i < first.size(); ++i) out.data()[i] = consensus(first.data()[i], second.data()[i]);
-              return out;
-            }));
-          },
-          py::arg("a"), py::arg("b"), "Return the ids of a block (z, y, x) with these ids.");
-
   py::class_<Flooder>(s, "Flooder")
       .def(py::init([](const FloatArray& image, double mean, double std, const PredictorObject& predictor,
                        const std::string& forward, const py::KWArgs<py::object>& options) {

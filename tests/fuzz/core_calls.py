@@ -284,7 +284,6 @@ class Arguments:
             "masks",
             "partitions",
             "volume",
-            "report_path",
         ):
             return self.path()
         if name in ("dataset", "object"):

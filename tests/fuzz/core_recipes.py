@@ -280,8 +280,6 @@ RECIPES: dict[str, Recipe] = {
         "shape": (12, 12, 12),
         "chunks": (4, 4, 4),
         "dtype": "uint8",
-        "integers": {},
-        "numbers": {},
     },
     "evaluate.DiceCounts.__init__": lambda _: {"groups": 2, "classes": 2},
     "evaluate.DiceCounts.assign": lambda _: {"values": ones(12, dtype="int64")},
@@ -330,10 +328,6 @@ RECIPES: dict[str, Recipe] = {
     "segment.Flooder.set_mask": lambda _: {"mask": np.zeros((12, 12, 12), dtype="uint8")},
     "segment.Flooder.restore": lambda a: {"state": a.changed(a.one("segment.Flooder").state())},
     "segment.Flooder.take_result": lambda _: {"start": (0, 0, 0), "volume_shape": (12, 12, 12)},
-    "segment.SplitConsensus.__init__": lambda _: {
-        "counts": table((1, 1, 5), (2, 1, 3), dtype="uint64"),
-        "min_size": 1,
-    },
     "segment.consensus": lambda a: {
         "a": a.one("segment.Result"),
         "b": a.one("segment.Result"),

@@ -105,7 +105,7 @@ _CHECKPOINTS = (
 _RESULTS = (
     Source(
         "segmentation.h5",
-        ("evaluate", "evaluate", "evaluate-picture", "consensus", "segment-seeds", "compare"),
+        ("evaluate", "evaluate", "evaluate-picture", "segment-seeds", "compare"),
         "hdf5",
         covered=True,
     ),

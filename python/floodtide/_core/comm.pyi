@@ -88,11 +88,7 @@ class ActivityLog:
 
 class Watchdog:
     def __init__(
-        self,
-        communicator: Communicator,
-        log: ActivityLog,
-        numbers: collections.abc.Sequence[int],
-        report_path: str,
+        self, communicator: Communicator, log: ActivityLog, numbers: collections.abc.Sequence[int]
     ) -> None: ...
     def leave(self) -> None: ...
     @property

@@ -289,8 +289,6 @@ def python_volume(
     shape: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     chunks: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     dtype: str,
-    integers: collections.abc.Mapping[str, collections.abc.Sequence[int]],
-    numbers: collections.abc.Mapping[str, collections.abc.Sequence[float]],
 ) -> Volume: ...
 def require_different_patients(training: SliceSource, validation: SliceSource) -> None: ...
 def synth(

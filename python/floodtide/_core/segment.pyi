@@ -14,7 +14,6 @@ import floodtide._core.data
 __all__: list[str] = [
     "Flooder",
     "Result",
-    "SplitConsensus",
     "check_output",
     "closed_bits",
     "compare_overlap",
@@ -41,14 +40,6 @@ class Result:
     def start(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
     @property
     def volume_shape(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
-
-class SplitConsensus:
-    def __init__(self, counts: numpy.typing.NDArray[numpy.uint64], min_size: int) -> None: ...
-    def apply(
-        self, a: numpy.typing.NDArray[numpy.uint64], b: numpy.typing.NDArray[numpy.uint64]
-    ) -> numpy.typing.NDArray[numpy.uint64]: ...
-    @property
-    def largest_id(self) -> int: ...
 
 class Flooder:
     def __init__(

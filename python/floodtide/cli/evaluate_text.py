@@ -22,7 +22,7 @@ _WIDTH, _NAME = 12, 24
 
 
 def compared(report: Report) -> str:
-    """Return the verdict, and the scores beside those of trivial answers, for a terminal."""
+    """Return the verdict, and a table of the scores and of the scores of trivial answers, for a terminal."""
     scores = report.table.scores()
     found = trivial.verdict(scores, report.answers)
     lines = [found.text, ""] if found else []

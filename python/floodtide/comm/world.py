@@ -121,7 +121,7 @@ def _watch(limit_s: float) -> None:
     """Start a watchdog that ends the job if ranks wait too long, if there is a time limit. Collective."""
     ranks = _state.comm
     if limit_s > 0 and _state.watchdog is None and ranks is not None and ranks.size > 1:
-        _state.watchdog = Watchdog(ranks, _state.activity, list(_state.numbers), "")
+        _state.watchdog = Watchdog(ranks, _state.activity, list(_state.numbers))
 
 
 def activity(timeout_s: float) -> ActivityLog:

@@ -189,7 +189,7 @@ def as_volume(volume: VolumeLike) -> Volume:
 
 
 def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
-    """Return what the core takes for a volume; "" for an empty name.
+    """Return the volume of the core; "" for an empty name.
 
     Raises:
         Error: As `Volume` does.

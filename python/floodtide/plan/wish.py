@@ -65,5 +65,5 @@ class Recipe:
 
 
 def average_over(steps: int, most: float) -> float:
-    """Return the decay of the moving average of the parameters in a training of so many steps."""
+    """Return the decay of the moving average of the parameters in a training of `steps` steps."""
     return max(0.0, round(min(most, 1 - 5 / steps), 4))

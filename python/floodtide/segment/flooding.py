@@ -493,7 +493,7 @@ def segment_to_file(
         "segments": result.segments,
         "coverage": result.coverage,
         "network_calls": result.network_calls,
-        # Those of a job that was killed.
+        # Calls of a job that was killed, which this one continues.
         "network_calls_before": result.network_calls - segmenter.network_calls,
         "seconds": time.monotonic() - start_s,
         "forward": segmenter.forward,

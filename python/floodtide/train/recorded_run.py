@@ -70,7 +70,7 @@ def complete(form: Mapping[str, Any]) -> Fits:
 
 
 def follows(value: Any, form: Any) -> bool:
-    """Return True if a value has a form: one of some texts (tuple), a list, an object (dict), or what a function takes.
+    """Return True if a value has a form: a text of a tuple, a list, an object (dict), or what a function accepts.
 
     Keys of an object may be absent, and there may be others.
     """

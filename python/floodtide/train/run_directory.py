@@ -377,7 +377,7 @@ class EventFile:
 
         self._writer: Any = EventsWriter(str(folder / "events"))
         self._flushed_s = time.monotonic()
-        # Wall time of the steady clock's zero: event times stay in order when somebody sets the clock.
+        # Wall time at which the steady clock was zero. Event times stay in order if the wall clock is set back.
         self._begin_s = time.time() - self._flushed_s
         _open.add(self)
 

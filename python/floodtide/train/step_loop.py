@@ -47,7 +47,6 @@ class StepLoop:
     Args:
         setup: What the job trains.
         comm: The ranks that train.
-        job: A text that only the ranks of this job know.
         requests: What this rank asks of all ranks.
         on_record: Called on rank 0 with each record of the log.
 
@@ -62,7 +61,6 @@ class StepLoop:
         self,
         setup: Setup,
         comm: world.Communicator,
-        job: str,
         requests: Requests,
         on_record: Callable[[Record], None],
     ) -> None:
@@ -71,7 +69,6 @@ class StepLoop:
         self.directory = RunDirectory(Path(setup.config.run.dir), writer=comm.rank == 0)
         self.stopped = self.given_up = self.interrupted = False
         self.checkpoint = ""
-        self._job = job
         self._requests = requests
         self._on_record = on_record
         self._closed = False

@@ -124,8 +124,7 @@ class Trainer(Steering, NotPickled):
                 for callback in callbacks:
                     callback(trainer, record)
 
-        job = str(world.broadcast_object(os.urandom(8).hex()))
-        self._loop = StepLoop(setup, world.current(), job, self._requests, call_back)
+        self._loop = StepLoop(setup, world.current(), self._requests, call_back)
         self._loop.begin()
 
     @property

@@ -181,7 +181,7 @@ class _Turned:
 
 
 def _attribute(volume: _core.data.Volume, key: str) -> Any:
-    """Return an attribute as JSON would hold it: a text, or a list of texts or numbers; else what a note says."""
+    """Return an attribute as JSON would hold it: a text, or a list of texts or numbers. A note names other types."""
     if key in (*NAMES, *UNITS):
         try:
             texts = volume.texts(key)

@@ -112,8 +112,6 @@ def object_volume(
         shape=shape,
         chunks=size,
         dtype=dtype.name,
-        integers={},
-        numbers={},
     )
     return Opened(volume, geometry)
 

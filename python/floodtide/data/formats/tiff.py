@@ -28,7 +28,7 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
 }
 _PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 _ORIENTATION = 274  # a tag; 1: the first row is the top, and the first column is at the left
-# values of ResolutionUnit; the last two are those of tifffile
+# Values of ResolutionUnit. Only tifffile writes the last two.
 _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
 

@@ -80,7 +80,7 @@ def _two_level(size: float, ranks: int, per_node: int) -> list[MessageRounds]:
 
 
 def _members(ranks: int) -> tuple[int, int]:
-    """Return the largest power of two up to `ranks`, and the ranks of the widest of so many members: 1 or 2."""
+    """Return the largest power of two up to `ranks`, and how many ranks share one of these places at most: 1 or 2."""
     members = 1 << (ranks.bit_length() - 1)
     return members, 1 if members == ranks else 2
 

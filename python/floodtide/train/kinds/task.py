@@ -128,7 +128,7 @@ class Task(ABC):
 
     @abstractmethod
     def beats_trivial(self, scores: Record) -> bool:
-        """Return True if validation scores are better than those of trivial predictions."""
+        """Return True if validation scores are better than the scores of trivial predictions."""
 
     def _walkers_options(self, comm: world.Communicator) -> _core.WalkersOptions:
         """Return the options of this rank's walkers of a communicator for the core."""

@@ -98,7 +98,7 @@ class UNetTask(Task):
         )
 
     def validate(self, model: Any) -> Record:
-        """Return the scores on the held-out samples, next to those of trivial predictors. Collective.
+        """Return the scores on the held-out samples, next to the scores of trivial predictors. Collective.
 
         For slices: the Dice of each class, pooled over all pixels and of each patient. For patches: the average
         precision of each affinity. They are the same on every rank and for every number of ranks.

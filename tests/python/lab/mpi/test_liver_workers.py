@@ -60,5 +60,5 @@ def test_the_study_of_workers_trains_and_draws(
     for rule in RULES:
         assert (folder / f"{rule}-2/checkpoints/step-8.h5").is_file()
         assert (folder / f"{rule}.html").is_file()
-        assert (folder / rule / "speed_up.svg").is_file()
+        assert (folder / rule / "by_time.svg").is_file()
     assert (folder / "rules.svg").is_file()

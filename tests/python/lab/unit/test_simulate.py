@@ -173,7 +173,7 @@ def test_a_figure_in_a_folder_that_does_not_exist_is_wrong_usage(
 ) -> None:
     arguments = ["--compute-s", "1", *QUICK, "--out", str(tmp_path / "absent" / "f.png")]
     assert cli.run(["lab", "simulate", *arguments]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "has no folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
