@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments of the affinities that a U-Net predicts: from the configuration of its training to a volume."""
+"""Segments of what a U-Net predicts: from the configuration of its training to a volume."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
-from floodtide import config
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core, config
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import as_vec3, parse_boxes
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
@@ -26,84 +29,153 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, write_segments
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of, write_segments
 from floodtide.segment.commands import use_threads
+from floodtide.tasks import Affinities, Classes, Distance, PatchTask
+from floodtide.tasks.affinities import NEAREST
 
 
-def segment_affinities(
+def segment_predicted(
     file: str, settings: config.Config, out: str, box: str | None = None
 ) -> dict[str, Any]:
-    """Segment a box of the training's volume with the newest checkpoint of a U-Net for affinities. Not collective.
+    """Segment a box of the training's volume with the newest checkpoint of a U-Net. Not collective.
 
+    Affinities are agglomerated; distances become affinities first; objects of a class are its connected components.
     If the training's volume is a resampled copy, its segments go to another file, and `out` has the voxels of the
     original.
 
     Args:
         file: The configuration, for messages.
-        settings: Its content, of model.kind "unet3d".
-        out: "file:dataset" of an HDF5 file. The affinities are kept beside it.
+        settings: Its content, of model.kind "unet".
+        out: "file:dataset" of an HDF5 file. The prediction is kept beside it.
         box: z0:z1,y0:y1,x0:x1 in voxels of the original; None: the held-out box of the validation, else the whole
             volume.
 
     Returns:
-        The report: segments, coverage, affinities, checkpoint, seconds.
+        The report: segments, coverage, prediction, checkpoint, seconds.
 
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or a library is missing.
     """
-
-    library("waterz", "segment", "affinities")  # missing? say so before a long prediction
-    affinities = _affinities(out)
-    volume_settings = _volume(file, settings)
+    task = settings.task
+    assert isinstance(task, PatchTask)
+    if not isinstance(task, Classes):
+        library("waterz", "segment", "affinities")  # missing? say so before a long prediction
+    predicted = _predicted(out)
+    source = _volume(file, settings)
     checkpoint = trained.newest_checkpoint(settings.run.dir)
-    volume = Volume(volume_settings.image)
-    size = settled_size(volume, volume_settings.voxel_size_nm, "the configuration")
-    known, original = original_of(volume), None
-    if known is not None:
-        if size is None:
-            raise InvalidFileError(
-                f"{volume.name}: states no voxel size, expected that of the resampled image"
-            )
-        original = _Original(Volume(known[0]), known[1], size)
+    volume = Volume(source.image)
+    size = settled_size(volume, source.voxel_size_nm, "the configuration")
+    original = _original_of(volume, size)
     wanted = parse_box(box or "")
-    part = parse_box(settings.validation.box) if box is None else wanted
+    held_out = parse_boxes(settings.validation.box)
+    part = held_out[0] if box is None and held_out else wanted
     if original is not None and wanted is not None:
         part = original.grid.box_of(wanted)
-    mean, std = volume_settings.mean, volume_settings.std
     use_threads(settings)
+    predictor = _predictor(source, checkpoint)
     keys = "voxel_size_nm of the [[data.volumes]] table"
-    reading = Reading("segment", mean, std, "data.volumes.mean and std", size, size_key=keys)
-    settle(image_problems(volume, checkpoint, reading, box=part))
-    predictor = predict.Predictor(trained.load(checkpoint), mean=mean, std=std)
+    reading = Reading(
+        "segment", source.mean, source.std, "data.volumes.mean and std", size, size_key=keys
+    )
+    settle(image_problems(volume, checkpoint, reading, box=part, slices=predictor.model.flat))
     notes = {
         "image": volume.name if original is None else original.volume.name,
         "checkpoint": str(checkpoint),
-        "offsets": json.dumps(trained.offsets(checkpoint)),
     }
     start_s = time.monotonic()
     with bar("voxels", "predict", line_every_s=10.0) as progress:
         predictor.write(
-            volume, affinities, box=part, voxel_size_nm=size, notes=notes, progress=progress
+            [volume, *(Volume(one.image) for one in source.channels)],
+            predicted,
+            box=part,
+            voxel_size_nm=size,
+            notes=notes,
+            progress=progress,
         )
     made = out if original is None else _beside(out, "coarse", "segments")
-    segments, coverage = write_segments(
-        AffinityFile(affinities),
-        AffinityOptions(),
-        made,
-        voxel_size_nm=size,
-        notes=notes,
-    )
+    segments, coverage = _write_segments(predictor, predicted, made, size, notes)
     if original is not None:
         original.write(Volume(made), out, wanted, notes)
     return {
         "segments": segments,
         "coverage": coverage,
-        "affinities": affinities,
+        "prediction": predicted,
         "checkpoint": str(checkpoint),
         "voxel_size_nm": size if original is None else original.size_nm,
         "seconds": time.monotonic() - start_s,
         "out": out,
     }
+
+
+def _predictor(source: TrainingVolume, checkpoint: Path) -> predict.Predictor:
+    return predict.Predictor(
+        trained.load(checkpoint),
+        mean=[source.mean, *(one.mean for one in source.channels)],
+        std=[source.std, *(one.std for one in source.channels)],
+        task=trained.task_of(checkpoint),
+    )
+
+
+def _write_segments(
+    predictor: predict.Predictor,
+    predicted: str,
+    out: str,
+    size_nm: SizeNm | None,
+    notes: dict[str, str],
+) -> tuple[int, float]:
+    """Write the segments of a prediction; return their number, and the share of the voxels that are in one."""
+    if isinstance(predictor.task, Affinities):
+        file = AffinityFile(predicted)
+        return write_segments(file, AffinityOptions(), out, voxel_size_nm=size_nm, notes=notes)
+    channel = 0 if isinstance(predictor.task, Distance) else None
+    volume = Volume(*path_and_dataset(predicted), channel=channel)
+    labels = objects_of(predictor.task, volume.read()).astype(np.uint32)
+    plan = Plan(
+        shape=as_vec3(labels.shape),
+        dtype=labels.dtype,
+        geometry=dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
+        command="floodtide segment",
+        notes=notes | {"prediction": predicted},
+    )
+    write_blocks(out, plan, Volume(labels).read, inputs=files_of([predicted]))
+    return len(np.unique(labels[labels > 0])), float(np.count_nonzero(labels) / labels.size)
+
+
+def objects_of(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
+    """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x); 0 is none.
+
+    Objects of classes are the face-connected components of each class but the background. Of distances, the affinity
+    of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it.
+    """
+    if isinstance(task, Classes):
+        labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
+        for value in task.written[1:]:
+            mask = (predicted == value).astype(np.uint8)
+            found = _core.segment.connected_components(mask, 1)
+            labels += np.where(found > 0, found + labels.max(), 0)
+        return labels
+    inside = np.clip(2 * predicted.astype(np.float32) - 1, 0, 1)
+    affinities = np.zeros((3, *inside.shape), np.float32)
+    for axis in range(3):
+        here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
+        before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
+        affinities[axis][here] = np.minimum(inside[here], inside[before])
+    labels = segments_of(affinities, NEAREST)
+    labels[inside == 0] = 0
+    return labels
+
+
+def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:
+    """Return the volume of which a volume is a resampled copy; None if it is none."""
+    known = original_of(volume)
+    if known is None:
+        return None
+    if size is None:
+        raise InvalidFileError(
+            f"{volume.name}: states no voxel size, expected that of the resampled image"
+        )
+    return _Original(Volume(known[0]), known[1], size)
 
 
 class _Original:
@@ -143,12 +215,12 @@ class _Original:
         return start, as_vec3([end - a for a, end in zip(start, ends, strict=True)])
 
 
-def _affinities(out: str) -> str:
+def _predicted(out: str) -> str:
     if format_of(out) is not HDF5:
         raise InvalidArgumentError(
-            f"--out {out}: expected FILE.h5:DATASET with a U-Net for affinities; `floodtide convert` copies it"
+            f"--out {out}: expected FILE.h5:DATASET with a U-Net; `floodtide convert` copies it"
         )
-    return _beside(out, "affinities", "affinities")
+    return _beside(out, "predicted", "predicted")
 
 
 def _beside(out: str, suffix: str, dataset: str) -> str:

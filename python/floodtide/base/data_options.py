@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.network_options import Vec3
-from floodtide.base.options import FOLDER, REQUIRED, Checked, one_of, option
+from floodtide.base.options import FLOOD, FOLDER, PATCHES, REQUIRED, Checked, option
 from floodtide.errors import ConfigurationError
-
-FLOOD, SLICES, PATCHES = "ffn", "unet2d", "unet3d"
-"""Kinds of networks, `model.kind`: what they are trained on differs."""
 
 VolumeName = str | Any
 """A volume as an option: its name; in a script also a `floodtide.data.Volume`."""
@@ -25,9 +23,28 @@ def volume_name(volume: VolumeName) -> str:
     return os.fspath(volume) if isinstance(volume, str | os.PathLike) else str(volume.name)
 
 
+WHOLE = "whole"
+"""`data.patch` of samples that are whole sections."""
+
+
+@dataclass(frozen=True)
+class Channel(Checked):
+    """One more channel of an image: a volume of the same shape."""
+
+    image: VolumeName = option(
+        REQUIRED, "Intensities, as those of the volume", path=True, differs=FOLDER
+    )
+    mean: float = option(
+        128.0,
+        "Mean of the channel: the network receives (value - mean) / std",
+        range=limits.INTENSITY,
+    )
+    std: float = option(33.0, "Standard deviation of the channel", range=limits.DEVIATION)
+
+
 @dataclass(frozen=True)
 class TrainingVolume(Checked):
-    """One image volume with its labels."""
+    """One image volume, or stack of sections, with its labels."""
 
     image: VolumeName = option(
         REQUIRED,
@@ -37,7 +54,7 @@ class TrainingVolume(Checked):
     )
     labels: VolumeName = option(
         "",
-        "Labels (object ids), file:dataset; needed for training and validation",
+        "Labels (ids of objects, or classes), file:dataset; needed for training and validation",
         path=True,
         differs=FOLDER,
     )
@@ -46,11 +63,16 @@ class TrainingVolume(Checked):
         "Partition volume, file:dataset, made by `floodtide partition`; left out: a training of a flood-filling network"
         " makes the partitions of the labels, and keeps them in the run directory",
         path=True,
+        kinds=(FLOOD,),
         differs=FOLDER,
     )
     _: KW_ONLY
     name: str = option("volume", "Name of the volume in messages, logs and other sections")
-    box: str = option("", "Box to use, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole volume")
+    box: str = option(
+        "",
+        "Boxes whose labels are used, z0:z1,y0:y1,x0:x1 in voxels, separated by semicolons; empty: all labels. Outside"
+        " of them nothing is learnt and nothing is scored",
+    )
     mean: float = option(
         128.0,
         "Mean of the image: the network receives (image - mean) / std",
@@ -62,29 +84,30 @@ class TrainingVolume(Checked):
         "Voxel size (z, y, x) in nanometres; left out: what the image states, if it states one",
         range=limits.VOXEL_SIZE,
     )
-
-
-@dataclass(frozen=True)
-class Stack(Checked):
-    """One stack of slices with class masks. A negative class, 2^32 - 1 or 2^64 - 1 marks pixels that do not count."""
-
-    images: VolumeName = option(
-        REQUIRED,
-        "Images, file:dataset or another form (docs/formats.md); axes slice, y, x",
+    labels_start: Vec3 = option(
+        (0, 0, 0),
+        "Voxel (z, y, x) of the image at which the labels begin, if they are smaller than the image",
+        kinds=(PATCHES,),
+        range=limits.EXTENT,
+    )
+    masks: Mapping[str, VolumeName] = option(
+        {},
+        "Instead of labels, a binary mask for each class: `{ mitochondria = "
+        '"mito.tif", vesicles = "vesicles.tif" }`; a voxel is in one of them at most',
         path=True,
+        kinds=("classes",),
         differs=FOLDER,
     )
-    masks: VolumeName = option(
-        REQUIRED,
-        "Class masks, file:dataset; classes are numbered from 0",
-        path=True,
-        differs=FOLDER,
-    )
-    patients: str = option(
+    groups: VolumeName = option(
         "",
-        "Patient number of each slice, file:dataset (HDF5); empty: all slices are of one patient",
+        "Number of the patient (animal, block) of each section, file:dataset (HDF5) of one axis: sections of one number"
+        " are trained on, or held out, together; empty: the volume is one group",
         path=True,
+        kinds=(PATCHES,),
         differs=FOLDER,
+    )
+    channels: tuple[Channel, ...] = option(
+        (), "More channels of the image, one [[data.volumes.channels]] table each", kinds=(PATCHES,)
     )
 
 
@@ -93,19 +116,7 @@ class DataOptions(Checked):
     """Training data, and how each rank reads them."""
 
     volumes: tuple[TrainingVolume, ...] = option(
-        (), "Training volumes, one [[data.volumes]] table each", kinds=(FLOOD, PATCHES)
-    )
-    permutable_axes: tuple[int, ...] = option(
-        (1, 2),
-        "Axes (0: z, 1: y, 2: x) that augmentation permutes at random among themselves",
-        kinds=(FLOOD, PATCHES),
-        range=limits.AXIS,
-    )
-    reflectable_axes: tuple[int, ...] = option(
-        (0, 1, 2),
-        "Axes that augmentation reflects, each with probability 0.5",
-        kinds=(FLOOD, PATCHES),
-        range=limits.AXIS,
+        (), "Training volumes, one [[data.volumes]] table each"
     )
     lom_radius: Vec3 | None = option(
         None,
@@ -120,52 +131,37 @@ class DataOptions(Checked):
         kinds=(FLOOD,),
         range=limits.VOXELS,
     )
-    slices: tuple[Stack, ...] = option(
-        (), "Stacks of slices, one [[data.slices]] table each", kinds=(SLICES,)
-    )
-    size: tuple[int, int] = option(
-        (0, 0),
-        "Size (y, x) in pixels to which slices are cropped or padded about their centre; 0, 0: the stored size",
-        kinds=(SLICES,),
-        range=limits.PIXELS_OR_STORED,
-    )
-    mean: float = option(
-        0.0,
-        "Mean of the slices: the network receives (value - mean) / std",
-        kinds=(SLICES,),
-        range=limits.INTENSITY,
-    )
-    std: float = option(
-        1.0, "Standard deviation of the slices", kinds=(SLICES,), range=limits.DEVIATION
-    )
-    outside: float = option(
-        0.0,
-        "Value, before normalisation, of pixels outside of a stored slice; their class is 0",
-        kinds=(SLICES,),
-        range=limits.INTENSITY,
-    )
-    patch: Vec3 = option(
+    patch: Vec3 | str = option(
         (16, 128, 128),
-        "Size (z, y, x) of the patches, in voxels",
+        'Size (z, y, x) of the patches, in voxels; "whole": each section of the boxes is one sample',
+        choices=(WHOLE,),
         kinds=(PATCHES,),
         range=limits.PATCH,
     )
+    size: tuple[int, int] = option(
+        (0, 0),
+        'With patch = "whole": size (y, x) to which sections are cut or padded about their centre; 0, 0: that of the'
+        " largest one, padded to a multiple of the network's pooling",
+        kinds=(PATCHES,),
+        range=limits.PIXELS_OR_STORED,
+    )
+    outside: float = option(
+        0.0,
+        'With patch = "whole": intensity, before normalisation, of what lies outside of an image; it has no label',
+        kinds=(PATCHES,),
+        range=limits.INTENSITY,
+    )
     patches: int = option(
         0,
-        "Number of patches of an epoch; 0: the number of patches of a grid that covers the volumes",
+        "Number of patches of an epoch; 0: as many as windows cover the boxes",
         kinds=(PATCHES,),
         range=limits.COUNT_OR_NONE,
     )
-    zero_is_boundary: bool = option(
-        False,
-        "True: voxels with label 0 are boundary or background, and their affinities are 0. False: they are unlabelled"
-        " and the loss ignores them",
+    unlabelled: int | None = option(
+        None,
+        "Value of voxels without a label; left out: -1 and other negative values, 2^32 - 1 and 2^64 - 1",
         kinds=(PATCHES,),
-    )
-    balance: bool = option(
-        False,
-        "Weight the voxels of each training patch so that affinities 0 and 1 have about equal total weight",
-        kinds=(PATCHES,),
+        range=limits.STORED_VALUE,
     )
     prefetch: int = option(
         2,
@@ -178,58 +174,98 @@ class DataOptions(Checked):
         range=limits.READERS,
     )
 
-    def of_kind(self, kind: str, tables: Any) -> DataOptions:
-        """Return the options of a source: these, and the tables of its volumes or stacks.
-
-        Args:
-            kind: The kind of networks that the source is for.
-            tables: One `TrainingVolume` or `Stack`, or several.
+    def of(self, volumes: TrainingVolume | Any) -> DataOptions:
+        """Return the options of a source: these, with its volume or volumes.
 
         Raises:
-            ConfigurationError: If there is no table, or an option is given that other kinds of networks have.
+            ConfigurationError: If there is no volume.
         """
-        key = "slices" if kind == SLICES else "volumes"
-        given = (tables,) if dataclasses.is_dataclass(tables) else tuple(tables)
+        given = (volumes,) if isinstance(volumes, TrainingVolume) else tuple(volumes)
         if not given:
             raise ConfigurationError(
-                f"data.{key} is empty, expected at least one [[data.{key}]] table"
+                "data.volumes is empty, expected at least one [[data.volumes]] table"
             )
-        for field in dataclasses.fields(self):
-            kinds = field.metadata["kinds"]
-            if kinds and kind not in kinds and getattr(self, field.name) != field.default:
-                raise ConfigurationError(
-                    f"data.{field.name} has no meaning for '{kind}', expected it only for {one_of(kinds)}"
-                )
-        replaced: dict[str, Any] = {key: given}
-        return dataclasses.replace(self, **replaced)
+        return dataclasses.replace(self, volumes=given)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation(Checked):
-    """Random changes of training slices, drawn anew in each epoch; for `unet2d`."""
+    """Random changes of training examples, drawn anew in each epoch. A section is a plane z of a patch."""
 
-    flip_y: bool = option(False, "Reverse the y axis with probability 0.5")
-    flip_x: bool = option(False, "Reverse the x axis with probability 0.5")
+    permutable_axes: tuple[int, ...] = option(
+        (1, 2), "Axes (0: z, 1: y, 2: x) that one random permutation shuffles", range=limits.AXIS
+    )
+    reflectable_axes: tuple[int, ...] = option(
+        (0, 1, 2), "Axes that are reflected, each with probability 0.5", range=limits.AXIS
+    )
     rotation_deg: float = option(
         0.0,
-        "Rotate by a random angle from -rotation_deg to rotation_deg (degrees)",
+        "Rotate in the plane by a random angle from -rotation_deg to rotation_deg (degrees)",
+        kinds=(PATCHES,),
         range=limits.ANGLE,
     )
+    rotate_in_space: bool = option(
+        False,
+        "Rotate about a random axis, and displace along z, too: for voxels that are alike along all axes",
+        kinds=(PATCHES,),
+    )
     scale: float = option(
-        0.0, "Magnify by a random factor from 1 / (1 + scale) to 1 + scale", range=limits.SCALE
+        0.0,
+        "Magnify by a random factor from 1 / (1 + scale) to 1 + scale",
+        kinds=(PATCHES,),
+        range=limits.SCALE,
+    )
+    elastic: float = option(
+        0.0,
+        "Standard deviation in voxels of a smooth random displacement, which varies over 32 voxels",
+        kinds=(PATCHES,),
+        range=limits.SIGMA,
+    )
+    blur: float = option(
+        0.0,
+        "Blur the sections with a Gaussian whose standard deviation is random, up to this number of voxels",
+        kinds=(PATCHES,),
+        range=limits.SIGMA,
+    )
+    gamma: float = option(
+        0.0,
+        "Raise intensities, scaled to 0 to 1, to a random power from 1 / (1 + gamma) to 1 + gamma",
+        kinds=(PATCHES,),
+        range=limits.SCALE,
     )
     gain: float = option(
         0.0,
         "Multiply normalised values by a random factor from 1 - gain to 1 + gain",
+        kinds=(PATCHES,),
         range=limits.GAIN,
     )
     offset: float = option(
         0.0,
         "Add a random number from -offset to offset to the normalised values",
+        kinds=(PATCHES,),
         range=limits.NOISE,
     )
     noise: float = option(
         0.0,
         "Add Gaussian noise with this standard deviation to the normalised values",
+        kinds=(PATCHES,),
         range=limits.NOISE,
+    )
+    missing_section: float = option(
+        0.0, "Probability that a section is black", kinds=(PATCHES,), range=limits.FRACTION
+    )
+    dark_section: float = option(
+        0.0,
+        "Probability that a section has less contrast and another brightness",
+        kinds=(PATCHES,),
+        range=limits.FRACTION,
+    )
+    defocused_section: float = option(
+        0.0, "Probability that a section is blurred", kinds=(PATCHES,), range=limits.FRACTION
+    )
+    shifted_section: float = option(
+        0.0,
+        "Probability that a section is displaced in the plane by up to 1/16 of the patch, with its labels",
+        kinds=(PATCHES,),
+        range=limits.FRACTION,
     )

@@ -12,10 +12,6 @@ from floodtide.base.options import Checked, option
 
 Vec3 = tuple[int, int, int]
 
-SLICE_KERNELS = [[1, 3, 3]]
-SLICE_POOLS = [[1, 2, 2]]
-"""Kernel and pooling factors (z, y, x) of all levels of a 2-D U-Net."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class FfnOptions(Checked):
@@ -59,17 +55,24 @@ class FfnOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class UNetOptions(Checked):
-    """Architecture of a 2-D U-Net, with 3x3 convolutions, and 2x2 pooling between levels."""
+    """Architecture of a U-Net. It is two-dimensional if all kernels and pools are 1 along z."""
 
-    depth: int = option(
-        5,
-        "Number of resolution levels; each level has half the resolution of the one before",
-        range=limits.UNET_DEPTH,
-    )
+    depth: int = option(4, "Number of resolution levels", range=limits.UNET_DEPTH)
     features: int = option(
         16,
         "Number of feature maps of the first level, a multiple of 16; each further level has twice as many",
         range=limits.UNET_FEATURES,
+    )
+    kernels: tuple[Vec3, ...] = option(
+        ((3, 3, 3),),
+        "Kernel sizes (z, y, x), each 1 or 3: one entry for all levels, or one entry for each level; [[1, 3, 3]] sees"
+        " single sections",
+        range=limits.KERNEL,
+    )
+    pools: tuple[Vec3, ...] = option(
+        ((2, 2, 2),),
+        "Pooling factors (z, y, x) from each level to the next: one entry for all, or depth - 1 entries",
+        range=limits.POOL,
     )
     batch_norm: bool = option(
         True, "Normalise the output of each convolution over the batch (batch normalisation)"
@@ -89,30 +92,10 @@ class UNetOptions(Checked):
         return _core.UNetOptions(
             depth=self.depth,
             features=self.features,
+            kernels=[tuple(kernel) for kernel in self.kernels],
+            pools=[tuple(pool) for pool in self.pools],
             batch_norm=self.batch_norm,
             synchronised=self.synchronised,
             dropout=self.dropout,
-            **{"kernels": SLICE_KERNELS, "pools": SLICE_POOLS, "output": "softmax", **others},
+            **others,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UNet3DOptions(UNetOptions):
-    """Architecture of a 3-D U-Net."""
-
-    depth: int = option(4, "Number of resolution levels", range=limits.UNET_DEPTH)
-    kernels: tuple[Vec3, ...] = option(
-        ((3, 3, 3),),
-        "Kernel sizes (z, y, x), each 1 or 3: one entry for all levels, or one entry for each level",
-        range=limits.KERNEL,
-    )
-    pools: tuple[Vec3, ...] = option(
-        ((2, 2, 2),),
-        "Pooling factors (z, y, x) from each level to the next: one entry for all, or depth - 1 entries",
-        range=limits.POOL,
-    )
-
-    def core(self, **others: Any) -> _core.UNetOptions:
-        """Return the options of the core's network: these, and `others` by their names in the core."""
-        kernels, pools = ([tuple(v) for v in given] for given in (self.kernels, self.pools))
-        return super().core(**{"kernels": kernels, "pools": pools, "output": "sigmoid", **others})

@@ -18,6 +18,8 @@ from floodtide.errors import ConfigurationError, InvalidArgumentError
 
 REQUIRED = dataclasses.MISSING
 NOWHERE, FOLDER, ANY = "nowhere", "folder", "any"
+FLOOD, PATCHES = "flood", "patches"
+"""What tasks learn from: examples of flood filling, or patches."""
 
 _MOST_DIGITS = 60  # characters of a value in a message
 
@@ -90,6 +92,10 @@ class Range:
         """Check a number, or every number in nested lists, as `check` does."""
         if isinstance(values, np.ndarray):
             values = values.tolist()
+        if isinstance(values, Mapping):
+            for name, value in values.items():
+                self.check(value, f"{what}.{name}", error)
+            return
         if isinstance(values, Sequence) and not isinstance(values, str):
             for index, value in enumerate(values):
                 self.check_all(value, f"{what}.{index}", error)
@@ -121,9 +127,9 @@ def option(
     Args:
         default: Immutable default, or REQUIRED.
         text: Help text, one line, with the unit.
-        choices: The accepted values; empty: no such restriction.
+        choices: The accepted values; empty: no such restriction. With a range: words in place of the numbers.
         path: True: expand `~` and `$NAME` in the value.
-        kinds: Kinds of networks (`model.kind`) for which the field has a meaning; empty: all.
+        kinds: Tasks for which the field has a meaning: FLOOD, PATCHES, or a `task.kind`; empty: all.
         range: Range of the number, or of each number in a list. Every numeric field has a range.
         differs: How the value may differ between the ranks of a job: NOWHERE (not at all), in the FOLDER of a file, or
             in ANY way.
@@ -138,6 +144,8 @@ def option(
     }
     if default is REQUIRED:
         return dataclasses.field(metadata=metadata)
+    if default == {}:
+        return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -173,9 +181,14 @@ class Checked:
             choices = field.metadata.get("choices", ())
             value, key = _frozen(getattr(self, field.name)), f"{self._prefix}{field.name}"
             object.__setattr__(self, field.name, value)
-            if limits is not None and value is not None:
+            if choices and limits is not None and isinstance(value, str):
+                if value not in choices:
+                    raise ConfigurationError(
+                        f"{key} is {shown(value)}, expected {one_of(choices)} or numbers"
+                    )
+            elif limits is not None and value is not None:
                 limits.check_all(value, key, ConfigurationError)
-            if choices and value not in choices:
+            elif choices and value not in choices:
                 raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
 
     @property
@@ -185,7 +198,9 @@ class Checked:
 
 
 def _frozen(value: Any) -> Any:
-    """Return a value with tuples instead of lists, as TOML and scripts write them."""
+    """Return a value with tuples instead of lists, as TOML and scripts write them. Dictionaries are copied."""
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 

@@ -15,7 +15,15 @@ import numpy as np
 
 from floodtide import _core, nn
 from floodtide.bench.rows import TORCH, Row, compared, in_own_process, require_peer, threads
-from floodtide.bench.shapes import CLASSES, FfnShape, NetworkShape, Timing, UNetShape
+from floodtide.bench.shapes import (
+    CLASSES,
+    KERNELS,
+    POOLS,
+    FfnShape,
+    NetworkShape,
+    Timing,
+    UNetShape,
+)
 
 _START = 2.944439  # logit of 0.95
 
@@ -97,11 +105,10 @@ class UNetPasses:
     """
 
     def __init__(self, network: UNetShape) -> None:
-        self.core = nn.UNet2D(
-            nn.UNetOptions(depth=network.depth, features=network.features),
-            classes=CLASSES,
-            compute=network.compute,
-        ).core
+        options = nn.UNetOptions(
+            depth=network.depth, features=network.features, kernels=KERNELS, pools=POOLS
+        )
+        self.core = nn.UNet(options, classes=CLASSES, compute=network.compute).core
         random = np.random.default_rng(1)
         shape = (network.batch, 1, *network.size)
         self._images = random.standard_normal((*shape, 1), np.float32)

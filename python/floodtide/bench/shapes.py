@@ -9,10 +9,11 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
 from floodtide.config import Config, FfnConfig
-from floodtide.config.networks import UNet2DConfig
+from floodtide.config.networks import UNetConfig
 from floodtide.errors import InvalidArgumentError
 
 CLASSES = 2  # of the U-Net
+KERNELS, POOLS = ((1, 3, 3),), ((1, 2, 2),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class UNetShape:
     """The 2-D U-Net (batch normalisation, softmax, Dice and cross-entropy) and the batch that a benchmark measures.
 
     Attributes:
-        size: Size (y, x) of a slice in pixels.
+        size: Size (y, x) of a section in pixels.
     """
 
     depth: int = 5
@@ -101,20 +102,24 @@ class UNetShape:
 
     @classmethod
     def of(cls, settings: Config) -> UNetShape:
-        """Return the network of a configuration, with training.batch slices of data.size.
+        """Return the network of a configuration, with training.batch patches of one section.
 
         Raises:
-            InvalidArgumentError: If the network is another one, or no size is set.
+            InvalidArgumentError: If the network is another one, or patches have several sections.
         """
-        model, size = settings.model, settings.data.size
-        if not isinstance(model, UNet2DConfig):
-            raise InvalidArgumentError(f"model.kind is '{model.kind}', expected 'unet2d'")
-        if 0 in size:
-            raise InvalidArgumentError(f"data.size is {list(size)}, expected y and x in pixels")
+        model, data = settings.model, settings.data
+        if not isinstance(model, UNetConfig):
+            raise InvalidArgumentError(f"model.kind is '{model.kind}', expected 'unet'")
+        size = (1, *data.size) if isinstance(data.patch, str) else data.patch
+        if size[0] != 1 or 0 in size or (model.kernels, model.pools) != (KERNELS, POOLS):
+            raise InvalidArgumentError(
+                f"data.patch is {data.patch} for kernels {model.kernels} and pools {model.pools}, expected patches of"
+                f" one section, and {KERNELS} and {POOLS}"
+            )
         return cls(
             depth=model.depth,
             features=model.features,
-            size=size,
+            size=(size[1], size[2]),
             batch=settings.training.batch,
             compute=settings.run.compute,
         )
@@ -138,6 +143,6 @@ class ScalingOptions:
     )
     threads: int = 1
     network: str = option(
-        "ffn", "Network to train, as for bench step or bench unet", choices=("ffn", "unet2d")
+        "ffn", "Network to train, as for bench step or bench unet", choices=("ffn", "unet")
     )
     seconds: float = option(1.0, "Minimum time to measure each row", range=limits.SECONDS)

@@ -70,13 +70,18 @@ def forward(
 def unet(
     file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
 ) -> None:
-    """Measure time and memory of training passes (forward and backward) and forward passes of a 2-D U-Net.
+    """Measure time and memory of training passes (forward and backward) and forward passes of a U-Net.
 
-    The network and its slices are those of CONFIG.toml, by default 8 slices of 240 x 240 pixels.
+    The network and its patches are those of CONFIG.toml, by default a 2-D one with 8 sections of 240 x 240 pixels.
 
     Example: floodtide bench unet --set training.batch=4 --threads 1,2 --against torch
     """
-    defaults: dict[str, Any] = {"model": {"kind": "unet2d"}, "training": {"batch": 8}}
-    shape = UNetShape.of(_settings(file, overrides, **defaults, data={"size": [240, 240]}))
+    defaults: dict[str, Any] = {
+        "task": {"kind": "classes"},
+        "model": {"kind": "unet", "depth": 5, "kernels": [[1, 3, 3]], "pools": [[1, 2, 2]]},
+        "data": {"patch": [1, 240, 240]},
+        "training": {"batch": 8},
+    }
+    shape = UNetShape.of(_settings(file, overrides, **defaults))
     names = ("step", "forward")
     print_rows(passes.measure(shape, names, filled(Timing, options), against), as_json)

@@ -44,7 +44,7 @@ def scaling(as_json: bool, **options: Any) -> None:
       peak_speedup              the same for the processor's peak multiply-add rate
       share_of_peak_speedup     speedup / peak_speedup
 
-    Example: floodtide bench scaling --network unet2d --ranks 2 --json
+    Example: floodtide bench scaling --network unet --ranks 2 --json
     """
     from floodtide.bench import scaling as benchmark
 

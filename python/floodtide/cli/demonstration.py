@@ -26,7 +26,7 @@ from floodtide.evaluate.reporting import plain
 from floodtide.report import growth
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
-from floodtide.train.kinds.task import Model
+from floodtide.train.learners.learner import Model
 
 Array = NDArray[Any]
 
@@ -110,7 +110,6 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
     return {
         "run": {"dir": str(directory), "seed": seed, "log_every_s": 5.0},
         "data": {
-            "permutable_axes": [0, 1, 2],
             "volumes": [
                 {
                     "name": "synthetic",
@@ -123,6 +122,7 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
                 }
             ],
         },
+        "augmentation": {"permutable_axes": [0, 1, 2]},
         "model": {"depth": 4, "features": 16, "fov": [17, 17, 17], "deltas": [6, 6, 6]},
         "training": {"steps": steps, "walkers": WALKERS, "average": AVERAGE},
         "optimizer": {"name": "adam", "lr": lr},

@@ -31,7 +31,7 @@ from floodtide.comm import world
 @click.option(
     "--probabilities",
     is_flag=True,
-    help="Also write the probabilities of the classes: DATASET_probabilities (classes, n, y, x).",
+    help="Also write the probabilities of the classes: DATASET_probabilities (classes, z, y, x).",
 )
 @click.option(
     "--mirror",
@@ -39,12 +39,19 @@ from floodtide.comm import world
     help="Average the predictions of the image and of its mirror images, along the axes that training reflected. Takes"
     " up to eight times as long, and makes fewer mistakes.",
 )
+@click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    metavar="VOLUME",
+    help="A further channel of the image, in the order of the training; give the option once for each.",
+)
 @shared.as_json
 def command(model: str, image: str, out: str, voxel_nm: Any, as_json: bool, **asked: Any) -> None:
-    """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x) of any size.
+    """Apply a U-Net to a volume (z, y, x) of any size.
 
-    Writes the most likely class of each pixel (uint8), or affinities (float32, (offsets, z, y, x)), block by block. If
-    a run directory is given, its newest checkpoint is used.
+    Writes the value of the most likely class of each voxel, affinities (float32, (offsets, z, y, x)), or the distance,
+    block by block. If a run directory is given, its newest checkpoint is used.
 
     \b
     Example:

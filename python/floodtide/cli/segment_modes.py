@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from floodtide import config, segment
+from floodtide.base.options import PATCHES
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.config.networks import UNet3DConfig
 from floodtide.errors import InvalidArgumentError
 
 Report = dict[str, Any]
@@ -41,8 +41,8 @@ def run(
     assert out is not None
     with world.agreed():
         settings = _settings(file, model, voxel_nm, overrides)
-    if isinstance(settings.model, UNet3DConfig):
-        return _of_affinities(file, settings, out, box)
+    if settings.task.examples == PATCHES:
+        return _predicted(file, settings, out, box)
     if estimate:
         return segment.estimate(file, settings, out, box)
     if settings.segment.subvolume is not None:
@@ -88,18 +88,18 @@ def _settings(
     return settings
 
 
-def _of_affinities(file: str, settings: config.Config, out: str, box: str | None) -> Report:
-    from floodtide.agglomerate import segment_affinities
+def _predicted(file: str, settings: config.Config, out: str, box: str | None) -> Report:
+    from floodtide.agglomerate import segment_predicted
 
     shared.refuse_given(
         ("subvolumes", "estimate"),
-        "with a U-Net for affinities, expected a flood-filling network; for affinities there are"
-        " `floodtide predict` and `floodtide agglomerate`",
+        "with a U-Net, expected a flood-filling network; for large volumes there are `floodtide predict` and, for"
+        " affinities, `floodtide agglomerate --subvolume`",
     )
     report: dict[str, Any] = {}
     with world.agreed():
         if world.rank() == 0:
-            report = segment_affinities(file, settings, out, box)
+            report = segment_predicted(file, settings, out, box)
     return report
 
 

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from floodtide.base import limits
-from floodtide.base.data_options import FLOOD, PATCHES, SLICES
-from floodtide.base.network_options import FfnOptions, UNet3DOptions, UNetOptions, Vec3
-from floodtide.base.options import FOLDER, Checked, option
+from floodtide.base.network_options import FfnOptions, UNetOptions
+from floodtide.base.options import FLOOD, FOLDER, PATCHES, Checked, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind(Checked):
-    """The keys of every network beside its architecture."""
+    """The keys of every network beside its architecture.
+
+    Attributes:
+        examples: What the network learns from: FLOOD or PATCHES. A task of these examples can be learnt.
+    """
 
     kind: str = option("", "Kind of network")
     initial_weights: str = option(
@@ -28,7 +31,8 @@ class _Kind(Checked):
 class FfnConfig(FfnOptions, _Kind):
     """A flood-filling network."""
 
-    kind: str = option(FLOOD, "Flood-filling network", choices=(FLOOD,))
+    kind: str = option("ffn", "Flood-filling network", choices=("ffn",))
+    examples: ClassVar[str] = FLOOD
     initial_weights: str = option(
         "",
         "Start from these weights: a floodtide checkpoint, or the prefix of a TensorFlow checkpoint; empty: random"
@@ -39,28 +43,12 @@ class FfnConfig(FfnOptions, _Kind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UNet2DConfig(UNetOptions, _Kind):
-    """A 2-D U-Net that assigns a class to every pixel of a slice."""
+class UNetConfig(UNetOptions, _Kind):
+    """A U-Net, of two or three dimensions."""
 
-    kind: str = option(SLICES, "2-D U-Net for slices", choices=(SLICES,))
-    classes: int = option(
-        2, "Number of classes, including the background", range=limits.EXCLUSIVE_CLASSES
-    )
+    kind: str = option("unet", "U-Net", choices=("unet",))
+    examples: ClassVar[str] = PATCHES
 
 
-@dataclass(frozen=True, kw_only=True)
-class UNet3DConfig(UNet3DOptions, _Kind):
-    """A 3-D U-Net that predicts affinities: whether two voxels at some offset belong to one object."""
-
-    kind: str = option(PATCHES, "3-D U-Net for patches of volumes", choices=(PATCHES,))
-    offsets: tuple[Vec3, ...] = option(
-        ((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
-        "Offsets (z, y, x) in voxels of the affinities: whether a voxel and the one at the offset belong to one object;"
-        " the nearest neighbours along each axis, and for a mutex watershed also far ones",
-        range=limits.OFFSET,
-    )
-
-    @property
-    def classes(self) -> int:
-        """Return the number of outputs: one affinity for each offset."""
-        return len(self.offsets)
+NETWORKS: tuple[type[FfnConfig | UNetConfig], ...] = (FfnConfig, UNetConfig)
+"""The sections [model] of a configuration: one for each network."""

@@ -15,22 +15,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from floodtide.base import reading
-from floodtide.base.data_options import FLOOD
 from floodtide.base.options import named_as, one_of, shown
 from floodtide.base.registry import parameters, registered_fields
-from floodtide.config.sections import Config, ModelConfig, applies
+from floodtide.config.sections import Config, applies
 from floodtide.errors import ConfigurationError, InvalidFileError
+from floodtide.tasks import TASKS, FloodTask, Task
 
 T = TypeVar("T")
-
-# What to do instead, by key and kind of network.
-_ADVICE = {
-    (
-        "segment",
-        "unet3d",
-    ): "; `floodtide segment` needs none of its keys for affinities, and for large volumes there are"
-    " `floodtide predict` and `floodtide agglomerate --subvolume`"
-}
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -54,16 +45,18 @@ def from_dict(
     changed = copy.deepcopy(dict(document))
     for override in overrides:
         _override(changed, override)
-    model = changed.get("model", {})
-    kind = model.get("kind", FLOOD) if isinstance(model, Mapping) else FLOOD
-    reader = _Reader(kind, where)
-    reader.alternative(typing.get_args(ModelConfig), "model")
+    reader = _Reader(where)
+    task = changed.get("task", {})
+    if isinstance(task, Mapping):
+        reader.task = reader.alternative(TASKS, task, "task")
     return reader.build(Config, changed, "")
 
 
 class _Reader:
-    def __init__(self, kind: Any, where: str) -> None:
-        self._kind = kind
+    """Builds sections. Attribute `task`: the class of the section [task], which decides what other keys mean."""
+
+    def __init__(self, where: str) -> None:
+        self.task: type[Task] = FloodTask
         self._where = where
 
     def build(self, cls: type[T], table: Any, prefix: str) -> T:
@@ -80,10 +73,11 @@ class _Reader:
         for name, field in fields.items():
             key = prefix + name
             if name in table:
-                if not applies(field, self._kind):
+                if not applies(field, self.task):
+                    kinds = [one.kind for one in TASKS if applies(field, one)]
                     raise ConfigurationError(
-                        f"{where}: {key} has no meaning for model.kind '{self._kind}', expected it only for "
-                        f"{one_of(field.metadata['kinds'])}{_ADVICE.get((key, self._kind), '')}"
+                        f"{where}: {key} has no meaning for task.kind '{self.task.kind}', expected it only for "
+                        f"{one_of(kinds)}"
                     )
                 values[name] = self._value(table[name], hints[name], field, key)
             elif (
@@ -99,8 +93,14 @@ class _Reader:
     def _value(self, value: Any, hint: Any, field: dataclasses.Field[Any], key: str) -> Any:
         if "rows" in field.metadata:
             return value
+        if alternatives := field.metadata.get("alternatives"):
+            hint = self.alternative(alternatives, value, key)
         value = self._convert(value, hint, key)
-        return _expand(value, key, self._where) if field.metadata.get("path") else value
+        if not field.metadata.get("path"):
+            return value
+        if isinstance(value, dict):
+            return {name: _expand(one, f"{key}.{name}", self._where) for name, one in value.items()}
+        return _expand(value, key, self._where)
 
     def _convert(self, value: Any, expected: Any, key: str) -> Any:
         where = self._where
@@ -108,7 +108,11 @@ class _Reader:
         if dataclasses.is_dataclass(expected):
             return self.build(typing.cast(type, expected), value, f"{key}.")
         if origin in (typing.Union, types.UnionType):
-            return self._convert(value, self.alternative(typing.get_args(expected), key), key)
+            kinds = [one for one in typing.get_args(expected) if one is not type(None)]
+            word = isinstance(value, str) and str in kinds
+            return self._convert(value, str if word else kinds[0], key)
+        if origin is Mapping:
+            return self._mapping(value, typing.get_args(expected), key)
         if origin is tuple:
             arguments = typing.get_args(expected)
             if not isinstance(value, (list, tuple)):
@@ -149,17 +153,31 @@ class _Reader:
             split[field.name] = {key: table[key] for key in keys if key in table}
         return split
 
-    def alternative(self, alternatives: Sequence[Any], key: str) -> Any:
-        """Return the type that a union means: the network's type by its kind, else the type that is not None."""
-        some = [alternative for alternative in alternatives if alternative is not type(None)]
-        if not dataclasses.is_dataclass(some[0]):
-            return some[0]
-        kinds = {alternative.kind: alternative for alternative in some}
-        if not isinstance(self._kind, str) or self._kind not in kinds:
+    def _mapping(self, value: Any, types_: tuple[Any, Any], key: str) -> dict[Any, Any]:
+        names, values = types_
+        if not isinstance(value, Mapping):
             raise ConfigurationError(
-                f"{self._where}: {key}.kind is {shown(self._kind)}, expected {one_of(list(kinds))}"
+                f"{self._where}: {key} is {_type_name(value)}, expected a table"
             )
-        return kinds[self._kind]
+        found = {}
+        for name, one in value.items():
+            if names is int and not re.fullmatch(r"[+-]?[0-9]{1,20}", name):
+                raise ConfigurationError(
+                    f"{self._where}: {key} has the key {shown(name)}, expected a number"
+                )
+            found[names(name)] = self._convert(one, values, f"{key}.{name}")
+        return found
+
+    def alternative(self, sections: Sequence[Any], table: Any, key: str) -> Any:
+        """Return the section whose `kind` a table has; the first section for a table without a kind."""
+        if not isinstance(table, Mapping):
+            return sections[0]
+        kind = table.get("kind", sections[0].kind)
+        for section in sections:
+            if section.kind == kind:
+                return section
+        kinds = one_of([section.kind for section in sections])
+        raise ConfigurationError(f"{self._where}: {key}.kind is {shown(kind)}, expected {kinds}")
 
 
 def _plain(value: Any, expected: Any, key: str, where: str) -> Any:

@@ -13,19 +13,18 @@ import tomli_w
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.data_options import (
-    FLOOD,
-    PATCHES,
-    SLICES,
     Augmentation,
     DataOptions,
-    Stack,
+    TrainingVolume,
     volume_name,
 )
-from floodtide.base.options import ANY, Checked, option
+from floodtide.base.options import ANY, FLOOD, PATCHES, Checked, one_of, option
 from floodtide.base.registry import Registered, Value, names, registered
-from floodtide.config.networks import FfnConfig, UNet2DConfig, UNet3DConfig
+from floodtide.config.networks import NETWORKS, FfnConfig, UNetConfig
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.segment_options import SegmentOptions
+from floodtide.errors import ConfigurationError
+from floodtide.tasks import TASKS, FloodTask, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +90,7 @@ class RunConfig(Checked):
     )
 
 
-ModelConfig = FfnConfig | UNet2DConfig | UNet3DConfig
+ModelConfig = FfnConfig | UNetConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,30 +111,28 @@ class TrainingConfig(Checked):
     )
     batch: int = option(
         1,
-        "Number of slices or patches that each walker processes at a time",
-        kinds=(SLICES, PATCHES),
+        "Number of patches that each walker processes at a time",
+        kinds=(PATCHES,),
         range=limits.BATCH,
     )
     loss: str = option(
         "dice+cross_entropy",
         "Loss function: " + "; ".join(f"{row['name']}: {row['help']}" for row in _core.loss_rows()),
         choices=names(_core.loss_rows()),
-        kinds=(SLICES, PATCHES),
+        kinds=(PATCHES,),
     )
     dice: str = option(
         "image",
         "Soft Dice of each image, averaged over images (image), or one soft Dice over the images of all walkers (batch;"
         " adds a small allreduce in the middle of each step)",
         choices=("image", "batch"),
-        kinds=(SLICES, PATCHES),
+        kinds=(PATCHES,),
     )
-    background: bool = option(
-        False, "Include class 0, the background, in the Dice loss", kinds=(SLICES,)
-    )
+    background: bool = option(False, "Include the background in the Dice loss", kinds=("classes",))
     smooth: float = option(
         1.0,
         "Number added to the numerator and the denominator of soft Dice",
-        kinds=(SLICES, PATCHES),
+        kinds=(PATCHES,),
         range=limits.WEIGHT,
     )
     seed_pad: float = option(
@@ -293,12 +290,10 @@ class ValidationConfig(Checked):
     volume: str = option(
         "",
         "Name of the [[data.volumes]] table to validate on; empty: the first one",
-        kinds=(FLOOD, PATCHES),
     )
     box: str = option(
         "",
-        "Held-out box, z0:z1,y0:y1,x0:x1 in voxels; empty: no validation",
-        kinds=(FLOOD, PATCHES),
+        "Held-out boxes, z0:z1,y0:y1,x0:x1 in voxels, separated by semicolons (one for flood filling)",
     )
     every: int = option(
         0,
@@ -319,65 +314,70 @@ class ValidationConfig(Checked):
     )
     seed: int = option(
         0,
-        "Random seed for the choice of centres (`ffn`) or of held-out patients (`unet2d`)",
-        kinds=(FLOOD, SLICES),
+        "Random seed for the choice of centres, or of held-out groups",
         range=limits.FILE_SEED,
     )
     share: float = option(
         0.0,
-        "Share of the patients in data.slices that are held out",
-        kinds=(SLICES,),
+        "Instead of a box: share of the groups in data.volumes that are held out",
+        kinds=(PATCHES,),
         range=limits.SHARE,
     )
-    slices: tuple[Stack, ...] = option(
+    volumes: tuple[TrainingVolume, ...] = option(
         (),
-        "Stacks of slices of other patients to validate on, instead of `share`; one [[validation.slices]] table each",
-        kinds=(SLICES,),
+        "Instead of a box: other volumes to validate on, one [[validation.volumes]] table each",
+        kinds=(PATCHES,),
     )
 
+    @property
+    def holds_out(self) -> bool:
+        """True if something is held out to validate on."""
+        return bool(self.box or self.share or self.volumes)
 
-def applies(field: dataclasses.Field[Any], kind: str) -> bool:
-    """Return True if an option has a meaning for this kind of network."""
+
+def applies(field: dataclasses.Field[Any], task: Task | type[Task]) -> bool:
+    """Return True if an option has a meaning for a task."""
     kinds = field.metadata.get("kinds", ())
-    return not kinds or kind in kinds
+    return not kinds or task.kind in kinds or task.examples in kinds
 
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Return a configuration as nested dictionaries of plain values. This is the inverse of `from_dict`."""
-    return _table(config, config.model.kind if hasattr(config, "model") else FLOOD)
+    return _table(config, getattr(config, "task", FloodTask()))
 
 
-def _table(section: Any, kind: str) -> dict[str, Any]:
+def _table(section: Any, task: Task) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for field in dataclasses.fields(section):
-        if not applies(field, kind):
+        if not applies(field, task):
             continue
         value = getattr(section, field.name)
-        if isinstance(value, Mapping):
+        if "rows" in field.metadata:
             result.update(value)
         elif value is not None:
-            result[field.name] = _plain_of(value, kind)
+            result[field.name] = _plain_of(value, task)
     return result
 
 
-def _plain_of(value: Any, kind: str) -> Any:
+def _plain_of(value: Any, task: Task) -> Any:
     if dataclasses.is_dataclass(value):
-        return _table(value, kind)
+        return _table(value, task)
+    if isinstance(value, Mapping):
+        return {str(key): _plain_of(item, task) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain_of(item, kind) for item in value]
+        return [_plain_of(item, task) for item in value]
     return value if isinstance(value, (str, int, float)) else volume_name(value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Checked):
     """A complete configuration. `str(config)` returns it as TOML text."""
 
     run: RunConfig = RunConfig()
     data: DataOptions = dataclasses.field(default=DataOptions())
-    augmentation: Augmentation = dataclasses.field(
-        default=Augmentation(), metadata={"kinds": (SLICES,)}
-    )
-    model: FfnConfig | UNet2DConfig | UNet3DConfig = dataclasses.field(default=FfnConfig())
+    augmentation: Augmentation = dataclasses.field(default=Augmentation())
+    task: Task = dataclasses.field(default=FloodTask(), metadata={"alternatives": TASKS})
+    model: ModelConfig = dataclasses.field(default=FfnConfig(), metadata={"alternatives": NETWORKS})
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
@@ -389,6 +389,15 @@ class Config:
     resegment: ResegmentOptions = dataclasses.field(
         default=ResegmentOptions(), metadata={"kinds": (FLOOD,)}
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task.examples != self.model.examples:
+            fitting = (one.kind for one in NETWORKS if one.examples == self.task.examples)
+            raise ConfigurationError(
+                f"{self._prefix}model.kind is '{self.model.kind}', which cannot learn the task '{self.task.kind}';"
+                f" expected {one_of(list(fitting))}, or another task.kind"
+            )
 
     def __str__(self) -> str:
         return tomli_w.dumps(to_dict(self))

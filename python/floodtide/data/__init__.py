@@ -1,30 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes, and what networks are trained on: partitions, shards, slices, affinities, synthetic volumes.
+"""Volumes, and what networks are trained on: partitions, shards, patches, synthetic volumes.
 
 A volume is named in the form of its format, such as `file:dataset` (docs/formats.md), or is an array or object in
 a `Volume`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
 Functions that say Collective must be called by every rank of the job.
 """
 
-from floodtide.base.data_options import Augmentation, DataOptions, Stack, TrainingVolume
-from floodtide.data.affinities import Affinities
+from floodtide.base.data_options import Augmentation, Channel, DataOptions, TrainingVolume
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
+from floodtide.data.patches import Patches, Split
 from floodtide.data.shards import Shards
-from floodtide.data.slices import Slices, Split
 from floodtide.data.synth import synth
 from floodtide.data.volumes import Volume, write_volume
 
 __all__ = [
-    "Affinities",
     "Augmentation",
     "Box",
+    "Channel",
     "DataOptions",
+    "Patches",
     "Shards",
-    "Slices",
     "Split",
-    "Stack",
     "TrainingVolume",
     "Vec3",
     "Volume",

@@ -53,6 +53,12 @@ def parse_box(text: str) -> Box | None:
     return (z0, y0, x0), (z1 - z0, y1 - y0, x1 - x0)
 
 
+def parse_boxes(text: str) -> list[Box]:
+    """Return the boxes of a text "z0:z1,y0:y1,x0:x1; z0:...", each as `parse_box`; none for an empty text."""
+    boxes = [parse_box(part) for part in str(text or "").split(";")]
+    return [box for box in boxes if box is not None]
+
+
 def box_text(box: Box | None) -> str:
     """Return "z0:z1,y0:y1,x0:x1" for a box, the inverse of `parse_box`; an empty text for None."""
     if box is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training samples of U-Nets have in common: slices and patches."""
+"""What sources of samples have in common."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ORDER = Arguments(walkers=limits.WALKERS, batch=limits.BATCH, seed=limits.SEED)
 
 
 class Samples(NotPickled):
-    """Base of `Slices` and `Affinities`.
+    """Base of `Patches`.
 
     Epochs follow one another without a gap. A step takes the next walkers * batch samples, `batch` for
     each walker. Each sample comes once in an epoch, and batches are always full. If an epoch ends inside

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.data_options import FLOOD, DataOptions, TrainingVolume
+from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Vec3, as_vec3
-from floodtide.data.volumes import source_of
+from floodtide.data.volumes import sources_of
 
 SOFTNESS = 0.05
 """Distance of the examples' soft labels from 0 and 1; google/ffn has the same."""
@@ -32,7 +32,8 @@ class Shards(NotPickled):
 
     Args:
         volumes: A labelled volume with its partitions, or several. Patches lie wholly inside of its box.
-        options: Augmentation, and how the examples are read ahead.
+        options: How the examples are read ahead.
+        augmentation: Permutations and reflections of training examples; None: the defaults.
         patch_size: Odd sizes (z, y, x) of a patch in voxels; `FFN.patch_size` for training.
         walkers: Streams of examples over all ranks: the global batch of a training step.
         seed: Chooses order and augmentation.
@@ -53,6 +54,7 @@ class Shards(NotPickled):
         self,
         volumes: TrainingVolume | Sequence[TrainingVolume],
         options: DataOptions | None = None,
+        augmentation: Augmentation | None = None,
         *,
         patch_size: Vec3,
         walkers: int = 1,
@@ -62,18 +64,19 @@ class Shards(NotPickled):
         _SHARDS.check(
             "Shards", patch_size=patch_size, walkers=walkers, seed=seed, softness=softness
         )
-        self.options = (options or DataOptions()).of_kind(FLOOD, volumes)
+        self.options = (options or DataOptions()).of(volumes)
+        self.augmentation = augmentation or Augmentation()
         self.patch_size = as_vec3(patch_size)
         self.walkers = walkers
         self.seed = seed
         self.softness = softness
         self.core = _core.data.ExampleSource(
-            [source_of(volume, partitions=True) for volume in self.options.volumes],
+            [source for volume in self.options.volumes for source in sources_of(volume)],
             patch_size=list(patch_size),
             seed=seed,
             walkers=walkers,
-            permutable_axes=self.options.permutable_axes,
-            reflectable_axes=self.options.reflectable_axes,
+            permutable_axes=self.augmentation.permutable_axes,
+            reflectable_axes=self.augmentation.reflectable_axes,
             softness=softness,
             progress=None,
         )

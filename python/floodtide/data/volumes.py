@@ -23,7 +23,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, parse_box
+from floodtide.data.boxes import Box, Vec3, parse_box, parse_boxes
 from floodtide.data.formats.conventions import geometry_of
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
@@ -199,30 +199,31 @@ def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volum
     return volume.core if isinstance(volume, Volume) else Volume(volume).core
 
 
-def source_of(volume: TrainingVolume, *, partitions: bool) -> _core.data.SourceOptions:
-    """Return the core's description of a volume.
-
-    Args:
-        volume: The volume.
-        partitions: True if its partitions are needed, as flood-filling networks do.
+def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
+    """Return the core's descriptions of the boxes of a volume for flood filling.
 
     Raises:
-        InvalidArgumentError: If the labels or the needed partitions are missing, or the box is no box.
+        InvalidArgumentError: If the labels or partitions are missing, or a box is no box.
     """
-    for key in ("labels", "partitions") if partitions else ("labels",):
+    for key in ("labels", "partitions"):
         if not getattr(volume, key):
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {key} is empty, expected file:dataset"
             )
-    return _core.data.SourceOptions(
-        name=volume.name,
-        image=opened(volume.image),
-        labels=opened_labels(volume.labels),
-        partitions=opened(volume.partitions) if partitions else "",
-        box=parse_box(volume.box),
-        mean=volume.mean,
-        std=volume.std,
-    )
+    image, labels = opened(volume.image), opened_labels(volume.labels)
+    partitions = opened(volume.partitions)
+    return [
+        _core.data.SourceOptions(
+            name=volume.name,
+            image=image,
+            labels=labels,
+            partitions=partitions,
+            box=box,
+            mean=volume.mean,
+            std=volume.std,
+        )
+        for box in (parse_boxes(volume.box) or (None,))
+    ]
 
 
 def labels_of(volume: VolumeLike) -> Volume:

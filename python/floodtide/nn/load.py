@@ -9,7 +9,6 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base import notes, reading
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.nn import unet
 from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
 from floodtide.nn.unet import UNet
@@ -38,8 +37,7 @@ def load(
         compute: As for `FFN`.
 
     Returns:
-        An FFN, a UNet2D if all kernels are (1, 3, 3) and all pools are (1, 2, 2), or a UNet3D. Dropout and synchronised
-        statistics are switched off, because only training uses them.
+        An FFN or a UNet. Dropout and synchronised statistics are switched off, because only training uses them.
 
     Raises:
         InvalidFileError: If the file is missing or damaged, or a weight is not finite.
@@ -63,9 +61,9 @@ def load(
             raise InvalidArgumentError(
                 f"load: {text} holds a U-Net, which has no fov and no deltas"
             )
-        unet_network = unet.network_of(core)
-        unet_network.origin = text
-        return unet_network
+        unet = UNet.of_core(core)
+        unet.origin = text
+        return unet
     if fov is None and deltas is None:
         network = FFN.of_core(core)
         network.origin = text

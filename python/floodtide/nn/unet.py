@@ -10,7 +10,7 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.network_options import SLICE_KERNELS, SLICE_POOLS, UNet3DOptions, UNetOptions
+from floodtide.base.network_options import UNetOptions
 from floodtide.base.options import Arguments
 from floodtide.errors import ShapeError
 from floodtide.nn.losses import Labels, SegmentationLoss, Sum, labels_or_targets, loss_of
@@ -22,14 +22,15 @@ _UNET = Arguments(classes=limits.CLASSES, in_channels=limits.UNET_CHANNELS, seed
 
 
 class UNet(Network):
-    """Base class of `UNet2D` for slices and `UNet3D` for volumes.
+    """A U-Net. It is two-dimensional, for single sections, if all kernels and pools of its options are 1 along z.
+
+    Sources: Ronneberger et al., MICCAI 2015; Çiçek et al., MICCAI 2016.
 
     Args:
-        options: The architecture. None means the defaults of the class.
-        classes: The number of outputs per voxel. None means 2 for UNet2D, and 3 affinities for UNet3D.
+        options: The architecture; None: the defaults of `UNetOptions`.
+        classes: The number of outputs per voxel.
         in_channels: The number of channels of the images.
-        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs. None means softmax for
-            UNet2D, and sigmoid for UNet3D.
+        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
         seed: The random seed of the initial weights and of dropout.
         compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
 
@@ -38,54 +39,53 @@ class UNet(Network):
     """
 
     core: _core.UNet
-    _spatial = 3
-    _default_options: UNetOptions = UNet3DOptions()
-    _default_classes, _default_output = 3, "sigmoid"
 
     def __init__(
         self,
         options: UNetOptions | None = None,
         *,
-        classes: int | None = None,
+        classes: int = 2,
         in_channels: int = 1,
-        output: str | None = None,
+        output: str = "softmax",
         seed: int = 0,
         compute: str = "fp32",
     ) -> None:
-        classes = self._default_classes if classes is None else classes
-        _UNET.check(type(self).__name__, classes=classes, in_channels=in_channels, seed=seed)
-        made = (options or self._default_options).core(
-            classes=classes,
-            in_channels=in_channels,
-            output=self._default_output if output is None else output,
-            seed=seed,
-            compute=compute,
+        _UNET.check("UNet", classes=classes, in_channels=in_channels, seed=seed)
+        made = (options or UNetOptions()).core(
+            classes=classes, in_channels=in_channels, output=output, seed=seed, compute=compute
         )
         super().__init__(_core.UNet(made), seed=seed)
 
+    @property
+    def flat(self) -> bool:
+        """True if the network is two-dimensional: the sections of an image are independent."""
+        options = self.core.options
+        return all(size[0] == 1 for size in (*options.kernels, *options.pools))
+
     def __repr__(self) -> str:
+        options = self.core.options
+        dimensions = 2 if self.flat else 3
         return (
-            f"{type(self).__name__}(depth={self.core.options.depth}, features={self.core.options.features}, "
-            f"classes={self.core.options.classes}, in_channels={self.core.options.in_channels})"
+            f"UNet({dimensions}-D, depth={options.depth}, features={options.features}, classes={options.classes},"
+            f" in_channels={options.in_channels})"
         )
 
     def forward(self, batch: Array) -> Array:
         """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
 
         Args:
-            batch: Normalised images, float32 (n, y, x) for UNet2D or (n, z, y, x) for UNet3D, or with the channels as
-                an additional last axis. Any size is accepted: zeros pad each axis to a multiple of `total_pool`.
+            batch: Normalised images, float32 (n, z, y, x), or with the channels as an additional last axis. Any size
+                is accepted: zeros pad each axis to a multiple of `total_pool`.
 
         Returns:
-            float32 probabilities of shape (n, y, x, classes) or (n, z, y, x, classes).
+            float32 probabilities of shape (n, z, y, x, classes).
 
         Raises:
             ShapeError: If the batch has another number of axes or channels.
         """
         images = self._images(batch)
         self._refresh()
-        probabilities = self.core.forward(images)
-        return probabilities.reshape(*self._outer(images), self.core.options.classes)
+        return self.core.forward(images)
 
     def loss_and_gradients(
         self,
@@ -162,52 +162,18 @@ class UNet(Network):
         end = self.core.trained_size()
         return [name for name, _, offset in self.core.layout() if offset < end]
 
-    def _outer(self, images: Array) -> tuple[int, ...]:
-        """Return (n, y, x) or (n, z, y, x) of a batch of shape (n, z, y, x, channels)."""
-        n, *space = images.shape[:-1]
-        return (n, *space[3 - self._spatial :])
-
     def _images(self, batch: Array) -> Array:
-        channels, space = self.core.options.in_channels, self._spatial
-        with_channels = batch if batch.ndim == space + 2 else batch[..., None]
-        if with_channels.ndim != space + 2 or with_channels.shape[-1] != channels:
-            axes = "(n, y, x" if space == 2 else "(n, z, y, x"
-            expected = f"{axes}, {channels})" + (f" or {axes})" if channels == 1 else "")
+        channels = self.core.options.in_channels
+        with_channels = batch if batch.ndim == 5 else batch[..., None]
+        if with_channels.ndim != 5 or with_channels.shape[-1] != channels:
+            expected = f"(n, z, y, x, {channels})" + (" or (n, z, y, x)" if channels == 1 else "")
             raise ShapeError(f"UNet: the batch has shape {batch.shape}, expected {expected}")
-        return self._with_z(with_channels)
+        return with_channels
 
     def _truth(self, images: Array, truth: Truth) -> Truth:
-        expected: tuple[int, ...] = self._outer(images)
+        expected: tuple[int, ...] = images.shape[:-1]
         if self.core.options.output == "sigmoid":
             expected = (*expected, self.core.options.classes)
         if truth.shape != expected:
             raise ShapeError(f"UNet: a mask has shape {truth.shape}, expected {expected}")
-        return self._with_z(truth)
-
-    def _with_z(self, array: Truth) -> Truth:
-        return array[:, None] if self._spatial == 2 else array
-
-
-class UNet2D(UNet):
-    """A 2-D U-Net for slices, with 3x3 convolutions, and 2x2 pooling between levels. See `UNet` for the arguments.
-
-    Source: Ronneberger et al., MICCAI 2015.
-    """
-
-    _spatial = 2
-    _default_options = UNetOptions()
-    _default_classes, _default_output = 2, "softmax"
-
-
-class UNet3D(UNet):
-    """A 3-D U-Net for volumes. Anisotropic volumes need other kernels and pools than the defaults. See `UNet`.
-
-    Source: Çiçek et al., MICCAI 2016.
-    """
-
-
-def network_of(core: _core.UNet) -> UNet:
-    """Return the Python network of a core network: a UNet2D if its kernels and pools are 2-D, else a UNet3D."""
-    options = core.options
-    slices = options.kernels == SLICE_KERNELS and options.pools == SLICE_POOLS
-    return (UNet2D if slices else UNet3D).of_core(core)
+        return truth

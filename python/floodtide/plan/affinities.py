@@ -53,8 +53,9 @@ def affinities_recipe(image: Volume, wish: Wish) -> Recipe:
     offsets = _offsets(wish.voxel_size_nm, patch)
 
     def rate() -> float:
-        options = nn.UNet3DOptions(depth=DEPTH, features=FEATURES, kernels=kernels, pools=pools)
-        return measuring.patch_rate(nn.UNet3D(options, classes=len(offsets)), patch)
+        options = nn.UNetOptions(depth=DEPTH, features=FEATURES, kernels=kernels, pools=pools)
+        model = nn.UNet(options, classes=len(offsets), output="sigmoid")
+        return measuring.patch_rate(model, patch)
 
     def look_at(labels: Volume, box: Box, steps: int) -> dict[str, Any]:
         found = look.label_statistics(labels, box=box, budget=look.QUICK)

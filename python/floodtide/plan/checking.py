@@ -43,7 +43,7 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     with world.agreed():
         settings = config.load(file, overrides)
-    trains = bool(settings.data.slices) or any(volume.labels for volume in settings.data.volumes)
+    trains = any(volume.labels or volume.masks for volume in settings.data.volumes)
     refused = []
     if trains:
         try:

@@ -65,7 +65,8 @@ def known_network(text: str) -> KnownNetwork:
     images = look.training_images(path)
     settings = trained.stored_configuration(path)
     volumes = () if settings is None else settings.data.volumes
-    mean, std = trained.normalisation(path, "") or (None, None)
+    known = trained.normalisations(path, "")
+    mean, std = known[0] if known else (None, None)
     stated = {volume.voxel_size_nm for volume in volumes} - {None}
     measured = {image.voxel_size_nm for image in images}  # as the files of the training state them
     sizes = stated if len(stated) == 1 else measured

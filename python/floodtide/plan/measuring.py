@@ -30,7 +30,7 @@ def training_rate(model: nn.FFN, batch: int) -> float:
     return batch * _passes_per_s(lambda: model.loss_and_gradients(image, seeds, labels))
 
 
-def patch_rate(model: nn.UNet3D, patch: Vec3) -> float:
+def patch_rate(model: nn.UNet, patch: Vec3) -> float:
     """Return the patches per second of forward and backward passes of a U-Net for affinities, with all threads."""
     rng = np.random.default_rng(0)
     image = rng.standard_normal((1, *patch), dtype=np.float32)

@@ -26,7 +26,7 @@ from floodtide.data.volumes import name_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import drawing, segmented
 from floodtide.segment import predict, trained
-from floodtide.train.kinds import kind_of
+from floodtide.train.learners import learner_of
 from floodtide.train.recorded_run import SLICES, Record, Run
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
 
 def _slices(run: Run) -> dict[str, Any]:
     settings, checkpoint = segmented.newest(run)
-    samples = kind_of(settings).held_out_of(settings)
+    samples = learner_of(settings).held_out_of(settings)
     if not isinstance(samples, Slices) or not run.validation:
         raise InvalidArgumentError("the run validated nothing")
     last = run.validation[-1]
@@ -162,7 +162,7 @@ def _section(run: Run) -> dict[str, Any]:
         model=dataclasses.replace(settings.model, offsets=NEAREST),
         validation=dataclasses.replace(settings.validation, box=box_text((start, size))),
     )
-    samples = kind_of(pair).held_out_of(pair)
+    samples = learner_of(pair).held_out_of(pair)
     assert isinstance(samples, Affinities)
     image, truth, weights = samples.fixed(0)
     predictor = predict.Predictor(trained.load(checkpoint), mean=volume.mean, std=volume.std)

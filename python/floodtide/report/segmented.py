@@ -34,7 +34,7 @@ from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, predict, trained
 from floodtide.segment.affinities import segments_of
-from floodtide.train.kinds.task import held_out_volume
+from floodtide.train.learners.learner import held_out_volume
 from floodtide.train.recorded_run import PATCHES, SEGMENTATION, Run
 
 _SMALL = 1 << 19  # voxels that the report segments itself

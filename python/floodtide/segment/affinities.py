@@ -30,7 +30,6 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import Progress, as_vec3, box_text, intersection
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, is_triple
@@ -46,6 +45,7 @@ from floodtide.errors import (
 )
 from floodtide.segment.blocks import lock_directory, sampled_digest, work_on_ranks
 from floodtide.segment.pieces import DATASET, Cut, Pieces
+from floodtide.tasks.affinities import NEAREST
 
 Affinities = NDArray[np.floating[Any]]
 
@@ -195,7 +195,7 @@ def segments_of(
     make = {"mean": _mean, "mutex": _mutex}[options.method]
     labels = make(affinities, offsets, options)
     if options.background > 0:
-        nearest = affinities[_nearest(offsets, "background")]
+        nearest = affinities[_nearest(offsets, "background", NEAREST)]
         labels[nearest.mean(axis=0) < options.background] = 0
     return _numbered(labels, options.min_size)
 
@@ -379,8 +379,10 @@ def _mean(
     affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions
 ) -> NDArray[np.uint64]:
     waterz = library("waterz", "agglomerate", "affinities")
-    nearest = affinities[_nearest(offsets, "the method mean")]
-    values = np.ascontiguousarray(nearest, dtype=np.float32)
+    values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
+    # Affinities of sections only: sections are apart.
+    known = NEAREST[1:] if NEAREST[0] not in offsets else NEAREST
+    values[-len(known) :] = affinities[_nearest(offsets, "the method mean", known)]
     # waterz merges while 1 - mean affinity is below its threshold, and tells standard output about it.
     with _silent():
         (labels,) = (
@@ -389,14 +391,14 @@ def _mean(
     return labels  # type: ignore[no-any-return]
 
 
-def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
-    """Return the channels of the nearest neighbours along z, y and x."""
-    missing = [offset for offset in NEAREST if offset not in offsets]
+def _nearest(offsets: Sequence[Vec3], what: str, wanted: Sequence[Vec3]) -> list[int]:
+    """Return the channels of the nearest neighbours."""
+    missing = [offset for offset in wanted if offset not in offsets]
     if missing:
         raise InvalidArgumentError(
-            f"agglomerate: {what} needs the offsets {list(NEAREST)}, of which {missing} are not there"
+            f"agglomerate: {what} needs the offsets {list(wanted)}, of which {missing} are not there"
         )
-    return [list(offsets).index(offset) for offset in NEAREST]
+    return [list(offsets).index(offset) for offset in wanted]
 
 
 def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions of U-Nets on slices and volumes of any size, in blocks of bounded memory.
+"""Predictions of U-Nets on volumes of any size, in blocks of bounded memory.
 
 Blocks overlap by the network's context, so the result equals that of one pass over the whole volume, without seams.
-Slices (n, y, x) are treated as a volume whose sections are independent.
 
 A network that was trained on mirrored examples gives slightly different answers for an image and for its mirror image.
 Their mean has fewer mistakes than one answer. Isensee et al., nnU-Net (Nature Methods 18, 203-211, 2021), predict in
@@ -20,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +45,12 @@ from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
 from floodtide.segment.canvas import as_float32
 from floodtide.segment.windows import Axis, choose_windows, context_of
+from floodtide.tasks import Affinities, Classes, PatchTask
 
 Image = NDArray[Any] | Volume
 Values = NDArray[np.float32]
 Progress = Callable[[int, int], None]
+One = TypeVar("One", Image, Volume)
 
 MEMORY_MIB = 2048
 """Default memory (MiB) for the activations of a block."""
@@ -61,70 +62,65 @@ _PREDICTOR = Arguments(
     std=limits.DEVIATION,
     memory_mib=limits.MEMORY,
     mirror=limits.AXIS,
-    offsets=limits.OFFSET,
 )
 _COMMAND = "floodtide predict"
 _CHUNK = 64  # voxels along each axis of a result's chunks
-_GZIP = {"uint8": 4, "float32": 1}  # probabilities hardly compress
+_GZIP = {"classes": 4, "float32": 1}  # probabilities hardly compress
 
 
 class Predictor:
     """A U-Net that predicts images of any size. Several threads may use one Predictor at the same time.
 
     Args:
-        model: `ft.nn.UNet2D` for slices or `ft.nn.UNet3D` for volumes, with one input channel.
-        mean: The network receives (value - mean) / std.
+        model: The network.
+        mean: The network receives (value - mean) / std. One number for each channel, or one for all.
         std: See mean.
         memory_mib: Approximate memory (MiB) for the activations of a block. It limits the size of blocks. Each thread
             that predicts at the same time needs this memory.
         mirror: Axes, 0 for z to 2 for x. The prediction is then the mean over the image and its copies mirrored along
             all subsets of these axes: 8 forward passes for three axes instead of one. Use axes that training reflected.
-        offsets: Offsets (z, y, x) of the outputs, if these are affinities. `mirror` needs them.
+        task: What the network has learnt; None: unknown, and all outputs are kept as they are. Classes get the values
+            of their table. `mirror` needs it for outputs that are not classes.
 
     Raises:
-        InvalidArgumentError: If the model is not a U-Net with one input channel, a number is out of range, or the
-            offsets that `mirror` needs are missing.
+        InvalidArgumentError: If the model is not a U-Net, a number is out of range, or the task does not fit it.
     """
 
     def __init__(
         self,
         model: nn.UNet,
         *,
-        mean: float,
-        std: float,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
         memory_mib: float = MEMORY_MIB,
         mirror: Sequence[int] = (),
-        offsets: Sequence[Vec3] | None = None,
+        task: PatchTask | None = None,
     ) -> None:
         if not isinstance(model, nn.UNet):
             raise InvalidArgumentError(f"predict: the model is {model!r}, expected a U-Net")
         options = model.core.options
-        if options.in_channels != 1:
+        _PREDICTOR.check("predict", mean=mean, std=std, memory_mib=memory_mib, mirror=mirror)
+        if task is not None and len(task.channels) != options.classes:
             raise InvalidArgumentError(
-                f"predict: the network takes {options.in_channels} channels, expected 1"
+                f"predict: the network has {options.classes} outputs, and its task '{task.kind}' has {task.channels}"
             )
-        _PREDICTOR.check(
-            "predict",
-            mean=mean,
-            std=std,
-            memory_mib=memory_mib,
-            mirror=mirror,
-            offsets=offsets,
-        )
         self.model = model
-        self.mean, self.std = mean, std
+        self.mean, self.std = (
+            np.broadcast_to(np.asarray(given, np.float32), options.in_channels)
+            for given in (mean, std)
+        )
         self.pool = model.core.total_pool
         self.context = context_of(options.depth, options.kernels, options.pools)
         self.mirror = tuple(sorted(set(mirror)))
-        self._offsets = None if offsets is None else [as_vec3(row) for row in offsets]
+        self.task = task
         if self.mirror:
             self._require_mirrors()
         self._voxels = int(memory_mib * 2**20 / self._bytes_per_voxel)
 
     @property
     def outputs(self) -> int:
-        """Return the number of classes, or of affinities per voxel."""
-        return self.model.core.options.classes
+        """Return the number of outputs per voxel that predictions keep."""
+        return self.model.core.options.classes if self.task is None else self.task.predicted
 
     @property
     def excluding(self) -> bool:
@@ -132,12 +128,16 @@ class Predictor:
         return self.model.core.options.output == "softmax"
 
     def blocks(
-        self, image: Image, box: Box | None = None, progress: Progress | None = None
+        self,
+        image: Image | Sequence[Image],
+        box: Box | None = None,
+        progress: Progress | None = None,
     ) -> Iterator[tuple[Box, NDArray[np.float32]]]:
         """Predict block by block.
 
         Args:
-            image: (z, y, x) of any numeric type, or a Volume, of which only the needed parts are read.
+            image: (z, y, x) of any numeric type, or a Volume, of which only the needed parts are read; or a list of
+                one for each channel of the network.
             box: (start, size) of the part to predict, in voxels; None: the whole image. Voxels around the box are
                 used as context.
             progress: Called as progress(voxels done, voxels).
@@ -153,11 +153,12 @@ class Predictor:
             NumericalError: If a probability is not finite.
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
-        start, size = _checked(image, box)
+        images = self._channels(image)
+        start, size = _checked(images[0], box)
         axes = [
             Axis(extent, a, a + n, context, pool)
             for extent, a, n, context, pool in zip(
-                image.shape, start, size, self.context, self.pool, strict=True
+                images[0].shape, start, size, self.context, self.pool, strict=True
             )
         ]
         lengths = choose_windows(axes, self._voxels)
@@ -174,10 +175,10 @@ class Predictor:
             read = [
                 (w.start, min(w.stop, axis.extent)) for w, axis in zip(windows, axes, strict=True)
             ]
-            probabilities = self._forward(_read(image, read))
+            probabilities = self._forward([_read(one, read) for one in images])
             inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
             same.require()
-            kept = np.ascontiguousarray(probabilities[inside])
+            kept = np.ascontiguousarray(probabilities[(*inside, slice(self.outputs))])
             if not np.isfinite(kept).all():
                 raise NumericalError("predict: the network's output is not a number")
             yield (
@@ -192,10 +193,13 @@ class Predictor:
                 progress(done, total)
 
     def probabilities(
-        self, image: Image, box: Box | None = None, progress: Progress | None = None
+        self,
+        image: Image | Sequence[Image],
+        box: Box | None = None,
+        progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Return the probabilities of a box, float32 (outputs, z, y, x). Arguments and errors as for `blocks`."""
-        start, size = _checked(image, box)
+        start, size = _checked(self._channels(image)[0], box)
         result = np.empty((self.outputs, *size), np.float32)
         for block, kept in self.blocks(image, box, progress):
             result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
@@ -203,7 +207,7 @@ class Predictor:
 
     def write(
         self,
-        volume: Volume,
+        volume: Volume | Sequence[Volume],
         out: str,
         *,
         box: Box | None = None,
@@ -217,7 +221,7 @@ class Predictor:
         docs/formats.md describes the file.
 
         Args:
-            volume: The image.
+            volume: The image, or one for each channel of the network.
             out: "file:dataset". An older prediction of that name is replaced when the new one is complete. Other
                 datasets of the file are kept.
             box: As for `blocks`.
@@ -237,62 +241,92 @@ class Predictor:
                 "(softmax); its outputs are the probabilities"
             )
         path, dataset = path_and_dataset(out)
-        start, size = _checked(volume, box)
-        kinds = {dataset: "uint8"} if self.excluding else {dataset: "float32"}
+        volumes = self._channels(volume)
+        first = volumes[0]
+        start, size = _checked(first, box)
+        values = self._class_values()
+        kinds = {dataset: values.dtype.name if self.excluding else "float32"}
         if probabilities:
             kinds[f"{dataset}_probabilities"] = "float32"
-        size_nm = voxel_size_nm or volume.geometry.voxel_size_nm
+        size_nm = voxel_size_nm or first.geometry.voxel_size_nm
         texts = {
-            "image": volume.name,
+            "image": first.name,
             "network": repr(self.model),
-            "mean": repr(self.mean),
-            "std": repr(self.std),
+            "mean": _text(self.mean),
+            "std": _text(self.std),
             "context": json.dumps(self.context),
             "mirror": json.dumps(self.mirror),
             "floodtide_version": _core.__version__,
+            **({} if self.task is None else self.task.notes),
             **(notes or {}),
         }
         with contextlib.ExitStack() as held:
-            held.enter_context(_output(out, files_of([name_of(volume)])))
+            held.enter_context(_output(out, files_of([name_of(one) for one in volumes])))
             file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
             held.callback(file.discard)
             for name, dtype in kinds.items():
-                shape = size if dtype == "uint8" else (self.outputs, *size)
+                shape = (self.outputs, *size) if dtype == "float32" else size
                 chunks = [*(1 for _ in shape[3:]), *(min(n, _CHUNK) for n in size)]
-                file.create(name, dtype, list(shape), chunks, _GZIP[dtype])
+                file.create(
+                    name,
+                    dtype,
+                    list(shape),
+                    chunks,
+                    _GZIP["float32" if dtype == "float32" else "classes"],
+                )
                 file.attribute(name, "box_start", list(start))
                 file.attribute(name, "box_size", list(size))
-                file.attribute(name, "volume_shape", list(volume.shape))
+                file.attribute(name, "volume_shape", list(first.shape))
                 if size_nm is not None:
                     file.attribute(name, "resolution", np.array(size_nm, np.float64))
                 for key, text in texts.items():
                     file.attribute(name, key, text)
-            for block, kept in self.blocks(volume, box, progress):
+            for block, kept in self.blocks(volumes, box, progress):
                 at = [a - b for a, b in zip(block[0], start, strict=True)]
                 for name, dtype in kinds.items():
-                    if dtype == "uint8":
-                        file.write(name, at, _core.evaluate.most_likely_classes(kept))
+                    if dtype != "float32":
+                        file.write(name, at, values[_core.evaluate.most_likely_classes(kept)])
                     else:
-                        first = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
-                        file.write(name, [0, *at], first)
+                        file.write(name, [0, *at], np.ascontiguousarray(np.moveaxis(kept, -1, 0)))
             file.finish()
+
+    def _channels(self, image: One | Sequence[One]) -> list[One]:
+        """Return the images of the network's channels, after checks."""
+        images: list[Any] = list(image) if isinstance(image, list | tuple) else [image]
+        if len(images) != len(self.mean):
+            raise InvalidArgumentError(
+                f"predict: {len(images)} image(s), expected {len(self.mean)}: one for each channel of the network"
+            )
+        for one in images[1:]:
+            if tuple(one.shape) != tuple(images[0].shape):
+                raise ShapeError(
+                    f"predict: channels of shapes {images[0].shape} and {one.shape}, expected the same"
+                )
+        return images
+
+    def _class_values(self) -> NDArray[Any]:
+        """Return the value of each class in a file."""
+        values = self.task.written if isinstance(self.task, Classes) else range(self.outputs)
+        least = np.min_scalar_type(min(values)), np.min_scalar_type(max(values))
+        return np.array(list(values), np.promote_types(*least))
+
+    @property
+    def _offsets(self) -> Sequence[Vec3] | None:
+        """Offsets of the outputs that are affinities; None: all outputs are alike in a mirrored image."""
+        return self.task.offsets if isinstance(self.task, Affinities) else None
 
     def _require_mirrors(self) -> None:
         """Check that this network can predict mirrored images, and widen the context by the longest offset.
 
         The mean of an affinity uses the outputs at both of its voxels.
         """
-        if isinstance(self.model, nn.UNet2D) and 0 in self.mirror:
+        if self.task is None and not self.excluding:
             raise InvalidArgumentError(
-                f"predict: mirror is {list(self.mirror)} with a network for slices, expected axes 1 (y) and 2 (x)"
+                f"predict: mirror needs to know what the {self.outputs} outputs are, expected `task`"
             )
-        if self.excluding:
-            return
-        if self._offsets is None or len(self._offsets) != self.outputs:
-            raise InvalidArgumentError(
-                f"predict: mirror needs the offsets of the {self.outputs} affinities, got {self._offsets}"
-            )
-        longest = [max(abs(offset[axis]) for offset in self._offsets) for axis in range(3)]
+        longest = [
+            max(abs(offset[axis]) for offset in self._offsets or [(0, 0, 0)]) for axis in range(3)
+        ]
         self.context = as_vec3(
             [
                 context + -(-far // pool) * pool
@@ -306,22 +340,22 @@ class Predictor:
         sums = 4 * (2 + 3 * self.outputs) if self.mirror else 0
         return bytes_per_voxel(self.model) + sums
 
-    def _forward(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the probabilities (z, y, x, outputs) of a block (z, y, x)."""
-        images = (block - np.float32(self.mean)) / np.float32(self.std)
+    def _forward(self, blocks: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Return the probabilities (z, y, x, outputs) of a block (z, y, x) of each channel."""
+        images = (np.stack(blocks, axis=-1) - self.mean) / self.std
         if not self.mirror:
             return self._probabilities(images)
         # Pools begin at the first voxel, which is the last one in a mirrored copy. So the block ends with a whole cell.
-        padding = [(0, -n % pool) for n, pool in zip(images.shape, self.pool, strict=True)]
-        offsets = None if self.excluding else self._offsets
-        mean = mirrored_mean(self._probabilities, np.pad(images, padding), self.mirror, offsets)
-        return mean[tuple(slice(n) for n in images.shape)]
+        padding = [(0, -n % pool) for n, pool in zip(images.shape, self.pool, strict=False)]
+        padded = np.pad(images, [*padding, (0, 0)])
+        mean = mirrored_mean(self._probabilities, padded, self.mirror, self._offsets)
+        return mean[tuple(slice(n) for n in images.shape[:3])]
 
     def _probabilities(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the probabilities (z, y, x, outputs) of normalised intensities (z, y, x)."""
-        slices = isinstance(self.model, nn.UNet2D)
-        result = self.model.forward(images if slices else images[None])
-        probabilities: NDArray[np.float32] = result if slices else result[0]
+        """Return the probabilities (z, y, x, outputs) of normalised intensities (z, y, x, channels)."""
+        probabilities: NDArray[np.float32] = self.model.forward(np.ascontiguousarray(images)[None])[
+            0
+        ]
         return probabilities
 
 
@@ -336,8 +370,9 @@ def predict_volume(
     voxel_size_nm: tuple[float, float, float] | None = None,
     probabilities: bool = False,
     mirror: bool = False,
+    channels: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x), block by block. Not collective.
+    """Apply a U-Net to a volume (z, y, x), block by block. Not collective.
 
     Args:
         model: A checkpoint, or a run directory, of which the newest checkpoint is used.
@@ -348,6 +383,7 @@ def predict_volume(
         voxel_size_nm: Voxel size (z, y, x); None: what the image states.
         probabilities: Also write the probabilities of the classes, "DATASET_probabilities".
         mirror: Average the predictions of the image and of its mirror images, along the axes that training reflected.
+        channels: The further channels of the network: volumes of the shape of the image.
 
     Returns:
         The report: checkpoint, network, shape, context, mirrored axes, mean, std, seconds.
@@ -356,29 +392,23 @@ def predict_volume(
         floodtide.errors.Error: If an input cannot be read or does not fit, or the result cannot be written.
     """
     checkpoint = trained.newest_checkpoint(model)
-    with _output(out, [checkpoint, *files_of([image])]):
-        offsets = trained.offsets(checkpoint)
-        predictor = _predictor(checkpoint, image, mean, std, mirror, offsets)
-        part, slices = parse_box(box), isinstance(predictor.model, nn.UNet2D)
-        keys = "--mean and --std"
-        reading = Reading("predict", predictor.mean, predictor.std, keys, voxel_size_nm)
+    with _output(out, [checkpoint, *files_of([image, *channels])]):
+        predictor = _predictor(checkpoint, image, mean, std, mirror)
+        part = parse_box(box)
+        own_mean, own_std = float(predictor.mean[0]), float(predictor.std[0])
+        reading = Reading("predict", own_mean, own_std, "--mean and --std", voxel_size_nm)
         volume, size = checked_image(
-            image, checkpoint, reading, "the prediction", box=part, slices=slices
+            image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
         )
-        notes = {"checkpoint": str(checkpoint)}
-        if offsets is not None:
-            notes["offsets"] = json.dumps(offsets)
-        elif predictor.excluding:
-            notes["classes"] = str(predictor.outputs)
         start_s = time.monotonic()
         with bar("voxels", "predict") as progress:
             predictor.write(
-                volume,
+                [volume, *map(Volume, channels)],
                 out,
                 box=part,
                 probabilities=probabilities,
                 voxel_size_nm=size,
-                notes=notes,
+                notes={"checkpoint": str(checkpoint)},
                 progress=progress,
             )
     return {
@@ -387,37 +417,40 @@ def predict_volume(
         "shape": list(part[1] if part else volume.shape),
         "context": list(predictor.context),
         "mirror": list(predictor.mirror),
-        "mean": predictor.mean,
-        "std": predictor.std,
+        "mean": own_mean,
+        "std": own_std,
         "seconds": time.monotonic() - start_s,
         "out": out,
     }
 
 
 def _predictor(
-    checkpoint: Path,
-    image: str,
-    mean: float | None,
-    std: float | None,
-    mirror: bool,
-    offsets: Sequence[Vec3] | None,
+    checkpoint: Path, image: str, mean: float | None, std: float | None, mirror: bool
 ) -> Predictor:
     network = trained.load(checkpoint)
-    if mean is None or std is None:
-        known = trained.normalisation(checkpoint, image)
-        if known is None:
+    known = trained.normalisations(checkpoint, image)
+    if known is None:
+        if mean is None or std is None:
             raise InvalidArgumentError(
                 f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
             )
-        mean = known[0] if mean is None else mean
-        std = known[1] if std is None else std
+        known = [(mean, std)]
+    means, stds = map(list, zip(*known, strict=True))
+    means[0] = means[0] if mean is None else mean
+    stds[0] = stds[0] if std is None else std
     axes = trained.mirrored_axes(checkpoint) if mirror else ()
     if mirror and not axes:
         raise InvalidArgumentError(
             f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
-            " trained with data.reflectable_axes or augmentation.flip_x"
+            " trained with augmentation.reflectable_axes"
         )
-    return Predictor(network, mean=mean, std=std, mirror=axes, offsets=offsets)
+    return Predictor(network, mean=means, std=stds, mirror=axes, task=trained.task_of(checkpoint))
+
+
+def _text(numbers: NDArray[np.float32]) -> str:
+    """Return one number, or a list of them, as text."""
+    values = [float(value) for value in numbers]
+    return repr(values[0] if len(values) == 1 else values)
 
 
 def _output(
@@ -476,13 +509,14 @@ def mirrored_mean(
     """Return the mean of the outputs for an image and for its copies mirrored along all subsets of `axes`.
 
     Args:
-        forward: Returns the outputs (z, y, x, channels) of an image (z, y, x).
-        image: float32 (z, y, x).
+        forward: Returns the outputs (z, y, x, outputs) of an image.
+        image: float32 (z, y, x, channels).
         axes: Axes to mirror, 0 for z to 2 for x.
-        offsets: Offsets (z, y, x) of the channels, if these are affinities. None: the channels are classes.
+        offsets: Offsets (z, y, x) of the outputs that are affinities, the first ones; further outputs are those of the
+            image itself. None: no output depends on directions.
 
     Returns:
-        float32 (z, y, x, channels). An affinity is the mean over the copies in which the network predicts the same
+        float32 (z, y, x, outputs). An affinity is the mean over the copies in which the network predicts the same
         pair of voxels: all of them for an offset along one axis, unless one of the two voxels is outside of the image.
     """
     subsets = [chosen for n in range(len(axes) + 1) for chosen in itertools.combinations(axes, n)]

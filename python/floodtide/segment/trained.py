@@ -7,27 +7,25 @@ from pathlib import Path
 
 from floodtide import _core, config, nn
 from floodtide.base import reading
-from floodtide.config.networks import UNet2DConfig, UNet3DConfig
-from floodtide.data import Vec3
 from floodtide.data.formats.table import place
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.nn.load import is_tensorflow
+from floodtide.tasks import PatchTask
 
 
-def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | None:
+def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, float]] | None:
     """Return the mean and standard deviation that the configuration of a checkpoint gives for an image.
 
-    For a 2-D U-Net, these are data.mean and data.std. For other networks, they are those of the training volume with
-    this image, else those of all training volumes if all are equal.
+    They are those of the training volume with this image, else those of all training volumes if all are equal.
 
     Args:
         checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
         image: Name of a volume, such as "file:dataset".
 
     Returns:
-        (mean, std). None if the checkpoint stores no configuration (a TensorFlow checkpoint never does), or if the
-        image is not one of its training volumes and these differ in mean or std.
+        (mean, std) of the image, and of each further channel. None if the checkpoint stores no configuration (a
+        TensorFlow checkpoint never does), or if the image is not one of its training volumes and these differ.
 
     Raises:
         InvalidFileError: If the file cannot be read.
@@ -36,49 +34,39 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
     settings = stored_configuration(checkpoint)
     if settings is None:
         return None
-    if isinstance(settings.model, UNet2DConfig):
-        return settings.data.mean, settings.data.std
     volumes = settings.data.volumes
-    same = {(v.mean, v.std) for v in volumes if _same_dataset(v.image, image)}
-    found = same or {(v.mean, v.std) for v in volumes}
-    return found.pop() if len(found) == 1 else None
+    rows = [(v.image, ((v.mean, v.std), *((c.mean, c.std) for c in v.channels))) for v in volumes]
+    same = {row for name, row in rows if _same_dataset(str(name), image)}
+    found = same or {row for _, row in rows}
+    return list(found.pop()) if len(found) == 1 else None
 
 
-def offsets(checkpoint: str | Path) -> tuple[Vec3, ...] | None:
-    """Return the offsets (z, y, x) of the affinities that the network of a checkpoint predicts.
-
-    Returns:
-        The offsets. None if the checkpoint stores no configuration, or if its network predicts no affinities.
+def task_of(checkpoint: str | Path) -> PatchTask | None:
+    """Return the task that the network of a checkpoint has learnt; None if the checkpoint stores no configuration.
 
     Raises:
-        InvalidFileError, ConfigurationError: As for `normalisation`.
+        InvalidFileError, ConfigurationError: As for `normalisations`.
     """
     settings = stored_configuration(checkpoint)
-    if settings is None or not isinstance(settings.model, UNet3DConfig):
-        return None
-    return settings.model.offsets
+    task = None if settings is None else settings.task
+    return task if isinstance(task, PatchTask) else None
 
 
 def mirrored_axes(checkpoint: str | Path) -> tuple[int, ...]:
     """Return the axes (0 is z) that the training of a U-Net reflected; none if the checkpoint does not state them.
 
     Raises:
-        InvalidFileError, ConfigurationError: As for `normalisation`.
+        InvalidFileError, ConfigurationError: As for `normalisations`.
     """
     settings = stored_configuration(checkpoint)
-    if settings is None:
-        return ()
-    if isinstance(settings.model, UNet2DConfig):
-        flips = (settings.augmentation.flip_y, settings.augmentation.flip_x)
-        return tuple(axis for axis, flipped in enumerate(flips, start=1) if flipped)
-    return settings.data.reflectable_axes
+    return () if settings is None else settings.augmentation.reflectable_axes
 
 
 def stored_configuration(checkpoint: str | Path) -> config.Config | None:
     """Return the configuration that a checkpoint stores; None if it stores none, as a TensorFlow checkpoint.
 
     Raises:
-        InvalidFileError, ConfigurationError: As for `normalisation`.
+        InvalidFileError, ConfigurationError: As for `normalisations`.
     """
     text = "" if is_tensorflow(checkpoint) else _core.stored_text(str(checkpoint), "configuration")
     if not text:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs: the trainer, its tasks, its run directory with log and checkpoints, and readers of recorded runs."""
 
-from floodtide.train.kinds.ffn import FloodValidation
-from floodtide.train.kinds.task import Record
+from floodtide.train.learners.flood import FloodValidation
+from floodtide.train.learners.learner import Record
 from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
 from floodtide.train.setup import MoreOptions, require_trainable

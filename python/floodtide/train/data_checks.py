@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from floodtide.base.files import make_folder
+from floodtide.base.options import FLOOD, PATCHES
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
-from floodtide.data import Shards, Slices, TrainingVolume, Vec3, Volume, parse_box, partition
-from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.data import Patches, Shards, TrainingVolume, Vec3, Volume, partition
+from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.formats.table import format_of, place
 from floodtide.data.look import (
     QUICK,
@@ -40,6 +41,7 @@ from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
+from floodtide.data.patches import boxes_of
 from floodtide.data.volumes import (
     VolumeLike,
     as_volume,
@@ -50,7 +52,8 @@ from floodtide.data.volumes import (
     volume_exists,
 )
 from floodtide.errors import InvalidArgumentError
-from floodtide.train.kinds.task import Data, held_out_volume
+from floodtide.tasks import Classes
+from floodtide.train.learners.learner import Data, held_out_volume
 
 MOST = 8
 """Volumes that are looked at. More would take longer than a start should."""
@@ -82,6 +85,8 @@ def require_volumes_fit(config: Config) -> None:
         ShapeError: If labels have another shape than the image.
     """
     for volume in config.data.volumes[:MOST]:
+        if config.task.examples == PATCHES:
+            boxes_of(volume)
         if not volume.labels:
             continue
         image = as_volume(volume.image)
@@ -92,8 +97,9 @@ def require_volumes_fit(config: Config) -> None:
             )
         labels = as_volume(volume.labels)
         require_labels(labels)
-        require_same_shape(image, labels)
-        require_same_grid(f"volume '{volume.name}'", labels, image)
+        if config.task.examples == FLOOD:
+            require_same_shape(image, labels)
+            require_same_grid(f"volume '{volume.name}'", labels, image)
 
 
 def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
@@ -127,15 +133,11 @@ def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
 def look_at(data: Data) -> list[Looked]:
     """Return the statistics of the first MOST images of the training data, from a sample."""
     options, found = data.options, []
-    for number, stack in enumerate(options.slices[:MOST]):
-        keys = "data.mean and data.std"
-        reading = Reading(f"stack {number}", options.mean, options.std, keys)
-        found.append(_look(stack.images, "", reading, reading.where))
     for number, volume in enumerate(options.volumes[:MOST]):
         size = settled_size(as_volume(volume.image), volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        found.append(_look(volume.image, volume.box, reading, volume.name))
+        found.append(_look(volume, reading))
     return found
 
 
@@ -146,13 +148,12 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
     trained = training_images(start) if start else ()
     for one in looked:
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
-        if not isinstance(data, Slices):
+        if not _flat(data):
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size)
-    if isinstance(data, Slices):
-        return found
-    for volume, one in zip(data.options.volumes, looked, strict=False):
-        found += _of_labels(volume, one)
+    if not isinstance(config.task, Classes):
+        for volume, one in zip(data.options.volumes, looked, strict=False):
+            found += _of_labels(volume, one)
     found += _of_boxes(config, data.options.volumes)
     if isinstance(data, Shards):
         assert isinstance(config.model, FfnConfig)
@@ -162,16 +163,27 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
     return found
 
 
-def _look(source: VolumeLike, box: str, reading: Reading, name: str) -> Looked:
-    image = as_volume(source)
-    statistics = image_statistics(image, box=parse_box(box), budget=QUICK, sections=False)
-    return Looked(image, statistics, reading, name)
+def _flat(data: Data) -> bool:
+    """Return True if examples are single sections, which may lie at any distance."""
+    return isinstance(data, Patches) and data.patch[0] == 1
+
+
+def _look(volume: TrainingVolume, reading: Reading) -> Looked:
+    image, boxes = as_volume(volume.image), parse_boxes(volume.box)
+    box = boxes[0] if len(boxes) == 1 else None
+    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
+    return Looked(image, statistics, reading, volume.name)
 
 
 def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
     labels = labels_of(volume.labels)
     where = one.reading.where
-    statistics = label_statistics(labels, box=parse_box(volume.box), budget=QUICK, sections=False)
+    boxes = parse_boxes(volume.box)
+    if len(boxes) > 1 or labels.shape != one.image.shape:
+        return []
+    statistics = label_statistics(
+        labels, box=boxes[0] if boxes else None, budget=QUICK, sections=False
+    )
     found = problems.of_labels(statistics, where)
     if found:
         return found
@@ -188,15 +200,18 @@ def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem
         if not _same_volume(volume.image, held.image):
             continue
         whole = whole_of(as_volume(volume.image).shape)
-        trained, validated = parse_box(volume.box) or whole, parse_box(held.box) or whole
-        if shared := intersection(trained, validated):
-            share = 100 * math.prod(shared[1]) / math.prod(validated[1])
+        trained, validated = parse_boxes(volume.box) or [whole], parse_boxes(held.box)
+        shared = [intersection(a, b) for a in trained for b in validated]
+        common = sum(math.prod(box[1]) for box in shared if box is not None)
+        if common:
+            share = 100 * common / sum(math.prod(size) for _, size in validated)
             found.append(
                 Problem(
                     False,
-                    f"validation.box {box_text(validated)} shares {share:.0f} % of its voxels with the training box"
-                    f" {box_text(trained)} of volume '{volume.name}', so validation scores say nothing about new"
-                    f" data: set validation.box, or the box of volume '{volume.name}', to parts that do not overlap",
+                    f"validation.box {held.box} shares {share:.0f} % of its voxels with the training box"
+                    f" {'; '.join(map(box_text, trained))} of volume '{volume.name}', so validation scores say nothing"
+                    f" about new data: set validation.box, or the box of volume '{volume.name}', to parts that do not"
+                    " overlap",
                 )
             )
     return found
@@ -222,7 +237,8 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
     if partitions.shape != labels.shape:
         return found  # the engine refuses them
     compared = differ = 0
-    for cube in cubes_within(parse_box(volume.box) or whole_of(labels.shape), QUICK):
+    boxes = parse_boxes(volume.box) or [whole_of(labels.shape)]
+    for cube in (cube for box in boxes for cube in cubes_within(box, QUICK)):
         classes, ids = partitions.read(cube), labels.read(cube)
         known = classes <= _INSIDE
         compared += int(np.count_nonzero(known))
@@ -247,8 +263,9 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
 def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
     boxes = [
-        parse_box(volume.box) or whole_of(as_volume(volume.image).shape)
+        box
         for volume in shards.options.volumes
+        for box in parse_boxes(volume.box) or [whole_of(as_volume(volume.image).shape)]
     ]
     voxels = sum(math.prod(size) for _, size in boxes)
     room = sum(

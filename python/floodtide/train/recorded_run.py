@@ -13,7 +13,7 @@ from typing import Any
 
 from floodtide.base import reading
 from floodtide.errors import InvalidFileError
-from floodtide.train.kinds.task import Record as Record
+from floodtide.train.learners.learner import Record as Record
 
 Fits = Callable[[Any], bool]
 
@@ -93,7 +93,7 @@ def _size(value: Any) -> bool:
 _FIGURES = table_of(number)
 _COMMON: dict[str, Any] = {"step": count, "time_s": seconds}
 _START: dict[str, Any] = {
-    "unit": ("fovs", "slices", "patches"),
+    "unit": ("fovs", "patches"),
     **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), positive),
     "parameters": count,
     "examples_per_epoch": number,

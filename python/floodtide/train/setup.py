@@ -16,11 +16,13 @@ from floodtide.base import limits
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
+from floodtide.data.patches import with_classes
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.kinds import kind_of, kind_of_model
-from floodtide.train.kinds.task import Data, Model, Record, Setup
+from floodtide.tasks import Classes
+from floodtide.train.learners import learner_of, learner_of_model
+from floodtide.train.learners.learner import Data, Model, Record, Setup
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 
 # share of an estimate that is needed for certain: the estimate may be a fifth too high
@@ -64,6 +66,8 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
     require_same_configuration("train", config)
     if config.run.bind == "ranks":
         bind_ranks()
+    if given is None:
+        config = with_task(config)
     with world.agreed():
         set_threads(config.run.threads)
         require_enough_memory(config, comm.size)
@@ -92,14 +96,29 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             data=data,
             optimizer=optimizer,
             schedule=schedule,
-            task=kind_of(config)(config, model, data),
+            learner=learner_of(config)(config, model, data),
             average=model.like() if config.training.average > 0 else None,
             statistics=statistics,
             warnings=warnings,
         )
-    facts = {"the number of examples": setup.task.examples, **setup.task.facts}
+    facts = {"the number of examples": setup.learner.examples, **setup.learner.facts}
     require_same("train", facts, "data")
     return setup
+
+
+def with_task(config: Config) -> Config:
+    """Return the configuration with the table of classes that the labels have, if it has none. Collective.
+
+    Raises:
+        floodtide.errors.Error: On every rank alike, as `with_classes` of `floodtide.data.patches` does.
+    """
+    task = config.task
+    if not (isinstance(task, Classes) and not task.classes):
+        return config
+    with world.agreed():
+        if world.rank() == 0:
+            task = with_classes(task, config.data.of(config.data.volumes))
+    return dataclasses.replace(config, task=world.broadcast_object(task))
 
 
 def objects_of(config: Config, ranks: int) -> Objects:
@@ -113,12 +132,12 @@ def objects_of(config: Config, ranks: int) -> Objects:
         ConfigurationError: If the configuration names what does not exist or does not fit.
         InvalidFileError: If a file cannot be read.
     """
-    kind = kind_of(config)
-    model = kind.new_model(config)
+    learner = learner_of(config)
+    model = learner.new_model(config)
     if config.model.initial_weights:
-        model.load_state_dict(kind.initial_model(config).state_dict())
+        model.load_state_dict(learner.initial_model(config).state_dict())
         model.origin = config.model.initial_weights
-    return model, kind.data_of(config, config.training.walkers_of(ranks))
+    return model, learner.data_of(config, config.training.walkers_of(ranks))
 
 
 def rates_of(config: Config) -> tuple[Optimizer, Schedule]:
@@ -129,9 +148,7 @@ def rates_of(config: Config) -> tuple[Optimizer, Schedule]:
         InvalidArgumentError: If the warm-up is longer than the training.
     """
     held_out = config.validation
-    if held_out.give_up_after and not (
-        held_out.every and (held_out.box or held_out.share or held_out.slices)
-    ):
+    if held_out.give_up_after and not (held_out.every and held_out.holds_out):
         raise ConfigurationError(
             f"validation.give_up_after is {held_out.give_up_after}, expected held-out data and validation.every above 0"
         )
@@ -226,25 +243,25 @@ def needed_bytes(config: Config, ranks: int, threads: int) -> int:
 
 def training_bytes(config: Config, ranks: int, threads: int) -> int:
     """Return the bytes that a training adds to one rank: network, gradients, optimizer, examples read ahead."""
-    kind = kind_of(config)
+    learner = learner_of(config)
     walkers = -(-config.training.walkers_of(ranks) // ranks)  # of the rank that has most
     parameters = parameter_count(config)
-    read_ahead = walkers * (config.data.prefetch + 1) * kind.example_bytes(config)
+    read_ahead = walkers * (config.data.prefetch + 1) * learner.example_bytes(config)
     apart = 0  # each walker's gradients, where they are summed in any order
     if config.comm.exactness == "workers":
         apart = 4 * walkers * config.training.accumulate * parameters
-    return kind.pass_bytes(config, walkers, threads) + read_ahead + 6 * 4 * parameters + apart
+    return learner.pass_bytes(config, walkers, threads) + read_ahead + 6 * 4 * parameters + apart
 
 
 def checkpoint_bytes(config: Config, ranks: int) -> int:
     """Return the size of a checkpoint in bytes: parameters, two arrays of the optimizer, the average, the canvases."""
     walkers = config.training.walkers_of(ranks)
-    return 4 * (4 * parameter_count(config) + walkers * kind_of(config).canvas_voxels(config))
+    return 4 * (4 * parameter_count(config) + walkers * learner_of(config).canvas_voxels(config))
 
 
 def parameter_count(config: Config) -> int:
     """Return the number of parameters, with the statistics of batch normalisation."""
-    return kind_of(config).options_of(config).parameter_count()
+    return learner_of(config).options_of(config).parameter_count()
 
 
 def configuration_of(
@@ -264,10 +281,10 @@ def configuration_of(
     Raises:
         InvalidArgumentError: If an option is given twice, or if no configuration describes the objects together.
     """
-    kind = kind_of_model(model)
-    if not isinstance(data, kind.data_class):
+    learner = learner_of_model(model)
+    if not isinstance(data, learner.data_class):
         raise InvalidArgumentError(
-            f"Trainer: data is {type(data).__name__}, expected {kind.data_class.__name__} for {model!r}"
+            f"Trainer: data is {type(data).__name__}, expected {learner.data_class.__name__} for {model!r}"
         )
     if not model.origin and model.seed != data.seed:
         raise InvalidArgumentError(
@@ -280,7 +297,7 @@ def configuration_of(
             f"Trainer: the schedule has total_steps {schedule.values['total_steps']}, expected the {steps} steps of the"
             " training; leave total_steps out"
         )
-    sections = kind.sections_of(model, data)
+    sections = learner.sections_of(model, data)
     run = {
         "dir": str(Path(decided["dir"])),
         "seed": data.seed,

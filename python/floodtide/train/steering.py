@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.errors import InvalidArgumentError
-from floodtide.train.kinds.task import Record
+from floodtide.train.learners.learner import Record
 from floodtide.train.signals import Requests
 from floodtide.train.step_loop import KINDS, StepLoop
 

@@ -24,7 +24,7 @@ from floodtide.errors import (
     on_all_ranks,
 )
 from floodtide.optim import advice
-from floodtide.train.kinds.task import Model, Record, Setup
+from floodtide.train.learners.learner import Model, Record, Setup
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
 
@@ -109,7 +109,7 @@ class StepLoop:
     def _new_core(self) -> _core.Trainer:
         optimizer, schedule = self.setup.optimizer, self.setup.schedule
         with world.agreed():
-            walkers = self.setup.task.new_walkers(self.comm)
+            walkers = self.setup.learner.new_walkers(self.comm)
         return _core.Trainer(
             walkers,
             self.comm,
@@ -122,7 +122,7 @@ class StepLoop:
             options=_engine_options(
                 self.setup.config,
                 self.comm,
-                validates=self.setup.task.held_out is not None,
+                validates=self.setup.learner.held_out is not None,
                 record_path=self.directory.failure_path(self.comm.rank),
             ),
         )
@@ -193,13 +193,13 @@ class StepLoop:
             with self._activity("log"):
                 self.core.flush_trace()
                 sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
-                unit, ranks = self.setup.task.unit, self.comm.size
+                unit, ranks = self.setup.learner.unit, self.comm.size
                 self._record(_train_record(self.core, report, sums, unit, ranks, elapsed_s))
         if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
             self.save()
         every = self.setup.config.validation.every
         due = self.stopped or (report.met and every and self.steps_done % every == 0)
-        if self.setup.task.held_out is not None and due and not any(signals):
+        if self.setup.learner.held_out is not None and due and not any(signals):
             self.validate()
 
     def steps(self, show: Callable[[int, int], None]) -> Iterator[Step]:
@@ -239,15 +239,16 @@ class StepLoop:
 
     def validate(self) -> Record:
         """Validate the network on the held-out data; return the scores, and record them in the log. Collective."""
-        task = self.setup.task
-        if task.held_out is None:
+        learner = self.setup.learner
+        if learner.held_out is None:
             raise ConfigurationError(
                 "validate: the configuration holds nothing out, expected a [validation] section that does"
             )
         with self._activity("validation"):
-            scores = task.validate(self.result)
+            scores = learner.validate(self.result)
             record = {"kind": "validation", "step": self.steps_done, **scores}
             after = self.setup.config.validation.give_up_after
+            task = self.setup.config.task
             hopeless = 0 < after <= self.steps_done and not task.beats_trivial(scores)
             if self.given_up or (hopeless and not self.complete):
                 # The next step is the last one. All ranks learn of it as of every stop, also in mode partial.
@@ -267,7 +268,7 @@ class StepLoop:
                 f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
                 " another run.dir, or more training.steps"
             )
-        if not self.complete or self.setup.task.held_out is None or self._closed:
+        if not self.complete or self.setup.learner.held_out is None or self._closed:
             return
         with world.agreed():
             lacks = self.directory.lacks_validation(self.steps_done)
@@ -341,7 +342,7 @@ def _start_record(
         core: The core's trainer.
         checkpoint: The checkpoint from which the job resumes; empty if there is none.
     """
-    task = setup.task
+    learner = setup.learner
     walkers, batch = setup.data.walkers, setup.config.training.batch
     return {
         "kind": "start",
@@ -350,17 +351,17 @@ def _start_record(
         "walkers": walkers,
         "threads": _core.num_threads(),
         "parameters": sum(array.size for array in setup.model.state_dict().values()),
-        "unit": task.unit,
+        "unit": learner.unit,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "version": _core.__version__,
         "processor": _core.processor_name(),
         "cores": _core.available_cores(),
         "hosts": world.places()[3],
-        "examples_per_epoch": task.examples,
-        **task.facts,
+        "examples_per_epoch": learner.examples,
+        **learner.facts,
         "resumed_from": checkpoint,
         "transport": comm.description,
-        "kernels": task.kernels,
+        "kernels": learner.kernels,
         "rate": advice.rate_used(setup.schedule, walkers, batch),
     }
 

@@ -16,7 +16,7 @@ from floodtide.config import Config
 from floodtide.config.sections import ValidationConfig
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.kinds.task import Data, Model, Record
+from floodtide.train.learners.learner import Data, Model, Record
 from floodtide.train.setup import Callback, MoreOptions, Objects, configuration_of, set_up
 from floodtide.train.signals import Requests
 from floodtide.train.steering import Steering
@@ -45,7 +45,7 @@ class Trainer(Steering, NotPickled):
 
     Args:
         model: The network to train. All ranks start from the parameters that the network has on rank 0.
-        data: The training data: `Shards` for an FFN, `Slices` for a UNet2D, `Affinities` for a UNet3D. Their number
+        data: The training data: `Shards` for an FFN, `Patches` with a task for a U-Net. Their number
             of walkers is the global batch, which the trainer shares out over the ranks.
         optimizer: The update rule. The trainer starts with a new state, or with the state in the checkpoint.
         directory: The run directory. The trainer creates it if it is missing.

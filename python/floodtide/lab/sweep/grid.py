@@ -66,7 +66,7 @@ class Cell:
         if self.steps_done() < steps:
             return False
         section = self.config.validation
-        if not (section.box or section.share or section.slices):
+        if not section.holds_out:
             return True
         run = self._run()
         return run is not None and any(record["step"] >= steps for record in run.validation)

@@ -10,19 +10,19 @@ from typing import Any
 
 from floodtide import _core, nn
 from floodtide.base import limits
-from floodtide.base.options import Arguments
+from floodtide.base.options import FLOOD, Arguments
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig, TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
-from floodtide.data.volumes import source_of
+from floodtide.data.volumes import sources_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.load import load_ffn
-from floodtide.train.kinds.task import Record, Task, held_out_volume
+from floodtide.tasks import FloodTask
+from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)
 
-_LEAST_GAIN = 0.01  # a network that has died still knows the voxel at the seed
 _ARRAYS = 3  # of an example: image, labels, canvas
 
 
@@ -49,7 +49,7 @@ class FloodValidation:
         self.centres = centres
         self.seed = seed
         self._set = _core.ValidationSet(
-            source_of(volume, partitions=True),
+            sources_of(volume)[0],
             patch_size=list(patch_size),
             centres=centres,
             seed=seed,
@@ -98,14 +98,14 @@ class FloodValidation:
         )
 
 
-class FloodTask(Task):
+class FloodLearner(Learner):
     """Walkers and validation of a flood-filling network on this rank. Not collective.
 
     Raises:
         InvalidArgumentError: If the examples do not fit the network's field of view and step.
     """
 
-    section = FfnConfig
+    examples_of = FLOOD
     model_class = nn.FFN
     data_class = Shards
     unit = "fovs"
@@ -149,6 +149,7 @@ class FloodTask(Task):
         return Shards(
             config.data.volumes,
             config.data,
+            config.augmentation,
             patch_size=_section(config).patch_size,
             walkers=walkers,
             seed=config.run.seed,
@@ -177,7 +178,9 @@ class FloodTask(Task):
                 deltas=model.deltas,
                 initial_weights=model.origin,
             ),
+            "task": FloodTask(),
             "data": data.options,
+            "augmentation": data.augmentation,
             "run": {"parallel": model.parallel},
             "training": {"walkers": data.walkers, "softness": data.softness},
         }
@@ -216,16 +219,6 @@ class FloodTask(Task):
     def validate(self, model: Any) -> Record:
         scores: Record = self.held_out.run(model, self._config.training).summary()
         return scores
-
-    def beats_trivial(self, scores: Record) -> bool:
-        """Return True if the order of the voxels of the first pass tells something about the object.
-
-        The average precision of a random order is the share of object voxels. The cross-entropy is no measure of hope:
-        early in training it often is worse than that of the best constant, although the order is good.
-        """
-        share: float = scores["trivial"]["all_object"]["accuracy_50"]
-        found: float = scores["first_pass"]["average_precision"]
-        return found > share + _LEAST_GAIN
 
 
 def _section(config: Config) -> FfnConfig:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training asks of the kind of network that it trains: its objects, sizes, walkers and validation."""
+"""What a training asks of a network that learns a task: its objects, sizes, walkers and validation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 from floodtide import _core, nn
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.config.sections import ModelConfig
-from floodtide.data import Affinities, Shards, Slices, TrainingVolume
+from floodtide.data import Patches, Shards, TrainingVolume
 from floodtide.errors import ConfigurationError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
@@ -21,11 +20,11 @@ Record = dict[str, Any]
 """A record of a log, or a table of a configuration."""
 
 Model = nn.FFN | nn.UNet
-Data = Shards | Slices | Affinities
+Data = Shards | Patches
 
 
-class Task(ABC):
-    """A network, its training examples and held-out data on this rank; each class is for a kind of network.
+class Learner(ABC):
+    """A network, its training examples and held-out data on this rank; each class is for a kind of examples.
 
     Args:
         config: The whole configuration.
@@ -33,13 +32,13 @@ class Task(ABC):
         data: Its training examples.
 
     Attributes:
-        section: Class of the section [model] of a configuration. Its `kind` is the name of the class.
+        examples_of: What is learnt from: FLOOD or PATCHES.
         model_class, data_class: Classes of the network and its training examples.
         unit: What a walker computes in a pass, such as "fovs"; a name in the log.
         held_out: The data to validate on, or None.
     """
 
-    section: type[ModelConfig]
+    examples_of: str
     model_class: type[Model]
     data_class: type[Data]
     unit: str
@@ -126,10 +125,6 @@ class Task(ABC):
     def validate(self, model: Any) -> Record:
         """Return the validation scores of a network, the same on all ranks. Collective."""
 
-    @abstractmethod
-    def beats_trivial(self, scores: Record) -> bool:
-        """Return True if validation scores are better than the scores of trivial predictions."""
-
     def _walkers_options(self, comm: world.Communicator) -> _core.WalkersOptions:
         """Return the options of this rank's walkers of a communicator for the core."""
         data, training = self._data, self._config.training
@@ -149,7 +144,7 @@ class Setup:
     Attributes:
         config: The configuration, with the partitions that the job has made itself.
         model, data, optimizer, schedule: The objects that it describes.
-        task: The network with its training and validation data.
+        learner: The network with its training and validation data.
         average: Receives the averaged parameters; None without `training.average`.
         statistics: Grey values of the training data for the checkpoints; empty on ranks above 0.
         warnings: What the checks of the data have found; empty on ranks above 0.
@@ -160,7 +155,7 @@ class Setup:
     data: Data
     optimizer: Optimizer
     schedule: Schedule
-    task: Task
+    learner: Learner
     average: Model | None
     statistics: str
     warnings: tuple[str, ...]

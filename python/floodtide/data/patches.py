@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patches of images with labels: the training samples of every network but flood-filling ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.data_options import WHOLE, Augmentation, DataOptions, TrainingVolume
+from floodtide.base.files import path_and_dataset
+from floodtide.base.options import Arguments
+from floodtide.base.progress import bar
+from floodtide.base.reading import reading
+from floodtide.data import no_label
+from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
+from floodtide.data.samples import Classes as ClassNumbers
+from floodtide.data.samples import Image, Samples
+from floodtide.data.volumes import as_volume, opened, require_same_size
+from floodtide.errors import ConfigurationError, InvalidArgumentError, OutOfRangeError, ShapeError
+from floodtide.tasks import Classes, PatchTask
+
+_SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
+_BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels
+_EXPECTED = "an HDF5 dataset of integers of one axis"
+
+UNLABELLED = 255
+"""Number of voxels without a label among class numbers: they count neither in the loss nor in the scores."""
+
+
+class Split(NamedTuple):
+    """A part of the groups: of the patients, animals or volumes. All sections of a group are in one part.
+
+    Attributes:
+        part: "all", "training" or "validation".
+        share: Share of the groups that "validation" takes.
+        seed: Chooses these groups.
+    """
+
+    part: str = "all"
+    share: float = 0.0
+    seed: int = 0
+
+    def of(self, groups: Sequence[str]) -> set[str]:
+        """Return the groups of this part.
+
+        Raises:
+            InvalidArgumentError: If a part of them has no group.
+        """
+        if self.part == "all":
+            return set(groups)
+        held_out = max(1, round(self.share * len(groups)))
+        if held_out >= len(groups):
+            raise InvalidArgumentError(
+                f"validation.share {self.share:g} of {len(groups)} group(s) leaves none for training; expected volumes"
+                " with `groups`, more volumes, or validation.box"
+            )
+        order = sorted(
+            groups, key=lambda name: hashlib.sha256(f"{self.seed}:{name}".encode()).digest()
+        )
+        return set(order[:held_out] if self.part == "validation" else order[held_out:])
+
+
+ALL = Split()
+
+
+class Patches(Samples):
+    """Patches of labelled volumes, or whole sections, with what a task makes of their labels.
+
+    A training patch lies at random around a random voxel with a label: every labelled voxel is equally likely, or as
+    the task's class weights say. Voxels outside of the volumes' boxes have no label. `fixed` has windows that overlap,
+    and counts every labelled voxel once: the samples of a validation.
+
+    Args:
+        volumes: A labelled volume, or several. They may differ in size.
+        options: Size and number of the patches, and how they are read ahead.
+        augmentation: Random changes of training patches; None: as a configuration without [augmentation].
+        task: What the network learns of the labels.
+        split: The part of the groups whose patches these are.
+        multiple: With patch "whole", sections are padded to a multiple of these sizes (z, y, x) in voxels.
+        walkers: Streams of patches over all ranks.
+        batch: Patches that a walker takes in a step.
+        seed: Chooses positions and augmentation.
+
+    Attributes:
+        task: The task, with the table of classes that the labels have.
+
+    Raises:
+        InvalidFileError: If a volume cannot be read or is of a wrong type, or labels have values without a class.
+        ShapeError: If the channels or masks of a volume differ in shape, or state different voxel sizes.
+        OutOfRangeError: If a box is not inside its labels.
+        ConfigurationError: If labels do not say which classes their values are.
+        InvalidArgumentError: For no labelled voxel, a patch larger than a volume, a part without groups, or a step
+            that takes more patches than an epoch has.
+    """
+
+    core: _core.data.PatchSource
+
+    def __init__(
+        self,
+        volumes: TrainingVolume | Sequence[TrainingVolume],
+        options: DataOptions | None = None,
+        augmentation: Augmentation | None = None,
+        *,
+        task: PatchTask,
+        split: Split = ALL,
+        multiple: Vec3 = (1, 1, 1),
+        walkers: int = 1,
+        batch: int = 1,
+        seed: int = 0,
+    ) -> None:
+        options = (options or DataOptions()).of(volumes)
+        super().__init__(options, walkers, batch, seed)
+        _SPLIT.check("Patches: split", share=split.share, seed=split.seed)
+        self.augmentation = augmentation or Augmentation()
+        self.task = with_classes(task, options)
+        self.split = split
+        self.patch = patch_size(options, multiple)
+        regions = [
+            (number, box, group)
+            for number, volume in enumerate(options.volumes)
+            for box, group in _regions(volume)
+        ]
+        groups = list(dict.fromkeys(group for _, _, group in regions))
+        kept = split.of(groups)
+        groups = [group for group in groups if group in kept]
+        self.core = _core.data.PatchSource(
+            [self._image(volume) for volume in options.volumes],
+            [
+                _core.data.Region(
+                    image=number, start=box[0], size=box[1], group=groups.index(group)
+                )
+                for number, box, group in regions
+                if group in kept
+            ],
+            groups,
+            self.task.targets(_voxel_size(options.volumes[0])),
+            self._core_options(),
+            None,
+        )
+
+    @property
+    def groups(self) -> list[str]:
+        """Names of the groups of this part: the numbers in `groups` of a volume, else the names of the volumes."""
+        return self.core.groups
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of the images."""
+        return 1 + len(self.options.volumes[0].channels)
+
+    def load(
+        self, walker: int, index: int, *, epoch: int = 0
+    ) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
+        """Return an augmented training patch: the normalised image (z, y, x, channels) and its truth.
+
+        The truth of classes is uint8 (z, y, x), UNLABELLED: no label. That of other tasks are targets and weights,
+        float32 (z, y, x, outputs); weight 0: no label.
+
+        Raises:
+            InvalidFileError: If labels have a value without a class; names value and voxel.
+        """
+        return self.core.load(walker, epoch, index)[1:]
+
+    def fixed(self, number: int) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
+        """Return a patch without augmentation, as `load` does. Voxels that count in another patch have no label."""
+        return self.core.fixed(number)[1:]
+
+    def _image(self, volume: TrainingVolume) -> _core.data.LabelledImage:
+        first = as_volume(volume.image)
+        channels = [(volume.image, volume.mean, volume.std)]
+        channels += [(one.image, one.mean, one.std) for one in volume.channels]
+        labels = list(volume.masks.values()) or [volume.labels]
+        for other in [*(image for image, _, _ in channels[1:]), *labels]:
+            require_same_size(f"volume '{volume.name}'", as_volume(other), first)
+        values, refuse = self.task.values()
+        none = [] if self.options.unlabelled is None else [(self.options.unlabelled, -1)]
+        if none and any(value == self.options.unlabelled for value, label in values if label >= 0):
+            raise ConfigurationError(
+                f"data.unlabelled is {self.options.unlabelled}, which is a class in task.classes; expected one of both"
+            )
+        values = none + [row for row in values if row not in none]
+        parts = [_core.data.LabelPart(opened(labels[0]), values=values, refuse=refuse)]
+        if volume.masks:
+            parts = [
+                _core.data.LabelPart(opened(mask), values=[*none, (0, 0)], others=number)
+                for number, mask in enumerate(volume.masks.values(), start=1)
+            ]
+        return _core.data.LabelledImage(
+            name=volume.name,
+            channels=[
+                _core.data.Channel(opened(image), mean=mean, std=std)
+                for image, mean, std in channels
+            ],
+            labels=parts,
+            labels_start=volume.labels_start,
+        )
+
+    def _core_options(self) -> _core.data.PatchOptions:
+        made, given = _core.data.PatchOptions(), self.options
+        made.patch = self.patch
+        made.whole = given.patch == WHOLE
+        made.outside = given.outside
+        made.patches = given.patches or None
+        made.order = (self.walkers, self.batch, self.seed)
+        if isinstance(self.task, Classes) and self.task.class_weights:
+            weights = self.task.class_weights
+            made.class_weights = [weights.get(name, 0.0) for name in self.task.channels]
+        made.augmentation = core_augmentation(self.augmentation)
+        return made
+
+
+def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:
+    """Return the augmentation of the core."""
+    made = _core.data.Augmentation()
+    for name, value in dataclasses.asdict(augmentation).items():
+        setattr(made, name, value)
+    return made
+
+
+def boxes_of(volume: TrainingVolume) -> list[Box]:
+    """Return the boxes of a volume whose labels are used: its own, else that of its labels.
+
+    Raises:
+        OutOfRangeError: If a box is not inside the labels.
+        InvalidArgumentError: If the volume has no labels, or a box is no box.
+    """
+    labels = next(iter(volume.masks.values()), volume.labels)
+    if not labels:
+        raise InvalidArgumentError(
+            f"volume '{volume.name}': labels is empty, expected file:dataset"
+        )
+    if volume.masks and volume.labels:
+        raise ConfigurationError(
+            f"volume '{volume.name}': labels and masks are both given, expected one of them"
+        )
+    whole = (volume.labels_start, as_volume(labels).shape)
+    ends = [a + n for a, n in zip(*whole, strict=True)]
+    image = as_volume(volume.image)
+    if any(end > n for end, n in zip(ends, image.shape, strict=True)):
+        raise ShapeError(
+            f"volume '{volume.name}': the labels {as_volume(labels).name} have {box_text(whole)} of the image, which"
+            f" has shape {image.shape}; expected labels inside of it: labels_start is their first voxel"
+        )
+    boxes = parse_boxes(volume.box)
+    for box in boxes:
+        if intersection(box, whole) != box:
+            raise OutOfRangeError(
+                f"volume '{volume.name}': box {box_text(box)} is not inside the labels, {box_text(whole)}"
+            )
+    return boxes or [whole]
+
+
+def _regions(volume: TrainingVolume) -> Iterator[tuple[Box, str]]:
+    """Yield the boxes of a volume, cut where another group begins, with their groups."""
+    numbers = _group_numbers(volume)
+    for start, size in boxes_of(volume):
+        if numbers is None:
+            yield (start, size), volume.name
+            continue
+        own = numbers[start[0] : start[0] + size[0]]
+        cuts = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(own)]
+        for a, b in itertools.pairwise(cuts):
+            yield ((start[0] + a, *start[1:]), (b - a, *size[1:])), str(own[a])
+
+
+def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
+    """Return the number of the group of each section of the image."""
+    if not volume.groups:
+        return None
+    import h5py
+
+    path, dataset = path_and_dataset(volume.groups)
+    with reading(path, _EXPECTED), h5py.File(path, "r") as file:
+        numbers = np.asarray(file[dataset][...])
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise InvalidArgumentError(f"{volume.groups}: expected {_EXPECTED}")
+    sections = as_volume(volume.image).shape[0]
+    if len(numbers) != sections:
+        raise ShapeError(
+            f"{volume.groups}: has {len(numbers)} numbers, the image {sections} sections"
+        )
+    return numbers
+
+
+def patch_size(options: DataOptions, multiple: Sequence[int] = (1, 1, 1)) -> Vec3:
+    """Return the size (z, y, x) of the samples of options with volumes.
+
+    Args:
+        options: With volumes.
+        multiple: Whole sections without data.size are padded to a multiple of these sizes.
+
+    Raises:
+        ConfigurationError: If data.size is given without data.patch = "whole".
+    """
+    if options.patch != WHOLE:
+        if options.size != (0, 0):
+            raise ConfigurationError(
+                f'data.size is {list(options.size)}, expected it only with data.patch = "{WHOLE}"'
+            )
+        return as_vec3([int(n) for n in options.patch])
+    if options.size != (0, 0):
+        return (1, *options.size)
+    shapes = [as_volume(volume.image).shape for volume in options.volumes]
+    y, x = (
+        -(-max(shape[axis] for shape in shapes) // multiple[axis]) * multiple[axis]
+        for axis in (1, 2)
+    )
+    return 1, y, x
+
+
+def _voxel_size(volume: TrainingVolume) -> Sequence[float]:
+    stated = as_volume(volume.image).geometry.voxel_size_nm
+    return volume.voxel_size_nm or stated or (1.0, 1.0, 1.0)
+
+
+def with_classes(task: PatchTask, options: DataOptions) -> PatchTask:
+    """Return the task with the table of classes that the labels or masks have, if it is one of classes without a table.
+
+    Raises:
+        ConfigurationError: If the labels do not say it themselves.
+        InvalidFileError: If they cannot be read.
+    """
+    masks = {tuple(volume.masks) for volume in options.volumes}
+    if not isinstance(task, Classes):
+        if masks - {()}:
+            raise ConfigurationError(
+                f"data.volumes.masks has no meaning for task.kind '{task.kind}', expected it only for 'classes'"
+            )
+        return task
+    if masks == {()}:
+        return task if task.classes else task.of_values(_values(options), "data.volumes.labels")
+    if len(masks) > 1:
+        raise ConfigurationError(
+            f"data.volumes.masks names {' and '.join(map(repr, sorted(map(list, masks))))}, expected the same classes"
+            " in the same order for all volumes"
+        )
+    found = task.of_masks(list(masks.pop()))
+    if task.classes and task.classes != found.classes:
+        raise ConfigurationError(
+            f"task.classes is {task.classes}, expected it left out: the masks say {found.classes}"
+        )
+    return found
+
+
+def _values(options: DataOptions) -> set[int]:
+    """Return the values of all labels in the boxes of volumes, without those that mean no label."""
+    found: set[int] = set()
+    boxes = [(volume, box) for volume in options.volumes for box in boxes_of(volume)]
+    total = sum(int(np.prod(size)) for _, (_, size) in boxes)
+    done = 0
+    with bar("voxels", "values of the labels") as progress:
+        for volume, (start, size) in boxes:
+            labels = as_volume(volume.labels)
+            depth = max(1, _BLOCK // (size[1] * size[2]))
+            for z in range(0, size[0], depth):
+                at = as_vec3([a - b for a, b in zip(start, volume.labels_start, strict=True)])
+                part = ((at[0] + z, *at[1:]), (min(depth, size[0] - z), *size[1:]))
+                found |= set(np.unique(no_label.cleared_values(labels.read(part))).tolist())
+                done += int(np.prod(part[1]))
+                progress(done, total)
+    return {int(value) for value in found} - {options.unlabelled}

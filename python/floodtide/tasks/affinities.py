@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Affinities: whether two voxels belong to one object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.network_options import Vec3
+from floodtide.base.options import option
+from floodtide.tasks.task import PatchTask
+
+NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+"""Offsets of the predecessors along z, y, x."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affinities(PatchTask):
+    """Affinities: whether a voxel and the one at an offset belong to one object."""
+
+    kind: str = option("affinities", "Affinities of voxels", choices=("affinities",))
+    offsets: tuple[Vec3, ...] = option(
+        NEAREST,
+        "Offsets (z, y, x) in voxels of the affinities: the nearest neighbours along each axis, and for a mutex"
+        " watershed also far ones",
+        range=limits.OFFSET,
+    )
+    zero_is_boundary: bool = option(
+        False,
+        "True: voxels with label 0 are boundary or background, and their affinities are 0. False: they are unlabelled"
+        " and the loss ignores them",
+    )
+    balance: bool = option(
+        False,
+        "Weight the voxels of each training patch so that affinities 0 and 1 have about equal total weight",
+    )
+
+    segments: ClassVar[str] = "affinities"
+    score_name: ClassVar[str] = "average precision of boundaries"
+
+    @property
+    def channels(self) -> list[str]:
+        """Names of the affinities: the axis for a predecessor, else the offset as "z,y,x"."""
+        nearest = dict(zip(NEAREST, "zyx", strict=True))
+        return [nearest.get(offset, ",".join(map(str, offset))) for offset in self.offsets]
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """The offsets, as JSON."""
+        return {"offsets": json.dumps(self.offsets)}
+
+    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+        return _core.data.affinity_targets(
+            list(self.offsets), balance=self.balance, descriptors=(0.0, 0.0, 0.0)
+        )
+
+    def values(self) -> tuple[list[tuple[int, int]], bool]:
+        return [] if self.zero_is_boundary else [(0, -1)], False
+
+    @staticmethod
+    def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
+        """Return the average precision of boundaries (1 - affinity) of each offset, beside their share."""
+        return [
+            (row["boundary_average_precision"], 1.0 - row["share_of_ones"])
+            for row in record["channels"].values()
+            if "share_of_ones" in row
+        ]

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Affinities, and beside them local shape descriptors, which a network learns for better affinities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import option
+from floodtide.tasks.affinities import Affinities
+
+_DESCRIPTORS = (
+    *(f"offset {axis}" for axis in "zyx"),
+    *(f"variance {axis}" for axis in "zyx"),
+    *(f"correlation {axes}" for axes in ("zy", "zx", "yx")),
+    "size",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeDescriptors(Affinities):
+    """Affinities with local shape descriptors (lsd) as ten more outputs.
+
+    Source: Sheridan et al., "Local shape descriptors for neuron segmentation", Nature Methods 2023.
+    """
+
+    kind: str = option("lsd", "Affinities and local shape descriptors", choices=("lsd",))
+    window: tuple[float, float, float] = option(
+        (8.0, 8.0, 8.0),
+        "Standard deviation (z, y, x) in voxels of the Gaussian window around a voxel, of which descriptors are"
+        " statistics",
+        range=limits.WINDOW,
+    )
+
+    @property
+    def channels(self) -> list[str]:
+        return [*super().channels, *_DESCRIPTORS]
+
+    @property
+    def predicted(self) -> int:
+        return len(self.offsets)
+
+    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+        return _core.data.affinity_targets(
+            list(self.offsets), balance=self.balance, descriptors=self.window
+        )

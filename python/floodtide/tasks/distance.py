@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distance to the boundary of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import option
+from floodtide.tasks.task import PatchTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distance(PatchTask):
+    """The distance d to the boundary, as 1/2 + tanh(d / scale) / 2: above 1/2 in objects, below it outside."""
+
+    kind: str = option("distance", "Distance to the boundary", choices=("distance",))
+    scale: float = option(
+        8.0,
+        "Distance at which the target is 0.88, in voxels along x (other axes count by their voxel size)",
+        range=limits.DISTANCE_SCALE,
+    )
+
+    segments: ClassVar[str] = "distance"
+    score_name: ClassVar[str] = "explained variance"
+
+    @property
+    def channels(self) -> list[str]:
+        return ["distance"]
+
+    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+        z, y, x = voxel_size
+        return _core.data.distance_targets(self.scale, voxel_size=(z / x, y / x, 1.0))
+
+    @staticmethod
+    def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
+        """Return the explained share of the variance, beside that of the best constant: 0."""
+        rows = record["channels"].values()
+        return [(explained(row), 0.0) for row in rows]
+
+
+def explained(row: Mapping[str, Any]) -> float | None:
+    """Return the share of the variance of a soft channel that predictions explain; None if it has none."""
+    variance = row["variance"]
+    return 1.0 - row["mean_squared_error"] / variance if variance else None

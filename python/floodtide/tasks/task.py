@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every task has in common: the section [task] of a configuration, targets, scores, and trivial scores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from floodtide import _core
+from floodtide.base.options import FLOOD, PATCHES, Checked, option
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Checked):
+    """What a network learns of labels.
+
+    Attributes:
+        kind: Name of the task, `task.kind`.
+        examples: What the task is learnt from: PATCHES, or FLOOD for flood filling.
+        score_name: The main score, for figures and tables.
+    """
+
+    kind: str = option("", "Name of the task")
+    examples: ClassVar[str] = PATCHES
+    score_name: ClassVar[str] = ""
+
+    @staticmethod
+    @abstractmethod
+    def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
+        """Return main scores of a validation record, each with that of a trivial prediction. Higher is better."""
+
+    def beats_trivial(self, record: Mapping[str, Any]) -> bool:
+        """Return True if some main score of a validation record is above that of a trivial prediction."""
+        return any((own or 0.0) > trivial for own, trivial in self.scores_of(record))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloodTask(Task):
+    """Flood filling: whether a voxel belongs to the object in the middle of the field of view."""
+
+    kind: str = option(FLOOD, "Flood filling", choices=(FLOOD,))
+    examples: ClassVar[str] = FLOOD
+    score_name: ClassVar[str] = "F1 after the moves"
+
+    @staticmethod
+    def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
+        """Return the average precision of the voxels of the first pass, beside the share of object voxels.
+
+        The average precision of a random order is that share. The cross-entropy is no measure of hope: early in
+        training it often is worse than that of the best constant, although the order is good.
+        """
+        return [
+            (
+                record["first_pass"]["average_precision"],
+                record["trivial"]["all_object"]["accuracy_50"] + _LEAST_GAIN,
+            )
+        ]
+
+
+_LEAST_GAIN = 0.01  # a network that has died still knows the voxel at the seed
+
+
+class PatchTask(Task):
+    """A task of patches: each voxel has targets.
+
+    Attributes:
+        output: Output of the network: "softmax" for classes, of which a voxel has one, else "sigmoid".
+        segments: What `floodtide segment` makes segments of: "affinities", "classes" or "distance".
+    """
+
+    output: ClassVar[str] = "sigmoid"
+    segments: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def channels(self) -> list[str]:
+        """The names of the outputs of a voxel."""
+
+    @abstractmethod
+    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+        """Return the targets of the core, for voxels of a size (z, y, x) in any unit."""
+
+    def values(self) -> tuple[list[tuple[int, int]], bool]:
+        """Return pairs of a stored value and its label, -1 for none; and True if other values are refused."""
+        return [], False
+
+    @property
+    def predicted(self) -> int:
+        """Number of the outputs that a prediction keeps, the first ones. The others only help to learn."""
+        return len(self.channels)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What a file of predictions states of the task: texts by the name of an attribute."""
+        return {}
+
+    def scores(self, scores: Mapping[str, Any], groups: Sequence[str]) -> Record:
+        """Return the part of a validation record that this task has, of what the core has computed."""
+        return {"channels": dict(zip(self.channels, map(dict, scores["channels"]), strict=True))}

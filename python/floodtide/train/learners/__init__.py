@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How networks learn: one class for flood filling, and one for patches with any task."""
+
+from __future__ import annotations
+
+from floodtide.config import Config
+from floodtide.train.learners.flood import FloodLearner
+from floodtide.train.learners.learner import Learner, Model
+from floodtide.train.learners.patches import PatchLearner
+
+LEARNERS: tuple[type[Learner], ...] = (FloodLearner, PatchLearner)
+
+
+def learner_of(config: Config) -> type[Learner]:
+    """Return how the network of a configuration learns its task."""
+    return next(one for one in LEARNERS if one.examples_of == config.task.examples)
+
+
+def learner_of_model(model: Model) -> type[Learner]:
+    """Return how a network learns."""
+    return next(one for one in LEARNERS if isinstance(model, one.model_class))

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that learn a task from patches of images with labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from floodtide import _core, nn
+from floodtide.base.options import PATCHES
+from floodtide.comm import world
+from floodtide.config import Config
+from floodtide.config.networks import UNetConfig
+from floodtide.data import Patches, Split, Vec3
+from floodtide.data.patches import patch_size
+from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.tasks import PatchTask
+from floodtide.train.learners.learner import Learner, Record, held_out_volume
+
+
+class PatchLearner(Learner):
+    """Walkers and validation of a U-Net on this rank. Not collective.
+
+    Raises:
+        InvalidArgumentError: If network and patches do not fit each other, or a group is trained on and held out.
+    """
+
+    examples_of = PATCHES
+    model_class = nn.UNet
+    data_class = Patches
+    unit = "patches"
+
+    def __init__(self, config: Config, model: nn.UNet, data: Patches) -> None:
+        if data.split != _split(config, "training"):
+            raise InvalidArgumentError(
+                f"Trainer: data have {data.split}, expected {_split(config, 'training')}, as the validation says"
+            )
+        super().__init__(config, model, data)
+        _require_fitting(model, data)
+        options = model.core.options
+        model.forward(
+            np.zeros((1, *data.patch, options.in_channels), np.float32)
+        )  # chooses the kernels for this size
+        if self.held_out is not None:
+            _require_other_groups(data, self.held_out)
+        training = config.training
+        self._loss = dataclasses.replace(
+            nn.SegmentationLoss.named(training.loss),
+            over_batch=training.dice == "batch",
+            background=training.background,
+            smooth=training.smooth,
+        )
+
+    @classmethod
+    def new_model(cls, config: Config) -> nn.UNet:
+        section, run = _section(config), config.run
+        options = cls.options_of(config)
+        return nn.UNet(
+            section,
+            classes=options.classes,
+            in_channels=options.in_channels,
+            output=options.output,
+            seed=run.seed,
+            compute=run.compute,
+        )
+
+    @classmethod
+    def initial_model(cls, config: Config) -> nn.UNet:
+        path = config.model.initial_weights
+        start, expected = nn.load(path), cls.new_model(config)
+        if not isinstance(start, nn.UNet) or repr(start) != repr(expected):
+            raise ConfigurationError(
+                f"model.initial_weights: {path} holds {start!r}, expected {expected!r}"
+            )
+        return start
+
+    @classmethod
+    def data_of(cls, config: Config, walkers: int) -> Patches:
+        return Patches(
+            config.data.volumes,
+            config.data,
+            config.augmentation,
+            task=_task(config),
+            split=_split(config, "training"),
+            multiple=_total_pool(config),
+            walkers=walkers,
+            batch=config.training.batch,
+            seed=config.run.seed,
+        )
+
+    @staticmethod
+    def held_out_of(config: Config) -> Patches | None:
+        section = config.validation
+        given = [key for key in ("box", "share", "volumes") if getattr(section, key)]
+        if len(given) > 1:
+            raise ConfigurationError(
+                f"validation.{given[0]} and validation.{given[1]} are both given, expected one of them"
+            )
+        if not given:
+            return None
+        volumes = section.volumes or config.data.volumes
+        return Patches(
+            held_out_volume(config) if section.box else volumes,
+            config.data,
+            task=_task(config),
+            split=_split(config, "validation"),
+            multiple=_total_pool(config),
+        )
+
+    @staticmethod
+    def sections_of(model: Any, data: Patches) -> dict[str, Any]:
+        options = model.core.options
+        names = ("depth", "features", "kernels", "pools", "batch_norm", "synchronised", "dropout")
+        own = {name: getattr(options, name) for name in names}
+        return {
+            "task": data.task,
+            "model": UNetConfig(**own, initial_weights=model.origin),
+            "data": data.options,
+            "augmentation": data.augmentation,
+            "training": {"walkers": data.walkers, "batch": data.batch},
+        }
+
+    @staticmethod
+    def options_of(config: Config) -> _core.UNetOptions:
+        task, volumes = _task(config), config.data.volumes
+        return _section(config).core(
+            classes=max(2, len(task.channels)) if task.output == "softmax" else len(task.channels),
+            in_channels=1 + (len(volumes[0].channels) if volumes else 0),
+            output=task.output,
+        )
+
+    @classmethod
+    def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
+        # A rank computes the images of all its walkers at a time, or of one walker if sums are exact.
+        at_once = 1 if config.comm.exactness == "workers" else walkers
+        images = at_once * config.training.batch
+        return cls.options_of(config).training_bytes(images, _patch(config))
+
+    @classmethod
+    def example_bytes(cls, config: Config) -> int:
+        options = cls.options_of(config)
+        truth = 1 if options.output == "softmax" else 2 * options.classes  # targets and weights
+        arrays = options.in_channels + truth
+        return config.training.batch * arrays * 4 * math.prod(_patch(config))
+
+    def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
+        return _core.sample_walkers(
+            self._model.core, self._data.core, self._walkers_options(comm), self._loss.core()
+        )
+
+    def validate(self, model: Any) -> Record:
+        """Return the scores on the held-out patches, next to the scores of trivial predictors. Collective.
+
+        They are the same on every rank and for every number of ranks.
+        """
+        scores = _core.score_segmentation(model.core, self.held_out.core, world.current(), None)
+        kept = {key: scores[key] for key in ("cross_entropy", "samples")}
+        return {**kept, **self.held_out.task.scores(scores, self.held_out.groups)}
+
+
+def _section(config: Config) -> UNetConfig:
+    assert isinstance(config.model, UNetConfig)
+    return config.model
+
+
+def _task(config: Config) -> PatchTask:
+    assert isinstance(config.task, PatchTask)
+    return config.task
+
+
+def _split(config: Config, part: str) -> Split:
+    """Return the split of the groups for a part of the training data."""
+    section = config.validation
+    return Split(part, section.share, section.seed) if section.share > 0 else Split()
+
+
+def _total_pool(config: Config) -> Vec3:
+    section = _section(config)
+    pools = section.pools if len(section.pools) > 1 else section.pools * (section.depth - 1)
+    z, y, x = (math.prod(pool[axis] for pool in pools) for axis in range(3))
+    return z, y, x
+
+
+def _patch(config: Config) -> Vec3:
+    return patch_size(config.data.of(config.data.volumes), _total_pool(config))
+
+
+def _require_fitting(model: nn.UNet, data: Patches) -> None:
+    """Check that a network has the inputs and outputs that the patches have."""
+    options, task = model.core.options, data.task
+    found = (options.output, options.classes, options.in_channels)
+    expected = (task.output, len(task.channels), data.channels)
+    if found != expected:
+        raise InvalidArgumentError(
+            f"Trainer: the network has {options.classes} outputs ({options.output}) for {options.in_channels} channels,"
+            f" expected {expected[1]} ({expected[0]}) for {expected[2]}, as the patches of task '{task.kind}' have"
+        )
+
+
+def _require_other_groups(training: Patches, held_out: Patches) -> None:
+    """Refuse groups (patients) of both sources; a volume without `groups` is one, and may be held out in part."""
+    numbered = [
+        {volume.name for volume in one.options.volumes if not volume.groups}
+        for one in (training, held_out)
+    ]
+    both = set(training.groups) & set(held_out.groups) - numbered[0] - numbered[1]
+    if both:
+        shown = ", ".join(sorted(both)[:8])
+        raise InvalidArgumentError(
+            f"validation: {len(both)} group(s) of sections are trained on and held out: {shown}; expected other groups"
+        )
