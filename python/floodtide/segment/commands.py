@@ -33,7 +33,7 @@ from floodtide.segment.canvas import BYTES_PER_VOXEL, seed_bytes_per_voxel
 from floodtide.segment.flooding import Segmenter, call_rate, segment_to_file
 from floodtide.segment.pieces import PLAN, Pieces
 from floodtide.segment.reconciling import reconcile, write_reconciled
-from floodtide.segment.trained import newest_checkpoint
+from floodtide.segment.trained import newest_checkpoint, normalisations
 
 _NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
 _TIMED_CALLS = 5
@@ -325,7 +325,7 @@ def _normalised(options: SegmentOptions, volume: TrainingVolume | None) -> Segme
     if volume is not None:
         known = volume.mean, volume.std
     elif options.checkpoint and None in (options.mean, options.std):
-        found = trained.normalisations(options.checkpoint, options.image)
+        found = normalisations(options.checkpoint, options.image)
         known = found[0] if found else None
     if known is None:
         return options
