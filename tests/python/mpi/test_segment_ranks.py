@@ -123,7 +123,7 @@ EVALUATE_IN_SMALL_BLOCKS = """
 import sys
 from unittest import mock
 from floodtide.cli import main
-with mock.patch("floodtide.evaluate.voxels._BLOCK_VOXELS", 4096):
+with mock.patch("floodtide.evaluate.voxels.BLOCK_VOXELS", 4096):
     main(sys.argv[1:])
 """
 
