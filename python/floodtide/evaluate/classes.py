@@ -54,9 +54,8 @@ PROBABILITIES = "_probabilities"
 _MOST_VALUES = 256
 _EXACT = 2**53  # larger whole numbers are not exact as floating-point numbers
 _THRESHOLDS = range(10, 20)  # of the IoU, in twentieths: 0.5 to 0.95
-_COMPONENT_BYTES = 16 + 2 * (
-    4 + 2 + 1
-)  # per voxel: the core's; components, places and masks of both volumes
+# Per voxel: those of the core, and components, places and masks of both volumes.
+_COMPONENT_BYTES = 16 + 2 * (4 + 2 + 1)
 _MEANS = ("dice", "iou", "precision", "recall", "average_precision")
 
 
@@ -130,10 +129,12 @@ class ClassReport:
             "classes": classes,
             "mean": plain(self.mean()),
             "confusion": self.confusion.tolist(),
+            "class_of_truth": {str(value): number for value, number in self.of_truth.items()},
             "voxels": int(self.confusion.sum()),
             "unlabelled": self.unlabelled,
             "worst_section": self.worst[0][0],
             "worst_voxels": self.worst_voxels,
+            "objects_of_sections": self.sections if self.objects else None,
             "notes": self.notes,
         }
 

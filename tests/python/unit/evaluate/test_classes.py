@@ -244,6 +244,8 @@ def test_a_prediction_needs_no_option(tmp_path: Path, capsys: pytest.CaptureFixt
     found = json.loads(said(capsys, new, f"{tmp_path}/stack.tif", "--json"))
     assert [row["name"] for row in found["classes"]] == ["background", "mitochondria"]
     assert found["confusion"] == [[72, 0], [0, 72]]
+    assert found["class_of_truth"] == {"0": 0, "255": 255}
+    assert found["objects_of_sections"] is None
 
 
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
