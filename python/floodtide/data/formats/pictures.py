@@ -39,6 +39,7 @@ CACHE_BYTES = 256 << 20
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 PICTURES = (*TIFF, ".png")
+_PNG_PALETTE = 3  # kind of colours in the header of a PNG file
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -223,8 +224,11 @@ class Folder:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
         self.geometry = Geometry()
+        self._table: NDArray[Any] | None = None  # of colours
         first = self._read(0)
-        self._planes = Planes(self._decoded, (len(files), *first.shape), first.dtype)
+        bits = first.dtype == np.bool_ and all(map(_has_one_bit, files))
+        dtype = first.dtype if bits or first.dtype != np.bool_ else np.dtype(np.uint8)
+        self._planes = Planes(self._decoded, (len(files), *first.shape), dtype)
         self.shape, self.dtype = self._planes.shape, self._planes.dtype
         self._decoded(len(files) - 1)
 
@@ -232,37 +236,60 @@ class Folder:
         return self._planes[box]
 
     def _read(self, number: int) -> NDArray[Any]:
+        """Return the values of a file: bool if it has one bit for each pixel."""
         path = self._files[number]
         _require_file(path, self._pattern)
         try:
-            if path.lower().endswith(TIFF):
-                picture = self._tiff(path, number)
-            else:
-                pillow = library("imageio.v3", path, "formats")
-                picture = np.asarray(pillow.imread(path))
-                self._note_depth(path)
-                if picture.dtype == np.bool_:  # of one bit
-                    picture = picture.astype(np.uint8) * np.uint8(255)
-                if picture.ndim != 2 and pillow.immeta(path).get("mode") == "P":
-                    raise InvalidFileError(
-                        f"{path}: its values are indices of a colour table (palette), expected grey levels or ids:"
-                        " write it without the table"
-                    )
+            picture = self._tiff(path, number) if path.lower().endswith(TIFF) else self._png(path)
         except Error:
             raise
         except Exception as error:
             raise InvalidFileError(
                 f"{path}: cannot be read as a picture: {reason(error)}"
             ) from error
+        # the last of two or four channels says what is opaque
+        colours = (picture.shape[-1] - 1) // 2 * 2 + 1
+        if picture.ndim == 3 and colours in (1, 3) and picture.dtype.kind == "u":
+            grey, opaque = picture[..., :1], np.iinfo(picture.dtype).max
+            if (picture[..., :colours] == grey).all() and (picture[..., colours:] == opaque).all():
+                return grey[..., 0]
         if picture.ndim != 2:
             raise InvalidFileError(
-                f"{path}: has shape {picture.shape}, expected one picture of one channel (y, x)"
+                f"{path}: has shape {picture.shape}, expected one picture of one channel (y, x); if each colour is a"
+                " label, number the colours first: np.unique(pixels, axis=0, return_inverse=True)"
             )
         return picture
 
+    def _png(self, path: str) -> NDArray[Any]:
+        from floodtide.data.formats.tiff import of_palette
+
+        pillow = library("imageio.v3", path, "formats")
+        depth, kind = _depth_and_kind(path)
+        if 1 < depth < 8 and kind == 0:
+            notes.show(
+                f"{self._pattern}: has {depth} bits for each pixel: its values 0 to {2**depth - 1} are read as 0 to"
+                " 255, as PNG scales them"
+            )
+        if depth == 16 and kind != 0:
+            raise InvalidFileError(
+                f"{path}: has colours of 16 bits, expected one picture of one channel (y, x)"
+            )
+        if kind != _PNG_PALETTE:
+            return np.asarray(pillow.imread(path))
+        with library("PIL.Image", path, "formats").open(path) as image:
+            table = np.reshape(image.getpalette(), (-1, 3))
+            self._require_same_table(path, table)
+            return of_palette(self._pattern, np.asarray(image), table)
+
     def _tiff(self, path: str, number: int) -> NDArray[Any]:
         """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
-        from floodtide.data.formats.tiff import check_colours, decoded, geometry_of_file
+        from floodtide.data.formats.tiff import (
+            PALETTE,
+            decoded,
+            geometry_of_file,
+            note_colours,
+            table_of,
+        )
 
         with library("tifffile", path, "formats").TiffFile(path) as file:
             pages = [page for page in file.pages if not page.is_reduced]
@@ -271,31 +298,62 @@ class Folder:
                     f"{path}: holds {len(pages)} pictures, expected one in each file of {self._pattern}"
                 )
             page = pages[0].aspage()
-            check_colours(path, page, self._pattern)
+            note_colours(path, page, self._pattern)
             require_decoded(path, page.shape, page.dtype.itemsize)
             if number == 0:
                 self.geometry = geometry_of_file(path, file)
-            return decoded(path, page)
+            if page.photometric == PALETTE:
+                self._require_same_table(path, table_of(page))
+            return decoded(path, page, self._pattern)
 
-    def _note_depth(self, path: str) -> None:
-        """Note PNG files of less than 8 bits, whose values are scaled to those of 8 bits, as the format says."""
-        with open(path, "rb") as file:
-            depth, kind = file.read(26)[24:]
-        if depth < 8 and kind == 0:  # grey
-            bits = f"{depth} bit" + "s" * (depth > 1)
-            notes.show(
-                f"{self._pattern}: has {bits} for each pixel: its values 0 to {2**depth - 1} are read as 0 to 255, as"
-                " PNG scales them"
+    def _require_same_table(self, path: str, table: NDArray[Any]) -> None:
+        """Refuse a table of colours in which a number means another colour than in the other files."""
+        from floodtide.data.formats.tiff import is_grey
+
+        if is_grey(table):
+            return
+        if self._table is None:
+            self._table = table
+        both = min(len(table), len(self._table))
+        if not np.array_equal(table[:both], self._table[:both]):
+            raise InvalidFileError(
+                f"{path}: has another colour table than {self._files[0]}, so that its indices mean other colours;"
+                " expected one table for all files"
             )
 
     def _decoded(self, number: int) -> NDArray[Any]:
         picture = self._read(number)
+        if picture.dtype == np.bool_ and self.dtype == np.uint8:
+            notes.show(
+                f"{self._pattern}: has pictures of 1 bit beside others of 8 bits: their values 0 and 1 are read as"
+                " black and white, 0 and 255"
+            )
+            picture = picture * np.uint8(255)
         if picture.shape != self.shape[1:] or picture.dtype != self.dtype:
             raise InvalidFileError(
                 f"{self._files[number]}: is {picture.dtype} of shape {picture.shape}, expected"
                 f" {self.dtype} of {self.shape[1:]} as {self._files[0]}"
             )
         return picture
+
+
+def _depth_and_kind(path: str) -> tuple[int, int]:
+    """Return the bits of a sample and the kind of colours of a PNG file, as its header states them."""
+    with open(path, "rb") as file:
+        depth, kind = file.read(26)[24:]
+    return depth, kind
+
+
+def _has_one_bit(path: str) -> bool:
+    """Return True for a file of black and white, which has one bit for each pixel and no colour table."""
+    from floodtide.data.formats.tiff import PALETTE
+
+    _require_file(path, path)
+    if not path.lower().endswith(TIFF):
+        return _depth_and_kind(path) == (1, 0)
+    with library("tifffile", path, "formats").TiffFile(path) as file:
+        page = file.pages[0]
+        return bool(page.bitspersample == 1 and page.photometric != PALETTE)
 
 
 def _require_file(path: str, name: str) -> None:

@@ -26,7 +26,7 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
     "float32": "float",
     "float64": "double",
 }
-_PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
+PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 _ORIENTATION = 274  # a tag; 1: the first row is the top, and the first column is at the left
 # Values of ResolutionUnit. Only tifffile writes the last two.
 _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
@@ -74,9 +74,10 @@ class Sections:
             raise InvalidFileError(f"{path}: {_lost(path, file, self.pages)}")
         self.shape = (len(every), *series.shape) if several else _shape(path, series)
         self.dtype = series.dtype
-        self.offset = None if several else series.dataoffset
+        tabled = series.keyframe.photometric == PALETTE
+        self.offset = None if several or tabled else series.dataoffset
         _check_counts(path, file, self.shape)
-        check_colours(path, series.keyframe)
+        note_colours(path, series.keyframe)
         self.geometry = geometry_of_file(path, file, file.series.index(series))
         if self.offset is None and len(self.pages) not in (1, self.shape[0]):
             raise InvalidFileError(
@@ -128,26 +129,70 @@ def _listed(path: str, every: Sequence[Any]) -> str:
     return ", ".join(names) + (", ..." if len(every) > len(names) else "")
 
 
-def decoded(path: str, page: Any) -> NDArray[Any]:
+def decoded(path: str, page: Any, name: str = "") -> NDArray[Any]:
     """Return the values of a page.
+
+    Args:
+        path: The file.
+        page: A page of it.
+        name: The volume, for notes; "": the file.
 
     Raises:
         UnsupportedError: If they are compressed or packed in a way that needs another library.
     """
+    form = page.keyframe
     try:
-        return np.asarray(page.asarray())
+        values = np.asarray(page.asarray())
     except (ImportError, NotImplementedError, ValueError) as error:
         if not isinstance(error, ImportError) and "imagecodecs" not in str(error):
             raise
-        how = getattr(page.compression, "name", page.compression)
+        how = getattr(form.compression, "name", form.compression)
         raise UnsupportedError(
-            f"{path}: has {page.bitspersample} bits for each value and the compression {how}, which need the library"
+            f"{path}: has {form.bitspersample} bits for each value and the compression {how}, which need the library"
             " imagecodecs: pip install imagecodecs"
         ) from error
+    if form.photometric == PALETTE:
+        return of_palette(name or path, values, table_of(form))
+    return ~values if _white_is_zero(form) else values
 
 
-def check_colours(path: str, page: Any, name: str = "") -> None:
-    """Refuse a page whose values are indices of colours, and note if 0 is white or the picture is turned.
+def _white_is_zero(page: Any) -> bool:
+    """Return True for pages of one bit of which 0 is white. tifffile states so for all, and stores True as 1.
+
+    Pages of more bits are read as they are stored: Fiji states so for masks that it shows inverted.
+    """
+    one = page.bitspersample == 1 and page.photometric == _WHITE_IS_ZERO
+    return bool(one and not page.software.startswith("tifffile"))
+
+
+def table_of(page: Any) -> NDArray[Any]:
+    """Return red, green and blue of each number in the colour table of a page, of 8 bits if its values are."""
+    table: NDArray[np.uint16] = page.colormap.T
+    return np.right_shift(table, 8 if page.bitspersample <= 8 and table.max() > 255 else 0)
+
+
+def is_grey(table: NDArray[Any]) -> bool:
+    """Return True if a table (red, green and blue of each number) has no colours."""
+    return bool((table == table[:, :1]).all())
+
+
+def of_palette(name: str, numbers: NDArray[Any], table: NDArray[Any]) -> NDArray[Any]:
+    """Return the grey levels of pixels that a file has as numbers of a table; if it has colours, the numbers.
+
+    Args:
+        name: The volume, for a note if the numbers are returned.
+        numbers: Of the pixels.
+        table: Red, green and blue of each number.
+    """
+    if is_grey(table):
+        numbers = numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
+        return np.take(table[:, 0].astype(numbers.dtype), numbers)
+    notes.show(f"{name}: its values are indices of a colour table: these are read, not the colours")
+    return numbers
+
+
+def note_colours(path: str, page: Any, name: str = "") -> None:
+    """Note if 0 is white or the picture is turned.
 
     Args:
         path: The file.
@@ -155,13 +200,9 @@ def check_colours(path: str, page: Any, name: str = "") -> None:
         name: The volume, for notes; "": the file.
     """
     name = name or path
-    if page.photometric == _PALETTE:
-        raise InvalidFileError(
-            f"{path}: its values are indices of a colour table (palette), expected grey levels or ids: write it"
-            " without the table (Fiji: Image > Lookup Tables > Grays, which keeps the values)"
-        )
     if page.photometric == _WHITE_IS_ZERO:
-        notes.show(f"{name}: states that 0 is white; its values are read as they are stored")
+        how = "it is read so" if _white_is_zero(page) else "its values are read as they are stored"
+        notes.show(f"{name}: states that 0 is white; {how}")
     turned = page.tags.valueof(_ORIENTATION, default=1)
     if turned != 1:
         notes.show(
@@ -185,7 +226,10 @@ def _shape(path: str, series: Any) -> Vec3:
             " state them"
             " as slices (Fiji: Image > Properties; tifffile: metadata={'axes': 'ZYX'})"
         )
-    raise InvalidFileError(f"{text}, expected pictures of one channel (z, y, x)")
+    more = ""
+    if "S" in names:
+        more = "; if each colour is a label, number the colours first (Fiji: Image > Type > 8-bit makes grey levels)"
+    raise InvalidFileError(f"{text}, expected pictures of one channel (z, y, x){more}")
 
 
 def _lost(path: str, file: Any, pages: Sequence[Any]) -> str:
