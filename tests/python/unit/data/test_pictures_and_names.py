@@ -180,6 +180,7 @@ def last_bytes_lost(compression: str | None) -> Callable[[Path], str]:
     return make
 
 
+LARGE = ARRAY.astype(np.uint64) + np.uint64(2**63)
 ODD = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6) - 50
 COLOURS = np.zeros((5, 6, 3), np.uint8)
 PALETTE = np.random.default_rng(0).integers(0, 256, (256, 3), np.uint16)
@@ -229,6 +230,7 @@ TIFF = [
     Case("lzw", pillow("tiff_lzw"), **IMAGECODECS),
     Case("12-bits", twelve_bits, voxels=ARRAY.astype("u2"), **IMAGECODECS),
     Case("int8", tiff(ODD.astype("i1"), **GREY), voxels=ODD.astype("i1")),
+    Case("uint64", tiff(LARGE, compression="zlib", **GREY), voxels=LARGE),
     Case("float64", tiff(ODD.astype("f8"), **GREY), voxels=ODD.astype("f8")),
     Case("float16", tiff(ODD.astype("f2"), **GREY), refused="elements are float16"),
     Case("complex", tiff(ODD.astype("c8"), **GREY), refused="elements are complex64"),
@@ -559,6 +561,13 @@ def test_arrays_of_any_order_are_read(tmp_path: Path) -> None:
 def test_arrays_that_are_no_volumes_are_refused(array: Any, words: str) -> None:
     with pytest.raises(errors.Error, match=words):
         data.Volume(array)
+
+
+def test_booleans_of_h5py_and_zarr_are_labels(tmp_path: Path) -> None:
+    mask = ARRAY > 60
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        for array in (file.create_dataset("a", data=mask), zarr.array(mask)):
+            np.testing.assert_array_equal(data.Volume(array).read(), mask.astype("u1"))
 
 
 def test_arrays_that_state_their_axes_and_size(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "reversed": np.ascontiguousarray(labels[:, ::-1]),
             "order": np.ascontiguousarray(labels.transpose(2, 0, 1)),
             "part": labels[:30].copy(),
-            "floats": labels.astype(np.float32),
+            "floats": (labels / 2).astype(np.float32),
             "flat": np.zeros((3, 4, 5), np.uint8),
         },
     )
@@ -90,7 +90,7 @@ def test_labels_of_another_order_are_found(
     ("labels", "words"),
     [
         ("part", "expected the same shape (z, y, x): cut both to the same part"),
-        ("floats", "labels are float32, expected integers"),
+        ("floats", "expected whole numbers up to 16777216, one id"),
         ("raw", "is given as image and as labels"),
     ],
 )
