@@ -26,12 +26,12 @@ def missing(labels: NDArray[Any]) -> NDArray[np.bool_] | None:
     """Return where labels have a value besides 0 that stands for no label; None if they have none."""
     if labels.size == 0 or not may_spell(labels.dtype):
         return None
-    lowest, highest = labels.min().item(), labels.max().item()
+    lowest, highest = labels.min(), labels.max()
     if lowest >= 0 and highest < LARGEST[0]:
         return None
     none = labels < 0
     for value in LARGEST:
-        if value <= highest:
+        if value <= highest and int(labels.dtype.type(value)) == value:
             none |= labels == labels.dtype.type(value)
     return none if none.any() else None
 
