@@ -16,7 +16,7 @@ from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
 from floodtide.data.look.labels import require_labels
-from floodtide.data.volumes import require_same_grid
+from floodtide.data.volumes import require_same_grid, stated_by
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.affinities import coarser
@@ -71,6 +71,7 @@ def prepare(
     require_same_shape(picture, objects)
     require_same_grid("init", objects, picture)
     size = voxel_size_of(picture, voxel_size_nm)
+    stated = stated_by(picture, voxel_size_nm, "--voxel-nm").text
     network = network or (
         "ffn" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"
     )
@@ -98,6 +99,7 @@ def prepare(
                 minutes=minutes,
                 run=run,
                 resampled_from=before,
+                stated=stated,
             )
         )
         if checkpoints(Path(run)):

@@ -22,6 +22,7 @@ class Wish:
     Attributes:
         image, labels: Names of the volumes, at the voxel size of the training.
         voxel_size_nm: Voxel size (z, y, x) of these volumes.
+        stated: Axes, voxel size and position of the image, and what states each.
         start: The network to start from; None: random weights.
         network: Kind of network: "affinities" or "ffn".
         minutes: Time for the training.
@@ -37,6 +38,7 @@ class Wish:
     minutes: float
     run: str
     resampled_from: SizeNm | None = None
+    stated: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

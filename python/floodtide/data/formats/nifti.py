@@ -110,4 +110,10 @@ def _geometry(path: str, edges: NDArray[Any], affine: NDArray[Any] | None, unit:
         else:
             offset = voxels_of(path, (affine[:3, 3] / edges)[::-1].tolist(), source)
     size = stated_size(path, source, edges[::-1].tolist(), [unit] * 3)
-    return Geometry(voxel_size_nm=size, offset=offset, size_source=source, offset_source=source)
+    return Geometry(
+        voxel_size_nm=size,
+        offset=offset,
+        size_source=source,
+        offset_source=source,
+        axes_source="NIfTI stores x, y, z" if affine is None else source,
+    )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import glob
 import itertools
@@ -231,6 +232,8 @@ class Folder:
         self._planes = Planes(self._decoded, (len(files), *first.shape), dtype)
         self.shape, self.dtype = self._planes.shape, self._planes.dtype
         self._decoded(len(files) - 1)
+        source = "a section in each file"
+        self.geometry = dataclasses.replace(self.geometry, axes_source=source)
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         return self._planes[box]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -78,7 +79,10 @@ class Sections:
         self.offset = None if several or tabled else series.dataoffset
         _check_counts(path, file, self.shape)
         note_colours(path, series.keyframe)
-        self.geometry = geometry_of_file(path, file, file.series.index(series))
+        stated = geometry_of_file(path, file, file.series.index(series))
+        named = {"imagej": "its ImageJ metadata", "ome": "its OME metadata"}
+        axes_source = named.get(series.kind, "pages in their order")
+        self.geometry = dataclasses.replace(stated, axes_source=axes_source)
         if self.offset is None and len(self.pages) not in (1, self.shape[0]):
             raise InvalidFileError(
                 f"{path}: has {len(self.pages)} pictures for a shape of {self.shape}"
