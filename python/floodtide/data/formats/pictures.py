@@ -14,7 +14,7 @@ import re
 import stat
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,15 @@ from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
+from floodtide.data.formats.tiff import (
+    PALETTE,
+    Sections,
+    Tables,
+    decoded,
+    geometry_of_file,
+    note_colours,
+)
 from floodtide.errors import Error, InvalidFileError
-
-if TYPE_CHECKING:
-    from floodtide.data.formats.tiff import Sections
 
 CACHE_BYTES = 256 << 20
 """Size of the cache for decoded pictures, in bytes. A picture is always decoded whole."""
@@ -151,6 +156,7 @@ class Stack:
         _require_file(path, path)
         self._path = path
         self._series = series
+        self._tables = Tables(path)
         self._gate = Gate()  # of the file, which has one position
         sections = self._open()
         self.geometry = sections.geometry
@@ -166,8 +172,6 @@ class Stack:
         self._planes = Planes(self._decoded, self.shape, self.dtype)
 
     def _open(self) -> Sections:
-        from floodtide.data.formats.tiff import Sections
-
         self._file = library("tifffile", self._path, "formats").TiffFile(self._path)
         weakref.finalize(self, self._file.close)
         sections = Sections(self._path, self._file, self._series)
@@ -196,8 +200,6 @@ class Stack:
         return block
 
     def _decoded(self, number: int) -> NDArray[Any]:
-        from floodtide.data.formats.tiff import decoded
-
         with self._gate:
             if self._process != os.getpid():
                 self._open()  # a child of fork() shares the position, and a thread of its parent may hold locks
@@ -208,7 +210,7 @@ class Stack:
             if closed:
                 handle.open()
             try:
-                picture = decoded(self._path, page)
+                picture = decoded(self._path, page, self._tables)
             finally:
                 if closed:
                     handle.close()
@@ -225,15 +227,14 @@ class Folder:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
         self.geometry = Geometry()
-        self._table: NDArray[Any] | None = None  # of colours
+        self._tables = Tables(pattern)
         first = self._read(0)
-        bits = first.dtype == np.bool_ and all(map(_has_one_bit, files))
-        dtype = first.dtype if bits or first.dtype != np.bool_ else np.dtype(np.uint8)
+        mixed = first.dtype == np.bool_ and not all(map(_has_one_bit, files))
+        dtype = np.dtype(np.uint8) if mixed else first.dtype
         self._planes = Planes(self._decoded, (len(files), *first.shape), dtype)
         self.shape, self.dtype = self._planes.shape, self._planes.dtype
         self._decoded(len(files) - 1)
-        source = "a section in each file"
-        self.geometry = dataclasses.replace(self.geometry, axes_source=source)
+        self.geometry = dataclasses.replace(self.geometry, axes_source="a section in each file")
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         return self._planes[box]
@@ -264,8 +265,6 @@ class Folder:
         return picture
 
     def _png(self, path: str) -> NDArray[Any]:
-        from floodtide.data.formats.tiff import of_palette
-
         pillow = library("imageio.v3", path, "formats")
         depth, kind = _depth_and_kind(path)
         if 1 < depth < 8 and kind == 0:
@@ -274,26 +273,15 @@ class Folder:
                 " 255, as PNG scales them"
             )
         if depth == 16 and kind != 0:
-            raise InvalidFileError(
-                f"{path}: has colours of 16 bits, expected one picture of one channel (y, x)"
-            )
+            raise InvalidFileError(f"{path}: has colours of 16 bits, expected one channel")
         if kind != _PNG_PALETTE:
             return np.asarray(pillow.imread(path))
         with library("PIL.Image", path, "formats").open(path) as image:
             table = np.reshape(image.getpalette(), (-1, 3))
-            self._require_same_table(path, table)
-            return of_palette(self._pattern, np.asarray(image), table)
+            return self._tables.values(path, np.asarray(image), table)
 
     def _tiff(self, path: str, number: int) -> NDArray[Any]:
         """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
-        from floodtide.data.formats.tiff import (
-            PALETTE,
-            decoded,
-            geometry_of_file,
-            note_colours,
-            table_of,
-        )
-
         with library("tifffile", path, "formats").TiffFile(path) as file:
             pages = [page for page in file.pages if not page.is_reduced]
             if len(pages) != 1:
@@ -301,28 +289,11 @@ class Folder:
                     f"{path}: holds {len(pages)} pictures, expected one in each file of {self._pattern}"
                 )
             page = pages[0].aspage()
-            note_colours(path, page, self._pattern)
+            note_colours(self._pattern, page)
             require_decoded(path, page.shape, page.dtype.itemsize)
             if number == 0:
                 self.geometry = geometry_of_file(path, file)
-            if page.photometric == PALETTE:
-                self._require_same_table(path, table_of(page))
-            return decoded(path, page, self._pattern)
-
-    def _require_same_table(self, path: str, table: NDArray[Any]) -> None:
-        """Refuse a table of colours in which a number means another colour than in the other files."""
-        from floodtide.data.formats.tiff import is_grey
-
-        if is_grey(table):
-            return
-        if self._table is None:
-            self._table = table
-        both = min(len(table), len(self._table))
-        if not np.array_equal(table[:both], self._table[:both]):
-            raise InvalidFileError(
-                f"{path}: has another colour table than {self._files[0]}, so that its indices mean other colours;"
-                " expected one table for all files"
-            )
+            return decoded(path, page, self._tables)
 
     def _decoded(self, number: int) -> NDArray[Any]:
         picture = self._read(number)
@@ -349,8 +320,6 @@ def _depth_and_kind(path: str) -> tuple[int, int]:
 
 def _has_one_bit(path: str) -> bool:
     """Return True for a file of black and white, which has one bit for each pixel and no colour table."""
-    from floodtide.data.formats.tiff import PALETTE
-
     _require_file(path, path)
     if not path.lower().endswith(TIFF):
         return _depth_and_kind(path) == (1, 0)

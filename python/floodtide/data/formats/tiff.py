@@ -34,6 +34,39 @@ _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
 
 
+class Tables:
+    """Colour tables (palettes) of the pictures of a volume of this name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._first: NDArray[Any] | None = None
+
+    def values(self, path: str, numbers: NDArray[Any], table: NDArray[Any]) -> NDArray[Any]:
+        """Return the grey levels of pixels that have numbers in a table; if it has colours, the numbers, with a note.
+
+        Args:
+            path: The file, for messages.
+            numbers: Of the pixels.
+            table: Red, green and blue of each number.
+
+        Raises:
+            InvalidFileError: If the table has other colours than that of the first picture.
+        """
+        if (table == table[:, :1]).all():
+            numbers = numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
+            return np.take(table[:, 0].astype(numbers.dtype), numbers)
+        self._first = table if self._first is None else self._first
+        both = min(len(table), len(self._first))
+        if not np.array_equal(table[:both], self._first[:both]):
+            raise InvalidFileError(
+                f"{path}: has another colour table than an earlier file, expected one table for all"
+            )
+        notes.show(
+            f"{self._name}: its values are indices of a colour table: these are read, not the colours"
+        )
+        return numbers
+
+
 class Sections:
     """The pages of a TIFF file that are the sections of its only volume.
 
@@ -133,15 +166,11 @@ def _listed(path: str, every: Sequence[Any]) -> str:
     return ", ".join(names) + (", ..." if len(every) > len(names) else "")
 
 
-def decoded(path: str, page: Any, name: str = "") -> NDArray[Any]:
-    """Return the values of a page.
-
-    Args:
-        path: The file.
-        page: A page of it.
-        name: The volume, for notes; "": the file.
+def decoded(path: str, page: Any, tables: Tables) -> NDArray[Any]:
+    """Return the values of a page of a file.
 
     Raises:
+        InvalidFileError: If its colour table differs from that of other pictures of the volume.
         UnsupportedError: If they are compressed or packed in a way that needs another library.
     """
     form = page.keyframe
@@ -156,7 +185,9 @@ def decoded(path: str, page: Any, name: str = "") -> NDArray[Any]:
             " imagecodecs: pip install imagecodecs"
         ) from error
     if form.photometric == PALETTE:
-        return of_palette(name or path, values, table_of(form))
+        table = form.colormap.T
+        narrow = form.bitspersample <= 8 and table.max() > 255
+        return tables.values(path, values, table >> 8 if narrow else table)
     return ~values if _white_is_zero(form) else values
 
 
@@ -169,41 +200,8 @@ def _white_is_zero(page: Any) -> bool:
     return bool(one and not page.software.startswith("tifffile"))
 
 
-def table_of(page: Any) -> NDArray[Any]:
-    """Return red, green and blue of each number in the colour table of a page, of 8 bits if its values are."""
-    table: NDArray[np.uint16] = page.colormap.T
-    return np.right_shift(table, 8 if page.bitspersample <= 8 and table.max() > 255 else 0)
-
-
-def is_grey(table: NDArray[Any]) -> bool:
-    """Return True if a table (red, green and blue of each number) has no colours."""
-    return bool((table == table[:, :1]).all())
-
-
-def of_palette(name: str, numbers: NDArray[Any], table: NDArray[Any]) -> NDArray[Any]:
-    """Return the grey levels of pixels that a file has as numbers of a table; if it has colours, the numbers.
-
-    Args:
-        name: The volume, for a note if the numbers are returned.
-        numbers: Of the pixels.
-        table: Red, green and blue of each number.
-    """
-    if is_grey(table):
-        numbers = numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
-        return np.take(table[:, 0].astype(numbers.dtype), numbers)
-    notes.show(f"{name}: its values are indices of a colour table: these are read, not the colours")
-    return numbers
-
-
-def note_colours(path: str, page: Any, name: str = "") -> None:
-    """Note if 0 is white or the picture is turned.
-
-    Args:
-        path: The file.
-        page: A page of it.
-        name: The volume, for notes; "": the file.
-    """
-    name = name or path
+def note_colours(name: str, page: Any) -> None:
+    """Note if 0 is white in a page of a volume, or if the picture is turned."""
     if page.photometric == _WHITE_IS_ZERO:
         how = "it is read so" if _white_is_zero(page) else "its values are read as they are stored"
         notes.show(f"{name}: states that 0 is white; {how}")
