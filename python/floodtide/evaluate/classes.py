@@ -33,7 +33,7 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.no_label import missing
 from floodtide.data.volumes import volume_exists
-from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
+from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.evaluate.reporting import plain
 from floodtide.evaluate.voxels import (
     BLOCK_VOXELS,
@@ -42,6 +42,7 @@ from floodtide.evaluate.voxels import (
     common_box,
     stored_blocks,
 )
+from floodtide.tasks import Classes
 
 Array = NDArray[Any]
 Counts = NDArray[np.int64]
@@ -192,17 +193,13 @@ def class_report(
     return found if world.rank() == 0 else None
 
 
-def noted_classes(volume: Volume) -> dict[int, str] | None:
-    """Return the names of the classes, by value, that `floodtide predict` has noted; None if it noted none."""
+def noted_classes(volume: Volume) -> Classes | None:
+    """Return the table of classes that `floodtide predict` has noted; None if it noted none."""
     try:
         noted = json.loads(volume.text("classes") or "null")
-        if type(noted) is int and noted in limits.MASK_CLASSES:  # versions that knew no names
-            return dict.fromkeys(range(noted), "")
-        if isinstance(noted, dict) and noted and all(isinstance(t, str) for t in noted.values()):
-            return {int(value): name for value, name in noted.items()}
-    except (ValueError, RecursionError):  # a text of another program
+        return Classes(classes=noted) if isinstance(noted, dict) and noted else None
+    except (ValueError, RecursionError, Error):  # a text of another program
         return None
-    return None
 
 
 def predicted_by_section(volume: Volume) -> bool:
@@ -313,10 +310,11 @@ def _resolved(
     segmentation: Volume,
     truth: Volume,
     pairs: Sequence[tuple[int, int, int]],
-    noted: Mapping[int, str] | None,
+    table: Classes | None,
     match: Mapping[int, int],
 ) -> ClassReport:
     """Return a report with classes and confusion; it says which class each value of the truth stands for."""
+    noted = None if table is None else dict(zip(table.written, table.channels, strict=True))
     predicted, true = {row[0] for row in pairs}, {row[1] for row in pairs}
     if not pairs:
         raise InvalidArgumentError(
@@ -335,6 +333,9 @@ def _resolved(
         )
     known = set(noted if noted is not None else predicted)
     of_truth = {value: match.get(value, value) for value in sorted(true)}
+    if table is not None and not match:
+        stated = {value: table.written_for(value) for value in of_truth}
+        of_truth = {value: value if own is None else own for value, own in stated.items()}
     notes = []
     other = set(of_truth.values()) - known
     if other and not match and _pair(known) and _pair(true):
@@ -400,7 +401,7 @@ def _precisions(
     truth: Volume,
     box: Box | None,
     report: ClassReport,
-    noted: Mapping[int, str],
+    noted: Classes,
 ) -> dict[int, float]:
     """Return the average precision of each class over voxels, from probabilities of classes beside them. Collective.
 
@@ -410,13 +411,13 @@ def _precisions(
     with world.agreed():
         volumes = []
         if volume_exists(name):
-            volumes = [Volume(name, channel=channel) for channel in range(len(noted))]
+            volumes = [Volume(name, channel=channel) for channel in range(len(noted.channels))]
         if volumes and volumes[0].shape != segmentation.shape:
             raise ShapeError(
                 f"{name}: has shape {volumes[0].shape}, expected that of the classes, {segmentation.shape}"
             )
     found, classes = {}, list(report.names)
-    for number, volume in zip(noted, volumes, strict=False):
+    for number, volume in zip(noted.written, volumes, strict=False):
         counts = _core.evaluate.VoxelCounts()
         with bar("voxels", "probabilities") as progress, world.agreed():
             for _, *stored in stored_blocks(volume, truth, box, progress, _own_parts()):

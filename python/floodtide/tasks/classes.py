@@ -57,7 +57,6 @@ class Classes(PatchTask):
                     f"{self._prefix}classes has the value {start} of '{name}' twice, expected it once"
                 )
         object.__setattr__(self, "classes", {_key(a, b): name for a, b, name in rows})
-        object.__setattr__(self, "_rows", rows)
         count = len(self.channels)
         if rows and count not in limits.MASK_CLASSES:
             raise ConfigurationError(
@@ -68,6 +67,11 @@ class Classes(PatchTask):
                 raise ConfigurationError(
                     f"{self._prefix}class_weights has '{name}', expected names of classes: {', '.join(self.channels)}"
                 )
+
+    @property
+    def _rows(self) -> list[tuple[int, int, str]]:
+        """First value, last value and name of each row."""
+        return [self._row(key, name) for key, name in self.classes.items()]
 
     def _row(self, key: str, name: str) -> tuple[int, int, str]:
         match = re.fullmatch(r"\s*(-?\d{1,19})\s*(?:-\s*(-?\d{1,19})\s*)?", key)
@@ -100,6 +104,11 @@ class Classes(PatchTask):
     def notes(self) -> dict[str, str]:
         """The table of the classes, as JSON."""
         return {"classes": json.dumps(self.classes)}
+
+    def written_for(self, value: int) -> int | None:
+        """Return the value in predictions of the class that a value of the labels has; None if it has none."""
+        name = next((name for low, high, name in self._rows if low <= value <= high), None)
+        return None if name is None else self.written[self.channels.index(name)]
 
     def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
         return _core.data.class_targets(len(self.channels))
