@@ -99,6 +99,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
                 "mean": mean,
                 "std": std,
                 "levels": levels,
+                "stated": wish.stated[number],
             }
         )
     minutes = count_of(wish.minutes, "minute")

@@ -16,13 +16,8 @@ from floodtide.data import Volume, convert
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
-<<<<<<< HEAD
 from floodtide.data.look.labels import LabelStatistics, label_statistics, require_labels
-from floodtide.data.volumes import require_same_grid, settled_size
-=======
-from floodtide.data.look.labels import require_labels
-from floodtide.data.volumes import require_same_grid, stated_by
->>>>>>> w-formats
+from floodtide.data.volumes import require_same_grid, settled_size, stated_by
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
@@ -74,21 +69,7 @@ def prepare(
         raise InvalidArgumentError(
             f"init: {out} exists, expected another --out, or --replace to write over it"
         )
-<<<<<<< HEAD
     if len(images) != len(labels):
-=======
-    picture, objects = Volume(image), Volume(labels)
-    require_labels(objects)
-    require_image(picture)
-    require_same_shape(picture, objects)
-    require_same_grid("init", objects, picture)
-    size = voxel_size_of(picture, voxel_size_nm)
-    stated = stated_by(picture, voxel_size_nm, "--voxel-nm").text
-    network = network or (
-        "ffn" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"
-    )
-    if start is not None and network != "ffn":
->>>>>>> w-formats
         raise InvalidArgumentError(
             f"init: {len(images)} image(s) and {len(labels)} labels (--labels), expected the labels of each image, in"
             " the same order"
@@ -121,38 +102,15 @@ def prepare(
         minutes=minutes,
         run=run,
         unlabelled=unlabelled,
+        stated=tuple(stated_by(one, voxel_size_nm, "--voxel-nm").text for one, _ in pairs),
     )
     if task == "classes":
         table, reason = classes_of(labels, seen)
         wish = dataclasses.replace(wish, classes=table, classes_reason=reason)
     with contextlib.ExitStack() as held:
-<<<<<<< HEAD
         held.enter_context(reserved("init", out, _TOML, files_of([*images, *labels])))
         wish = _at_wanted_size(wish, pairs, out)
         plan = make_plan(wish)
-=======
-        held.enter_context(reserved("init", out, _TOML, files_of([image, labels])))
-        before: SizeNm | None = None
-        wanted = coarser(picture.shape, size) if network == "affinities" else size
-        if start is not None and start.voxel_size_nm is not None:
-            wanted = start.voxel_size_nm
-        if needs_resampling(size, wanted):
-            image, labels = _resampled(picture, objects, out, size, wanted)
-            before, size = size, wanted
-        plan = make_plan(
-            Wish(
-                image=image,
-                labels=labels,
-                voxel_size_nm=size,
-                start=start,
-                network=network,
-                minutes=minutes,
-                run=run,
-                resampled_from=before,
-                stated=stated,
-            )
-        )
->>>>>>> w-formats
         if checkpoints(Path(run)):
             note = (
                 f"{run} holds a training already, and `floodtide train` continues it; for a new training, give another"
