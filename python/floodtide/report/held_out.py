@@ -29,8 +29,6 @@ from floodtide.tasks.distance import explained
 from floodtide.train.learners import learner_of
 from floodtide.train.recorded_run import Record, Run
 
-# Outlines: colour and line style, so that they differ in grey print, too.
-_TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
 _VOXELS = 1 << 22  # of the patches that are predicted to find the best and the worst one
 _WIDTH = 3.2  # of a picture in inches
 _NO_LABEL = 0.85  # grey
@@ -224,7 +222,7 @@ def _explained(patch: Patch, task: PatchTask) -> float | None:
 
 def _class_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
     image = drawing.grey(patch.image[0])
-    truth = np.where(patch.truth[0] == UNLABELLED, 0, patch.truth[0])
+    truth = np.where(patch.truth[0] == UNLABELLED, -1, patch.truth[0].astype(np.int64))
     likely = _core.evaluate.most_likely_classes(patch.output)[0]
     return {"Image": (image, None, None), "Truth and prediction": (image, truth, likely)}
 
@@ -283,8 +281,6 @@ def patches_figure(
 
     PNG as data URI.
     """
-    from matplotlib.lines import Line2D
-
     aspect = 1.0 if voxel_nm is None else voxel_nm[1] / voxel_nm[2]
     names = list(shown[0][1])
     shapes = [next(iter(panels.values()))[0].shape for _, panels in shown]
@@ -297,18 +293,14 @@ def patches_figure(
         for column, (title, panels), (rows, columns, _) in zip(axes.T, shown, shapes, strict=True):
             for axis, name in zip(column, names, strict=True):
                 picture, truth, likely = panels[name]
-                drawing.show(axis, np.clip(picture, 0.0, 1.0), aspect)
-                for classes, look in ((truth, _TRUTH), (likely, _PREDICTED)):
-                    for number in () if classes is None else np.unique(classes[classes > 0]):
-                        drawing.outline(axis, classes == number, *look)
+                if truth is None or likely is None:
+                    drawing.show(axis, np.clip(picture, 0.0, 1.0), aspect)
+                else:
+                    drawing.outlined([axis], picture, truth, likely, aspect)
             column[0].set_title("\n".join(map(style.plain, title.split("\n"))), fontsize=9)
             style.scale_bar(column[0], columns, rows, None if voxel_nm is None else voxel_nm[2])
         for axis, name in zip(axes[:, 0], names, strict=True):
             axis.set_ylabel(name)
-        if any(panels[names[-1]][1] is not None for _, panels in shown):
-            handles = [
-                Line2D([], [], color=colour, ls=line, label=label)
-                for (colour, line), label in ((_TRUTH, "truth"), (_PREDICTED, "prediction"))
-            ]
-            drawn.legend(handles=handles, loc="outside lower center", ncols=2)
+        if shown[0][1][names[-1]][1] is not None:
+            drawing.outline_legend(drawn)
         return style.data_uri(drawn, "png", dpi=130)
