@@ -24,7 +24,6 @@ void register_optim(py::module_& m);
 void register_comm(py::module_& m);
 void register_operations(py::module_& c, CommunicatorClass& communicator);  // part of register_comm
 void register_data(py::module_& m);
-void register_samples(py::module_& m);      // part of register_data
 void register_patches(py::module_& m);      // part of register_data
 void register_volumes(py::module_& m);      // part of register_data
 void register_hdf5_writer(py::module_& m);  // part of register_data

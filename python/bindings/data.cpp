@@ -197,7 +197,6 @@ void register_data(py::module_& m) {
   register_channels(data);
   register_partition(data);
   register_examples(data);
-  register_samples(data);
   register_patches(data);
   register_synth(data);
 }

@@ -108,6 +108,7 @@ void register_targets(py::module_& m) {
   py::class_<Targets, std::shared_ptr<Targets>>(m, "Targets", "What a network learns of labels.")
       .def_property_readonly("outputs", &Targets::outputs)
       .def_property_readonly("classes", &Targets::classes)
+      .def_property_readonly("soft_from", &Targets::soft_from)
       .def(
           "make",
           [](const Targets& targets, const py::object& labels, bool training) {
@@ -174,7 +175,52 @@ void register_images(py::module_& m) {
            py::kw_only(), py::arg("image"), py::arg("start"), py::arg("size"), py::arg("group"));
 }
 
-void register_source(py::module_& m) {
+void register_sample_source(py::module_& m) {
+  py::class_<SampleSource>(m, "SampleSource", "What training reads its samples from.")
+      .def_property_readonly("shape", [](const SampleSource& source) { return triple_of(source.format().shape); })
+      .def_property_readonly("channels", [](const SampleSource& source) { return source.format().channels; })
+      .def_property_readonly("outputs", [](const SampleSource& source) { return source.format().outputs; })
+      .def_property_readonly("labelled", [](const SampleSource& source) { return source.format().labelled; })
+      .def_property_readonly("soft_from", [](const SampleSource& source) { return source.format().soft_from; })
+      .def_property_readonly("size", [](const SampleSource& source) { return source.order().size(); })
+      .def_property_readonly("fixed_size", &SampleSource::fixed_size)
+      .def_property_readonly("groups",
+                             [](const SampleSource& source) {
+                               std::vector<std::string> names;
+                               for (std::int64_t i = 0; i < source.groups(); ++i) names.push_back(source.group_name(i));
+                               return names;
+                             })
+      .def(
+          "per_walker",
+          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch) {
+            return source.order().per_walker(walker, epoch);
+          },
+          py::arg("walker"), py::arg("epoch"))
+      .def(
+          "number",
+          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+            return source.order().number({walker, epoch, index});
+          },
+          py::arg("walker"), py::arg("epoch"), py::arg("index"))
+      .def(
+          "at_step",
+          [](const SampleSource& source, std::int64_t walker, std::int64_t step) {
+            const data::Cursor cursor = source.order().at_step(walker, step);
+            return std::pair(cursor.epoch, cursor.index);
+          },
+          py::arg("walker"), py::arg("step"))
+      .def(
+          "load",
+          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+            return read([&] { return source.load({walker, epoch, index}); });
+          },
+          py::arg("walker"), py::arg("epoch"), py::arg("index"))
+      .def(
+          "fixed", [](const SampleSource& source, std::int64_t number) { return read([&] { return source.fixed(number); }); },
+          py::arg("number"));
+}
+
+void register_patch_source(py::module_& m) {
   py::class_<PatchOptions>(m, "PatchOptions", "See floodtide.data.Patches.")
       .def(py::init<>())
       .def_readwrite("patch", &PatchOptions::patch)
@@ -203,15 +249,6 @@ void register_source(py::module_& m) {
            py::arg("progress"))
       .def_property_readonly("label_counts", &PatchSource::label_counts)
       .def(
-          "load",
-          [](const PatchSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
-            return read([&] { return source.load({walker, epoch, index}); });
-          },
-          py::arg("walker"), py::arg("epoch"), py::arg("index"))
-      .def(
-          "fixed", [](const PatchSource& source, std::int64_t number) { return read([&] { return source.fixed(number); }); },
-          py::arg("number"))
-      .def(
           "fixed_place", [](const PatchSource& source, std::int64_t number) { return boxed(source.fixed_place(number)); },
           py::arg("number"))
       .def(
@@ -228,7 +265,8 @@ void register_patches(py::module_& m) {
   register_augmentation(m);
   register_targets(m);
   register_images(m);
-  register_source(m);
+  register_sample_source(m);
+  register_patch_source(m);
 }
 
 }  // namespace floodtide::bindings

@@ -175,6 +175,8 @@ void register_dice(py::module_& m) {
             counts.assign(view_of<const std::int64_t, 1>(values, "values").span());
           },
           py::arg("values"), "Replace all counts by an array in the form of values().")
+      .def("confusion", &DiceCounts::confusion, py::arg("truth"), py::arg("predicted"),
+           "Return the number of pixels of all groups with this true and this predicted class.")
       .def("group", &DiceCounts::group, py::arg("group"), py::arg("of_class"), "Return the score of one group, or None.")
       .def("pooled", &DiceCounts::pooled, py::arg("of_class"), "Return the score over the pixels of all groups, or None.")
       .def("mean_over_groups", &DiceCounts::mean_over_groups, py::arg("of_class"),

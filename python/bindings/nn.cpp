@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/base/crc32c.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/limits.hpp"
-#include "network.hpp"
+#include "floodtide/nn/sample_network.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -70,9 +73,79 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
   return losses;
 }
 
+/// Context manager during which the caller changes the parameters of a network, and passes of other threads wait.
+class Change {
+ public:
+  Change(nn::NetworkUse& use, py::object owner) : use_(&use), owner_(std::move(owner)) {}
+  void enter() {
+    const py::gil_scoped_release unlocked;
+    hold_ = use_->change();
+  }
+  void exit() { hold_ = {}; }
+
+ private:
+  nn::NetworkUse* use_;
+  py::object owner_;  // of `use_`
+  nn::NetworkUse::Hold hold_;
+};
+
+/// Functions that may wait for other threads release the interpreter lock before.
+void register_networks(py::module_& m) {
+  py::class_<Change>(m, "Change", "A change of the parameters of a network, in a `with` block.")
+      .def("__enter__", &Change::enter)
+      .def("__exit__", [](Change& change, const py::Args<py::object>&) { change.exit(); });
+  py::class_<nn::Network>(m, "Network", "What all networks have in common.")
+      .def("layout", [](const nn::Network& self) { return layout_of(self.layout()); })
+      .def(
+          "parameters",
+          [](const py::object& self) {
+            const std::span<float> values = self.cast<nn::Network&>().parameters();
+            return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data(), self);
+          },
+          "Return all parameters as one array that shares memory. Call parameters_changed() after writing to the array. No "
+          "other "
+          "thread may use the network while you write.")
+      .def("parameters_changed", &nn::Network::parameters_changed, py::call_guard<py::gil_scoped_release>())
+      .def(
+          "copy_parameters",
+          [](const nn::Network& self) {
+            Tensor<float, 1> copy({self.layout().size()});
+            {
+              const py::gil_scoped_release unlocked;
+              const nn::NetworkUse::Hold reading = self.use().read();
+              std::ranges::copy(self.parameters(), copy.data());
+            }
+            return to_numpy(std::move(copy));
+          },
+          "Return a copy of all parameters, which no other thread changes meanwhile.")
+      .def(
+          "set_parameters",
+          [](nn::Network& self, const FloatArray& values) {
+            const auto view = view_of<const float, 1>(values, "parameters");
+            FLOODTIDE_REQUIRE(view.size() == self.layout().size(), shape_mismatch, "parameters: ", view.size(),
+                              " numbers, expected ", self.layout().size());
+            const py::gil_scoped_release unlocked;
+            const nn::NetworkUse::Hold change = self.use().change();
+            std::ranges::copy(view.span(), self.parameters().begin());
+          },
+          py::arg("values"), "Replace all parameters, after the passes of other threads that run now.")
+      .def(
+          "changing", [](const py::object& self) { return std::make_unique<Change>(self.cast<nn::Network&>().use(), self); },
+          "Return a context manager for writing to the array of parameters(). Passes of other threads wait, or are waited for.")
+      .def_property_readonly(
+          "version", [](const nn::Network& self) { return self.use().version(); },
+          "Number that grows with each change of the parameters, and with each parameters_changed() that finds one.")
+      .def("workspace_bytes", &nn::Network::workspace_bytes)
+      .def("kernel_names", &nn::Network::kernel_names)
+      .def("step_flops", &nn::Network::step_flops, py::arg("size"))
+      .def("forward_flops", &nn::Network::forward_flops, py::arg("size"));
+  py::class_<nn::SampleNetwork, nn::Network>(m, "SampleNetwork", "A network that predicts all voxels of an image in one pass.");
+}
+
 }  // namespace
 
 void register_nn(py::module_& m) {
+  register_networks(m);
   m.def(
       "network_limits",
       []() -> NamedLimits {
@@ -91,9 +164,6 @@ void register_nn(py::module_& m) {
         return result;
       },
       "Return {name: range} of the properties of networks; see floodtide.base.limits.");
-  py::class_<Change>(m, "Change", "A change of the parameters of a network, in a `with` block.")
-      .def("__enter__", &Change::enter)
-      .def("__exit__", [](Change& change, const py::Args<py::object>&) { change.exit(); });
   py::class_<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, int features, const Vec3& fov, const Vec3& deltas, std::uint64_t seed,
                        const std::string& compute, const std::string& parallel, const std::string& kernel) {
@@ -124,8 +194,9 @@ void register_nn(py::module_& m) {
           },
           py::arg("size"), py::arg("examples"), py::arg("threads"),
           "Return the bytes of activations and gradients of training passes.");
-  py::class_<Ffn> ffn(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.");
-  ffn.def(py::init([](const FfnOptions& options) { return Ffn(options); }), py::arg("options"))
+  py::class_<Ffn, nn::Network>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
+      .def(py::init([](const FfnOptions& options) { return Ffn(options); }), py::arg("options"))
+      .def_property_readonly("options", &Ffn::options)
       .def("fft_unsupported", &Ffn::fft_unsupported, py::arg("size"),
            "Return why forward passes cannot use Fourier transforms for this image size; empty if they can.")
       .def(
@@ -144,7 +215,6 @@ void register_nn(py::module_& m) {
       .def(
           "relu_masks", [](const Ffn& network) { return to_numpy(network.relu_masks()); },
           "Return 1 for each positive ReLU input of the last loss_and_gradients, else 0: (2 * depth, z, y, x, features).");
-  bind_network(ffn);
   m.def(
       "masked_crc32c", [](const py::bytes& content) { return masked_crc32c(content); }, py::arg("content"),
       "Return the CRC-32C of bytes in the form that TensorFlow stores.");

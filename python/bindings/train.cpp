@@ -14,7 +14,6 @@
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/ffn.hpp"
-#include "floodtide/nn/unet.hpp"
 #include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
@@ -98,8 +97,7 @@ py::dict metrics_dict(const train::Metrics& sums) {
   return result;
 }
 
-template <class Network>
-void copy_average(const train::Trainer& trainer, Network& network) {
+void copy_average(const train::Trainer& trainer, nn::Network& network) {
   const std::span<const float> average = trainer.average();
   FLOODTIDE_REQUIRE(average.size() == network.parameters().size(), shape_mismatch, "copy_average: the network has ",
                     network.parameters().size(), " parameters, expected ", average.size());
@@ -108,8 +106,7 @@ void copy_average(const train::Trainer& trainer, Network& network) {
   std::ranges::copy(average, network.parameters().begin());
 }
 
-template <class Network>
-void save_network(const PathName& path, const Network& network, const std::string& statistics) {
+void save_network(const PathName& path, const nn::Network& network, const std::string& statistics) {
   const py::gil_scoped_release unlock;
   data::Hdf5File file = data::Hdf5File::create(path.text, train::network_result());
   train::write_network(file, network);
@@ -117,34 +114,17 @@ void save_network(const PathName& path, const Network& network, const std::strin
   file.commit();
 }
 
-template <class Network>
-std::unique_ptr<Network> loaded(const data::Hdf5File& file, const std::string& group, const auto& options) {
-  const py::gil_scoped_release unlock;
-  auto network = std::make_unique<Network>(options, nn::Initial::zero);
-  train::read_parameters(file, group, network->layout(), network->parameters());
-  return network;
-}
-
 /// Return the network in a checkpoint, and whether the file has checksums.
 Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(const PathName& path,
                                                                               const std::string& compute) {
-  const auto opened = [&] {
-    const py::gil_scoped_release unlock;
-    return data::Hdf5File::open(path.text);
-  };
-  const data::Hdf5File file = opened();
-  const auto with_compute = [&](auto options) {
-    options.compute = named<kernels::Compute>(compute);
-    return options;
-  };
-  const std::string group = train::best_group(file);
-  py::object network;
-  if (train::network_kind(file) == "unet") {
-    network = py::cast(loaded<nn::UNet>(file, group, with_compute(train::read_unet_options(file, group))));
-  } else {
-    network = py::cast(loaded<nn::Ffn>(file, group, with_compute(train::read_options(file, group))));
-  }
-  return py::make_tuple(network, train::has_checksums(file));
+  bool checksums = false;
+  std::unique_ptr<nn::Network> network = without_lock([&] {
+    const data::Hdf5File file = data::Hdf5File::open(path.text);
+    checksums = train::has_checksums(file);
+    return train::read_network(file, named<kernels::Compute>(compute));
+  });
+  // A raw pointer, because pybind11 returns a network as an object of its own class then.
+  return py::make_tuple(py::cast(network.release(), py::return_value_policy::take_ownership), checksums);
 }
 
 /// Return a text that a checkpoint keeps as an attribute of the file, or an empty text without the attribute.
@@ -271,8 +251,7 @@ void register_train(py::module_& m) {
           },
           "Gradient noise scale in examples with its 95 % interval (scale, low, high); None if it is not known.")
       .def_property("rate_factor", &train::Trainer::rate_factor, &train::Trainer::set_rate_factor)
-      .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))
-      .def("copy_average", &copy_average<nn::UNet>, py::arg("network"))
+      .def("copy_average", &copy_average, py::arg("network"))
       .def(
           "take_metrics", [](train::Trainer& trainer)->Typed<"dict[str, float]"> {
             return metrics_dict(without_lock([&] { return trainer.take_metrics(); }));
@@ -342,8 +321,7 @@ void register_train(py::module_& m) {
   m.def(
       "check_network_output", [](const PathName& path) { data::Hdf5File::check_output(path.text, train::network_result()); },
       py::arg("path"), "Raise the error that `save_network` would raise for the path, without writing.");
-  m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
-  m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
+  m.def("save_network", &save_network, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
   m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),
         "Return the network of a file, of any kind, and True if the file has checksums.");
   m.def("stored_text", &stored_text, py::arg("path"), py::arg("name"),

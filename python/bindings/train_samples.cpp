@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <vector>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
@@ -12,28 +13,23 @@
 namespace floodtide::bindings {
 namespace {
 
-/// Return the Dice score of each class if the class were predicted everywhere. Scores are compared with this trivial predictor.
-std::vector<double> dice_everything(const evaluate::DiceCounts& dice) {
-  constexpr std::int64_t kCounts = 3;  // both, predicted, true
-  std::vector<double> pixels(static_cast<std::size_t>(dice.classes()), 0.0);
-  double all = 0;
-  for (std::int64_t i = 2; i < std::ssize(dice.values()); i += kCounts) {
-    const auto truth = static_cast<double>(dice.values()[static_cast<std::size_t>(i)]);
-    pixels[static_cast<std::size_t>(i / kCounts % dice.classes())] += truth;
-    all += truth;
-  }
-  for (double& value : pixels) value = all > 0 ? 2 * value / (all + value) : 0;
-  return pixels;
-}
-
 py::dict scores_dict(const train::SampleScores& scores) {
   py::dict result;
   result["samples"] = scores.samples;
   result["cross_entropy"] = scores.cross_entropy;
   result["dice"] = scores.dice;
-  result["dice_everything"] = dice_everything(scores.dice);
-  py::list affinities;
-  for (const evaluate::VoxelCounts& channel : scores.affinities) {
+  std::vector<double> everywhere;  // a trivial predictor for comparison
+  std::vector<std::vector<std::int64_t>> confusion;
+  const std::int64_t classes = scores.dice.classes();
+  for (std::int64_t truth = 0; truth < classes; ++truth) {
+    everywhere.push_back(scores.dice.everywhere(truth));
+    std::vector<std::int64_t>& row = confusion.emplace_back();
+    for (std::int64_t predicted = 0; predicted < classes; ++predicted) row.push_back(scores.dice.confusion(truth, predicted));
+  }
+  result["dice_everything"] = everywhere;
+  result["confusion"] = confusion;
+  py::list channels;
+  for (const evaluate::VoxelCounts& channel : scores.binary_channels) {
     py::dict row;
     row["average_precision"] = channel.average_precision();
     row["share_of_ones"] =
@@ -42,9 +38,13 @@ py::dict scores_dict(const train::SampleScores& scores) {
     row["boundary_average_precision"] = channel.background_average_precision();
     row["f1"] = channel.counts(0).scores().f1;
     row["mcc"] = channel.counts(0).scores().mcc;
-    affinities.append(row);
+    channels.append(row);
   }
-  result["affinities"] = affinities;
+  for (const train::SoftScores& channel : scores.soft_channels) {
+    channels.append(py::dict(py::arg("mean_squared_error") = channel.mean_squared_error, py::arg("variance") = channel.variance,
+                             py::arg("voxels") = channel.voxels));
+  }
+  result["channels"] = channels;
   return result;
 }
 
@@ -53,7 +53,7 @@ py::dict scores_dict(const train::SampleScores& scores) {
 void register_sample_training(py::module_& m) {
   m.def(
       "sample_walkers",
-      [](nn::UNet& network, const data::SampleSource& samples, const train::WalkersOptions& options,
+      [](nn::SampleNetwork& network, const data::SampleSource& samples, const train::WalkersOptions& options,
          const nn::SegmentationLoss& loss)
           ->Typed<"floodtide._core.Walkers"> {
             return keeping(freed_unlocked(train::make_sample_walkers(network, samples, options, loss)), network, samples);
@@ -61,7 +61,7 @@ void register_sample_training(py::module_& m) {
       py::arg("network"), py::arg("samples"), py::arg("options"), py::arg("loss"));
   m.def(
       "score_segmentation",
-      [](nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator,
+      [](nn::SampleNetwork& network, const data::SampleSource& samples, comm::Communicator& communicator,
          const ProgressCallback& progress) -> Record {
         const Progress report_progress = progress_of(progress);
         const auto scores = without_lock([&] {

@@ -9,7 +9,6 @@
 #include "bindings.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"
 #include "floodtide/nn/unet.hpp"
-#include "network.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -70,7 +69,7 @@ Record loss_and_gradients(UNet& network, const FloatArray& images, const Optiona
                           const OptionalFloatArray& targets, const OptionalFloatArray& weights, const SegmentationLoss& loss,
                           int groups, const std::vector<std::uint64_t>& examples, const FloatArray& gradients, double scale,
                           const SumFunction& sum_over_ranks) {
-  nn::UNetBatch batch{view_of<const float, 5>(images, "images"), truth_of(labels, targets, weights), groups, examples, {}};
+  nn::SampleBatch batch{view_of<const float, 5>(images, "images"), truth_of(labels, targets, weights), groups, examples, {}};
   const auto gradients_view = view_of<float, 1>(gradients, "gradients");
   const nn::SumOverRanks sum = sum_of(sum_over_ranks);
   const auto report =
@@ -118,7 +117,7 @@ void register_loss(py::module_& m) {
 }
 
 void register_options(py::module_& m) {
-  py::class_<UNetOptions>(m, "UNetOptions", "Properties of a U-Net; see floodtide.nn.UNet2D and UNet3D.")
+  py::class_<UNetOptions>(m, "UNetOptions", "Properties of a U-Net; see floodtide.nn.UNet.")
       .def(py::init([](int in_channels, int classes, int depth, int features, const std::vector<Vec3>& kernels,
                        const std::vector<Vec3>& pools, const std::string& output, bool batch_norm, bool synchronised,
                        double dropout, std::uint64_t seed, const std::string& compute, const std::string& kernel) {
@@ -171,8 +170,9 @@ void register_options(py::module_& m) {
 void register_unet(py::module_& m) {
   register_loss(m);
   register_options(m);
-  py::class_<UNet> unet(m, "UNet", "A U-Net; see floodtide.nn.UNet2D and UNet3D.");
-  unet.def(py::init([](const UNetOptions& options) { return UNet(options); }), py::arg("options"))
+  py::class_<UNet, nn::SampleNetwork>(m, "UNet", "A U-Net; see floodtide.nn.UNet.")
+      .def(py::init([](const UNetOptions& options) { return UNet(options); }), py::arg("options"))
+      .def_property_readonly("options", &UNet::options)
       .def_property_readonly("total_pool", [](const UNet& self) { return triple_of(self.total_pool()); })
       .def("trained_size", [](const UNet& self) { return self.layout().trained_size(); })
       .def(
@@ -187,7 +187,6 @@ void register_unet(py::module_& m) {
       .def("loss_and_gradients", &loss_and_gradients, py::arg("images"), py::arg("labels"), py::arg("targets"),
            py::arg("weights"), py::arg("loss"), py::arg("groups"), py::arg("examples"), py::arg("gradients"), py::arg("scale"),
            py::arg("sum_over_ranks"), "Return the report, and add the gradients to `gradients`.");
-  bind_network(unet);
 }
 
 }  // namespace floodtide::bindings

@@ -279,6 +279,12 @@ COMMANDS = {
         outputs=("out.png",),
         whole=("out.png",),
     ),
+    "evaluate-classes": Command(
+        "evaluate slices.h5:mask slices.h5:mask --classes --objects --picture out.png --image slices.h5:image --json",
+        scores_and_picture,
+        outputs=("out.png",),
+        whole=("out.png",),
+    ),
     "predict": Command(
         "predict slices_run slices.h5:image out.h5:labels --probabilities",
         hdf5_outcome(),

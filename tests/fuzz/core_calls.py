@@ -47,8 +47,7 @@ LEFT_OUT = {
     "data.set_hdf5_program",
     "data.set_hdf5_rank",
     "set_num_threads",
-    "Ffn.changing",  # later calls wait until its block ends
-    "UNet.changing",
+    "Network.changing",  # later calls wait until its block ends
 }
 TEXTS = ("", "a", "adam", "ring", "sum", "native", "\0", "é" * 200)
 
@@ -71,7 +70,6 @@ WORDS = {
     "output": ("softmax", "sigmoid"),
     "compute": ("fp32", "bf16", "bf16-all"),
     "forward": ("layers", "fft"),
-    "part": ("all", "training", "validation"),
     "type": ("uint8", "float32", "int64"),
     "dtype": ("uint8", "float32", "int64"),
     "enumeration": ("compute", "wire"),

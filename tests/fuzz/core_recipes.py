@@ -40,9 +40,11 @@ def raise_logits(_image: Any, logits: Any) -> Any:
     return logits + np.float32(1)
 
 
-def order(**values: Any) -> dict[str, Any]:
-    """What all sources of samples take."""
-    return {"walkers": 1, "batch": 1, "seed": 1, **values}
+def small_patches(objects: Objects) -> Any:
+    """Options of patches that fit into the sample."""
+    options = objects.one("data.PatchOptions")
+    options.patch, options.patches = (4, 4, 4), 4
+    return options
 
 
 SAMPLE = "sample.h5"
@@ -152,7 +154,7 @@ RECIPES: dict[str, Recipe] = {
     },
     "sample_walkers": lambda a: {
         "network": a.one("UNet"),
-        "samples": a.one("data.SliceSource"),
+        "samples": a.one("data.PatchSource"),
         "options": a.one("WalkersOptions"),
         "loss": a.one("SegmentationLoss"),
     },
@@ -202,42 +204,37 @@ RECIPES: dict[str, Recipe] = {
         "progress": None,
     },
     "data.ExampleSource.load": lambda _: {"walker": 0, "epoch": 0, "index": 0},
-    "data.AffinitySource.__init__": lambda a: order(
-        volumes=[a.one("data.SourceOptions")],
-        offsets=[(0, 0, 1), (-1, 0, 0)],
-        patch_size=(4, 4, 4),
-        zero_is_boundary=True,
-        balance=True,
-        permutable_axes=[],
-        reflectable_axes=[0],
-        patches=None,
-    ),
-    "data.SliceStack.__init__": lambda _: {
-        "images": f"{SAMPLE}:raw",
-        "masks": f"{SAMPLE}:partitions",
-        "patients": "",
+    "data.affinity_targets": lambda _: {
+        "offsets": [(0, 0, 1), (-1, 0, 0)],
+        "balance": True,
+        "descriptors": (1.0, 1.0, 1.0),
     },
-    "data.SliceAugmentation.__init__": lambda _: {
-        "flip_y": True,
-        "flip_x": True,
-        "rotation_deg": 3.0,
-        "scale": 0.1,
-        "gain": 0.1,
-        "offset": 0.1,
-        "noise": 0.1,
+    "data.LabelPart.__init__": lambda _: {
+        "volume": f"{SAMPLE}:partitions",
+        "values": [(255, -1)],
+        "others": 1,
     },
-    "data.SliceSource.__init__": lambda a: order(
-        stacks=[a.one("data.SliceStack")],
-        size=(8, 8),
-        classes=3,
-        mean=0.0,
-        std=1.0,
-        outside=0.0,
-        part="all",
-        validation_share=0.0,
-        split_seed=1,
-        augmentation=a.one("data.SliceAugmentation"),
-    ),
+    "data.Channel.__init__": lambda _: {"image": f"{SAMPLE}:raw", "mean": 0.0, "std": 1.0},
+    "data.LabelledImage.__init__": lambda a: {
+        "name": "a",
+        "channels": [a.one("data.Channel")],
+        "labels": [a.one("data.LabelPart")],
+        "labels_start": (0, 0, 0),
+    },
+    "data.Region.__init__": lambda _: {
+        "image": 0,
+        "start": (0, 0, 0),
+        "size": (12, 12, 12),
+        "group": 0,
+    },
+    "data.PatchSource.__init__": lambda a: {
+        "images": [a.one("data.LabelledImage")],
+        "regions": [a.one("data.Region")],
+        "groups": ["a"],
+        "targets": a.one("data.Targets"),
+        "options": small_patches(a),
+        "progress": None,
+    },
     "data.PartitionJob.__init__": lambda _: {
         "labels": f"{SAMPLE}:labels",
         "thresholds": [0.1, 0.5],
@@ -282,7 +279,7 @@ RECIPES: dict[str, Recipe] = {
         "dtype": "uint8",
     },
     "evaluate.DiceCounts.__init__": lambda _: {"groups": 2, "classes": 2},
-    "evaluate.DiceCounts.assign": lambda _: {"values": ones(12, dtype="int64")},
+    "evaluate.DiceCounts.assign": lambda _: {"values": ones(16, dtype="int64")},
     "evaluate.VoxelCounts.add_probabilities": lambda _: {
         "probabilities": ones(2, 2, 2, 2),
         "targets": ones(2, 2, 2, 2),

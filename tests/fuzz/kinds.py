@@ -88,7 +88,7 @@ _FOREIGN = (
     ),
 )
 _PARTITIONS = (Source("partitions.h5", ("train",), "hdf5", covered=True),)
-_SLICES = (Source("slices.h5", ("train-slices", "predict"), "hdf5"),)
+_SLICES = (Source("slices.h5", ("train-slices", "predict", "evaluate-classes"), "hdf5"),)
 _CHECKPOINTS = (
     Source(
         "network.h5", ("segment", "convert", "train-from", "segment-preview"), "hdf5", covered=True

@@ -25,7 +25,7 @@
 #include "floodtide/data/examples.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/data/partition.hpp"
-#include "floodtide/data/slices.hpp"
+#include "floodtide/data/patch_source.hpp"
 #include "floodtide/data/volume.hpp"
 #include "floodtide/flood/training_flood.hpp"
 #include "floodtide/nn/ffn.hpp"
@@ -101,23 +101,21 @@ void read_attributes(const data::Hdf5File& file, const std::string& object) {
 }
 
 void read_network(const data::Hdf5File& file) {
-  attempt("network_kind", [&] { static_cast<void>(train::network_kind(file)); });
-  attempt("read_network of an FFN", [&] {
-    nn::Ffn network(train::read_options(file));
-    train::require_network(file, network);
-    train::read_parameters(file, train::best_group(file), network.layout(), network.parameters());
-  });
-  attempt("read_network of a U-Net", [&] {
-    nn::UNet network(train::read_unet_options(file));
-    train::require_network(file, network);
-    train::read_parameters(file, train::best_group(file), network.layout(), network.parameters());
+  attempt("read_network", [&] {
+    const std::unique_ptr<nn::Network> network = train::read_network(file);
+    train::require_network(file, *network);
   });
 }
 
-void read_slices(const std::string& path) {
-  attempt("SliceSource", [&] {
-    const data::SliceSource source({{path + ":image", path + ":mask", path + ":patient"}}, {});
-    source.check_masks(0, std::min<std::int64_t>(source.fixed_size(), 64));
+/// Patches of an image with masks: classes, as their values are.
+void read_patches(const std::string& path) {
+  attempt("PatchSource", [&] {
+    data::PatchOptions options;
+    options.patch = {1, 8, 8};
+    const data::LabelledImage image{"masks", {{path + ":image"}}, {{path + ":mask", {}}}, {}};
+    Box box = data::open_volume(path, "image")->box();
+    for (std::int64_t& extent : box.size) extent = std::min(extent, 2 * kSide);
+    const data::PatchSource source({image}, {{0, box, 0}}, {"all"}, data::class_targets(3), options);
     for (std::int64_t number = 0; number < std::min<std::int64_t>(source.fixed_size(), 16); ++number)
       static_cast<void>(source.fixed(number));
   });
@@ -192,7 +190,7 @@ void read_hdf5(const std::string& path, const std::string& sample, Resumer& resu
     });
     read_network(file);
   });
-  read_slices(path);
+  read_patches(path);
   read_examples(path, sample);
   attempt("PartitionJob", [&] {
     const data::PartitionJob job(path + ":labels", {{0.5}, {3, 3, 3}, 10, std::nullopt});

@@ -47,6 +47,13 @@ std::int64_t ClassIndex::count(int partition_class) const {
   return sums(partition_class).empty() ? 0 : sums(partition_class).back();
 }
 
+std::int64_t ClassIndex::count_in(std::int64_t number) const {
+  const auto box = static_cast<std::size_t>(number);
+  std::int64_t result = 0;
+  for (const int value : classes_) result += before(value, first_block_[box + 1]) - before(value, first_block_[box]);
+  return result;
+}
+
 std::int64_t ClassIndex::largest() const {
   std::int64_t result = 0;
   for (const int value : classes_) result = std::max(result, count(value));

@@ -35,6 +35,8 @@ class ClassIndex {
   [[nodiscard]] const std::vector<int>& classes() const noexcept { return classes_; }
   /// Return the number of voxels of a class.
   [[nodiscard]] std::int64_t count(int partition_class) const;
+  /// Return the number of voxels of all classes in box `number`.
+  [[nodiscard]] std::int64_t count_in(std::int64_t number) const;
   /// Return the number of voxels of the largest class, or 0 without classes.
   [[nodiscard]] std::int64_t largest() const;
   /// Return voxel number k of a class, 0 <= k < count. Reads the block of the voxel.

@@ -2,18 +2,23 @@
 #include "floodtide/data/labels.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::data {
 namespace {
 
-constexpr std::int64_t kLargest32 = (std::int64_t{1} << 32) - 1;  // -1 of 32 bits without sign; that of 64 bits is read as -1
-constexpr std::size_t kCacheBytes = std::size_t{4} << 20;         // patches come in random order, volumes may be many
+constexpr std::size_t kCacheBytes = std::size_t{4} << 20;  // patches come in random order, volumes may be many
 
 Vec3 place(const Box& box, std::int64_t flat) {
   return {box.start[0] + flat / (box.size[1] * box.size[2]), box.start[1] + flat / box.size[2] % box.size[1],
           box.start[2] + flat % box.size[2]};
+}
+
+/// Return a stored value as a text. Values of uint64 volumes have kept their bits.
+std::string text_of(std::int64_t value, ElementType type) {
+  return type == ElementType::uint64 ? std::to_string(static_cast<std::uint64_t>(value)) : std::to_string(value);
 }
 
 std::string listed(const LabelMap& map) {
@@ -26,6 +31,20 @@ std::string listed(const LabelMap& map) {
 
 }  // namespace
 
+bool means_no_label(std::int64_t value, ElementType type) noexcept {
+  constexpr std::int64_t kLargest32 = (std::int64_t{1} << 32) - 1;
+  if (type == ElementType::uint64) return value == kLargest32 || (value >= -3 && value < 0);
+  return value == kLargest32 || value < 0;
+}
+
+Tensor<std::int64_t, 3> read_objects(const Volume& labels, const Box& box) {
+  Tensor<std::int64_t, 3> result = labels.read_block<std::int64_t>(box);
+  for (std::int64_t& label : result.span()) {
+    if (means_no_label(label, labels.type())) label = 0;
+  }
+  return result;
+}
+
 Labels::Labels(std::vector<Part> parts, const Vec3& start) : parts_(std::move(parts)), box_{start, {}} {
   FLOODTIDE_REQUIRE(!parts_.empty(), invalid_argument, "labels: no volume given");
   for (Part& part : parts_) {
@@ -35,7 +54,6 @@ Labels::Labels(std::vector<Part> parts, const Vec3& start) : parts_(std::move(pa
     const VolumePtr& volume = volumes_.emplace_back(part.volume.open(kCacheBytes));
     FLOODTIDE_REQUIRE(twice == values.end(), invalid_argument, volume->name(), ": value ", twice->first,
                       " has two labels, expected one");
-    volume->require_type<std::int64_t>();
     FLOODTIDE_REQUIRE(volume->shape() == volumes_.front()->shape(), shape_mismatch, volume->name(), ": has shape ",
                       Show{volume->shape()}, ", ", volumes_.front()->name(), " has ", Show{volumes_.front()->shape()});
   }
@@ -45,9 +63,9 @@ Labels::Labels(std::vector<Part> parts, const Vec3& start) : parts_(std::move(pa
 Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) const {
   const Volume& volume = *volumes_[part];
   const LabelMap& map = parts_[part].map;
-  const bool is_signed = volume.type() != ElementType::uint64;  // whose values from 2^63 on are read as negative numbers
   Tensor<std::int64_t, 3> labels = volume.read_block<std::int64_t>(stored);
-  std::int64_t known = kNoLabel, meant = kNoLabel;  // the last value that was looked up: neighbours are mostly equal
+  std::optional<std::int64_t> known;  // the last value that was looked up: neighbours are mostly equal
+  std::int64_t meant = kNoLabel;
   for (std::int64_t flat = 0; flat < labels.size(); ++flat) {
     std::int64_t& value = labels.data()[flat];
     if (value == known) {
@@ -59,12 +77,15 @@ Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) c
                                         [](const auto& pair, std::int64_t wanted) { return pair.first < wanted; });
     if (found != map.values.end() && found->first == value) {
       value = found->second;
-    } else if (value == kNoLabel || value == kLargest32 || (is_signed && value < 0)) {
+    } else if (means_no_label(value, volume.type())) {
       value = kNoLabel;
-    } else {
-      FLOODTIDE_REQUIRE(map.others != LabelMap::kRefuse, invalid_file, volume.name(), ": value ", value, " at ", Show{place(stored, flat)},
-                        " (z, y, x) has no class; expected one of ", listed(map), ", or a row of `classes` for ", value);
-      if (map.others != LabelMap::kKeep) value = map.others;
+    } else if (map.others == LabelMap::kRefuse) {
+      const std::string shown = text_of(value, volume.type());
+      raise(ErrorCode::invalid_file, volume.name(), ": value ", shown, " at ", Show{place(stored, flat)},
+            " (z, y, x) is no class, expected ", listed(map), "; accept it by task.classes = { ..., ", shown,
+            " = \"NAME\" }, or by data.unlabelled = ", shown, " if such voxels are not annotated");
+    } else if (map.others != LabelMap::kKeep) {
+      value = map.others;
     }
     meant = value;
   }
@@ -91,9 +112,9 @@ Tensor<std::int64_t, 3> Labels::read(const Box& box) const {
     for (std::int64_t flat = 0; flat < labels.size(); ++flat) {
       std::int64_t& label = labels.data()[flat];
       const std::int64_t other = more.data()[flat];
-      FLOODTIDE_REQUIRE(label <= 0 || other <= 0, invalid_file, volumes_[part]->name(), ": the masks overlap at ",
-                        Show{place(stored, flat)}, " (z, y, x), where an earlier mask has class ", label,
-                        "; expected masks without common voxels");
+      FLOODTIDE_REQUIRE(!is_object(label) || !is_object(other), invalid_file, volumes_[part]->name(),
+                        ": the masks of data.volumes.masks overlap at ", Show{place(stored, flat)}, " (z, y, x): class ", other,
+                        " here, class ", label, " in an earlier mask; expected masks without common voxels");
       if (other != 0 && label != kNoLabel) label = other;
     }
   }

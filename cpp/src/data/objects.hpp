@@ -6,12 +6,13 @@
 #include <map>
 #include <vector>
 
+#include "floodtide/data/labels.hpp"
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::data {
 
-/// A label above 0, and the box of its voxels.
+/// The label of an object, and the box of its voxels.
 struct Object {
   std::int64_t label;
   Box box;
@@ -26,7 +27,7 @@ struct Object {
   auto last = extents.end();
   for_each_voxel({{}, labels.shape()}, [&](const Vec3& at) {
     const std::int64_t label = labels.at(at);
-    if (label <= 0) return;
+    if (!is_object(label)) return;
     if (last == extents.end() || last->first != label) last = extents.try_emplace(label, Extent{at, at}).first;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       last->second.low[axis] = std::min(last->second.low[axis], at[axis]);

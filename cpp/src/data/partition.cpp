@@ -11,6 +11,7 @@
 #include "data/blocks.hpp"
 #include "data/partition_block.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/data/labels.hpp"
 #include "floodtide/data/volume.hpp"
 
 namespace floodtide::data {
@@ -89,9 +90,7 @@ struct PartitionJob::Impl {
         counting(box, kBlock),
         grid(inner, kBlock),
         limits(threshold_counts(given.thresholds, window())),
-        keeps_all(given.min_size < 2) {
-    labels.require_type<std::int64_t>();
-  }
+        keeps_all(given.min_size < 2) {}
 
   [[nodiscard]] std::int64_t window() const {
     const Vec3& radius = options.lom_radius;
@@ -105,7 +104,7 @@ struct PartitionJob::Impl {
       with_halo.start[axis] -= options.lom_radius[axis];
       with_halo.size[axis] += 2 * options.lom_radius[axis];
     }
-    const Tensor<std::int64_t, 3> values = labels.read_block<std::int64_t>(with_halo);
+    const Tensor<std::int64_t, 3> values = read_objects(labels, with_halo);
     Tensor<std::uint32_t, 3> numbers(with_halo.size);
     std::unordered_map<std::int64_t, std::uint32_t> known;
     std::int64_t last_label = 0;
@@ -143,7 +142,7 @@ LabelSizes PartitionJob::count(std::int64_t begin, std::int64_t end, const Progr
   std::mutex mutex;
   parallel_batches(begin, end, progress, [&](std::int64_t number) {
     Sizes sizes;
-    add_sizes(impl_->labels.read_block<std::int64_t>(impl_->counting[number]), sizes);
+    add_sizes(read_objects(impl_->labels, impl_->counting[number]), sizes);
     const std::lock_guard lock(mutex);
     for (const auto& [label, voxels] : sizes) total[label] += voxels;
   });

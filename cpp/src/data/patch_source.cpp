@@ -83,9 +83,17 @@ struct OpenImage {
     shape = channels.front()->shape();
     FLOODTIDE_REQUIRE((Box{{}, shape}.contains(labels.box())), out_of_range, labels.name(), ": labels at ",
                       Show{labels.box().start}, " of size ", Show{labels.box().size}, " (z, y, x) are not inside the image ",
-                      channels.front()->name(), " of ", Show{shape}, "; give their place in the image");
+                      channels.front()->name(), " of ", Show{shape},
+                      "; give their place in the image by labels_start = [z, y, x]");
   }
 };
+
+/// Return a box as configurations have it.
+std::string text_of(const Box& box) {
+  std::string text;
+  for (std::size_t axis = 0; axis < 3; ++axis) text += str_cat(axis == 0 ? "\"" : ",", box.start[axis], ":", box.end()[axis]);
+  return text + "\"";
+}
 
 Box intersection(const Box& a, const Box& b) {
   Box result;
@@ -134,9 +142,9 @@ struct PatchSource::Impl {
     Tensor<std::uint8_t, 3> classes(box.size);
     for (std::int64_t i = 0; i < labels.size(); ++i) {
       const std::int64_t label = labels.data()[i];
-      FLOODTIDE_REQUIRE(!targets->classes() || label < targets->outputs(), invalid_file, image(region).labels.name(),
-                        ": has class ", label, ", expected 0 to ", targets->outputs() - 1, " (classes = ", targets->outputs(),
-                        ")");
+      FLOODTIDE_REQUIRE(!targets->classes() || (label >= kNoLabel && label < targets->outputs()), invalid_file,
+                        image(region).labels.name(), ": class ", label, " in the box at ", Show{box.start}, " of size ",
+                        Show{box.size}, " (z, y, x), expected 0 to ", targets->outputs() - 1);
       const std::int64_t own = targets->classes() ? label : 0;
       classes.data()[i] = label == kNoLabel ? std::uint8_t{kNoClass} : static_cast<std::uint8_t>(own);
     }
@@ -202,12 +210,15 @@ void PatchSource::Impl::check_regions() const {
         images.size(), " images and ", groups.size(), " groups");
     const OpenImage& own = image(region);
     const std::string& name = own.channels.front()->name();
-    FLOODTIDE_REQUIRE(region.box.voxels() > 0 && (Box{{}, own.shape}.contains(region.box)), out_of_range, name, ": box at ",
-                      Show{region.box.start}, " of size ", Show{region.box.size}, " (z, y, x) is not inside the volume ",
-                      Show{own.shape});
+    FLOODTIDE_REQUIRE(region.box.voxels() > 0 && (Box{{}, own.shape}.contains(region.box)), out_of_range, name,
+                      ": box = ", text_of(region.box), " is not inside the volume ", Show{own.shape}, " (z, y, x)");
+    FLOODTIDE_REQUIRE(intersection(region.box, own.labels.box()).voxels() > 0, out_of_range, name,
+                      ": box = ", text_of(region.box), " has no voxel of the labels ", own.labels.name(),
+                      ", which lie at box = ", text_of(own.labels.box()));
     for (std::size_t axis = 0; axis < 3; ++axis) {
       FLOODTIDE_REQUIRE(options.whole || options.patch[axis] <= own.shape[axis], invalid_argument, name, ": patches of ",
-                        Show{options.patch}, " (z, y, x) are larger than the volume ", Show{own.shape});
+                        Show{options.patch}, " (z, y, x) are larger than the volume ", Show{own.shape},
+                        "; give smaller patches by data.patch = [z, y, x]");
     }
   }
 }
@@ -223,8 +234,11 @@ void PatchSource::Impl::count(const Progress& progress) {
   index.emplace(
       std::move(volumes), boxes, [this](std::int64_t number, const Box& part) { return classes_of(number, part); }, block,
       progress);
-  FLOODTIDE_REQUIRE(!index->classes().empty(), invalid_argument, image(regions.front()).labels.name(),
-                    ": no voxel of the boxes has a label, expected at least one");
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    FLOODTIDE_REQUIRE(index->count_in(static_cast<std::int64_t>(i)) > 0, invalid_argument, image(regions[i]).labels.name(),
+                      ": no voxel of box = ", text_of(regions[i].box),
+                      " has a label; give boxes with labels by box = \"z0:z1,y0:y1,x0:x1\"");
+  }
 }
 
 void PatchSource::Impl::weigh_classes() {
@@ -334,8 +348,11 @@ PatchSource::PatchSource(std::vector<LabelledImage> images, std::vector<Region> 
   impl_->regions = std::move(regions);
   impl_->groups = std::move(groups);
   impl_->targets = std::move(targets);
-  impl_->format = {options.patch, impl_->targets->outputs(), impl_->targets->classes(),
-                   std::ssize(impl_->names.front().channels)};
+  impl_->format = {.shape = options.patch,
+                   .outputs = impl_->targets->outputs(),
+                   .labelled = impl_->targets->classes(),
+                   .soft_from = impl_->targets->soft_from(),
+                   .channels = std::ssize(impl_->names.front().channels)};
   impl_->check_regions();
   for (const Region& region : impl_->regions) {
     const Windows& windows = impl_->windows.emplace_back(region.box, impl_->image(region).shape, options.patch);

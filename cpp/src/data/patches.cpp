@@ -9,6 +9,7 @@
 #include "floodtide/base/available_memory.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
+#include "floodtide/data/labels.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -23,7 +24,6 @@ void require_same_shape(const Volume& image, const Volume& other) {
 Source::Source(SourceOptions options)
     : options_(std::move(options)), image_(options_.image.open()), labels_(options_.labels.open()) {
   image_->require_type<float>();
-  labels_->require_type<std::int64_t>();
   require_same_shape(*image_, *labels_);
   if (!options_.partitions.empty()) {
     partitions_ = options_.partitions.open();
@@ -65,13 +65,7 @@ Tensor<float, 3> Source::read_image(const Box& box) const {
   return image;
 }
 
-Tensor<std::int64_t, 3> Source::read_labels(const Box& box) const {
-  Tensor<std::int64_t, 3> labels = labels_->read_block<std::int64_t>(box);
-  if (labels_->type() != ElementType::uint64) {
-    for (std::int64_t& label : labels.span()) label = std::max<std::int64_t>(label, 0);
-  }
-  return labels;
-}
+Tensor<std::int64_t, 3> Source::read_labels(const Box& box) const { return read_objects(*labels_, box); }
 
 Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off) {
   const Box box = centred_box(centre, size);

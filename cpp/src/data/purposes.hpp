@@ -10,7 +10,6 @@ inline constexpr std::uint64_t kOrderPurpose = 0xDA7A0001;         ///< order of
 inline constexpr std::uint64_t kAugmentationPurpose = 0xDA7A0002;  ///< permutation and reflections of one example
 inline constexpr std::uint64_t kCentresPurpose = 0xDA7A0003;       ///< validation centres
 inline constexpr std::uint64_t kSynthPurpose = 0xDA7A0005;         ///< synthetic volumes
-inline constexpr std::uint64_t kSplitPurpose = 0xDA7A0006;         ///< choice of held-out patients
 inline constexpr std::uint64_t kPatchPurpose = 0xDA7A0007;         ///< position of a random patch
 inline constexpr std::uint64_t kShardOrderPurpose = 0xDA7A0008;    ///< order of a walker's examples in an epoch
 inline constexpr std::uint64_t kRotationPurpose = 0xDA7A0009;      ///< rotation and scale of one example

@@ -12,15 +12,11 @@
 namespace floodtide::data {
 namespace {
 
-template <class T>
-void require_finite(const std::string& name, const Box& box, View<const T, 3> values) {
-  for (std::int64_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values.data()[i])) continue;
-    const Vec3 at{box.start[0] + i / (box.size[1] * box.size[2]), box.start[1] + i / box.size[2] % box.size[1],
-                  box.start[2] + i % box.size[2]};
-    raise(ErrorCode::invalid_file, name, ": voxel ", Show{at}, " (z, y, x) is ", values.data()[i],
-          ", expected finite intensities");
-  }
+/// Throws Error(invalid_file) naming the voxel that has row-major number `flat` in a box.
+[[noreturn]] void refuse_voxel(const std::string& name, const Box& box, std::int64_t flat, double value, const char* expected) {
+  const Vec3 at{box.start[0] + flat / (box.size[1] * box.size[2]), box.start[1] + flat / box.size[2] % box.size[1],
+                box.start[2] + flat % box.size[2]};
+  raise(ErrorCode::invalid_file, name, ": voxel ", Show{at}, " (z, y, x) is ", value, ", expected ", expected);
 }
 
 /// The reader of arrays in memory.
@@ -77,12 +73,6 @@ void Volume::require_type<float>() const {
 }
 
 template <>
-void Volume::require_type<std::int64_t>() const {
-  FLOODTIDE_REQUIRE(is_integer(type()), invalid_file, name(), ": elements are ", data::name(type()),
-                    "; expected integer labels");
-}
-
-template <>
 void Volume::require_type<std::uint8_t>() const {
   FLOODTIDE_REQUIRE(type() == ElementType::uint8, invalid_file, name(), ": elements are ", data::name(type()),
                     "; expected uint8");
@@ -104,7 +94,7 @@ Tensor<T, 3> Volume::read_block(const Box& wanted) const {
 
 template <class T>
 void Volume::read_block(const Box& wanted, View<T, 3> out) const {
-  require_type<T>();
+  if constexpr (!std::is_same_v<T, std::int64_t>) require_type<T>();
   require_inside(wanted);
   FLOODTIDE_REQUIRE(out.shape() == wanted.size, shape_mismatch, name(), ": box of size ", Show{wanted.size},
                     " into an array of shape ", Show{out.shape()});
@@ -115,11 +105,22 @@ void Volume::read_block(const Box& wanted, View<T, 3> out) const {
     } else {
       Tensor<Stored, 3> stored(wanted.size);
       read_stored(wanted, std::as_writable_bytes(stored.span()));
+      if constexpr (std::is_same_v<T, std::int64_t> && std::is_floating_point_v<Stored>) {
+        constexpr Stored kLimit = 0x1p63;
+        for (std::int64_t i = 0; i < stored.size(); ++i) {
+          const Stored value = stored.data()[i];
+          if (!(value >= -kLimit && value < kLimit && value == std::trunc(value))) {
+            refuse_voxel(name(), wanted, i, static_cast<double>(value), "whole numbers as labels");
+          }
+        }
+      }
       for (std::int64_t i = 0; i < stored.size(); ++i) out.data()[i] = static_cast<T>(stored.data()[i]);
     }
   });
   if constexpr (std::is_same_v<T, float>) {
-    if (!is_integer(type())) require_finite<float>(name(), wanted, out);
+    for (std::int64_t i = 0; i < out.size(); ++i) {
+      if (!std::isfinite(out.data()[i])) refuse_voxel(name(), wanted, i, double{out.data()[i]}, "finite intensities");
+    }
   }
 }
 

@@ -39,7 +39,7 @@ void most_likely_classes(View<const float, 4> scores, View<std::uint8_t, 3> out_
 DiceCounts::DiceCounts(std::int64_t groups, std::int64_t classes) : groups_(groups), classes_(classes) {
   FLOODTIDE_REQUIRE(groups >= 1 && classes >= 1 && classes <= kMaxClasses, invalid_argument, "dice: ", groups, " groups and ",
                     classes, " classes given, expected at least one of each and at most ", kMaxClasses, " classes");
-  values_.resize(static_cast<std::size_t>(checked_volume(Vec3{3, groups, classes})));
+  values_.resize(static_cast<std::size_t>(checked_volume(Vec3{3, groups, classes}) + classes * classes));
 }
 
 void DiceCounts::add(std::int64_t group, View<const std::uint8_t, 3> predicted, View<const std::uint8_t, 3> truth) {
@@ -47,6 +47,7 @@ void DiceCounts::add(std::int64_t group, View<const std::uint8_t, 3> predicted, 
                     Show{predicted.shape()}, ", the true ones ", Show{truth.shape()});
   FLOODTIDE_REQUIRE(group >= 0 && group < groups_, out_of_range, "dice: group ", group, " of ", groups_);
   std::int64_t* counts = values_.data() + 3 * group * classes_;
+  std::int64_t* confusion = values_.data() + 3 * groups_ * classes_;
   for (std::int64_t i = 0; i < truth.size(); ++i) {
     const std::int64_t p = predicted.data()[i];
     const std::int64_t t = truth.data()[i];
@@ -56,6 +57,7 @@ void DiceCounts::add(std::int64_t group, View<const std::uint8_t, 3> predicted, 
     if (p == t) ++counts[3 * p];
     ++counts[3 * p + 1];
     ++counts[3 * t + 2];
+    ++confusion[t * classes_ + p];
   }
 }
 
@@ -69,6 +71,23 @@ std::span<const std::int64_t> DiceCounts::counts(std::int64_t group, std::int64_
   FLOODTIDE_REQUIRE(group >= 0 && group < groups_ && of_class >= 0 && of_class < classes_, out_of_range, "dice: group ", group,
                     " of ", groups_, ", class ", of_class, " of ", classes_);
   return values().subspan(static_cast<std::size_t>(3 * (group * classes_ + of_class)), 3);
+}
+
+std::int64_t DiceCounts::confusion(std::int64_t truth, std::int64_t predicted) const {
+  FLOODTIDE_REQUIRE(truth >= 0 && truth < classes_ && predicted >= 0 && predicted < classes_, out_of_range, "dice: true class ",
+                    truth, " and predicted class ", predicted, " of ", classes_);
+  return values_[static_cast<std::size_t>((3 * groups_ + truth) * classes_ + predicted)];
+}
+
+double DiceCounts::everywhere(std::int64_t of_class) const {
+  std::int64_t own = 0, all = 0;
+  for (std::int64_t truth = 0; truth < classes_; ++truth) {
+    for (std::int64_t predicted = 0; predicted < classes_; ++predicted) {
+      all += confusion(truth, predicted);
+      if (truth == of_class) own += confusion(of_class, predicted);
+    }
+  }
+  return score(own, all, own).value_or(0);
 }
 
 std::optional<double> DiceCounts::group(std::int64_t group, std::int64_t of_class) const {

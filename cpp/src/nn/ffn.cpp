@@ -167,11 +167,14 @@ Ffn& Ffn::operator=(Ffn&&) noexcept = default;
 Ffn::~Ffn() = default;
 
 const FfnOptions& Ffn::options() const noexcept { return impl_->options; }
+std::string_view Ffn::kind() const noexcept { return "ffn"; }
+std::string Ffn::summary() const {
+  return str_cat("a flood-filling network of depth ", options().depth, " with ", options().features, " features");
+}
 const ParameterLayout& Ffn::layout() const noexcept { return impl_->layout; }
 std::span<float> Ffn::parameters() noexcept { return impl_->parameters.span(); }
 std::span<const float> Ffn::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
 NetworkUse& Ffn::use() const noexcept { return impl_->use; }
-void Ffn::parameters_changed() { impl_->use.look_at(parameters()); }
 
 std::string Ffn::fft_unsupported(const Vec3& size) const { return FfnPlan::fft_unsupported(size, impl_->options); }
 

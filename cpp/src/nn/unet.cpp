@@ -29,7 +29,7 @@ Shape<5> output_shape(const UNetOptions& options, View<const float, 5> images) {
 
 Vec3 size_of(View<const float, 5> images) { return {images.shape(1), images.shape(2), images.shape(3)}; }
 
-void check_batch(const UNetOptions& options, const UNetBatch& batch) {
+void check_batch(const UNetOptions& options, const SampleBatch& batch) {
   check_images(options, batch.images);
   const Vec3 pool = total_pool(options), size = size_of(batch.images);
   for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -134,12 +134,17 @@ UNet& UNet::operator=(UNet&&) noexcept = default;
 UNet::~UNet() = default;
 
 const UNetOptions& UNet::options() const noexcept { return impl_->options; }
+std::string_view UNet::kind() const noexcept { return "unet"; }
+std::string UNet::summary() const {
+  const UNetOptions& own = options();
+  return str_cat("a U-Net of depth ", own.depth, " with ", own.features, " features, ", own.in_channels, " input channels, ",
+                 own.classes, " outputs by ", name(own.output), own.batch_norm ? " and batch norm" : "");
+}
 Vec3 UNet::total_pool() const noexcept { return nn::total_pool(impl_->options); }
 const ParameterLayout& UNet::layout() const noexcept { return impl_->layout.arrays; }
 std::span<float> UNet::parameters() noexcept { return impl_->parameters.span(); }
 std::span<const float> UNet::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
 NetworkUse& UNet::use() const noexcept { return impl_->use; }
-void UNet::parameters_changed() { impl_->use.look_at(parameters()); }
 void UNet::move_statistics(std::span<const float> gradients, double images) {
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: ", gradients.size(),
                     " gradients, expected ", layout().size());
@@ -181,7 +186,7 @@ void UNet::forward(View<const float, 5> images, View<float, 5> out_probabilities
   });
 }
 
-LossReport UNet::loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
+LossReport UNet::loss_and_gradients(const SampleBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
                                     double scale, const OnReady& on_ready, const SumOverRanks& sum_over_ranks) {
   nn::check(loss);
   check_batch(options(), batch);

@@ -134,7 +134,7 @@ void copy_channels(const Grid& grid, std::int64_t count, Channels<const float> f
 }  // namespace
 
 struct UNetPlan::Pass {
-  const UNetBatch& batch;
+  const SampleBatch& batch;
   std::span<float> gradients;
   double scale;
   const OnReady& on_ready;
@@ -300,7 +300,7 @@ void UNetPlan::forward(View<const float, 5> images) {
   head_[0].forward(head_input());
 }
 
-LossReport UNetPlan::loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
+LossReport UNetPlan::loss_and_gradients(const SampleBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
                                         double scale, const OnReady& on_ready, const SumOverRanks& sum_over_ranks) {
   const Pass pass{batch, gradients, scale, on_ready, sum_over_ranks};
   run(batch.images, &pass);

@@ -32,8 +32,8 @@ class UNetPlan {
   /// Runs a forward pass of images [n, z, y, x, in_channels]. Images that are smaller than size() are padded with zeros.
   void forward(View<const float, 5> images);
   /// As UNet::loss_and_gradients. The caller has checked the batch.
-  LossReport loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients, double scale,
-                                const OnReady& on_ready, const SumOverRanks& sum_over_ranks);
+  LossReport loss_and_gradients(const SampleBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
+                                double scale, const OnReady& on_ready, const SumOverRanks& sum_over_ranks);
   /// Return the probabilities [n, z, y, x, classes] of the last pass.
   [[nodiscard]] View<const float, 5> probabilities() const noexcept;
 

@@ -91,7 +91,7 @@ Hdf5File start_file(const std::string& path, const CheckpointTexts& texts, const
                                           .objects = {kParametersGroup, kAverageGroup, "optimizer", "walkers"},
                                           .format = kCheckpointFormat});
   const std::int64_t walkers = state.walkers.options().walkers;
-  state.walkers.write_network(file);
+  write_network(file, state.walkers.network());
   if (!state.average.empty()) write_parameters(file, kAverageGroup, state.walkers.layout(), state.average);
   file.write_attribute("/", "step", state.step);
   if (state.rate_factor != 1) file.write_attribute("/", kRateFactor, state.rate_factor);
@@ -262,7 +262,7 @@ Checkpoint read_checkpoint(const std::string& path, const CheckpointState& state
   const Hdf5File file = Hdf5File::open(path);
   Walkers& walkers = state.walkers;
   Checkpoint read;
-  walkers.require_network(file);
+  require_network(file, walkers.network());
   read.parameters.resize(static_cast<std::size_t>(walkers.layout().size()));
   read_parameters(file, kParametersGroup, walkers.layout(), read.parameters);
   // If the checkpoint has no average, the average starts from the parameters.

@@ -8,7 +8,6 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/train/network_file.hpp"
 #include "train/walker.hpp"
 
 namespace floodtide::train {
@@ -18,12 +17,6 @@ namespace {
 class FloodWalkers final : public Walkers {
  public:
   FloodWalkers(nn::Ffn& network, const data::ExampleSource& examples, const WalkersOptions& options, const FloodOptions& flood);
-
-  [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
-  [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
-  [[nodiscard]] nn::NetworkUse& use() const noexcept override { return network_.use(); }
-  void write_network(data::Hdf5File& file) const override { train::write_network(file, network_); }
-  void require_network(const data::Hdf5File& file) const override { train::require_network(file, network_); }
 
   void start_prefetcher() override;
   std::int64_t prepare() override;
@@ -61,7 +54,7 @@ class FloodWalkers final : public Walkers {
 
 FloodWalkers::FloodWalkers(nn::Ffn& network, const data::ExampleSource& examples, const WalkersOptions& options,
                            const FloodOptions& flood)
-    : Walkers(options),
+    : Walkers(network, options),
       network_(network),
       examples_(examples),
       flood_{network.options().fov, network.options().deltas, flood.seed_pad, flood.threshold} {

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "floodtide/base/crc32c.hpp"
@@ -18,9 +20,9 @@ namespace {
 using data::Hdf5File;
 
 void check_parameters(const Hdf5File& file) {
-  const ParameterLayout layout =
-      network_kind(file) == "unet" ? nn::parameter_layout(read_unet_options(file)) : nn::parameter_layout(read_options(file));
-  std::vector<float> values(static_cast<std::size_t>(layout.size()));
+  const std::unique_ptr<nn::Network> network = empty_network(file);
+  const ParameterLayout& layout = network->layout();
+  const std::span<float> values = network->parameters();
   read_parameters(file, kParametersGroup, layout, values);
   if (best_group(file) == kAverageGroup) read_parameters(file, kAverageGroup, layout, values);
 }

@@ -8,13 +8,12 @@
 #include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/limits.hpp"
+#include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/limits.hpp"
+#include "floodtide/nn/unet.hpp"
 
 namespace floodtide::train {
 namespace {
-
-constexpr const char* kFfn = "ffn";
-constexpr const char* kUNet = "unet";
 
 std::string where(const data::Hdf5File& file) { return str_cat("checkpoint ", file.path()); }
 
@@ -50,18 +49,6 @@ void write_vectors(data::Hdf5File& file, const std::string& name, std::span<cons
   file.write_attribute<std::int64_t>("/", name, shape, flat);
 }
 
-void write_kind(data::Hdf5File& file, const std::string& kind) {
-  file.write_attribute("/", "format", std::string(kCheckpointFormat));
-  file.write_attribute("/", "format_version", kCheckpointVersion);
-  file.write_attribute("/", "kind", kind);
-}
-
-void require_kind(const data::Hdf5File& file, const std::string& expected) {
-  const std::string kind = network_kind(file);
-  FLOODTIDE_REQUIRE(kind == expected, invalid_file, "checkpoint ", file.path(), ": it holds a network of kind '", kind,
-                    "', expected '", expected, "'");
-}
-
 /// Throws Error(invalid_file) unless a group has exactly the arrays of the layout. The number of members is checked first,
 /// because this check is fast even if the attributes claim a very large network.
 void require_arrays(const data::Hdf5File& file, const std::string& group, const std::string& scope, std::int64_t members,
@@ -76,37 +63,29 @@ void require_arrays(const data::Hdf5File& file, const std::string& group, const 
   }
 }
 
-}  // namespace
-
-std::string network_kind(const data::Hdf5File& file) {
-  FLOODTIDE_REQUIRE(file.has_attribute("/", "format") && file.read_text_attribute("/", "format") == kCheckpointFormat,
-                    invalid_file, "checkpoint ", file.path(),
-                    ": not a floodtide checkpoint (no attribute 'format' that says so)");
-  const std::int64_t version = file.read_integer("/", "format_version");
-  FLOODTIDE_REQUIRE(version == kCheckpointVersion, invalid_file, "checkpoint ", file.path(), ": format version ", version,
-                    ", this floodtide reads version ", kCheckpointVersion);
-  return file.read_text_attribute("/", "kind");
-}
-
-data::Hdf5Result network_result() {
-  return {.command = "floodtide", .objects = {kParametersGroup}, .format = kCheckpointFormat};
-}
-
-void write_network(data::Hdf5File& file, const nn::Ffn& network) {
-  const nn::FfnOptions& options = network.options();
+void write_ffn(data::Hdf5File& file, const nn::Network& network) {
+  const nn::FfnOptions& options = dynamic_cast<const nn::Ffn&>(network).options();
   const std::int64_t three[] = {3};
-  write_kind(file, kFfn);
   file.write_attribute("/", "depth", std::int64_t{options.depth});
   file.write_attribute("/", "features", std::int64_t{options.features});
   file.write_attribute<std::int64_t>("/", "fov", three, options.fov);
   file.write_attribute<std::int64_t>("/", "deltas", three, options.deltas);
-  const nn::NetworkUse::Hold reading = network.use().read();
-  write_parameters(file, kParametersGroup, network.layout(), network.parameters());
 }
 
-void write_network(data::Hdf5File& file, const nn::UNet& network) {
-  const nn::UNetOptions& options = network.options();
-  write_kind(file, kUNet);
+std::unique_ptr<nn::Network> empty_ffn(const data::Hdf5File& file, const std::string& group, kernels::Compute compute) {
+  nn::FfnOptions options;
+  options.depth = integer<int>(file, "depth", nn::kFfnDepth);
+  options.features = integer<int>(file, "features", nn::kFfnFeatures);
+  options.fov = vector(file, "fov");
+  options.deltas = vector(file, "deltas");
+  options.compute = compute;
+  nn::require_valid(options, where(file), ErrorCode::invalid_file);
+  require_arrays(file, group, "seed_update", 2 * std::int64_t{options.depth} + 1, options);
+  return std::make_unique<nn::Ffn>(options, nn::Initial::zero);
+}
+
+void write_unet(data::Hdf5File& file, const nn::Network& network) {
+  const nn::UNetOptions& options = dynamic_cast<const nn::UNet&>(network).options();
   file.write_attribute("/", "in_channels", std::int64_t{options.in_channels});
   file.write_attribute("/", "classes", std::int64_t{options.classes});
   file.write_attribute("/", "depth", std::int64_t{options.depth});
@@ -115,6 +94,53 @@ void write_network(data::Hdf5File& file, const nn::UNet& network) {
   write_vectors(file, "pools", options.pools);
   file.write_attribute("/", "output", std::string(name(options.output)));
   file.write_attribute("/", "batch_norm", std::int64_t{options.batch_norm});
+}
+
+std::unique_ptr<nn::Network> empty_unet(const data::Hdf5File& file, const std::string& group, kernels::Compute compute) {
+  nn::UNetOptions options;
+  options.in_channels = integer<int>(file, "in_channels", nn::kUNetChannels);
+  options.classes = integer<int>(file, "classes", nn::kClasses);
+  options.depth = integer<int>(file, "depth", nn::kUNetDepth);
+  options.features = integer<int>(file, "features", nn::kUNetFeatures);
+  options.kernels = vectors(file, "kernels");
+  options.pools = vectors(file, "pools");
+  const std::string output = file.read_text_attribute("/", "output");
+  FLOODTIDE_REQUIRE(output == name(nn::Output::softmax) || output == name(nn::Output::sigmoid), invalid_file, where(file),
+                    ": output is '", output, "', expected softmax or sigmoid");
+  options.output = named<nn::Output>(output);
+  options.batch_norm = integer<int>(file, "batch_norm", {0, 1}) != 0;
+  options.compute = compute;
+  nn::require_valid(options, where(file), ErrorCode::invalid_file);
+  require_arrays(file, group, "", 2 * std::int64_t{options.depth}, options);  // `depth` encoders, depth - 1 decoders, one head
+  return std::make_unique<nn::UNet>(options, nn::Initial::zero);
+}
+
+/// How a kind of network is described by attributes of a file.
+struct Kind {
+  std::string_view name;  // as Network::kind()
+  void (*write)(data::Hdf5File& file, const nn::Network& network);
+  std::unique_ptr<nn::Network> (*empty)(const data::Hdf5File& file, const std::string& group, kernels::Compute compute);
+};
+constexpr Kind kKinds[] = {{"ffn", write_ffn, empty_ffn}, {"unet", write_unet, empty_unet}};
+
+const Kind& kind_of(std::string_view name, const data::Hdf5File& file) {
+  const auto found = std::ranges::find(kKinds, name, &Kind::name);
+  FLOODTIDE_REQUIRE(found != std::end(kKinds), invalid_file, where(file), ": it holds a network of the unknown kind '", name,
+                    "'");
+  return *found;
+}
+
+}  // namespace
+
+data::Hdf5Result network_result() {
+  return {.command = "floodtide", .objects = {kParametersGroup}, .format = kCheckpointFormat};
+}
+
+void write_network(data::Hdf5File& file, const nn::Network& network) {
+  file.write_attribute("/", "format", std::string(kCheckpointFormat));
+  file.write_attribute("/", "format_version", kCheckpointVersion);
+  file.write_attribute("/", "kind", std::string(network.kind()));
+  kind_of(network.kind(), file).write(file, network);
   const nn::NetworkUse::Hold reading = network.use().read();
   write_parameters(file, kParametersGroup, network.layout(), network.parameters());
 }
@@ -130,52 +156,25 @@ void write_parameters(data::Hdf5File& file, const std::string& group, const Para
   file.write_attribute(group, kChecksum, std::int64_t{checksum});
 }
 
-nn::FfnOptions read_options(const data::Hdf5File& file, const std::string& group) {
-  require_kind(file, kFfn);
-  nn::FfnOptions options;
-  options.depth = integer<int>(file, "depth", nn::kFfnDepth);
-  options.features = integer<int>(file, "features", nn::kFfnFeatures);
-  options.fov = vector(file, "fov");
-  options.deltas = vector(file, "deltas");
-  nn::require_valid(options, where(file), ErrorCode::invalid_file);
-  require_arrays(file, group, "seed_update", 2 * std::int64_t{options.depth} + 1, options);
-  return options;
+std::unique_ptr<nn::Network> empty_network(const data::Hdf5File& file, const std::string& group, kernels::Compute compute) {
+  FLOODTIDE_REQUIRE(file.has_attribute("/", "format") && file.read_text_attribute("/", "format") == kCheckpointFormat,
+                    invalid_file, where(file), ": not a floodtide checkpoint (no attribute 'format' that says so)");
+  const std::int64_t version = file.read_integer("/", "format_version");
+  FLOODTIDE_REQUIRE(version == kCheckpointVersion, invalid_file, where(file), ": format version ", version,
+                    ", this floodtide reads version ", kCheckpointVersion);
+  return kind_of(file.read_text_attribute("/", "kind"), file).empty(file, group, compute);
 }
 
-void require_network(const data::Hdf5File& file, const nn::Ffn& network) {
-  const nn::FfnOptions stored = read_options(file);
-  const nn::FfnOptions& here = network.options();
-  FLOODTIDE_REQUIRE(stored.depth == here.depth && stored.features == here.features, invalid_file, "checkpoint ", file.path(),
-                    ": it holds a network of depth ", stored.depth, " with ", stored.features, " features, this one has depth ",
-                    here.depth, " and ", here.features, " features");
+std::unique_ptr<nn::Network> read_network(const data::Hdf5File& file, kernels::Compute compute) {
+  const std::string group = best_group(file);
+  std::unique_ptr<nn::Network> network = empty_network(file, group, compute);
+  read_parameters(file, group, network->layout(), network->parameters());
+  return network;
 }
 
-nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string& group) {
-  require_kind(file, kUNet);
-  nn::UNetOptions options;
-  options.in_channels = integer<int>(file, "in_channels", nn::kUNetChannels);
-  options.classes = integer<int>(file, "classes", nn::kClasses);
-  options.depth = integer<int>(file, "depth", nn::kUNetDepth);
-  options.features = integer<int>(file, "features", nn::kUNetFeatures);
-  options.kernels = vectors(file, "kernels");
-  options.pools = vectors(file, "pools");
-  const std::string output = file.read_text_attribute("/", "output");
-  FLOODTIDE_REQUIRE(output == name(nn::Output::softmax) || output == name(nn::Output::sigmoid), invalid_file, where(file),
-                    ": output is '", output, "', expected softmax or sigmoid");
-  options.output = named<nn::Output>(output);
-  options.batch_norm = integer<int>(file, "batch_norm", {0, 1}) != 0;
-  nn::require_valid(options, where(file), ErrorCode::invalid_file);
-  require_arrays(file, group, "", 2 * std::int64_t{options.depth}, options);  // `depth` encoders, depth - 1 decoders, one head
-  return options;
-}
-
-void require_network(const data::Hdf5File& file, const nn::UNet& network) {
-  const nn::UNetOptions stored = read_unet_options(file);
-  const nn::UNetOptions& here = network.options();
-  FLOODTIDE_REQUIRE(stored.output == here.output && stored.batch_norm == here.batch_norm && stored.depth == here.depth,
-                    invalid_file, "checkpoint ", file.path(), ": it holds a U-Net of depth ", stored.depth, " with ",
-                    name(stored.output), stored.batch_norm ? " and batch norm" : "", ", this one has depth ", here.depth,
-                    " with ", name(here.output), here.batch_norm ? " and batch norm" : "");
+void require_network(const data::Hdf5File& file, const nn::Network& network) {
+  const std::string stored = empty_network(file)->summary(), here = network.summary();
+  FLOODTIDE_REQUIRE(stored == here, invalid_file, where(file), ": it holds ", stored, ", this one is ", here);
 }
 
 void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,

@@ -9,7 +9,6 @@
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
-#include "floodtide/train/network_file.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -31,14 +30,8 @@ void copy_image(std::span<const T> from, std::span<T> batch, std::size_t number)
 
 class SampleWalkers final : public Walkers {
  public:
-  SampleWalkers(nn::UNet& network, const data::SampleSource& samples, const WalkersOptions& options,
+  SampleWalkers(nn::SampleNetwork& network, const data::SampleSource& samples, const WalkersOptions& options,
                 const nn::SegmentationLoss& loss);
-
-  [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
-  [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
-  [[nodiscard]] nn::NetworkUse& use() const noexcept override { return network_.use(); }
-  void write_network(data::Hdf5File& file) const override { train::write_network(file, network_); }
-  void require_network(const data::Hdf5File& file) const override { train::require_network(file, network_); }
 
   [[nodiscard]] std::int64_t examples_per_pass() const noexcept override { return samples_.order().global_batch(); }
   [[nodiscard]] std::int64_t sums_per_pass() const noexcept override { return network_.sums_per_pass(loss_); }
@@ -61,10 +54,10 @@ class SampleWalkers final : public Walkers {
   [[nodiscard]] std::int64_t batch() const noexcept { return samples_.order().options().batch; }
   void take(const data::Sample& sample, std::size_t number);
   /// Return the examples of `count` prepared walkers, from walker `first` on.
-  [[nodiscard]] nn::UNetBatch batch_of(std::int64_t first, std::int64_t count);
+  [[nodiscard]] nn::SampleBatch batch_of(std::int64_t first, std::int64_t count);
   void count(const nn::LossReport& report);
 
-  nn::UNet& network_;
+  nn::SampleNetwork& network_;
   const data::SampleSource& samples_;
   nn::SegmentationLoss loss_;
   std::vector<data::Cursor> cursors_;  // next sample of each walker
@@ -76,20 +69,19 @@ class SampleWalkers final : public Walkers {
   nn::LossReport report_;
 };
 
-SampleWalkers::SampleWalkers(nn::UNet& network, const data::SampleSource& samples, const WalkersOptions& options,
+SampleWalkers::SampleWalkers(nn::SampleNetwork& network, const data::SampleSource& samples, const WalkersOptions& options,
                              const nn::SegmentationLoss& loss)
-    : Walkers(options), network_(network), samples_(samples), loss_(loss) {
+    : Walkers(network, options), network_(network), samples_(samples), loss_(loss) {
   nn::check(loss);
   const data::SampleFormat& format = samples.format();
-  const nn::UNetOptions& net = network.options();
   FLOODTIDE_REQUIRE(samples.order().options().walkers == options.walkers, invalid_argument, "train: the samples are dealt to ",
                     samples.order().options().walkers, " walkers, expected ", options.walkers);
-  FLOODTIDE_REQUIRE(net.in_channels == format.channels, shape_mismatch, "train: the network reads ", net.in_channels,
-                    " channels, samples have ", format.channels);
-  FLOODTIDE_REQUIRE(format.outputs == net.classes, shape_mismatch, "train: samples have ", format.outputs,
-                    " classes or targets, the network predicts ", net.classes);
-  FLOODTIDE_REQUIRE(format.labelled == (net.output == nn::Output::softmax), invalid_argument, "train: samples have ",
-                    format.labelled ? "classes" : "targets", ", the network's output is ", name(net.output));
+  FLOODTIDE_REQUIRE(network.in_channels() == format.channels, shape_mismatch, "train: the network reads ",
+                    network.in_channels(), " channels, samples have ", format.channels);
+  FLOODTIDE_REQUIRE(format.outputs == network.outputs(), shape_mismatch, "train: samples have ", format.outputs,
+                    " classes or targets, the network predicts ", network.outputs());
+  FLOODTIDE_REQUIRE(format.labelled == (network.output() == nn::Output::softmax), invalid_argument, "train: samples have ",
+                    format.labelled ? "classes" : "targets", ", the network's output is ", name(network.output()));
   const Vec3 pool = network.total_pool();
   for (std::size_t axis = 0; axis < 3; ++axis) {
     FLOODTIDE_REQUIRE(format.shape[axis] % pool[axis] == 0, shape_mismatch, "train: samples of ", Show{format.shape},
@@ -147,9 +139,9 @@ void SampleWalkers::take(const data::Sample& sample, std::size_t number) {
                                 static_cast<std::uint64_t>(cursor.index));
 }
 
-nn::UNetBatch SampleWalkers::batch_of(std::int64_t first, std::int64_t count) {
+nn::SampleBatch SampleWalkers::batch_of(std::int64_t first, std::int64_t count) {
   const std::int64_t begin = first * batch(), images = count * batch();
-  nn::UNetBatch result;
+  nn::SampleBatch result;
   result.images = images_of(std::as_const(images_).view(), begin, images);
   result.truth = {images_of(std::as_const(classes_).view(), begin, images),
                   images_of(std::as_const(targets_).view(), begin, images),
@@ -199,20 +191,27 @@ PassResult SampleWalkers::finish(std::int64_t step) {
 }
 
 void SampleWalkers::count(const nn::LossReport& report) {
-  // With softmax, all classes except class 0 (background) count. With sigmoids, all channels count.
-  const std::size_t first = network_.options().output == nn::Output::softmax ? 1 : 0;
+  // Of classes, all except class 0 (background) count; of channels, those that are 0 or 1. Voxels without truth do not count.
+  // All images can be counted here, because a pass has the samples of all walkers.
+  const data::SampleFormat& format = samples_.format();
+  const auto first = static_cast<std::size_t>(format.labelled ? 1 : 0), end = static_cast<std::size_t>(format.soft_from);
   std::int64_t positive = 0;
-  for (std::size_t k = first; k < static_cast<std::size_t>(network_.options().classes); ++k) {
+  for (std::size_t k = first; k < end; ++k) {
     const nn::ClassCounts& counts = report.counts[k];
     metrics().true_positive += std::llround(counts.true_positives);
     metrics().false_positive += std::llround(counts.false_positives);
     metrics().false_negative += std::llround(counts.false_negatives);
     positive += std::llround(counts.true_positives + counts.false_positives + counts.false_negatives);
   }
-  const auto channels = network_.options().classes - static_cast<std::int64_t>(first);
-  // Targets of weight 0 do not count. All images can be counted here, because a pass has the samples of all walkers.
-  const std::int64_t all = weights_.size() > 0 ? std::ranges::count_if(weights_.span(), [](float w) { return w > 0; })
-                                               : channels * images_.size() / network_.options().in_channels;
+  std::int64_t all = 0;
+  if (format.labelled) {
+    const auto known = std::ranges::count_if(classes_.span(), [](std::uint8_t c) { return c != data::kUnlabelled; });
+    all = (format.soft_from - 1) * known;
+  } else {
+    for (std::int64_t i = 0; i < weights_.size(); ++i) {
+      if (i % format.outputs < format.soft_from && weights_.data()[i] > 0) ++all;
+    }
+  }
   metrics().true_negative += all - positive;
 }
 
@@ -235,7 +234,7 @@ std::function<void()> SampleWalkers::resumption(std::span<const State> states) {
 
 }  // namespace
 
-std::unique_ptr<Walkers> make_sample_walkers(nn::UNet& network, const data::SampleSource& samples,
+std::unique_ptr<Walkers> make_sample_walkers(nn::SampleNetwork& network, const data::SampleSource& samples,
                                              const WalkersOptions& options, const nn::SegmentationLoss& loss) {
   return std::make_unique<SampleWalkers>(network, samples, options, loss);
 }

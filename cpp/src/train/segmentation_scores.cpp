@@ -5,11 +5,11 @@
 #include <cmath>
 #include <exception>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
-#include "floodtide/data/slices.hpp"
-#include "floodtide/nn/segmentation_loss.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -19,55 +19,69 @@ static_assert(nn::kNotCounted == data::kUnlabelled);
 constexpr double kSmallestProbability =
     1e-7;  // about the rounding error of a float; limits the cross-entropy of a pixel to 16 nats
 
-/// Sums of one sample: cross-entropy in nats, and the number of pixels that count.
-struct EntropySums {
-  double cross_entropy = 0;
-  double counted = 0;
-};
+/// Sums of one sample: cross-entropy in nats, the number of voxels (and channels) that count, then those of each soft channel.
+enum : std::size_t { kCrossEntropy, kCounted, kSoft };
+/// Sums of a soft channel: squared errors, targets, squared targets, and the number of voxels.
+enum : std::size_t { kErrors, kTargets, kSquares, kVoxels, kSoftSums };
 
-EntropySums cross_entropy(View<const float, 4> probabilities, View<const std::uint8_t, 3> classes) {
+void add_cross_entropy(View<const float, 4> probabilities, View<const std::uint8_t, 3> classes, std::span<double> sums) {
   const std::int64_t outputs = probabilities.shape(3);
-  EntropySums sums;
   for (std::int64_t i = 0; i < classes.size(); ++i) {
     if (classes.data()[i] == nn::kNotCounted) continue;
-    sums.counted += 1;
+    sums[kCounted] += 1;
     const double p = probabilities.data()[i * outputs + classes.data()[i]];
-    sums.cross_entropy -= std::log(std::max(p, kSmallestProbability));
+    sums[kCrossEntropy] -= std::log(std::max(p, kSmallestProbability));
   }
-  return sums;
+}
+
+void add_errors(View<const float, 4> probabilities, const data::Sample& sample, std::int64_t channel, std::span<double> sums) {
+  for (std::int64_t i = channel; i < probabilities.size(); i += probabilities.shape(3)) {
+    if (sample.weights.data()[i] == 0) continue;
+    const double target = sample.targets.data()[i], error = probabilities.data()[i] - target;
+    sums[kErrors] += error * error;
+    sums[kTargets] += target;
+    sums[kSquares] += target * target;
+    sums[kVoxels] += 1;
+  }
 }
 
 class Scorer {
  public:
-  Scorer(nn::UNet& network, const data::SampleFormat& format, SampleScores& scores) : network_(network), scores_(scores) {
+  Scorer(nn::SampleNetwork& network, const data::SampleFormat& format, SampleScores& scores)
+      : network_(network), format_(format), scores_(scores) {
     const auto [z, y, x] = format.shape;
     probabilities_ = Tensor<float, 5>({1, z, y, x, format.outputs});
     predicted_ = Tensor<std::uint8_t, 3>(format.shape);
   }
 
-  EntropySums add(const data::Sample& sample) {
+  void add(const data::Sample& sample, std::span<double> sums) {
     const Shape<4> one = sample.image.shape();
     const Shape<5> images = {1, one[0], one[1], one[2], one[3]};
     network_.forward(View<const float, 5>(sample.image.data(), images), probabilities_.view());
     const Shape<5>& shape = probabilities_.shape();
     const View<const float, 4> probabilities(probabilities_.data(), {shape[1], shape[2], shape[3], shape[4]});
-    if (sample.classes.size() > 0) {
+    if (format_.labelled) {
       evaluate::most_likely_classes(probabilities, predicted_.view());
       scores_.dice.add(sample.group, predicted_.view(), sample.classes.view());
-      return cross_entropy(probabilities, sample.classes.view());
+      add_cross_entropy(probabilities, sample.classes.view(), sums);
+      return;
     }
-    EntropySums sums;
     for (std::int64_t channel = 0; channel < shape[4]; ++channel) {
       evaluate::VoxelCounts own;
-      sums.cross_entropy += own.add_probabilities(probabilities, sample.targets.view(), sample.weights.view(), channel);
-      sums.counted += static_cast<double>(own.voxels());
-      scores_.affinities[static_cast<std::size_t>(channel)].merge(own);
+      sums[kCrossEntropy] += own.add_probabilities(probabilities, sample.targets.view(), sample.weights.view(), channel);
+      sums[kCounted] += static_cast<double>(own.voxels());
+      const std::int64_t soft = channel - format_.soft_from;
+      if (soft < 0) {
+        scores_.binary_channels[static_cast<std::size_t>(channel)].merge(own);
+      } else {
+        add_errors(probabilities, sample, channel, sums.subspan(kSoft + static_cast<std::size_t>(soft) * kSoftSums, kSoftSums));
+      }
     }
-    return sums;
   }
 
  private:
-  nn::UNet& network_;
+  nn::SampleNetwork& network_;
+  const data::SampleFormat& format_;
   SampleScores& scores_;
   Tensor<float, 5> probabilities_;
   Tensor<std::uint8_t, 3> predicted_;
@@ -82,25 +96,27 @@ void reduce(comm::Communicator& communicator, Counts& counts) {
 
 }  // namespace
 
-SampleScores score_segmentation(nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator,
+SampleScores score_segmentation(nn::SampleNetwork& network, const data::SampleSource& samples, comm::Communicator& communicator,
                                 const Progress& progress) {
   const data::SampleFormat& format = samples.format();
   const std::int64_t count = samples.fixed_size();
   FLOODTIDE_REQUIRE(count > 0, invalid_argument, "validation: there are no samples, expected at least one");
-  SampleScores scores{evaluate::DiceCounts(samples.groups(), format.outputs), {}, 0, count};
-  if (!format.labelled) scores.affinities.resize(static_cast<std::size_t>(format.outputs));
+  SampleScores scores{evaluate::DiceCounts(samples.groups(), format.outputs), {}, {}, 0, count};
+  if (!format.labelled) {
+    scores.binary_channels.resize(static_cast<std::size_t>(format.soft_from));
+    scores.soft_channels.resize(static_cast<std::size_t>(format.outputs - format.soft_from));
+  }
   // One rank computes each sample, and the other ranks add zeros. The sums over ranks are therefore exact.
-  std::vector<double> sums(2 * static_cast<std::size_t>(count), 0.0);
+  const std::size_t length = kSoft + scores.soft_channels.size() * kSoftSums;
+  std::vector<double> sums(length * static_cast<std::size_t>(count), 0.0);
   std::exception_ptr failure;
   try {
     network.parameters_changed();  // the caller may have written to them
     const nn::SameParameters same(network.use());
     Scorer scorer(network, format, scores);
     for (std::int64_t i = communicator.rank(); i < count; i += communicator.size()) {
-      const EntropySums own = scorer.add(samples.fixed(i));
+      scorer.add(samples.fixed(i), std::span(sums).subspan(static_cast<std::size_t>(i) * length, length));
       same.require("validation");
-      sums[2 * static_cast<std::size_t>(i)] = own.cross_entropy;
-      sums[2 * static_cast<std::size_t>(i) + 1] = own.counted;
       report(progress, i + 1, count);
     }
   } catch (...) {
@@ -109,13 +125,23 @@ SampleScores score_segmentation(nn::UNet& network, const data::SampleSource& sam
   comm::agree(communicator, failure);
   comm::allreduce(communicator, std::span(sums), comm::ReduceOp::sum);
   reduce(communicator, scores.dice);
-  for (evaluate::VoxelCounts& channel : scores.affinities) reduce(communicator, channel);
-  double total = 0, counted = 0;
-  for (std::size_t i = 0; i < sums.size(); i += 2) {
-    total += sums[i];
-    counted += sums[i + 1];
+  for (evaluate::VoxelCounts& channel : scores.binary_channels) reduce(communicator, channel);
+  const auto mean = [&](std::size_t sum, std::size_t number) {  // over all samples, in their order
+    double total = 0, counted = 0;
+    for (std::size_t i = 0; i < sums.size(); i += length) {
+      total += sums[i + sum];
+      counted += sums[i + number];
+    }
+    return std::pair(counted > 0 ? total / counted : 0, counted);
+  };
+  scores.cross_entropy = mean(kCrossEntropy, kCounted).first;
+  std::size_t own = kSoft;
+  for (SoftScores& channel : scores.soft_channels) {
+    const auto [error, voxels] = mean(own + kErrors, own + kVoxels);
+    const double target = mean(own + kTargets, own + kVoxels).first, square = mean(own + kSquares, own + kVoxels).first;
+    channel = {error, std::max(0.0, square - target * target), static_cast<std::int64_t>(voxels)};
+    own += kSoftSums;
   }
-  scores.cross_entropy = counted > 0 ? total / counted : 0;
   return scores;
 }
 

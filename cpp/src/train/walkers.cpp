@@ -7,7 +7,7 @@
 
 namespace floodtide::train {
 
-Walkers::Walkers(const WalkersOptions& options) : options_(options) {
+Walkers::Walkers(nn::Network& network, const WalkersOptions& options) : network_(network), options_(options) {
   FLOODTIDE_REQUIRE(options.walkers >= options.ranks, invalid_argument, "train: ", options.walkers, " walkers for ",
                     options.ranks, " ranks, expected at least one a rank");
   require_in(data::kPrefetch, std::int64_t{options.prefetch}, "train: prefetch");

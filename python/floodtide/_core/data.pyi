@@ -9,25 +9,31 @@ import numpy
 import numpy.typing
 
 __all__: list[str] = [
-    "AffinitySource",
+    "Augmentation",
+    "Channel",
     "Channels",
     "ExampleSource",
     "Hdf5Writer",
+    "LabelPart",
+    "LabelledImage",
     "PartitionJob",
+    "PatchOptions",
+    "PatchSource",
+    "Region",
     "SampleSource",
-    "SliceAugmentation",
-    "SliceSource",
-    "SliceStack",
     "SourceOptions",
+    "Targets",
     "Volume",
+    "affinity_targets",
     "array_volume",
     "check_output",
+    "class_targets",
+    "distance_targets",
     "exists",
     "has_attributes",
     "limits",
     "parse_dataset_name",
     "python_volume",
-    "require_different_patients",
     "synth",
 ]
 
@@ -166,10 +172,118 @@ class ExampleSource:
     @property
     def examples(self) -> int: ...
 
+class Augmentation:
+    blur: float
+    dark_section: float
+    defocused_section: float
+    elastic: float
+    gain: float
+    gamma: float
+    missing_section: float
+    noise: float
+    offset: float
+    rotate_in_space: bool
+    rotation_deg: float
+    scale: float
+    shifted_section: float
+
+    def __init__(self) -> None: ...
+    def drawn(
+        self,
+        patch: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        seed: int,
+        epoch: int,
+        number: int,
+    ) -> dict: ...
+    @property
+    def permutable_axes(self) -> list[int]: ...
+    @permutable_axes.setter
+    def permutable_axes(self, arg0: collections.abc.Sequence[int]) -> None: ...
+    @property
+    def reflectable_axes(self) -> list[int]: ...
+    @reflectable_axes.setter
+    def reflectable_axes(self, arg0: collections.abc.Sequence[int]) -> None: ...
+
+class Targets:
+    def make(
+        self, labels: typing.Any, training: bool
+    ) -> (
+        tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]
+        | tuple[
+            int,
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+        ]
+    ): ...
+    @property
+    def classes(self) -> bool: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def soft_from(self) -> int: ...
+
+class LabelPart:
+    def __init__(
+        self,
+        volume: str | Volume,
+        *,
+        values: collections.abc.Sequence[tuple[int, int]],
+        others: int | None = None,
+        refuse: bool = False,
+    ) -> None: ...
+
+class Channel:
+    def __init__(self, image: str | Volume, *, mean: float, std: float) -> None: ...
+
+class LabelledImage:
+    def __init__(
+        self,
+        *,
+        name: str,
+        channels: collections.abc.Sequence[Channel],
+        labels: collections.abc.Sequence[LabelPart],
+        labels_start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    ) -> None: ...
+
+class Region:
+    def __init__(
+        self,
+        *,
+        image: int,
+        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        group: int,
+    ) -> None: ...
+
 class SampleSource:
     def at_step(self, walker: int, step: int) -> tuple[int, int]: ...
+    def fixed(
+        self, number: int
+    ) -> (
+        tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]
+        | tuple[
+            int,
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+        ]
+    ): ...
+    def load(
+        self, walker: int, epoch: int, index: int
+    ) -> (
+        tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]
+        | tuple[
+            int,
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+        ]
+    ): ...
     def number(self, walker: int, epoch: int, index: int) -> int: ...
     def per_walker(self, walker: int, epoch: int) -> int: ...
+    @property
+    def channels(self) -> int: ...
     @property
     def fixed_size(self) -> int: ...
     @property
@@ -182,100 +296,63 @@ class SampleSource:
     def shape(self) -> tuple[int, int, int]: ...
     @property
     def size(self) -> int: ...
+    @property
+    def soft_from(self) -> int: ...
 
-class SliceStack:
-    def __init__(self, *, images: str | Volume, masks: str | Volume, patients: str) -> None: ...
+class PatchOptions:
+    augmentation: Augmentation
+    order: tuple[int, int, int]
+    outside: float
+    patches: int | None
+    whole: bool
 
-class SliceAugmentation:
-    def __init__(
-        self,
-        *,
-        flip_y: bool,
-        flip_x: bool,
-        rotation_deg: float,
-        scale: float,
-        gain: float,
-        offset: float,
-        noise: float,
+    def __init__(self) -> None: ...
+    @property
+    def class_weights(self) -> list[float]: ...
+    @class_weights.setter
+    def class_weights(self, arg0: collections.abc.Sequence[float]) -> None: ...
+    @property
+    def patch(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
+    @patch.setter
+    def patch(
+        self, arg0: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> None: ...
 
-class SliceSource(SampleSource):
+class PatchSource(SampleSource):
     def __init__(
         self,
-        stacks: collections.abc.Sequence[SliceStack],
-        *,
-        size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(2)"],
-        classes: int,
-        mean: float,
-        std: float,
-        outside: float,
-        part: str,
-        validation_share: float,
-        split_seed: int,
-        augmentation: SliceAugmentation,
-        walkers: int,
-        batch: int,
-        seed: int,
-    ) -> None: ...
-    def check_masks(
-        self,
-        begin: int,
-        end: int,
+        images: collections.abc.Sequence[LabelledImage],
+        regions: collections.abc.Sequence[Region],
+        groups: collections.abc.Sequence[str],
+        targets: Targets,
+        options: PatchOptions,
         progress: collections.abc.Callable[[int, int], typing.Any] | None,
     ) -> None: ...
-    def fixed(
-        self: SampleSource, number: int
-    ) -> tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]: ...
-    def load(
-        self: SampleSource, walker: int, epoch: int, index: int
-    ) -> tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]: ...
-    def place(self, number: int) -> tuple[int, int]: ...
-
-class AffinitySource(SampleSource):
-    def __init__(
-        self,
-        volumes: collections.abc.Sequence[SourceOptions],
-        *,
-        offsets: collections.abc.Sequence[
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
-        ],
-        patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        zero_is_boundary: bool,
-        balance: bool,
-        permutable_axes: collections.abc.Sequence[int],
-        reflectable_axes: collections.abc.Sequence[int],
-        patches: int | None,
-        walkers: int,
-        batch: int,
-        seed: int,
-    ) -> None: ...
-    def fixed(
-        self: SampleSource, number: int
-    ) -> tuple[
-        int,
-        numpy.typing.NDArray[numpy.float32],
-        numpy.typing.NDArray[numpy.float32],
-        numpy.typing.NDArray[numpy.float32],
-    ]: ...
     def fixed_place(
         self, number: int
     ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
-    def load(
-        self: SampleSource, walker: int, epoch: int, index: int
-    ) -> tuple[
-        int,
-        numpy.typing.NDArray[numpy.float32],
-        numpy.typing.NDArray[numpy.float32],
-        numpy.typing.NDArray[numpy.float32],
-    ]: ...
     def training_place(
         self, epoch: int, number: int
     ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
+    @property
+    def label_counts(self) -> list[int]: ...
 
+def affinity_targets(
+    offsets: collections.abc.Sequence[
+        typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+    ],
+    *,
+    balance: bool,
+    descriptors: typing.Annotated[collections.abc.Sequence[float], "FixedSize(3)"],
+) -> Targets: ...
 def array_volume(array: numpy.typing.NDArray[typing.Any], name: str) -> Volume: ...
 def check_output(
     path: str | bytes, command: str, objects: collections.abc.Sequence[str], described: str = ""
 ) -> None: ...
+def class_targets(count: int) -> Targets: ...
+def distance_targets(
+    scale: float, *, voxel_size: typing.Annotated[collections.abc.Sequence[float], "FixedSize(3)"]
+) -> Targets: ...
 def exists(file: str, object: str) -> bool: ...
 def has_attributes(file: str, object: str, names: collections.abc.Sequence[str]) -> list[str]: ...
 def limits() -> dict[str, dict[str, float]]: ...
@@ -290,7 +367,6 @@ def python_volume(
     chunks: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     dtype: str,
 ) -> Volume: ...
-def require_different_patients(training: SliceSource, validation: SliceSource) -> None: ...
 def synth(
     shape: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     seed: int,

@@ -17,6 +17,7 @@ from floodtide.cli import options as shared
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.table import format_of
 from floodtide.data.look.trained_on import to_text, training_images
+from floodtide.data.volumes import stated_by
 from floodtide.errors import InvalidArgumentError
 
 _NPZ = "npz://"
@@ -94,6 +95,7 @@ def volume(
         "dtype": copy.dtype.name,
         "voxel_size_nm": copy.geometry.voxel_size_nm,
         "offset": copy.geometry.offset,
+        "stated": stated_by(data.Volume(source), voxel_nm, "--voxel-nm").text,
     }
 
 

@@ -11,8 +11,6 @@ from floodtide.base import limits
 from floodtide.cli import evaluate_modes
 from floodtide.cli import options as shared
 
-_IN_TABLE = ("trivial", "notes", "before")
-
 
 @click.command()
 @click.argument("segmentation", metavar="SEGMENTATION")
@@ -25,14 +23,10 @@ _IN_TABLE = ("trivial", "notes", "before")
     help="An earlier segmentation, to score and draw, too.",
 )
 @click.option(
-    "--classes",
-    type=shared.Number(limits.MASK_CLASSES),
-    help="Compare classes 0 to N - 1, not objects, and print Dice (default: as SEGMENTATION notes).",
-)
-@click.option(
     "--picture",
     metavar="FILE.png",
-    help="Draw image, truth, segmentation and mistakes in three planes; with --worst each mistake, too.",
+    help="Draw image, truth, segmentation and mistakes in three planes; with --worst each mistake, too. Of classes: the"
+    " section with the most wrong voxels.",
 )
 @click.option(
     "--image",
@@ -51,6 +45,38 @@ _IN_TABLE = ("trivial", "notes", "before")
     show_default=True,
     help="With --skeletons: a segment merges objects if it has this many nodes of each of two skeletons.",
 )
+@click.option(
+    "--classes",
+    is_flag=True,
+    help="The values are classes, not objects (default: if SEGMENTATION notes classes).",
+)
+@click.option(
+    "--match",
+    default="",
+    metavar="VALUE=CLASS[,...]",
+    help="Which classes of SEGMENTATION values of TRUTH stand for, such as 1=255 (default: the same values).",
+)
+@click.option(
+    "--unlabelled",
+    type=shared.Number(limits.LABEL),
+    metavar="VALUE",
+    help="Voxels of classes with this value in TRUTH do not count.",
+)
+@click.option(
+    "--objects", is_flag=True, help="Score the connected components of each class, too, as objects."
+)
+@click.option(
+    "--sections/--volume",
+    default=None,
+    help="With --objects: components of each section, or in 3-D (default: as SEGMENTATION was predicted, else 3-D).",
+)
+@click.option(
+    "--min-voxels",
+    type=shared.Number(limits.SOME_VOXELS),
+    default=1,
+    show_default=True,
+    help="With --objects: leave out components with fewer voxels.",
+)
 @shared.voxel_nm
 @shared.as_json
 def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
@@ -60,16 +86,21 @@ def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
     all unsegmented voxels as one segment (prefix "all"), and for the segmented voxels (id > 0). The first table also
     shows two trivial answers. A segmentation that is no better has no value. docs/segmentation.md explains the scores.
 
+    If SEGMENTATION holds classes, the tables show the scores of each class and the confusion of classes. Then 0 is the
+    background, a class as others.
+
     \b
-    Example:
+    Examples:
       floodtide evaluate out.h5:segmentation groundtruth.h5:stack --picture out.png
+      floodtide evaluate out.h5:classes "masks/*.png" --objects
     """
     shared.require_same_arguments()
     found = evaluate_modes.run(segmentation, truth, **asked)
     if found is None:
         return
-    report, table = found
+    report, table, shown = found
     if table and not as_json:
-        click.echo(f"{table}\n")
-        report = {name: value for name, value in report.items() if name not in _IN_TABLE}
-    shared.show(report, as_json)
+        click.echo(table)
+        report = {name: value for name, value in report.items() if name not in shown}
+    if report:
+        shared.show(report, as_json)

@@ -10,8 +10,12 @@ import numpy as np
 
 from floodtide import evaluate
 from floodtide.data import Box, Volume
+from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
+from floodtide.errors import ShapeError
+from floodtide.evaluate.classes import ClassReport, read_worst
 from floodtide.evaluate.reporting import Report
+from floodtide.evaluate.voxels import first_voxels
 from floodtide.report import planes
 from floodtide.shapes.skeletons import skeletons_of
 
@@ -65,3 +69,28 @@ def draw(
         read = planes.read_segmentation(segments, image, truth, voxel_nm, place, pairs=pairs)
         name = f"{path.stem}-{number:02}-{mistake.kind}-{mistake.id}.png"
         planes.save_planes(read, voxel_nm, path.with_name(name))
+
+
+def draw_classes(
+    report: ClassReport,
+    segments: Volume,
+    objects: Volume,
+    path: Path,
+    image: str,
+    voxel_nm: VoxelSize,
+) -> None:
+    """Draw the section with the most wrong voxels: the image, and the image with outlines of both volumes."""
+    predicted, true = read_worst(report, segments, objects)
+    name = image or segments.text("image")
+    found = planes.covering(planes.opened(name), segments, None)
+    if found is None:
+        if image:
+            raise ShapeError(f"--image {image} does not cover {segments.name}, expected its image")
+        report.notes.append("picture: the image is unknown (--image VOLUME)")
+    grey = None
+    if found is not None:
+        start, first = report.worst[0], first_voxels(segments, objects)[0]
+        corner = as_vec3([a - b + c for a, b, c in zip(start, first, found[1], strict=True)])
+        grey = found[0].read((corner, report.worst[1]))[0]
+    title = f"z = {report.worst[0][0]}: {report.worst_voxels} wrong voxels"
+    planes.save_classes(title, grey, true, predicted, voxel_nm, path)

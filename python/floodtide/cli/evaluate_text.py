@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from floodtide.evaluate import trivial
 
 if TYPE_CHECKING:
+    from floodtide.evaluate.classes import ClassReport
     from floodtide.evaluate.reporting import Report
 
 _COLUMNS = (
@@ -17,6 +18,23 @@ _COLUMNS = (
     ("coverage", "coverage"),
     ("VOI split", "all_voi_split"),
     ("VOI merge", "all_voi_merge"),
+)
+_SCORES = (
+    ("dice", "Dice"),
+    ("iou", "IoU"),
+    ("precision", "precision"),
+    ("recall", "recall"),
+    ("average_precision", "average precision"),
+)
+_DETECTION = (
+    ("true", "truth"),
+    ("predicted", "prediction"),
+    ("matched", "IoU > 0.5"),
+    ("precision", "precision"),
+    ("recall", "recall"),
+    ("f1", "F1"),
+    ("average_precision_50", "AP at 0.5"),
+    ("average_precision", "AP at 0.5 to 0.95"),
 )
 _WIDTH, _NAME = 12, 24
 
@@ -44,3 +62,57 @@ def _text(value: float) -> str:
     if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:.4f}"
     return str(value)
+
+
+def of_classes(report: ClassReport) -> str:
+    """Return tables of the scores of classes, of the objects of classes, and of the confusion, for a terminal."""
+    scores, everything, mean = report.scores(), report.everything(), report.mean()
+    columns = [(name, title) for name, title in _SCORES if name in mean]
+    head = ["class", *(title for _, title in columns), "truth", "prediction", "Dice of all"]
+    rows = [
+        [
+            _class(report, number),
+            *(_text(row[name]) for name, _ in columns),
+            _text(row["true_voxels"]),
+            _text(row["predicted_voxels"]),
+            _text(everything[number]["dice"]),
+        ]
+        for number, row in scores.items()
+    ]
+    rows.append(["mean without 0", *(_text(mean[name]) for name, _ in columns), "", "", ""])
+    lines = [*aligned(head, rows), ""]
+    lines.append("Truth and prediction in voxels. Dice of all: if every voxel were of the class.")
+    if report.objects:
+        where = "in each section" if report.sections else "in 3-D"
+        rows = [
+            [_class(report, number), *(_text(row[name]) for name, _ in _DETECTION)]
+            for number, row in report.objects.items()
+        ]
+        lines += ["", f"objects: voxels of a class that are connected by their faces, {where}"]
+        lines += aligned(["class", *(title for _, title in _DETECTION)], rows)
+    names = [_class(report, number) for number in report.names]
+    counts = [[str(count) for count in row] for row in report.confusion.tolist()]
+    rows = [[name, *row] for name, row in zip(names, counts, strict=True)]
+    lines += ["", *aligned(["truth \\ prediction", *names], rows), ""]
+    lines.append(
+        f"{int(report.confusion.sum())} voxels compared, {report.unlabelled} without a label;"
+        f" most wrong ones: {report.worst_voxels} in section z = {report.worst[0][0]}"
+    )
+    return "\n".join([*lines, *report.notes])
+
+
+def aligned(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table; the first column is aligned on the left, the others on the right."""
+    table = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _class(report: ClassReport, number: int) -> str:
+    return f"{number} {report.names[number]}".rstrip()

@@ -15,9 +15,22 @@ from floodtide.cli import options as shared
 
 
 @click.command()
-@click.argument("image")
+@click.argument("images", metavar="IMAGE...", nargs=-1, required=True)
 @click.option(
-    "--labels", required=True, metavar="LABELS", help="Object ids of the image; 0 is no object."
+    "--labels",
+    required=True,
+    multiple=True,
+    metavar="LABELS",
+    help="Labels of the image: ids of objects (0 is none), or classes; give the option once for each image.",
+)
+@click.option(
+    "--task",
+    type=click.Choice(["classes", "affinities", "flood"]),
+    help="What to learn: the class of each voxel, or objects: by affinities (the default below 240 minutes), or by"
+    " flood filling (default: as the labels are).",
+)
+@click.option(
+    "--unlabelled", type=int, metavar="VALUE", help="Value of voxels that nobody has labelled."
 )
 @shared.voxel_nm
 @click.option(
@@ -25,11 +38,6 @@ from floodtide.cli import options as shared
     "start",
     metavar="NETWORK",
     help="Train this network further: fib25 (`floodtide fetch fib25`), a checkpoint or a run directory.",
-)
-@click.option(
-    "--network",
-    type=click.Choice(["affinities", "ffn"]),
-    help="A U-Net for affinities (the default below 240 minutes), or a flood-filling network.",
 )
 @click.option(
     "--minutes",
@@ -44,16 +52,22 @@ from floodtide.cli import options as shared
 @click.option("--replace", is_flag=True, help="Write over an older plan of the same name.")
 @shared.as_json
 def command(
-    image: str, labels: str, start: str | None, out: str | None, as_json: bool, **asked: Any
+    images: tuple[str, ...],
+    labels: tuple[str, ...],
+    start: str | None,
+    out: str | None,
+    as_json: bool,
+    **asked: Any,
 ) -> None:
-    """Look at IMAGE and LABELS, and write a configuration for `floodtide train`, with the reason of every value.
+    """Look at images and labels, and write a configuration for `floodtide train`, with the reason of every value.
 
-    IMAGE and LABELS are volumes of any format: stack.tif, volume.zarr, file.h5:dataset. If the network to start from
+    Images and labels are volumes of any format: stack.tif, volume.zarr, file.h5:dataset. If the network to start from
     needs other voxels, resampled copies are written beside the plan. A few passes of the network measure this machine.
 
     \b
     Example:
       floodtide init stack.tif --labels labels.tif --voxel-nm 8,8,8 --minutes 10
+      floodtide init 'em/*.tif' --labels 'mitochondria/*.png' --task classes --minutes 10
       floodtide train stack.toml
     """
     from floodtide.data.formats.table import stem
@@ -61,12 +75,12 @@ def command(
     from floodtide.plan.known import known_network
     from floodtide.train.setup import set_threads
 
-    name = out or f"{stem(image)}.toml"
+    name = out or f"{stem(images[0])}.toml"
     set_threads(0)
     known = None if start is None else known_network(start)
     run = f"runs/{Path(name).stem}"
     asked["voxel_size_nm"] = asked.pop("voxel_nm")
-    plan = prepare(image, labels, Path(name), start=known, run=run, **asked)
+    plan = prepare(images, labels, Path(name), start=known, run=run, **asked)
     if as_json:
         facts = {"out": name, "notes": plan.notes, "head": plan.head}
         click.echo(json.dumps(facts | {"config": plan.tables}))

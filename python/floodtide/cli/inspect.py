@@ -58,6 +58,7 @@ def command(
             truth = Volume(labels) if labels else None
             found = inspection.write(Volume(target), truth, voxel_nm, out)
             brief = {
+                **found.stated,
                 "mean": found.image.proposed_mean,
                 "std": found.image.proposed_std,
                 "verdict": inspection.verdict(found),

@@ -112,7 +112,7 @@ class _Reader:
             word = isinstance(value, str) and str in kinds
             return self._convert(value, str if word else kinds[0], key)
         if origin is Mapping:
-            return self._mapping(value, typing.get_args(expected), key)
+            return self._mapping(value, typing.get_args(expected)[1], key)
         if origin is tuple:
             arguments = typing.get_args(expected)
             if not isinstance(value, (list, tuple)):
@@ -153,19 +153,14 @@ class _Reader:
             split[field.name] = {key: table[key] for key in keys if key in table}
         return split
 
-    def _mapping(self, value: Any, types_: tuple[Any, Any], key: str) -> dict[Any, Any]:
-        names, values = types_
+    def _mapping(self, value: Any, values: Any, key: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise ConfigurationError(
                 f"{self._where}: {key} is {_type_name(value)}, expected a table"
             )
         found = {}
         for name, one in value.items():
-            if names is int and not re.fullmatch(r"[+-]?[0-9]{1,20}", name):
-                raise ConfigurationError(
-                    f"{self._where}: {key} has the key {shown(name)}, expected a number"
-                )
-            found[names(name)] = self._convert(one, values, f"{key}.{name}")
+            found[name] = self._convert(one, values, f"{key}.{name}")
         return found
 
     def alternative(self, sections: Sequence[Any], table: Any, key: str) -> Any:

@@ -19,19 +19,19 @@ Paintera calls the last three transparent, invalid and outside.
 
 def may_spell(dtype: np.dtype[Any]) -> bool:
     """Return True if a type can hold a value besides 0 that stands for no label."""
-    return dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize >= 4)
+    return dtype.kind in "if" or (dtype.kind == "u" and dtype.itemsize >= 4)
 
 
 def missing(labels: NDArray[Any]) -> NDArray[np.bool_] | None:
     """Return where labels have a value besides 0 that stands for no label; None if they have none."""
     if labels.size == 0 or not may_spell(labels.dtype):
         return None
-    lowest, highest = int(labels.min()), int(labels.max())
+    lowest, highest = labels.min(), labels.max()
     if lowest >= 0 and highest < LARGEST[0]:
         return None
     none = labels < 0
     for value in LARGEST:
-        if value <= highest:
+        if value <= highest and int(labels.dtype.type(value)) == value:
             none |= labels == labels.dtype.type(value)
     return none if none.any() else None
 

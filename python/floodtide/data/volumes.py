@@ -322,6 +322,15 @@ def place_of(volume: Volume) -> Vec3 | None:
     return whole_geometry(volume.geometry, volume.text("image")).offset
 
 
+def stated_by(volume: Volume, given: Sequence[float] | None, option: str) -> Geometry:
+    """Return the geometry of a volume, with the voxel size that an option gives, if it is given."""
+    stated = whole_geometry(volume.geometry, volume.text("image"))
+    if given is None:
+        return stated
+    z, y, x = given
+    return dataclasses.replace(stated, voxel_size_nm=(z, y, x), size_source=option)
+
+
 def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
     """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
 

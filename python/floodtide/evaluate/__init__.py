@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores against the ground truth: of voxels, of skeletons and of class masks; trivial answers; the worst mistakes."""
 
+from floodtide.evaluate.classes import class_report
 from floodtide.evaluate.mistakes import worst_mistakes
 from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
-    dice_of_table,
     read_both,
     score_volumes,
     scores,
@@ -14,7 +14,7 @@ from floodtide.evaluate.voxels import (
 
 __all__ = [
     "ContingencyTable",
-    "dice_of_table",
+    "class_report",
     "read_both",
     "report",
     "run_lengths",

@@ -8,7 +8,7 @@ Voxels whose truth is 0 are ignored. Every score is computed twice: over the seg
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,16 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import box_text, intersection
-from floodtide.data.no_label import cleared, missing
+from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, require_same_size
-from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from floodtide.errors import OutOfRangeError, ShapeError
 
 ContingencyTable = _core.evaluate.ContingencyTable
 
 Labels = NDArray[np.integer[Any]]
 
-_BLOCK_VOXELS = 1 << 24  # maximum number of voxels that are read at a time from each volume
+BLOCK_VOXELS = 1 << 24
+"""Maximum number of voxels that are read at a time from each volume."""
 
 
 def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
@@ -52,43 +53,6 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     table = ContingencyTable()
     table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
     return table.scores()
-
-
-def dice_of_table(table: ContingencyTable, classes: int) -> list[dict[str, float]]:
-    """Return the Dice score of each class from 1 on, from the voxels of each pair (predicted class, true class).
-
-    Args:
-        table: Of two volumes of classes, from `count_volumes` or `count_on_ranks`. Class 0 is the background.
-        classes: Number of classes, the background included.
-
-    Returns:
-        For each class: `class`, `dice` (NaN if the class is neither predicted nor true), `dice_everything`, the score
-        of predicting this class everywhere, `true_voxels` and `predicted_voxels`.
-
-    Raises:
-        InvalidArgumentError: If a voxel holds a number that is not a class.
-    """
-    rows = table.rows()
-    predicted, true, counts = (rows[:, i].astype(np.int64) for i in range(3))
-    highest = int(max(predicted.max(initial=0), true.max(initial=0)))
-    if highest >= classes:
-        raise InvalidArgumentError(
-            f"a voxel holds {highest}, expected classes from 0 to {classes - 1}"
-        )
-    found = []
-    for number in range(1, classes):
-        p, t = (int(counts[column == number].sum()) for column in (predicted, true))
-        both = int(counts[(predicted == number) & (true == number)].sum())
-        found.append(
-            {
-                "class": number,
-                "dice": 2 * both / (p + t) if p + t else float("nan"),
-                "dice_everything": 2 * t / (t + int(counts.sum())) if len(counts) else float("nan"),
-                "true_voxels": t,
-                "predicted_voxels": p,
-            }
-        )
-    return found
 
 
 def score_volumes(
@@ -137,18 +101,12 @@ def count_on_ranks(
     truth: Volume,
     box: Box | None = None,
     progress: Callable[[int, int], None] | None = None,
-    *,
-    classes: bool = False,
 ) -> _core.evaluate.ContingencyTable:
-    """Return the table of `count_volumes` on every rank; each rank reads a part of the volumes. Collective.
-
-    With `classes`, the volumes hold classes: 0 is one of them, and voxels whose truth has another value for "no label"
-    do not count.
-    """
+    """Return the table of `count_volumes` on every rank; each rank reads a part of the volumes. Collective."""
     table = ContingencyTable()
     with world.agreed():
         parts = slice(world.rank(), None, world.size())
-        for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts, classes):
+        for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts):
             table.add(labels, objects)
     whole = ContingencyTable()
     for rows in allgather_object(table.rows()):
@@ -163,7 +121,7 @@ def read_both(
 
     If `image`, then `truth` is an image.
     """
-    (start, size), *starts = _common_box(segmentation, truth, box)
+    (start, size), *starts = common_box(segmentation, truth, box)
     volumes = zip((segmentation, truth), starts, strict=True)
     labels, other = (volume.read((_minus(start, first), size)) for volume, first in volumes)
     return cleared(labels), other if image else cleared(other)
@@ -175,23 +133,33 @@ def common_blocks(
     box: Box | None,
     progress: Callable[[int, int], None] | None,
     parts: slice = slice(None),
-    classes: bool = False,
 ) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
     """Yield first voxel (in the whole volume), segments and objects of the blocks of a box that two volumes cover.
 
-    `parts` are the blocks that are read, of all of them. With `classes`, a block has only the voxels whose truth is
-    known, along one axis.
+    Voxels without a label are 0. `parts` are the blocks that are read, of all of them.
     """
-    region, start, truth_start = _common_box(segmentation, truth, box)
-    chosen = list(_blocks(region, segmentation.chunks))[parts]
+    for start, labels, objects in stored_blocks(segmentation, truth, box, progress, parts):
+        yield start, cleared(labels, segmentation.name), cleared(objects, truth.name)
+
+
+def stored_blocks(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None,
+    progress: Callable[[int, int], None] | None,
+    parts: slice = slice(None),
+    cut: Callable[[Box, Vec3], Iterable[Box]] | None = None,
+) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
+    """Yield the blocks of `common_blocks` with the values that the volumes hold.
+
+    `cut` returns the blocks of a box, from the box and the size of the segmentation's chunks.
+    """
+    region, start, truth_start = common_box(segmentation, truth, box)
+    chosen = list((cut or _blocks)(region, segmentation.chunks))[parts]
     total, done = sum(int(np.prod(size)) for _, size in chosen), 0
     for block in chosen:
-        labels = cleared(segmentation.read((_minus(block[0], start), block[1])), segmentation.name)
-        objects = truth.read((_minus(block[0], truth_start), block[1]))
-        none = missing(objects) if classes else None
-        if none is not None:
-            labels, objects = labels[~none].reshape(1, 1, -1), objects[~none].reshape(1, 1, -1)
-        yield block[0], labels, cleared(objects, truth.name)
+        labels = segmentation.read((_minus(block[0], start), block[1]))
+        yield block[0], labels, truth.read((_minus(block[0], truth_start), block[1]))
         done += int(np.prod(block[1]))
         if progress is not None:
             progress(done, total)
@@ -202,7 +170,7 @@ def assumed_place(segmentation: Volume, truth: Volume, box: Box | None = None) -
 
     None: both places are known, and the whole segmentation or `box` is compared.
     """
-    region, start, _ = _common_box(segmentation, truth, box)
+    region, start, _ = common_box(segmentation, truth, box)
     if box is None and region[1] != segmentation.shape:
         share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
         stated = place_of(segmentation) is not None
@@ -222,7 +190,7 @@ def _sizes(volume: Volume) -> str:
     return " x ".join(map(str, volume.shape))
 
 
-def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[Box, Vec3, Vec3]:
+def common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[Box, Vec3, Vec3]:
     """Return the box to compare, and the first voxels of both volumes, in voxels of the whole volume."""
     require_same_size("evaluate", segmentation, truth)
     start, truth_start = first_voxels(segmentation, truth)
@@ -263,10 +231,10 @@ def _minus(a: Vec3, b: Vec3) -> Vec3:
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:
-    """Yield blocks of whole planes with at most _BLOCK_VOXELS voxels; planes that are too large are split along y."""
+    """Yield blocks of whole planes with at most BLOCK_VOXELS voxels; planes that are too large are split along y."""
     (z0, y0, x0), (nz, ny, nx) = region
-    rows = max(1, min(ny, _BLOCK_VOXELS // (nx * min(chunks[0], nz))))
-    depth = max(1, min(nz, _BLOCK_VOXELS // (nx * rows)))
+    rows = max(1, min(ny, BLOCK_VOXELS // (nx * min(chunks[0], nz))))
+    depth = max(1, min(nz, BLOCK_VOXELS // (nx * rows)))
     for z in range(z0, z0 + nz, depth):
         for y in range(y0, y0 + ny, rows):
             yield (z, y, x0), (min(depth, z0 + nz - z), min(rows, y0 + ny - y), nx)

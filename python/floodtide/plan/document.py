@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import tomli_w
 
 from floodtide.base.templates import render
-from floodtide.data.boxes import box_text
+from floodtide.data.boxes import Box, box_text
 from floodtide.data.formats.geometry import size_text
 
 MARK = "# Planned by floodtide init"
@@ -18,17 +19,23 @@ MARK = "# Planned by floodtide init"
 _WIDTH = 100  # columns of comments
 
 
-def sections(network: str, **facts: Any) -> str:
+def sections(task: str, **facts: Any) -> str:
     """Return the sections of a plan as TOML. Each value has its reason above it.
 
     Args:
-        network: Kind of network: "affinities" or "ffn", a template.
+        task: "flood", "affinities" or "classes".
         facts: What the template shows, by name.
     """
     text = render(
-        f"{network}.toml",
+        "flood.toml" if task == "flood" else "unet.toml",
         "plan/templates",
-        filters={"toml": _value, "box": box_text, "size": size_text, "line": _line},
+        filters={
+            "toml": _value,
+            "box": box_text,
+            "boxes": _boxes,
+            "size": size_text,
+            "line": _line,
+        },
         **facts,
     )
     lines = text.strip("\n").split("\n")
@@ -54,6 +61,10 @@ def comment(text: str) -> str:
 def _line(text: str) -> str:
     """Return a text without line breaks, which would end a comment."""
     return " ".join(text.split())
+
+
+def _boxes(boxes: Sequence[Box]) -> str:
+    return "; ".join(map(box_text, boxes))
 
 
 def _value(value: Any) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.data import Box, Volume
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
 from floodtide.plan.geometry import View
@@ -29,13 +30,13 @@ _KEPT = 0.95  # share of the labelled voxels that objects of at least the smalle
 _COUNTED = 1 << 26  # labels that are counted
 
 
-def flooding_recipe(image: Volume, wish: Wish) -> Recipe:
-    """Return the rules for a flood-filling network on a volume: of random weights, or one that is trained further.
+def flooding_recipe(wish: Wish) -> Recipe:
+    """Return the rules for a flood-filling network: of random weights, or one that is trained further.
 
     Raises:
         InvalidArgumentError: If the volume is too small.
     """
-    view, reason = _view(image, wish)
+    view, reason = _view(_smallest(wish), wish)
     depth, features = DEPTH, FEATURES
     if wish.start is not None:
         depth, features = wish.start.model.depth, wish.start.model.features
@@ -77,19 +78,25 @@ def flooding_recipe(image: Volume, wish: Wish) -> Recipe:
     )
 
 
-def _view(image: Volume, wish: Wish) -> tuple[View, str]:
+def _smallest(wish: Wish) -> Vec3:
+    """Return the size (z, y, x) in which an example must fit: the smallest extents of the boxes with labels."""
+    boxes = [box for seen in wish.labels_seen for box in seen.boxes]
+    return as_vec3([min(size[axis] for _, size in boxes) for axis in range(3)])
+
+
+def _view(shape: Vec3, wish: Wish) -> tuple[View, str]:
     nm = size_text(wish.voxel_size_nm)
     if wish.start is not None:
         model = wish.start.model
-        view = geometry.view_for_network(image.shape, model.fov, model.deltas)
+        view = geometry.view_for_network(shape, model.fov, model.deltas)
         if view.fov == model.fov:
             return view, f"The field of view of {wish.start.name}."
         return view, (
             f"{wish.start.name} has {size_text(model.fov)}; smaller here, because a quarter of the voxels along"
-            f" each axis of {size_text(image.shape)} voxels should be centres of training examples."
+            f" each axis of {size_text(shape)} voxels should be centres of training examples."
         )
     largest = next(f for least, f in geometry.LARGEST_FOR_MINUTES if wish.minutes >= least)
-    view = geometry.view_for(image.shape, wish.voxel_size_nm, largest)
+    view = geometry.view_for(shape, wish.voxel_size_nm, largest)
     extents = size_text([f * s for f, s in zip(view.fov, wish.voxel_size_nm, strict=True)])
     reason = f"About a cube of tissue: {extents} nm with voxels of {nm} nm."
     if largest < geometry.VIEWS[0][0]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ LARGEST_FOR_MINUTES = ((240.0, 33), (0.0, 17))
 
 _LEAST_FOV = 5  # voxels; fewer leave no neighbours on both sides of a step
 _CENTRES = 0.25  # share of the voxels along an axis that should be centres of a patch
-_HELD_OUT = 0.2  # share of an axis for validation
+_HELD_OUT, _MOST_HELD_OUT = 0.2, 0.34  # share of an axis, or of the voxels, for validation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +38,19 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Training and validation box, with a guard band between them.
+    """Training and validation boxes.
 
     Attributes:
-        axis: The axis (0 is z) along which the volume is cut.
-        training, validation: Boxes (start, size).
-        guard: Voxels between them.
+        training: Boxes (start, size) of each volume; a volume may have none.
+        held_out: Index of the volume that is validated on.
+        validation: Its boxes.
+        reason: How the boxes were chosen.
     """
 
-    axis: int
-    training: Box
-    validation: Box
-    guard: int
+    training: tuple[tuple[Box, ...], ...]
+    held_out: int
+    validation: tuple[Box, ...]
+    reason: str
 
 
 def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> View:
@@ -84,29 +86,106 @@ def _step(delta: int, extent: int, fov: int) -> int:
     return max(1, min(round(delta * extent / fov), (extent - 1) // 2))
 
 
-def splits(shape: Vec3, patch: Vec3, guard: Vec3) -> list[Split]:
-    """Return all splits along one axis in which both parts hold patches, the one with most training voxels first.
+def splits(
+    boxes: Sequence[Sequence[Box]], patch: Vec3, guard: Vec3, *, inside: bool
+) -> list[Split]:
+    """Return all splits of the labelled boxes of volumes, the best ones first.
 
-    Between the parts lie `guard` voxels (z, y, x, of which that of the axis counts). The validation part is a fifth of
-    the axis, or a little more than a patch. It lies at the end of the axis, or at the beginning.
+    If some boxes of a volume hold about a fifth of the voxels, they are held out. Else the largest box is cut.
+
+    Args:
+        boxes: The boxes with labels of each volume.
+        patch: Size (z, y, x) of a training example in voxels.
+        guard: Voxels (z, y, x) between both parts of a box, of which that of the cut axis counts.
+        inside: Examples lie wholly inside of the boxes.
+    """
+    everything = [(number, box) for number, own in enumerate(boxes) for box in own]
+    fitting = [
+        one
+        for one in everything
+        if not inside or all(n >= p for n, p in zip(one[1][1], patch, strict=True))
+    ]
+    if not fitting:
+        return []
+    found = [split] if (split := _whole_boxes(boxes, fitting)) is not None else []
+    number, largest = max(fitting, key=lambda one: math.prod(one[1][1]))
+    for axis, between, training, validation in cuts(largest[1], patch, guard, inside=inside):
+        start = largest[0]
+        kept = [
+            tuple(box for n, box in fitting if n == volume and box is not largest)
+            + ((_moved(training, start),) if volume == number else ())
+            for volume in range(len(boxes))
+        ]
+        reason = (
+            f"Cut along {'zyx'[axis]}, the axis that leaves most for training, with a guard band of"
+            f" {between} voxels."
+        )
+        found.append(
+            Split(
+                training=tuple(kept),
+                held_out=number,
+                validation=(_moved(validation, start),),
+                reason=reason,
+            )
+        )
+    return found
+
+
+def _whole_boxes(
+    boxes: Sequence[Sequence[Box]], fitting: Sequence[tuple[int, Box]]
+) -> Split | None:
+    """Return the split that holds out whole boxes of one volume, at most a third of all voxels; None without such."""
+    total = sum(math.prod(box[1]) for _, box in fitting)
+    best: tuple[float, int, list[Box]] | None = None
+    for number in range(len(boxes)):
+        chosen: list[Box] = []
+        for _, box in reversed([one for one in fitting if one[0] == number]):
+            share = sum(math.prod(size) for _, size in [*chosen, box]) / total
+            if share > _MOST_HELD_OUT:
+                continue
+            chosen.append(box)
+            if best is None or abs(share - _HELD_OUT) < best[0]:
+                best = (abs(share - _HELD_OUT), number, list(chosen))
+    if best is None or len(best[2]) == len(fitting):
+        return None
+    _, number, held_out = best
+    return Split(
+        training=tuple(
+            tuple(box for n, box in fitting if n == volume and box not in held_out)
+            for volume in range(len(boxes))
+        ),
+        held_out=number,
+        validation=tuple(reversed(held_out)),
+        reason=f"{len(fitting) - len(held_out)} of {len(fitting)} labelled boxes; the others are held out.",
+    )
+
+
+def cuts(
+    shape: Vec3, patch: Vec3, guard: Vec3, *, inside: bool = True
+) -> list[tuple[int, int, Box, Box]]:
+    """Return (axis, guard, training box, validation box) of all cuts of a box, that with most for training first.
+
+    The validation part is a fifth of the axis, or a little more than a patch. It lies at the end of the axis, or at the
+    beginning.
     """
     found = []
     for axis, (whole, extent, between) in enumerate(zip(shape, patch, guard, strict=True)):
-        held_out = max(round(_HELD_OUT * whole), extent + extent // 4)
+        least = extent + extent // 4 if inside else 1
+        held_out = max(round(_HELD_OUT * whole), least)
+        between = between if inside else min(between, whole // 10)
         rest = whole - held_out - between
-        if rest < extent + extent // 4 or any(n < p for n, p in zip(shape, patch, strict=True)):
+        if rest < least or (inside and any(n < p for n, p in zip(shape, patch, strict=True))):
             continue
         for at_end in (True, False):
             low, high = (0, rest), (rest + between, whole)
             training, validation = (low, high) if at_end else ((whole - rest, whole), (0, held_out))
-            split = Split(
-                axis=axis,
-                training=_along(shape, axis, training),
-                validation=_along(shape, axis, validation),
-                guard=between,
-            )
-            found.append((rest / whole, split))
-    return [split for _, split in sorted(found, key=lambda row: row[0], reverse=True)]
+            cut = (axis, between, _along(shape, axis, training), _along(shape, axis, validation))
+            found.append((rest / whole, cut))
+    return [cut for _, cut in sorted(found, key=lambda row: row[0], reverse=True)]
+
+
+def _moved(box: Box, start: Vec3) -> Box:
+    return as_vec3([a + b for a, b in zip(box[0], start, strict=True)]), box[1]
 
 
 def _along(shape: Vec3, axis: int, span: tuple[int, int]) -> Box:
@@ -125,7 +204,7 @@ def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
         if fov > largest:
             continue
         view = fitted(view_of(fov, delta, voxel_size_nm), shape)
-        if splits(shape, view.patch, view.fov):
+        if cuts(shape, view.patch, view.fov):
             return view
     raise too_small(shape)
 
@@ -145,7 +224,7 @@ def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
         InvalidArgumentError: If the volume is too small.
     """
     view = fitted(View(fov=fov, deltas=deltas), shape)
-    while not splits(shape, view.patch, view.fov):
+    while not cuts(shape, view.patch, view.fov):
         smaller = as_vec3([max(_LEAST_FOV, n - 2) for n in view.fov])
         if smaller == view.fov:
             raise too_small(shape)

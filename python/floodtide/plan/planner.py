@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TrainingPlan a training on a labelled volume: every value of the configuration, each with its reason.
+"""Plan a training on labelled volumes: every value of the configuration, each with its reason.
 
 The anchor is nnU-Net: look at the data, choose by rules, print every choice with its reason (Isensee et al., Nature
-Methods 18 (2021), 203-211). `flooding` and `affinities` have the rules of the two kinds of networks.
+Methods 18 (2021), 203-211). `flooding` and `unets` have the rules of the networks.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from floodtide import _core, config
 from floodtide.base import limits
 from floodtide.base.counts import count_of
 from floodtide.base.reading import parse_toml
-from floodtide.data import Vec3, Volume, look
+from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import document, geometry, judging
-from floodtide.plan.affinities import affinities_recipe
 from floodtide.plan.flooding import flooding_recipe
 from floodtide.plan.geometry import Split
+from floodtide.plan.unets import unet_recipe
 from floodtide.plan.wish import FEW_STEPS, Recipe, Wish
 from floodtide.train.setup import needed_bytes
 
@@ -68,19 +68,39 @@ class TrainingPlan:
 
 
 def make_plan(wish: Wish) -> TrainingPlan:
-    """Look at a volume and return the plan of a training. A few training passes are run to measure this machine.
+    """Look at the images and return the plan of a training. A few training passes are run to measure this machine.
 
     Raises:
-        InvalidArgumentError: If the volume is too small or has no objects.
+        InvalidArgumentError: If the labels are too small, or have no objects or classes for both parts.
         InvalidFileError: If a volume cannot be read, or is of a wrong type.
-        ShapeError: If image and labels have different shapes.
     """
-    image, labels = Volume(wish.image), labels_of(wish.labels)
-    recipe = (affinities_recipe if wish.network == "affinities" else flooding_recipe)(image, wish)
-    split = _split(image, labels, recipe)
-    seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)
-    mean, std, levels = judging.levels_for(seen, wish.start, "the training box")
-    notes = _notes(image, labels, seen, wish, mean, std)
+    images = [Volume(name) for name in wish.images]
+    labels = [labels_of(name) if wish.task != "classes" else Volume(name) for name in wish.labels]
+    recipe = (flooding_recipe if wish.task == "flood" else unet_recipe)(wish)
+    split = _split(labels, wish, recipe)
+    volumes, notes = [], []
+    for number, image in enumerate(images):
+        boxes = split.training[number]
+        if not boxes and number != split.held_out:
+            continue
+        box = boxes[0] if len(boxes) == 1 else None
+        size = None if wish.size_is_unknown else wish.voxel_size_nm
+        seen = look.image_statistics(image, box=box, voxel_size_nm=size)
+        mean, std, levels = judging.levels_for(
+            seen, wish.start, "the training box" if box else "the image"
+        )
+        notes += _notes(image, labels[number], seen, wish, mean, std)
+        volumes.append(
+            {
+                "name": "volume" if len(images) == 1 else f"volume{number}",
+                "image": wish.images[number],
+                "labels": wish.labels[number],
+                "boxes": boxes,
+                "mean": mean,
+                "std": std,
+                "levels": levels,
+            }
+        )
     minutes = count_of(wish.minutes, "minute")
     rate = recipe.rate()
     examples = 60 * wish.minutes * TRAINED_SHARE * rate
@@ -90,14 +110,14 @@ def make_plan(wish: Wish) -> TrainingPlan:
         notes.append(
             f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
         )
+    trained = next(number for number, boxes in enumerate(split.training) if boxes)
     sections = document.sections(
-        wish.network,
-        flooding=wish.network == "ffn",
+        wish.task,
+        flooding=wish.task == "flood",
         wish=wish,
         split=split,
-        mean=mean,
-        std=std,
-        levels=levels,
+        volumes=volumes,
+        held_out="volume" if len(images) == 1 else f"volume{split.held_out}",
         minutes=minutes,
         axes=_exchanged(wish.voxel_size_nm, recipe.extents),
         rate=rate,
@@ -107,19 +127,22 @@ def make_plan(wish: Wish) -> TrainingPlan:
         validations=VALIDATIONS,
         every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
         **recipe.shown,
-        **recipe.look(labels, split.training, steps),
+        **recipe.look(labels[trained], split.training[trained][0], steps),
     )
     memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
+    size = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
     head = (
-        f"{wish.image}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
-        f" {size_text(wish.voxel_size_nm)} nm.",
+        *(
+            f"{image.name}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype}, {size}."
+            for image in images
+        ),
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
         f" {count_of(_core.num_threads(), 'thread')}, so {walkers / rate:.2f} s a step. {steps} steps take about"
         f" {steps * walkers / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
         f" after {minutes}. Memory: about"
         f" {_core.describe_bytes(memory)}" + _available(),
     )
-    return TrainingPlan(sections=sections, head=head, notes=tuple(notes))
+    return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
 
 
 def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
@@ -138,18 +161,26 @@ def _available() -> str:
     return "." if free is None else f" of {_core.describe_bytes(free)} that are available."
 
 
-def _split(image: Volume, labels: Volume, recipe: Recipe) -> Split:
-    """Return the first split with objects in both parts."""
-    for split in geometry.splits(image.shape, recipe.patch, recipe.guard):
-        if all(
-            look.label_statistics(labels, box=box, budget=look.QUICK).objects > 1
-            for box in (split.training, split.validation)
-        ):
+def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split:
+    """Return the first split with objects, or with all classes, in both parts."""
+    boxes = [seen.boxes for seen in wish.labels_seen]
+    least = 2 if wish.task != "classes" else len(set(wish.classes.values()))
+    for split in geometry.splits(boxes, recipe.patch, recipe.guard, inside=recipe.inside):
+        trained = [(n, box) for n, own in enumerate(split.training) for box in own]
+        parts = (trained, [(split.held_out, box) for box in split.validation])
+        if all(sum(_kinds(labels[n], box, wish) for n, box in part) >= least for part in parts):
             return split
+    what = "two objects" if wish.task != "classes" else "all classes"
     raise InvalidArgumentError(
-        f"init: {labels.name}: no cut along an axis leaves two objects in both the training and the validation part;"
-        " expected labels of objects, with 0 for none"
+        f"init: {', '.join(wish.labels)}: no cut along an axis leaves {what} in both the training and the validation"
+        " part; expected more labels"
     )
+
+
+def _kinds(labels: Volume, box: Box, wish: Wish) -> int:
+    """Return the number of objects in a box, or of classes with their background."""
+    found = look.label_statistics(labels, box=box, budget=look.QUICK)
+    return found.objects + (1 if wish.task == "classes" and found.lowest == 0 else 0)
 
 
 def _notes(
@@ -160,16 +191,22 @@ def _notes(
     Raises:
         ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
     """
-    found = judging.problems_of(
-        seen,
-        mean=mean,
-        std=std,
-        voxel_size_nm=wish.voxel_size_nm,
-        wanted_nm=wish.voxel_size_nm,
-        trained=() if wish.start is None else wish.start.images,
+    found = (
+        []
+        if wish.size_is_unknown
+        else judging.problems_of(
+            seen,
+            mean=mean,
+            std=std,
+            voxel_size_nm=wish.voxel_size_nm,
+            wanted_nm=wish.voxel_size_nm,
+            trained=() if wish.start is None else wish.start.images,
+        )
     )
     found += problems.of_sections(seen, "the image")
-    notes = problems.raise_errors([*found, *judging.label_problems(image, labels)])
+    if wish.task != "classes":
+        found += judging.label_problems(image, labels)
+    notes = problems.raise_errors(found)
     if wish.start is not None and not wish.start.images:
-        notes = (*notes, problems.unknown_training_images(wish.start.name, wish.image))
+        notes = (*notes, problems.unknown_training_images(wish.start.name, image.name))
     return list(notes)

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from floodtide.base import notes
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
@@ -15,16 +16,22 @@ from floodtide.data import Volume, convert
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
+<<<<<<< HEAD
+from floodtide.data.look.labels import LabelStatistics, label_statistics, require_labels
+from floodtide.data.volumes import require_same_grid, settled_size
+=======
 from floodtide.data.look.labels import require_labels
-from floodtide.data.volumes import require_same_grid
+from floodtide.data.volumes import require_same_grid, stated_by
+>>>>>>> w-formats
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
-from floodtide.plan.affinities import coarser
 from floodtide.plan.document import MARK
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
 from floodtide.plan.judging import needs_resampling, voxel_size_of
 from floodtide.plan.known import KnownNetwork
+from floodtide.plan.naming import classes_of
 from floodtide.plan.planner import TrainingPlan, make_plan
+from floodtide.plan.unets import coarser
 from floodtide.plan.wish import Wish
 
 COMMAND = "floodtide init"
@@ -32,54 +39,98 @@ _TOML = starts_like("a plan of floodtide init", MARK.encode())
 
 
 def prepare(
-    image: str,
-    labels: str,
+    images: Sequence[str],
+    labels: Sequence[str],
     out: Path,
     *,
     voxel_size_nm: Sequence[float] | None,
     start: KnownNetwork | None,
-    network: str | None = None,
+    task: str | None = None,
     minutes: float,
     run: str,
+    unlabelled: int | None = None,
     replace: bool = False,
 ) -> TrainingPlan:
     """Plan a training and write its configuration. If the network needs it, write resampled volumes beside the plan.
 
     Args:
-        image, labels: Names of the volumes.
+        images, labels: Names of the volumes; each image has its labels.
         out: The TOML file.
-        voxel_size_nm: Voxel size (z, y, x); None: what the image states.
+        voxel_size_nm: Voxel size (z, y, x); None: what the images state.
         start: The network to start from; None: random weights.
-        network: "affinities" or "ffn"; None: "ffn" with `start` or for at least SMALL_BELOW_MINUTES, else
-            "affinities".
+        task: "classes", "affinities" or "flood"; None: classes if the labels are classes; for objects "flood" with
+            `start` or for at least SMALL_BELOW_MINUTES, else "affinities".
         minutes: Time for the training.
         run: The run directory.
+        unlabelled: Value of voxels without a label; None: none.
         replace: Write over an older plan.
 
     Raises:
         InvalidArgumentError, InvalidFileError, ShapeError: For volumes that cannot be trained on; see `make_plan`.
-        InvalidArgumentError: If `out` exists and is not to be replaced.
+        InvalidArgumentError: If `out` exists and is not to be replaced, or the labels do not say what they are.
         StorageError: If a file cannot be written.
     """
     if out.exists() and not replace:  # the user may have changed it
         raise InvalidArgumentError(
             f"init: {out} exists, expected another --out, or --replace to write over it"
         )
+<<<<<<< HEAD
+    if len(images) != len(labels):
+=======
     picture, objects = Volume(image), Volume(labels)
     require_labels(objects)
     require_image(picture)
     require_same_shape(picture, objects)
     require_same_grid("init", objects, picture)
     size = voxel_size_of(picture, voxel_size_nm)
+    stated = stated_by(picture, voxel_size_nm, "--voxel-nm").text
     network = network or (
         "ffn" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"
     )
     if start is not None and network != "ffn":
+>>>>>>> w-formats
         raise InvalidArgumentError(
-            f"init: network {network} and a network to start from, expected ffn: only flood-filling networks are"
-            " trained further"
+            f"init: {len(images)} image(s) and {len(labels)} labels (--labels), expected the labels of each image, in"
+            " the same order"
         )
+    pairs = [
+        (Volume(image), Volume(objects)) for image, objects in zip(images, labels, strict=True)
+    ]
+    for picture, objects in pairs:
+        require_labels(objects)
+        require_image(picture)
+        require_same_shape(picture, objects)
+        require_same_grid("init", objects, picture)
+    seen = [_seen(objects, unlabelled) for _, objects in pairs]
+    task = _task(task, seen, start, minutes)
+    size, known = _voxel_size([picture for picture, _ in pairs], voxel_size_nm, task)
+    if start is not None and task != "flood":
+        raise InvalidArgumentError(
+            f"init: task {task} and a network to start from, expected flood: only flood-filling networks are trained"
+            " further"
+        )
+    wish = Wish(
+        images=tuple(images),
+        labels=tuple(labels),
+        shapes=tuple(picture.shape for picture, _ in pairs),
+        labels_seen=tuple(seen),
+        voxel_size_nm=size,
+        size_is_unknown=not known,
+        start=start,
+        task=task,
+        minutes=minutes,
+        run=run,
+        unlabelled=unlabelled,
+    )
+    if task == "classes":
+        table, reason = classes_of(labels, seen)
+        wish = dataclasses.replace(wish, classes=table, classes_reason=reason)
     with contextlib.ExitStack() as held:
+<<<<<<< HEAD
+        held.enter_context(reserved("init", out, _TOML, files_of([*images, *labels])))
+        wish = _at_wanted_size(wish, pairs, out)
+        plan = make_plan(wish)
+=======
         held.enter_context(reserved("init", out, _TOML, files_of([image, labels])))
         before: SizeNm | None = None
         wanted = coarser(picture.shape, size) if network == "affinities" else size
@@ -98,8 +149,10 @@ def prepare(
                 minutes=minutes,
                 run=run,
                 resampled_from=before,
+                stated=stated,
             )
         )
+>>>>>>> w-formats
         if checkpoints(Path(run)):
             note = (
                 f"{run} holds a training already, and `floodtide train` continues it; for a new training, give another"
@@ -111,11 +164,90 @@ def prepare(
     return plan
 
 
+def _seen(labels: Volume, unlabelled: int | None) -> LabelStatistics:
+    with bar("voxels", f"look at {labels.name}") as progress:
+        return label_statistics(labels, unlabelled=unlabelled, progress=progress)
+
+
+def _task(
+    task: str | None, seen: Sequence[LabelStatistics], start: KnownNetwork | None, minutes: float
+) -> str:
+    """Return the task that was given, else that of the labels.
+
+    Raises:
+        InvalidArgumentError: If the labels may be classes as well as objects.
+    """
+    if task is not None:
+        return task
+    kinds = {one.kind for one in seen}
+    if kinds == {"classes"}:
+        return "classes"
+    if kinds != {"objects"} and start is None:
+        reason = next(one for one in seen if one.kind != "objects").kind_reason
+        raise InvalidArgumentError(
+            f"init: {seen[0].name}: {reason}; expected --task classes, or --task affinities for objects"
+        )
+    return "flood" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"
+
+
+def _voxel_size(
+    images: Sequence[Volume], given: Sequence[float] | None, task: str
+) -> tuple[SizeNm, bool]:
+    """Return the voxel size of all images, and whether it is known: classes of sections can be learnt without.
+
+    Raises:
+        InvalidArgumentError: If it is not known but needed, or images differ.
+    """
+    if task == "classes" and all(
+        settled_size(image, given, "--voxel-nm") is None for image in images
+    ):
+        notes.show(
+            f"{images[0].name}: states no voxel size: sections are taken for independent; --voxel-nm z,y,x states it"
+        )
+        return (1.0, 1.0, 1.0), False
+    sizes = [voxel_size_of(image, given) for image in images]
+    for image, size in zip(images[1:], sizes[1:], strict=True):
+        if needs_resampling(size, sizes[0]):
+            raise InvalidArgumentError(
+                f"init: {images[0].name} has voxels of {sizes[0]} nm, {image.name} of {size}, expected the same;"
+                " `floodtide convert` resamples one (--resample-nm)"
+            )
+    return sizes[0], True
+
+
+def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Path) -> Wish:
+    """Return the wish with volumes at the voxel size of the training, which are written beside the plan if needed."""
+    size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
+    if wish.task == "affinities":
+        shape = pairs[0][0].shape
+        wanted = coarser(shape, size) if not wish.flat else size
+    if wish.start is not None and wish.start.voxel_size_nm is not None:
+        wanted = wish.start.voxel_size_nm
+    if not needs_resampling(size, wanted):
+        return wish
+    if len(pairs) > 1 and wish.start is None:
+        return wish
+    names = [
+        _resampled(*pair, out, size, wanted, "" if len(pairs) == 1 else str(number))
+        for number, pair in enumerate(pairs)
+    ]
+    labels = [Volume(name) for _, name in names]
+    return dataclasses.replace(
+        wish,
+        images=tuple(image for image, _ in names),
+        labels=tuple(name for _, name in names),
+        shapes=tuple(one.shape for one in labels),
+        labels_seen=tuple(_seen(one, wish.unlabelled) for one in labels),
+        voxel_size_nm=wanted,
+        resampled_from=size,
+    )
+
+
 def _resampled(
-    image: Volume, labels: Volume, out: Path, before: SizeNm, wanted: SizeNm
+    image: Volume, labels: Volume, out: Path, before: SizeNm, wanted: SizeNm, number: str
 ) -> tuple[str, str]:
     """Write both volumes at another voxel size to an HDF5 file beside the plan, and return their names."""
-    path = out.with_name(f"{out.stem}-{'x'.join(f'{n:g}' for n in wanted)}nm.h5")
+    path = out.with_name(f"{out.stem}{number}-{'x'.join(f'{n:g}' for n in wanted)}nm.h5")
     names = []
     for volume, dataset in ((image, "raw"), (labels, "labels")):
         name = f"{path}:{dataset}"

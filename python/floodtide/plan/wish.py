@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is made for, and what the rules of a kind of network say."""
+"""What a plan is made for, and what the rules of a task say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.look.labels import LabelStatistics
 from floodtide.plan.known import KnownNetwork
 
 FEW_STEPS = 100
@@ -17,47 +18,73 @@ FEW_STEPS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What the user asks for.
+    """What the user asks for, and what was seen of the volumes.
 
-    Attributes:
-        image, labels: Names of the volumes, at the voxel size of the training.
-        voxel_size_nm: Voxel size (z, y, x) of these volumes.
-        start: The network to start from; None: random weights.
-        network: Kind of network: "affinities" or "ffn".
-        minutes: Time for the training.
-        run: The run directory.
-        resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
+        Attributes:
+    <<<<<<< HEAD
+            images, labels: Names of the volumes, at the voxel size of the training; each image has its labels.
+            shapes: Shapes (z, y, x) of the images.
+            labels_seen: Statistics of the labels.
+            voxel_size_nm: Voxel size (z, y, x) of these volumes; 1 if it is unknown.
+            size_is_unknown: No voxel size is known.
+    =======
+            image, labels: Names of the volumes, at the voxel size of the training.
+            voxel_size_nm: Voxel size (z, y, x) of these volumes.
+            stated: Axes, voxel size and position of the image, and what states each.
+    >>>>>>> w-formats
+            start: The network to start from; None: random weights.
+            task: "flood", "affinities" or "classes".
+            classes: Table of the classes, as `task.classes`.
+            classes_reason: Where the table comes from.
+            unlabelled: Value of voxels without a label; None: none.
+            minutes: Time for the training.
+            run: The run directory.
+            resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
     """
 
-    image: str
-    labels: str
+    images: tuple[str, ...]
+    labels: tuple[str, ...]
+    shapes: tuple[Vec3, ...]
+    labels_seen: tuple[LabelStatistics, ...]
     voxel_size_nm: SizeNm
+    size_is_unknown: bool = False
     start: KnownNetwork | None
-    network: str
+    task: str
+    classes: Mapping[str, str] = field(default_factory=dict)
+    classes_reason: str = ""
+    unlabelled: int | None = None
     minutes: float
     run: str
     resampled_from: SizeNm | None = None
+    stated: str = ""
+
+    @property
+    def flat(self) -> bool:
+        """True if all labels are in single sections."""
+        return all(box[1][0] == 1 for seen in self.labels_seen for box in seen.boxes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The rules for one kind of network on a volume. A template in `plan/templates` shows their values and reasons.
+    """The rules for one task. A template in `plan/templates` shows their values and reasons.
 
     Attributes:
         unit: What training examples are called.
         patch: Size (z, y, x) of a training example in voxels.
         guard: Voxels (z, y, x) between training and validation part.
         extents: Sizes (z, y, x) in voxels that must be equal along axes that are exchanged.
+        inside: Training examples lie wholly inside of the boxes with labels.
         shown: What the template shows, by name.
         rate: Measures and returns the training examples per second on this machine.
         walkers: Returns the number of walkers for a training of about so many examples.
-        look: Returns what the template shows further, for labels, the training box and the number of steps.
+        look: Returns what the template shows further, for labels, a box that is trained on, and the number of steps.
     """
 
     unit: str
     patch: Vec3
     guard: Vec3
     extents: tuple[Vec3, ...]
+    inside: bool = True
     shown: dict[str, Any]
     rate: Callable[[], float]
     walkers: Callable[[float], int]

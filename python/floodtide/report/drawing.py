@@ -14,8 +14,12 @@ from floodtide.train.recorded_run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float64]
+
+# Outlines: colour and line style, so that they differ in grey print, too.
+_TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
 
 Draw = Callable[[Sequence[Run]], str | None]
 """Draws a curve of all runs: an SVG as data URI, or None if they have no data for it."""
@@ -69,6 +73,36 @@ def outline(axis: Axes, mask: npt.NDArray[np.bool_], colour: str, line: str) -> 
         axis.contour(x, y, inside, levels=[0.5], **look)
     axis.set_xlim(-0.5, mask.shape[1] - 0.5)
     axis.set_ylim(mask.shape[0] - 0.5, -0.5)
+
+
+def outlined(
+    axes: Sequence[Axes],
+    image: Floats,
+    truth: npt.NDArray[Any],
+    predicted: npt.NDArray[Any],
+    aspect: float = 1.0,
+) -> None:
+    """Show an image on all axes, on the last ones with outlines of true and predicted classes above 0 (rows, columns).
+
+    There, voxels whose truth is below 0 (no label) are darker.
+    """
+    for axis in axes[:-1]:
+        show(axis, image, aspect)
+    show(axes[-1], np.where((truth < 0)[..., None], 0.6 * image, image), aspect)
+    for classes, (colour, line) in ((truth, _TRUTH), (predicted, _PREDICTED)):
+        for number in np.unique(classes[classes > 0]).tolist():
+            outline(axes[-1], classes == number, colour, line)
+
+
+def outline_legend(figure: Figure) -> None:
+    """Add the legend of `outlined` below the axes of a figure."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=colour, ls=line, label=label)
+        for (colour, line), label in ((_TRUTH, "truth"), (_PREDICTED, "prediction"))
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
 
 
 def mark(axis: Axes, row: float, column: float, shape: str, size: float = 9.0) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,6 @@ from floodtide.segment import predict, trained
 from floodtide.train.learners import learner_of
 from floodtide.train.recorded_run import SLICES, Record, Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-# Outlines: colour and line style, so that they differ in grey print, too.
-_TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
 _SIDE = 512  # maximum size in voxels of each side of the drawn section
 
 
@@ -75,8 +70,6 @@ def _draw_slices(
     slices: Sequence[tuple[str, npt.NDArray[Any], npt.NDArray[np.uint8]]], model: Any, classes: int
 ) -> str:
     """Draw a column for each slice (title, image, truth): the image, and the image with outlines of classes."""
-    from matplotlib.lines import Line2D
-
     width = 3.2
     heights = [style.bounded_ratio(image.shape[0] / image.shape[1]) for _, image, _ in slices]
     with style.figure(width * len(slices) + 0.1, 2 * width * max(heights) + 0.9) as drawn:
@@ -87,26 +80,15 @@ def _draw_slices(
             counts = _core.evaluate.DiceCounts(1, classes)
             counts.add(0, predicted, truth[None])
             here = [counts.group(0, k) for k in range(1, classes)]
-            known = [value for value in here if value is not None]
-            for axis in (above, below):
-                drawing.show(axis, drawing.grey(image))
-            _outline(below, np.where(truth == UNLABELLED, 0, truth), *_TRUTH)
-            _outline(below, predicted[0], *_PREDICTED)
+            dice = [value for value in here if value is not None]
+            known = np.where(truth == UNLABELLED, 0, truth)
+            drawing.outlined((above, below), drawing.grey(image), known, predicted[0])
             above.set_title(style.plain(title), fontsize=9)
             below.set_xlabel(
-                f"this slice {np.mean(known):.3f}" if known else "no object in this slice"
+                f"this slice {np.mean(dice):.3f}" if dice else "no object in this slice"
             )
-        handles = [
-            Line2D([], [], color=colour, ls=line, label=label)
-            for (colour, line), label in ((_TRUTH, "truth"), (_PREDICTED, "prediction"))
-        ]
-        drawn.legend(handles=handles, loc="outside lower center", ncols=2)
+        drawing.outline_legend(drawn)
         return style.data_uri(drawn, "png", dpi=130)
-
-
-def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str, line: str) -> None:
-    for number in np.unique(classes[classes > 0]).tolist():
-        drawing.outline(axis, classes == number, colour, line)
 
 
 def pick_patients(record: Record) -> list[tuple[str, int, float]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from floodtide.data.look import alignment, image_statistics, label_statistics, p
 from floodtide.data.look.alignment import Alignment, orders_for
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.labels import LIMITS, LabelStatistics, require_labels
-from floodtide.data.look.problems import Problem, sizes
+from floodtide.data.look.problems import Problem
 from floodtide.data.look.sections import MISSING
-from floodtide.data.volumes import labels_of, name_of, require_same_grid
+from floodtide.data.volumes import labels_of, name_of, require_same_grid, stated_by
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import pages, planes
 from floodtide.segment.canvas import BYTES_PER_VOXEL
@@ -46,12 +47,14 @@ class Inspection:
         labels: Statistics of the labels; None without labels.
         alignment: How well the labels lie on the image; None without labels.
         problems: What is probably wrong.
+        stated: Axes, voxel size and position of both, and what states each.
     """
 
     image: ImageStatistics
     labels: LabelStatistics | None
     alignment: Alignment | None
     problems: tuple[Problem, ...]
+    stated: Mapping[str, str]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
@@ -69,6 +72,7 @@ class Inspection:
                 for one in self.alignment.candidates
             ],
         }  # fmt: skip
+        result["stated"] = dict(self.stated)
         result["problems"] = [dataclasses.asdict(problem) for problem in self.problems]
         return result
 
@@ -117,7 +121,9 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
         *_of_values(statistics),
     ]
     of_labels, aligned = None, None
+    stated = {"image": stated_by(image, voxel_size_nm, "--voxel-nm").text}
     if labels is not None:
+        stated["labels"] = labels.geometry.text
         with bar("voxels of the labels", "inspect") as progress:
             of_labels = label_statistics(labels, progress=progress)
         aligned = alignment(image, labels)
@@ -128,6 +134,7 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
         labels=of_labels,
         alignment=aligned,
         problems=tuple(sorted(found, key=lambda one: not one.error)),
+        stated=stated,
     )
 
 
@@ -143,7 +150,6 @@ def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
         image=found.image,
         labels=found.labels,
         limits=list(zip(LIMITS, found.labels.at_least, strict=True))[2:] if found.labels else [],
-        voxel_size=sizes(size) if size else "",
         verdict=verdict(found),
         memory=_segmenting(found.image),
         planes=planes.planes_figure(

@@ -255,6 +255,51 @@ def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, 
         replace_bytes(path, content)
 
 
+def save_classes(
+    title: str,
+    image: npt.NDArray[Any] | None,
+    truth: npt.NDArray[np.int64],
+    predicted: npt.NDArray[np.int64],
+    voxel_size_nm: Sequence[float] | None,
+    path: Path,
+) -> None:
+    """Write a figure of a section: the image, and with outlines of true and predicted classes. PNG.
+
+    Args:
+        title: Title of the section.
+        image: Intensities (y, x); None: unknown.
+        truth: True classes (y, x); values below 1 have no outline, those below 0 are voxels without a label.
+        predicted: Predicted classes (y, x), of the same kind.
+        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
+        path: The file.
+
+    Raises:
+        StorageError: If the file cannot be written.
+        InvalidArgumentError: If a file of that name exists and is not a PNG picture.
+    """
+    steps = tuple(_step(n) for n in truth.shape)
+    truth, predicted = (a[:: steps[0], :: steps[1]] for a in (truth, predicted))
+    background = np.full((*truth.shape, 3), 0.85)
+    if image is not None:
+        background = drawing.grey(_finite(image[:: steps[0], :: steps[1]]))
+    size = voxel_size_nm or (1.0, 1.0, 1.0)
+    rows_nm, columns_nm = size[1] * steps[0], size[2] * steps[1]
+    width, panels = 5.5, 1 if image is None else 2
+    ratio = style.bounded_ratio(len(truth) * rows_nm / (truth.shape[1] * columns_nm))
+    with (
+        reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S),
+        style.figure(panels * width + 0.2, width * ratio + 0.7) as drawn,
+    ):
+        drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
+        axes = drawn.subplots(1, panels, squeeze=False)[0]
+        drawing.outlined(axes, background, truth, predicted, rows_nm / columns_nm)
+        axes[0].set_title(style.plain(title))
+        rows, columns = truth.shape
+        style.scale_bar(axes[0], columns, rows, columns_nm if voxel_size_nm else None)
+        drawing.outline_legend(drawn)
+        replace_bytes(path, style.rendered(drawn, "png", dpi=130))
+
+
 @contextmanager
 def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> Iterator[Figure]:
     matches, earlier = _matches(planes, "segmentation"), _matches(planes, "before")

@@ -4,16 +4,25 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.options import option
+from floodtide.base.options import option, shown
 from floodtide.errors import ConfigurationError
 from floodtide.tasks.task import PatchTask, Record
+
+_LARGEST_RANGE = 1 << 16
+_SMOOTH = 8  # values, above which labels are no classes as they are
+
+
+def _key(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +30,11 @@ class Classes(PatchTask):
     """Classes: each voxel has one of them. The class of the lowest value is the background."""
 
     kind: str = option("classes", "The class of each voxel", choices=("classes",))
-    classes: Mapping[int, str] = option(
+    classes: Mapping[str, str] = option(
         {},
-        'Names of the values in the labels: `{ 0 = "background", 255 = "mitochondria" }`; values of one name are one'
-        " class. Left out: labels with one value beside 0, and masks, say it themselves",
+        'Names of the values in the labels: `{ 0 = "background", 255 = "mitochondria" }`, or of ranges of them:'
+        ' `{ 0-127 = "background", 128-255 = "mitochondria" }`; values of one name are one class. Left out: labels with'
+        " one value beside 0, and masks, say it themselves",
     )
     class_weights: Mapping[str, float] = option(
         {},
@@ -35,23 +45,47 @@ class Classes(PatchTask):
 
     output: ClassVar[str] = "softmax"
     segments: ClassVar[str] = "classes"
-    score_name: ClassVar[str] = "Dice, mean of the groups"
+    score_name: ClassVar[str] = "Dice, mean of the classes"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "classes", dict(sorted(self.classes.items())))
-        for value in self.classes:
-            limits.STORED_VALUE.check(value, f"{self._prefix}classes: a value", ConfigurationError)
+        table = {str(key): name for key, name in self.classes.items()}
+        rows = sorted(self._row(key, name) for key, name in table.items())
+        for (_, end, _), (start, _, name) in itertools.pairwise(rows):
+            if start <= end:
+                raise ConfigurationError(
+                    f"{self._prefix}classes has the value {start} of '{name}' twice, expected it once"
+                )
+        object.__setattr__(self, "classes", {_key(a, b): name for a, b, name in rows})
         count = len(self.channels)
-        if self.classes and count not in limits.MASK_CLASSES:
+        if rows and count not in limits.MASK_CLASSES:
             raise ConfigurationError(
                 f"{self._prefix}classes has {count} classes, expected {limits.MASK_CLASSES}"
             )
         for name in self.class_weights:
-            if self.classes and name not in self.channels:
+            if rows and name not in self.channels:
                 raise ConfigurationError(
                     f"{self._prefix}class_weights has '{name}', expected names of classes: {', '.join(self.channels)}"
                 )
+
+    @property
+    def _rows(self) -> list[tuple[int, int, str]]:
+        """First value, last value and name of each row."""
+        return [self._row(key, name) for key, name in self.classes.items()]
+
+    def _row(self, key: str, name: str) -> tuple[int, int, str]:
+        match = re.fullmatch(r"\s*(-?\d{1,19})\s*(?:-\s*(-?\d{1,19})\s*)?", key)
+        if match is None or not name:
+            raise ConfigurationError(
+                f"{self._prefix}classes has {shown(key)} = {shown(name)}, expected a value, or a range as 128-255, and"
+                " a name"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not 0 <= last - first < _LARGEST_RANGE or last not in limits.STORED_VALUE:
+            raise ConfigurationError(
+                f"{self._prefix}classes has {key}, expected a range of at most {_LARGEST_RANGE} values"
+            )
+        return first, last, name
 
     @property
     def channels(self) -> list[str]:
@@ -60,23 +94,32 @@ class Classes(PatchTask):
 
     @property
     def written(self) -> list[int]:
-        """The value of each class in predictions: its lowest one."""
+        """The value of each class in predictions: that of its first row; of a range 0, or its last value."""
         first: dict[str, int] = {}
-        for value, name in self.classes.items():
-            first.setdefault(name, value)
+        for low, high, name in self._rows:
+            first.setdefault(name, 0 if low <= 0 <= high else high)
         return list(first.values())
 
     @property
     def notes(self) -> dict[str, str]:
-        """The table of the classes, as JSON, with the values that predictions hold."""
-        return {"classes": json.dumps(dict(zip(self.written, self.channels, strict=True)))}
+        """The table of the classes, as JSON."""
+        return {"classes": json.dumps(self.classes)}
+
+    def written_for(self, value: int) -> int | None:
+        """Return the value in predictions of the class that a value of the labels has; None if it has none."""
+        name = next((name for low, high, name in self._rows if low <= value <= high), None)
+        return None if name is None else self.written[self.channels.index(name)]
 
     def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
         return _core.data.class_targets(len(self.channels))
 
     def values(self) -> tuple[list[tuple[int, int]], bool]:
         names = self.channels
-        return [(value, names.index(name)) for value, name in self.classes.items()], True
+        return [
+            (value, names.index(name))
+            for low, high, name in self._rows
+            for value in range(low, high + 1)
+        ], True
 
     def of_values(self, found: Iterable[int], where: str) -> Classes:
         """Return this task with the table that labels need that have none.
@@ -90,20 +133,25 @@ class Classes(PatchTask):
         """
         values = sorted(set(found))
         more = [value for value in values if value != 0]
-        if len(more) != 1:
-            names = {value: "background" if value == 0 else f"class {value}" for value in values}
-            shown = ", ".join(f'{value} = "{name}"' for value, name in list(names.items())[:8])
-            many = ", ..." if len(values) > 8 else ""
-            raise ConfigurationError(
-                f"{where}: the labels have {len(values)} values, expected their names:"
-                f" task.classes = {{ {shown}{many} }}"
-                + ('; or objects: task.kind = "affinities"' if len(values) > 8 else "")
-            )
-        return dataclasses.replace(self, classes={0: "background", more[0]: "foreground"})
+        if len(more) == 1:
+            table = {"0": "background", str(more[0]): "foreground"}
+            return dataclasses.replace(self, classes=table)
+        table = {str(value): f"class {value}" if value else "background" for value in values[:8]}
+        advice = "expected their names"
+        if values and values[0] >= 0 and len(values) > _SMOOTH:
+            half = values[-1] // 2
+            table = {f"0-{half}": "background", f"{half + 1}-{values[-1]}": "foreground"}
+            advice = 'expected objects, task.kind = "affinities"; or, for a mask with smooth edges,'
+        line = ", ".join(f'{value} = "{name}"' for value, name in table.items())
+        raise ConfigurationError(
+            f"{where}: the labels have {len(values)} values, {advice} task.classes = {{ {line} }}"
+        )
 
     def of_masks(self, names: Sequence[str]) -> Classes:
         """Return this task with the classes of masks: 0 is the background, and the masks are numbered from 1."""
-        return dataclasses.replace(self, classes=dict(enumerate(["background", *names])))
+        return dataclasses.replace(
+            self, classes={str(n): name for n, name in enumerate(["background", *names])}
+        )
 
     def scores(self, scores: Mapping[str, Any], groups: Sequence[str]) -> Record:
         dice, rows = scores["dice"], []

@@ -123,18 +123,24 @@ EVALUATE_IN_SMALL_BLOCKS = """
 import sys
 from unittest import mock
 from floodtide.cli import main
-with mock.patch("floodtide.evaluate.voxels._BLOCK_VOXELS", 4096):
+places = ["floodtide.evaluate.voxels.BLOCK_VOXELS", "floodtide.evaluate.classes.BLOCK_VOXELS"]
+with mock.patch(places[0], 4096), mock.patch(places[1], 4096):
     main(sys.argv[1:])
 """
 
 
-def test_scores_do_not_depend_on_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--objects", "--sections"], ["--objects", "--volume"]])
+def test_scores_do_not_depend_on_ranks(tmp_path: Path, options: list[str]) -> None:
     generator = np.random.default_rng(3)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for name in ("segments", "truth"):
-            file[name] = generator.integers(0, 40, size=(40, 30, 30)).astype(np.uint16)
+            values = generator.integers(0, 4 if options else 40, size=(40, 30, 30))
+            file[name] = values.astype(np.uint16)
+        if options:
+            file["segments"].attrs["classes"] = "4"
+            file["segments_probabilities"] = generator.random((4, 40, 30, 30)).astype(np.float32)
     command = ["-c", EVALUATE_IN_SMALL_BLOCKS, "evaluate"]
-    command += [f"{tmp_path}/a.h5:segments", f"{tmp_path}/a.h5:truth"]
+    command += [f"{tmp_path}/a.h5:segments", f"{tmp_path}/a.h5:truth", *options]
     one, three = (shared(ranks, [*command, "--json"]) for ranks in (1, 3))
     assert one.status == three.status == 0, three.stderr
     assert one.stdout == three.stdout

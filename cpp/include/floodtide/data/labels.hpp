@@ -15,8 +15,16 @@ namespace floodtide::data {
 
 /// Label of voxels without a label: they count neither in a loss nor in a score.
 inline constexpr std::int64_t kNoLabel = -1;
+/// Return true for the label of an object. uint64 labels of 2^63 and more are negative numbers here.
+[[nodiscard]] constexpr bool is_object(std::int64_t label) noexcept { return label != 0 && label != kNoLabel; }
 
-/// What the stored values of a volume of labels mean. Negative numbers, 2^32 - 1 and 2^64 - 1 always mean "no label".
+/// Return true if a value that Volume::read_block() has read means "no label" by itself: negative numbers, 2^32 - 1, and
+/// 2^64 - 3 to 2^64 - 1, which are -1 of 32 bits and -3 to -1 of 64 bits without a sign. data/no_label.py says the same.
+[[nodiscard]] bool means_no_label(std::int64_t value, ElementType type) noexcept;
+/// Read labels of objects, with 0 in voxels without a label. Throws the errors of Volume::read_block(). Thread-safe.
+[[nodiscard]] Tensor<std::int64_t, 3> read_objects(const Volume& labels, const Box& box);
+
+/// What the stored values of a volume of labels mean. Values of means_no_label() without a pair have no label.
 struct LabelMap {
   /// Pairs of a stored value and its label (or kNoLabel), with different values.
   std::vector<std::pair<std::int64_t, std::int64_t>> values;

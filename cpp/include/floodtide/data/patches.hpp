@@ -39,8 +39,7 @@ class Source {
   [[nodiscard]] const Box& box() const noexcept { return box_; }
   /// Read the normalised intensities of a box. Throws the errors of Volume::read_block(). Thread-safe.
   [[nodiscard]] Tensor<float, 3> read_image(const Box& box) const;
-  /// Read the object ids of a box. Voxels without an object have 0: those with label 0, and those with negative labels. uint64
-  /// labels of 2^63 and more are objects. Throws the errors of Volume::read_block(). Thread-safe.
+  /// Read the object ids of a box, as read_objects() does. Thread-safe.
   [[nodiscard]] Tensor<std::int64_t, 3> read_labels(const Box& box) const;
   /// Return the box of all centres whose patch (odd size) lies inside the box. Throws Error(invalid_argument) if the patch is
   /// larger.

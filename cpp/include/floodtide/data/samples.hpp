@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training samples of U-Nets: slices with class masks, or patches with affinities.
+// Training samples of networks that see one image at a time: patches with classes, or with targets.
 //
 // Epochs follow one another without a gap, as one endless sequence of samples. Epoch e is a seeded permutation of all samples.
 // Each step takes the next walkers x batch samples of the sequence, `batch` for each walker. Every step therefore has a full
@@ -20,9 +20,9 @@ inline constexpr std::uint8_t kUnlabelled = 255;
 
 /// An image with its truth: for each voxel either a class or several targets.
 struct Sample {
-  Tensor<float, 4> image;           ///< [z, y, x, channels] normalised; slices have z = 1
+  Tensor<float, 4> image;           ///< [z, y, x, channels] normalised
   Tensor<std::uint8_t, 3> classes;  ///< [z, y, x], below SampleFormat::outputs; empty if there are targets
-  Tensor<float, 4> targets;         ///< [z, y, x, outputs] 0 or 1; empty if there are classes
+  Tensor<float, 4> targets;         ///< [z, y, x, outputs] in [0, 1]; empty if there are classes
   Tensor<float, 4> weights;         ///< shape of the targets; 0: the loss ignores the target
   std::int64_t group = 0;           ///< index of the patient or volume, below SampleSource::groups()
   Cursor cursor;                    ///< its position in the sequence of its walker; set by load() only
@@ -30,9 +30,11 @@ struct Sample {
 
 /// Properties that all samples of a source share.
 struct SampleFormat {
-  Vec3 shape{};               ///< size (z, y, x) of images and targets
-  std::int64_t outputs = 0;   ///< number of classes, or of targets of a voxel
-  bool labelled = true;       ///< samples have classes; otherwise targets and weights
+  Vec3 shape{};              ///< size (z, y, x) of images and targets
+  std::int64_t outputs = 0;  ///< number of classes, or of targets of a voxel
+  bool labelled = true;      ///< samples have classes; otherwise targets and weights
+  /// Targets before this one are 0 or 1, those from it on are any number in [0, 1]. Equal to `outputs` without such.
+  std::int64_t soft_from = 0;
   std::int64_t channels = 1;  ///< of the image
 };
 
@@ -46,7 +48,7 @@ struct SampleOrderOptions {
 class SampleOrder {
  public:
   /// @param size number of samples of an epoch
-  /// @param what names the samples in messages: "slices of liver.h5:image"
+  /// @param what names the samples in messages: "patches of an epoch"
   /// Throws Error(invalid_argument) if a step takes no sample, or more samples than an epoch has.
   SampleOrder(std::int64_t size, const SampleOrderOptions& options, const std::string& what);
 
@@ -75,7 +77,7 @@ class SampleOrder {
   SampleOrderOptions options_;
 };
 
-/// Interface of sources of samples: slices and patches.
+/// Interface of sources of samples.
 class SampleSource {
  public:
   SampleSource() = default;

@@ -24,6 +24,8 @@ class Targets {
 
   /// Return the number of outputs of a voxel.
   [[nodiscard]] virtual std::int64_t outputs() const noexcept = 0;
+  /// Return the first output whose targets are any number in [0, 1]; those before are 0 or 1. outputs() without such.
+  [[nodiscard]] virtual std::int64_t soft_from() const noexcept { return outputs(); }
   /// Return true if labels are classes, of which each voxel has one.
   [[nodiscard]] virtual bool classes() const noexcept { return false; }
   /// Return the voxels around a patch (z, y, x) whose labels the targets depend on.

@@ -62,7 +62,7 @@ class Volume {
   /// Return an attribute of numbers, or nothing without this attribute.
   [[nodiscard]] virtual std::optional<Array<double>> numbers(const std::string& attribute) const;
 
-  /// Throws Error(invalid_file) unless read_block() can convert the elements to T.
+  /// Throws Error(invalid_file) unless read_block() can convert the elements to T: float or std::uint8_t.
   template <class T>
   void require_type() const;
 
@@ -72,7 +72,8 @@ class Volume {
   /// Read the voxels of a box as T:
   /// - float: image intensities as stored, from integers of at most 16 bits or floating-point numbers (float64 is rounded).
   ///   A value that is not finite is Error(invalid_file) naming the voxel.
-  /// - std::int64_t: labels, from integers only. uint64 labels keep their bits, so those of 2^63 and more come out negative.
+  /// - std::int64_t: labels, from integers or from floating-point numbers that are whole (Error(invalid_file) naming the voxel
+  ///   otherwise). uint64 labels keep their bits, so those of 2^63 and more come out negative.
   /// - std::uint8_t: from uint8 only.
   /// Throws Error(out_of_range) if the box is empty or not inside the volume, Error(invalid_file) for another element type.
   template <class T>

@@ -17,7 +17,7 @@ namespace floodtide::evaluate {
 /// Throws Error(shape_mismatch) for other shapes, and Error(numerical) if a score is NaN.
 void most_likely_classes(View<const float, 4> scores, View<std::uint8_t, 3> out_classes);
 
-/// Dice scores by class, for each group (patient) and for all pixels together.
+/// Dice scores by class, for each group (patient) and for all pixels together, and the confusion of classes.
 ///
 /// The Dice score is 2 |P and T| / (|P| + |T|). P are the pixels that are predicted as the class, T the pixels that truly have
 /// it. All counts are integers. Sums over images and ranks are therefore exact for any split of the work.
@@ -30,6 +30,13 @@ class DiceCounts {
   /// Throws Error(shape_mismatch) for unequal shapes, Error(out_of_range) for a group that does not exist, and
   /// Error(invalid_argument) for a class of at least classes().
   void add(std::int64_t group, View<const std::uint8_t, 3> predicted, View<const std::uint8_t, 3> truth);
+
+  /// Return the number of pixels of all groups with this true and this predicted class.
+  /// Throws Error(out_of_range) for a class that does not exist.
+  [[nodiscard]] std::int64_t confusion(std::int64_t truth, std::int64_t predicted) const;
+  /// Return the pooled score of a class if it were predicted everywhere, or 0 without pixels.
+  /// Throws Error(out_of_range) for a class that does not exist.
+  [[nodiscard]] double everywhere(std::int64_t of_class) const;
 
   /// Return all counts as one vector, for a sum over ranks. Pass the sum to assign().
   [[nodiscard]] std::span<const std::int64_t> values() const noexcept { return values_; }
@@ -54,7 +61,7 @@ class DiceCounts {
 
   std::int64_t groups_;
   std::int64_t classes_;
-  std::vector<std::int64_t> values_;  // [groups, classes, (both, predicted, true)]
+  std::vector<std::int64_t> values_;  // [groups, classes, (both, predicted, true)], then [classes (true), classes (predicted)]
 };
 
 }  // namespace floodtide::evaluate

@@ -12,10 +12,8 @@
 #include "floodtide/base/named.hpp"
 #include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/nn/initial.hpp"
-#include "floodtide/nn/network_use.hpp"
+#include "floodtide/nn/network.hpp"
 #include "floodtide/nn/ready.hpp"
-#include "floodtide/tensor/parameters.hpp"
-#include "floodtide/tensor/view.hpp"
 
 namespace floodtide::nn {
 
@@ -79,25 +77,23 @@ struct FfnExample {
 /// has its own memory. Only moving and destroying the object needs that no other thread uses it.
 ///
 /// Source: Januszewski et al., Nature Methods 15 (2018), 605-610; google/ffn, training/models/convstack_3d.py.
-class Ffn {
+class Ffn final : public Network {
  public:
   /// Makes a network with Glorot-uniform weights from options.seed and zero biases, or with zeros only (`initial`).
   /// Throws Error(invalid_argument) for options outside their ranges.
   explicit Ffn(const FfnOptions& options, Initial initial = Initial::random);
   Ffn(Ffn&&) noexcept;
   Ffn& operator=(Ffn&&) noexcept;
-  ~Ffn();
+  ~Ffn() override;
 
   [[nodiscard]] const FfnOptions& options() const noexcept;
+  [[nodiscard]] std::string_view kind() const noexcept override;
+  [[nodiscard]] std::string summary() const override;
   /// Return the layout of the parameters, see parameter_layout().
-  [[nodiscard]] const ParameterLayout& layout() const noexcept;
-  /// Return all parameters in the order of layout(). Write to the span while holding use().change(). If no other thread uses
-  /// the network, it is enough to call parameters_changed() afterwards.
-  [[nodiscard]] std::span<float> parameters() noexcept;
-  [[nodiscard]] std::span<const float> parameters() const noexcept;
-  void parameters_changed();
-  /// Return who uses the parameters now.
-  [[nodiscard]] NetworkUse& use() const noexcept;
+  [[nodiscard]] const ParameterLayout& layout() const noexcept override;
+  [[nodiscard]] std::span<float> parameters() noexcept override;
+  [[nodiscard]] std::span<const float> parameters() const noexcept override;
+  [[nodiscard]] NetworkUse& use() const noexcept override;
 
   /// Return why forward() cannot use Fourier transforms for images of this size on this processor. Empty if it can.
   [[nodiscard]] std::string fft_unsupported(const Vec3& size) const;
@@ -129,16 +125,11 @@ class Ffn {
   /// changes gradients much more than rounding. Throws Error(invalid_argument) if the last pass was not a training pass.
   [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
 
-  /// Return the bytes of activations and gradients that the network keeps for further passes, without the packed weights of the
-  /// convolutions. Passes that run for the first time on another thread are not included yet.
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept;
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override;
   /// Return the kernels of training passes for the last image size, or for the field of view before the first pass.
-  [[nodiscard]] std::string kernel_names() const;
-  /// Return the floating-point operations of one training step per example, counted as direct convolution. The first layer has
-  /// no backward-data pass.
-  [[nodiscard]] double step_flops(const Vec3& size) const noexcept;
-  /// Return the floating-point operations of a forward pass of one example, counted as direct convolution.
-  [[nodiscard]] double forward_flops(const Vec3& size) const noexcept;
+  [[nodiscard]] std::string kernel_names() const override;
+  [[nodiscard]] double step_flops(const Vec3& size) const noexcept override;
+  [[nodiscard]] double forward_flops(const Vec3& size) const noexcept override;
 
  private:
   struct Impl;

@@ -9,11 +9,7 @@
 
 #include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/nn/initial.hpp"
-#include "floodtide/nn/network_use.hpp"
-#include "floodtide/nn/ready.hpp"
-#include "floodtide/nn/segmentation_loss.hpp"
-#include "floodtide/tensor/parameters.hpp"
-#include "floodtide/tensor/view.hpp"
+#include "floodtide/nn/sample_network.hpp"
 
 namespace floodtide::nn {
 
@@ -44,15 +40,6 @@ struct UNetOptions {
 [[nodiscard]] std::size_t training_bytes(const UNetOptions& options, std::int64_t n, const Vec3& size);
 [[nodiscard]] std::size_t forward_bytes(const UNetOptions& options, std::int64_t n, const Vec3& size);
 
-/// Input and output of one training pass.
-struct UNetBatch {
-  View<const float, 5> images;  ///< [n, z, y, x, in_channels]; z, y and x are multiples of total_pool()
-  SegmentationTruth truth;
-  int groups = 1;                           ///< each group of n / groups consecutive images has its own batch norm statistics
-  std::span<const std::uint64_t> examples;  ///< needed for dropout: one number per image; selects the values to drop
-  View<float, 5> out_probabilities;         ///< [n, z, y, x, classes], or empty
-};
-
 /// U-Net with zero padding: the output has the size of the input.
 ///
 /// Each level has two convolutions, each with batch norm and ReLU. Max pooling leads to the next level. Transposed convolutions
@@ -70,7 +57,7 @@ struct UNetBatch {
 /// Only moving and destroying the object needs that no other thread uses it.
 ///
 /// Source: Ronneberger et al., MICCAI 2015; Çiçek et al., MICCAI 2016; Ioffe and Szegedy, ICML 2015.
-class UNet {
+class UNet final : public SampleNetwork {
  public:
   /// Makes a network with normally distributed weights from options.seed, or with zeros only (`initial`).
   ///
@@ -80,11 +67,16 @@ class UNet {
   explicit UNet(const UNetOptions& options, Initial initial = Initial::random);
   UNet(UNet&&) noexcept;
   UNet& operator=(UNet&&) noexcept;
-  ~UNet();
+  ~UNet() override;
 
   [[nodiscard]] const UNetOptions& options() const noexcept;
-  /// Return the product of all pools, (z, y, x). Sizes of training images must be multiples of it.
-  [[nodiscard]] Vec3 total_pool() const noexcept;
+  [[nodiscard]] std::string_view kind() const noexcept override;
+  [[nodiscard]] std::string summary() const override;
+  [[nodiscard]] std::int64_t in_channels() const noexcept override { return options().in_channels; }
+  [[nodiscard]] std::int64_t outputs() const noexcept override { return options().classes; }
+  [[nodiscard]] Output output() const noexcept override { return options().output; }
+  /// Return the product of all pools, (z, y, x).
+  [[nodiscard]] Vec3 total_pool() const noexcept override;
 
   /// Return the layout of the parameters: "encoder0/conv_a/weights" [kz, ky, kx, in, out], "encoder0/norm_a/scale" [out],
   /// "encoder0/norm_a/shift" [out], ..., "decoder0/up/weights" [pz, py, px, in, out], "decoder0/up/biases" [out], ...,
@@ -92,53 +84,26 @@ class UNet {
   ///
   /// The moving statistics of batch norm come after all trained arrays: "encoder0/norm_a/mean" [out] (at first 0),
   /// "encoder0/norm_a/variance" [out] (at first 1), ... forward() normalises with them.
-  [[nodiscard]] const ParameterLayout& layout() const noexcept;
-  /// Return all parameters in the order of layout(). Write to the span while holding use().change(). If no other thread uses
-  /// the network, it is enough to call parameters_changed() afterwards.
-  [[nodiscard]] std::span<float> parameters() noexcept;
-  [[nodiscard]] std::span<const float> parameters() const noexcept;
-  void parameters_changed();
-  /// Return who uses the parameters now.
-  [[nodiscard]] NetworkUse& use() const noexcept;
+  [[nodiscard]] const ParameterLayout& layout() const noexcept override;
+  [[nodiscard]] std::span<float> parameters() noexcept override;
+  [[nodiscard]] std::span<const float> parameters() const noexcept override;
+  [[nodiscard]] NetworkUse& use() const noexcept override;
 
   /// Update the moving statistics by kStatisticsMomentum. The new statistics are those in `gradients` divided by `images`, the
   /// number of images that were summed. Throws Error(in_use) as NetworkUse::change().
   void move_statistics(std::span<const float> gradients, double images);
 
-  /// Compute the probabilities [n, z, y, x, classes] of images [n, z, y, x, in_channels].
-  ///
-  /// Images may have any size. They are padded with zeros at the end of each axis to a multiple of total_pool().
-  /// Throws Error(shape_mismatch) for another number of channels, for empty images, and for a wrong output shape.
-  void forward(View<const float, 5> images, View<float, 5> out_probabilities);
+  /// Images of any size are padded with zeros at the end of each axis to a multiple of total_pool().
+  void forward(View<const float, 5> images, View<float, 5> out_probabilities) override;
+  LossReport loss_and_gradients(const SampleBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
+                                double scale, const OnReady& on_ready = {}, const SumOverRanks& sum_over_ranks = {}) override;
+  [[nodiscard]] std::int64_t sums_per_pass(const SegmentationLoss& loss) const noexcept override;
+  [[nodiscard]] std::int64_t longest_sum() const noexcept override;
 
-  /// Compute the loss and its gradients in one training pass.
-  ///
-  /// @param gradients      in the order of layout(); the results of this rank are added, and the sum over ranks is the result.
-  ///                       Trained arrays: scale * d(sum of the losses of all images of all ranks)/d(parameters). Statistics:
-  ///                       scale * (sum over images of the mean or variance of the image's group). With scale = 1 / (images
-  ///                       of all ranks), this is the gradient of the mean loss for any split of images over ranks.
-  /// @param on_ready       called with the index of each entry of layout() when its part of `gradients` is complete: first
-  ///                       the statistics, then the last layer, and so on to the first layer
-  /// @param sum_over_ranks needed for the Dice over the batch and for synchronised statistics; empty on one rank
-  /// Throws Error(shape_mismatch) for wrong shapes, and Error(invalid_argument) for a label that is neither a class nor
-  /// kNotCounted. Both happen before the first call of sum_over_ranks. A loss that is not finite does not throw.
-  LossReport loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients, double scale,
-                                const OnReady& on_ready = {}, const SumOverRanks& sum_over_ranks = {});
-  /// Return how often a training pass with this loss calls sum_over_ranks.
-  [[nodiscard]] std::int64_t sums_per_pass(const SegmentationLoss& loss) const noexcept;
-  /// Return the largest possible count of numbers in one call of sum_over_ranks.
-  [[nodiscard]] std::int64_t longest_sum() const noexcept;
-
-  /// Return the bytes of activations and gradients that the network keeps for further passes, without the packed weights of the
-  /// convolutions. Passes that run for the first time on another thread are not included yet.
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept;
-  /// Return the kernel of each convolution for the last image size, or an empty text before the first pass.
-  [[nodiscard]] std::string kernel_names() const;
-  /// Return the floating-point operations of one training step per image, counted as direct convolution. The first layer has no
-  /// backward-data pass.
-  [[nodiscard]] double step_flops(const Vec3& size) const noexcept;
-  /// Return the floating-point operations of a forward pass of one image, counted as direct convolution.
-  [[nodiscard]] double forward_flops(const Vec3& size) const noexcept;
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override;
+  [[nodiscard]] std::string kernel_names() const override;
+  [[nodiscard]] double step_flops(const Vec3& size) const noexcept override;
+  [[nodiscard]] double forward_flops(const Vec3& size) const noexcept override;
 
  private:
   struct Impl;

@@ -5,12 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "floodtide/data/hdf5.hpp"
-#include "floodtide/nn/ffn.hpp"
-#include "floodtide/nn/unet.hpp"
+#include "floodtide/kernels/dispatch.hpp"
+#include "floodtide/nn/network.hpp"
 
 namespace floodtide::train {
 
@@ -19,17 +20,12 @@ inline constexpr std::int64_t kCheckpointVersion = 1;
 inline constexpr const char* kParametersGroup = "parameters";
 inline constexpr const char* kAverageGroup = "average";
 
-/// Return the kind of network in a checkpoint: "ffn" or "unet". Throws Error(invalid_file) if the file is not a checkpoint, or
-/// has another format version.
-[[nodiscard]] std::string network_kind(const data::Hdf5File& file);
-
 /// Return which existing file a network without training state may replace: only another file with nothing but a network. A
 /// checkpoint of a run is not replaced, because its optimizer state and walkers would be lost.
 [[nodiscard]] data::Hdf5Result network_result();
 
 /// Write attributes and parameters of a network to a new file.
-void write_network(data::Hdf5File& file, const nn::Ffn& network);
-void write_network(data::Hdf5File& file, const nn::UNet& network);
+void write_network(data::Hdf5File& file, const nn::Network& network);
 
 /// Write one array for each entry of the layout into a group. The attribute `crc32c` of the group is the CRC-32C of all arrays.
 void write_parameters(data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
@@ -37,8 +33,7 @@ void write_parameters(data::Hdf5File& file, const std::string& group, const Para
 
 /// Throws Error(invalid_file) unless the file is a checkpoint of a network of the same architecture. The message says what
 /// differs.
-void require_network(const data::Hdf5File& file, const nn::Ffn& network);
-void require_network(const data::Hdf5File& file, const nn::UNet& network);
+void require_network(const data::Hdf5File& file, const nn::Network& network);
 
 /// Read the arrays of a layout from a group. Throws Error(invalid_file) if an array is missing, has another shape, has a value
 /// that is not finite, or is damaged.
@@ -48,13 +43,17 @@ void read_parameters(const data::Hdf5File& file, const std::string& group, const
 /// Return the group of parameters to use for inference: `average` if the file has it, otherwise `parameters`.
 [[nodiscard]] std::string best_group(const data::Hdf5File& file);
 
-/// Return the architecture of the network in a checkpoint.
+/// Make a network like that in a checkpoint, with zeros as parameters.
 ///
-/// The options are checked against their ranges and against the arrays of `group`. A damaged file can therefore not make the
-/// caller allocate a network that is larger than the file. Throws Error(invalid_file) as network_kind does, for another kind of
-/// network, and if a check fails.
-[[nodiscard]] nn::FfnOptions read_options(const data::Hdf5File& file, const std::string& group = kParametersGroup);
-[[nodiscard]] nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string& group = kParametersGroup);
+/// The architecture is checked against its ranges and against the arrays of `group`. A damaged file can therefore not make the
+/// caller allocate a network that is larger than the file. Throws Error(invalid_file) if the file is not a checkpoint, has
+/// another format version or an unknown kind of network, and if a check fails.
+[[nodiscard]] std::unique_ptr<nn::Network> empty_network(const data::Hdf5File& file,
+                                                         const std::string& group = kParametersGroup,
+                                                         kernels::Compute compute = kernels::Compute::fp32);
+/// Read the network of a checkpoint, with the parameters of best_group(). Throws as empty_network() and read_parameters().
+[[nodiscard]] std::unique_ptr<nn::Network> read_network(const data::Hdf5File& file,
+                                                        kernels::Compute compute = kernels::Compute::fp32);
 
 /// True if the file has checksums, so that damage is detected. Older versions of floodtide wrote no checksums.
 [[nodiscard]] bool has_checksums(const data::Hdf5File& file);

@@ -4,20 +4,19 @@
 #include <memory>
 
 #include "floodtide/data/samples.hpp"
-#include "floodtide/nn/segmentation_loss.hpp"
-#include "floodtide/nn/unet.hpp"
+#include "floodtide/nn/sample_network.hpp"
 #include "floodtide/train/walkers.hpp"
 
 namespace floodtide::train {
 
-/// Make walkers that train a U-Net on the samples of their shards.
+/// Make walkers that train a network on the samples of their shards.
 ///
 /// In each pass, each walker computes `batch` samples (an option of the source). The samples of a walker are one group of batch
 /// normalisation. `network` and `samples` must outlive the walkers.
 ///
 /// Throws Error(invalid_argument) for options outside their ranges, for another number of walkers than in `samples`, and if
 /// only one of samples and network uses classes. Throws Error(shape_mismatch) if the samples do not fit the network.
-[[nodiscard]] std::unique_ptr<Walkers> make_sample_walkers(nn::UNet& network, const data::SampleSource& samples,
+[[nodiscard]] std::unique_ptr<Walkers> make_sample_walkers(nn::SampleNetwork& network, const data::SampleSource& samples,
                                                            const WalkersOptions& options, const nn::SegmentationLoss& loss);
 
 }  // namespace floodtide::train

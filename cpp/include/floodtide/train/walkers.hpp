@@ -6,10 +6,8 @@
 #include <functional>
 #include <span>
 
-#include "floodtide/data/hdf5.hpp"
-#include "floodtide/nn/network_use.hpp"
+#include "floodtide/nn/network.hpp"
 #include "floodtide/nn/ready.hpp"
-#include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
 #include "floodtide/train/metrics.hpp"
 
@@ -38,7 +36,7 @@ struct PassResult {
 class Walkers {
  public:
   /// Throws Error(invalid_argument) if there are fewer walkers than ranks, or for other options outside their ranges.
-  explicit Walkers(const WalkersOptions& options);
+  Walkers(nn::Network& network, const WalkersOptions& options);
   Walkers(const Walkers&) = delete;
   Walkers& operator=(const Walkers&) = delete;
   Walkers(Walkers&&) = delete;
@@ -54,14 +52,11 @@ class Walkers {
   [[nodiscard]] bool exhausted() const noexcept { return exhausted_; }
   [[nodiscard]] Metrics& metrics() noexcept { return metrics_; }
 
-  [[nodiscard]] virtual const ParameterLayout& layout() const noexcept = 0;
-  [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
+  [[nodiscard]] nn::Network& network() const noexcept { return network_; }
+  [[nodiscard]] const ParameterLayout& layout() const noexcept { return network_.layout(); }
+  [[nodiscard]] std::span<float> parameters() noexcept { return network_.parameters(); }
   /// Return who uses the parameters now. The writer of parameters() holds use().change().
-  [[nodiscard]] virtual nn::NetworkUse& use() const noexcept = 0;
-  /// Writes the architecture and the parameters of the network to a new file.
-  virtual void write_network(data::Hdf5File& file) const = 0;
-  /// Throws Error(invalid_file) if the file holds another network.
-  virtual void require_network(const data::Hdf5File& file) const = 0;
+  [[nodiscard]] nn::NetworkUse& use() const noexcept { return network_.use(); }
 
   /// Return the number of examples in one pass, over all walkers of all ranks.
   [[nodiscard]] virtual std::int64_t examples_per_pass() const noexcept { return options_.walkers; }
@@ -103,6 +98,7 @@ class Walkers {
   void set_exhausted() noexcept { exhausted_ = true; }
 
  private:
+  nn::Network& network_;
   WalkersOptions options_;
   bool exhausted_ = false;
   Metrics metrics_;

@@ -22,6 +22,8 @@ class Affinities final : public Targets {
   }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return offsets() + (descriptors() ? kDescriptors : 0); }
 
+  [[nodiscard]] std::int64_t soft_from() const noexcept override { return offsets(); }
+
   [[nodiscard]] Vec3 margin() const noexcept override {
     Vec3 result{};
     for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -52,7 +54,7 @@ class Affinities final : public Targets {
         const Vec3 to{at[0] + offset[0], at[1] + offset[1], at[2] + offset[2]};
         const std::int64_t other = patch.contains(to) ? label(to) : kNoLabel;
         const Shape<4> place{at[0], at[1], at[2], channel};
-        targets.at(place) = own != 0 && own != kNoLabel && own == other ? 1.0F : 0.0F;
+        targets.at(place) = is_object(own) && own == other ? 1.0F : 0.0F;
         weights.at(place) = own != kNoLabel && other != kNoLabel ? 1.0F : 0.0F;
       }
     });
@@ -64,7 +66,7 @@ class Affinities final : public Targets {
       for (std::int64_t channel = 0; channel < kDescriptors; ++channel) {
         const Shape<4> place{at[0], at[1], at[2], offsets() + channel};
         targets.at(place) = described.view().at({from[0], from[1], from[2], channel});
-        weights.at(place) = label(at) > 0 ? 1.0F : 0.0F;
+        weights.at(place) = is_object(label(at)) ? 1.0F : 0.0F;
       }
     });
   }

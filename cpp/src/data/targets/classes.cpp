@@ -17,8 +17,8 @@ class ClassTargets final : public Targets {
   void make(View<const std::int64_t, 3> labels, bool /*training*/, Sample& out_sample) const override {
     for (std::int64_t flat = 0; flat < labels.size(); ++flat) {
       const std::int64_t label = labels.data()[flat];
-      FLOODTIDE_REQUIRE(label < count_, invalid_file, "class ", label, " in the labels, expected at most ", count_ - 1,
-                        " (classes = ", count_, ")");
+      FLOODTIDE_REQUIRE(label >= kNoLabel && label < count_, invalid_file, "class ", label, " in the labels, expected at most ",
+                        count_ - 1, " (classes = ", count_, ")");
       out_sample.classes.data()[flat] = label == kNoLabel ? kUnlabelled : static_cast<std::uint8_t>(label);
     }
   }

@@ -28,6 +28,7 @@ class Distance final : public Targets {
     }
   }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }
+  [[nodiscard]] std::int64_t soft_from() const noexcept override { return 0; }
   /// Beyond twice the scale, the target is nearly 0 or 1.
   [[nodiscard]] Vec3 margin() const noexcept override {
     Vec3 result{};
@@ -46,7 +47,7 @@ class Distance final : public Targets {
       write(labels, around, object.label, mask_of(labels, around, object.label, true), 1, signed_distance.view());
     }
     Tensor<std::uint8_t, 3> objects(labels.shape());
-    for (std::int64_t i = 0; i < labels.size(); ++i) objects.data()[i] = labels.data()[i] > 0 ? 1 : 0;
+    for (std::int64_t i = 0; i < labels.size(); ++i) objects.data()[i] = is_object(labels.data()[i]) ? 1 : 0;
     write(labels, whole, 0, objects, -1, signed_distance.view());
     const Vec3 border = margin();
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();

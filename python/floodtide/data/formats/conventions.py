@@ -315,8 +315,13 @@ def geometry_of(
     _note_unused(
         name, {key: attributes[key] for key in attributes if key not in read}, size, offset
     )
+    named = next((key for key in NAMES if axis_names(attributes.get(key))), None)
     return Geometry(
-        voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
+        voxel_size_nm=size,
+        offset=offset,
+        size_source=size_source,
+        offset_source=offset_source,
+        axes_source="" if named is None else f"attribute {named}",
     )
 
 

@@ -27,12 +27,25 @@ class Geometry:
         offset: The first voxel, in voxels of the whole volume; None: unknown.
         size_source: What states the voxel size: "attribute resolution", for messages.
         offset_source: What states the offset.
+        axes_source: What states the order of the axes; "": nothing, the axes are taken as z, y, x.
     """
 
     voxel_size_nm: SizeNm | None = None
     offset: Vec3 | None = None
     size_source: str = field(default="", compare=False)
     offset_source: str = field(default="", compare=False)
+    axes_source: str = field(default="", compare=False)
+
+    @property
+    def text(self) -> str:
+        """Axes, voxel size and offset in words, each with what states it."""
+        parts = [f"axes z, y, x ({self.axes_source or 'as stored'})", "voxels of unknown size"]
+        if self.voxel_size_nm is not None:
+            parts[1] = f"voxels of {size_text(self.voxel_size_nm)} nm ({self.size_source})"
+        if self.offset is not None:
+            place = ", ".join(map(str, self.offset))
+            parts.append(f"first voxel at {place} ({self.offset_source})")
+        return "; ".join(parts)
 
 
 def same_size(a: SizeNm, b: SizeNm) -> bool:

@@ -2,7 +2,7 @@
 """HDF5 datasets. The core reads them; this file reads what their attributes state.
 
 The core reads three axes, or one of several channels before them. h5py reads other arrays that name their axes, such as
-t, z, y, x, c of ilastik.
+t, z, y, x, c of ilastik, and booleans, which HDF5 has as an enumeration.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     try:
         volume = _core.data.Volume(path, dataset, channel)
     except InvalidFileError as error:
-        other = _other_axes(path, dataset, channel) if " axes, shape " in str(error) else None
-        if other is None:
-            raise
-        return other
+        enumerated = "elements are enumerated" in str(error)
+        if enumerated or " axes, shape " in str(error):
+            other = _by_h5py(path, dataset, channel, named=not enumerated)
+            if other is not None:
+                return other
+        raise
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
     names = names_of(volume.name, stated, len(given))
@@ -69,7 +71,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     if not unsigned and (names is None or names[-3:] == ("z", "y", "x")):
         return Opened(volume, geometry, plain=True)
     names = names or ("z", "y", "x")
-    other = _other_axes(path, dataset, channel) if len(names) != 3 else None
+    other = _by_h5py(path, dataset, channel) if len(names) != 3 else None
     if other is not None:
         return other
     if set(names) != set("zyx"):
@@ -107,8 +109,8 @@ def _note_elsewhere(name: str, path: str, dataset: str) -> None:
                 break
 
 
-def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
-    """Open an array with axes besides z, y, x that it names; None if it names no axes, or lies in another file."""
+def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -> Opened | None:
+    """Open an array through h5py; None if it lies in another file, or is to be `named` and has no names of axes."""
     name = f"{path}:{dataset}"
     with _h5py(path, dataset) as array:
         if array.is_virtual or array.external or array.file.filename != path:
@@ -118,7 +120,7 @@ def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
         if array.chunks:
             require_decoded(name, chunks, dtype.itemsize)
     names = names_of(name, stated, len(shape))
-    if names is None:
+    if names is None and named:
         return None
 
     def read(where: tuple[int | slice, ...]) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from floodtide.data.formats.geometry import SAME, Geometry, size_text, voxels_of
 from floodtide.data.formats.readers import Opened, array_volume
 from floodtide.errors import InvalidFileError
 
+_EXACT = 2**53  # integers up to here are exact as float64
 _STRAIGHT = 1e-3  # share of an axis that may lie along another one
 
 
@@ -51,6 +52,13 @@ def _opened(nibabel: Any, path: str, file: Any) -> Opened:
     plain = (file.dataobj.slope, file.dataobj.inter) == (1, 0)
     dtype = np.dtype(file.dataobj.dtype if plain else np.float64)
     require_decoded(path, shape[:3], dtype.itemsize)
+    if not plain and file.dataobj.dtype.kind in "iu" and file.dataobj.dtype.itemsize == 8:
+        stored = file.dataobj.get_unscaled()
+        if max(-int(stored.min()), int(stored.max())) > _EXACT:
+            raise InvalidFileError(
+                f"{path}: holds integers above 2^53, which scl_slope {file.dataobj.slope:g} and scl_inter"
+                f" {file.dataobj.inter:g} would round; expected 1 and 0 for ids"
+            )
     voxels = np.asarray(file.dataobj).astype(dtype, copy=False).reshape(shape[:3])
     # The header has numbers of 32 bits: 0.008, and not 0.00800000037997961.
     edges = np.array([float(str(n)) for n in header.get_zooms()[:3]])
@@ -102,4 +110,10 @@ def _geometry(path: str, edges: NDArray[Any], affine: NDArray[Any] | None, unit:
         else:
             offset = voxels_of(path, (affine[:3, 3] / edges)[::-1].tolist(), source)
     size = stated_size(path, source, edges[::-1].tolist(), [unit] * 3)
-    return Geometry(voxel_size_nm=size, offset=offset, size_source=source, offset_source=source)
+    return Geometry(
+        voxel_size_nm=size,
+        offset=offset,
+        size_source=source,
+        offset_source=source,
+        axes_source="NIfTI stores x, y, z" if affine is None else source,
+    )

@@ -90,7 +90,11 @@ def geometry_of_level(
         offset = voxels_of(name, [moved[i] / n for i, n in zip(at, step, strict=True)], source)
     size = stated_size(name, source, step, [_unit(given, i) for i in at]) if known else None
     return names, Geometry(
-        voxel_size_nm=size, offset=offset, size_source=source, offset_source=source
+        voxel_size_nm=size,
+        offset=offset,
+        size_source=source,
+        offset_source=source,
+        axes_source=source,
     )
 
 

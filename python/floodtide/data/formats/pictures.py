@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import glob
 import itertools
@@ -13,7 +14,7 @@ import re
 import stat
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +28,15 @@ from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
+from floodtide.data.formats.tiff import (
+    PALETTE,
+    Sections,
+    Tables,
+    decoded,
+    geometry_of_file,
+    note_colours,
+)
 from floodtide.errors import Error, InvalidFileError
-
-if TYPE_CHECKING:
-    from floodtide.data.formats.tiff import Sections
 
 CACHE_BYTES = 256 << 20
 """Size of the cache for decoded pictures, in bytes. A picture is always decoded whole."""
@@ -39,6 +45,7 @@ CACHE_BYTES = 256 << 20
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 PICTURES = (*TIFF, ".png")
+_PNG_PALETTE = 3  # kind of colours in the header of a PNG file
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -149,6 +156,7 @@ class Stack:
         _require_file(path, path)
         self._path = path
         self._series = series
+        self._tables = Tables(path)
         self._gate = Gate()  # of the file, which has one position
         sections = self._open()
         self.geometry = sections.geometry
@@ -164,8 +172,6 @@ class Stack:
         self._planes = Planes(self._decoded, self.shape, self.dtype)
 
     def _open(self) -> Sections:
-        from floodtide.data.formats.tiff import Sections
-
         self._file = library("tifffile", self._path, "formats").TiffFile(self._path)
         weakref.finalize(self, self._file.close)
         sections = Sections(self._path, self._file, self._series)
@@ -194,8 +200,6 @@ class Stack:
         return block
 
     def _decoded(self, number: int) -> NDArray[Any]:
-        from floodtide.data.formats.tiff import decoded
-
         with self._gate:
             if self._process != os.getpid():
                 self._open()  # a child of fork() shares the position, and a thread of its parent may hold locks
@@ -206,7 +210,7 @@ class Stack:
             if closed:
                 handle.open()
             try:
-                picture = decoded(self._path, page)
+                picture = decoded(self._path, page, self._tables)
             finally:
                 if closed:
                     handle.close()
@@ -223,47 +227,61 @@ class Folder:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
         self.geometry = Geometry()
+        self._tables = Tables(pattern)
         first = self._read(0)
-        self._planes = Planes(self._decoded, (len(files), *first.shape), first.dtype)
+        mixed = first.dtype == np.bool_ and not all(map(_has_one_bit, files))
+        dtype = np.dtype(np.uint8) if mixed else first.dtype
+        self._planes = Planes(self._decoded, (len(files), *first.shape), dtype)
         self.shape, self.dtype = self._planes.shape, self._planes.dtype
         self._decoded(len(files) - 1)
+        self.geometry = dataclasses.replace(self.geometry, axes_source="a section in each file")
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         return self._planes[box]
 
     def _read(self, number: int) -> NDArray[Any]:
+        """Return the values of a file: bool if it has one bit for each pixel."""
         path = self._files[number]
         _require_file(path, self._pattern)
         try:
-            if path.lower().endswith(TIFF):
-                picture = self._tiff(path, number)
-            else:
-                pillow = library("imageio.v3", path, "formats")
-                picture = np.asarray(pillow.imread(path))
-                self._note_depth(path)
-                if picture.dtype == np.bool_:  # of one bit
-                    picture = picture.astype(np.uint8) * np.uint8(255)
-                if picture.ndim != 2 and pillow.immeta(path).get("mode") == "P":
-                    raise InvalidFileError(
-                        f"{path}: its values are indices of a colour table (palette), expected grey levels or ids:"
-                        " write it without the table"
-                    )
+            picture = self._tiff(path, number) if path.lower().endswith(TIFF) else self._png(path)
         except Error:
             raise
         except Exception as error:
             raise InvalidFileError(
                 f"{path}: cannot be read as a picture: {reason(error)}"
             ) from error
+        # the last of two or four channels says what is opaque
+        colours = (picture.shape[-1] - 1) // 2 * 2 + 1
+        if picture.ndim == 3 and colours in (1, 3) and picture.dtype.kind == "u":
+            grey, opaque = picture[..., :1], np.iinfo(picture.dtype).max
+            if (picture[..., :colours] == grey).all() and (picture[..., colours:] == opaque).all():
+                return grey[..., 0]
         if picture.ndim != 2:
             raise InvalidFileError(
-                f"{path}: has shape {picture.shape}, expected one picture of one channel (y, x)"
+                f"{path}: has shape {picture.shape}, expected one picture of one channel (y, x); if each colour is a"
+                " label, number the colours first: np.unique(pixels, axis=0, return_inverse=True)"
             )
         return picture
 
+    def _png(self, path: str) -> NDArray[Any]:
+        pillow = library("imageio.v3", path, "formats")
+        depth, kind = _depth_and_kind(path)
+        if 1 < depth < 8 and kind == 0:
+            notes.show(
+                f"{self._pattern}: has {depth} bits for each pixel: its values 0 to {2**depth - 1} are read as 0 to"
+                " 255, as PNG scales them"
+            )
+        if depth == 16 and kind != 0:
+            raise InvalidFileError(f"{path}: has colours of 16 bits, expected one channel")
+        if kind != _PNG_PALETTE:
+            return np.asarray(pillow.imread(path))
+        with library("PIL.Image", path, "formats").open(path) as image:
+            table = np.reshape(image.getpalette(), (-1, 3))
+            return self._tables.values(path, np.asarray(image), table)
+
     def _tiff(self, path: str, number: int) -> NDArray[Any]:
         """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
-        from floodtide.data.formats.tiff import check_colours, decoded, geometry_of_file
-
         with library("tifffile", path, "formats").TiffFile(path) as file:
             pages = [page for page in file.pages if not page.is_reduced]
             if len(pages) != 1:
@@ -271,31 +289,43 @@ class Folder:
                     f"{path}: holds {len(pages)} pictures, expected one in each file of {self._pattern}"
                 )
             page = pages[0].aspage()
-            check_colours(path, page, self._pattern)
+            note_colours(self._pattern, page)
             require_decoded(path, page.shape, page.dtype.itemsize)
             if number == 0:
                 self.geometry = geometry_of_file(path, file)
-            return decoded(path, page)
-
-    def _note_depth(self, path: str) -> None:
-        """Note PNG files of less than 8 bits, whose values are scaled to those of 8 bits, as the format says."""
-        with open(path, "rb") as file:
-            depth, kind = file.read(26)[24:]
-        if depth < 8 and kind == 0:  # grey
-            bits = f"{depth} bit" + "s" * (depth > 1)
-            notes.show(
-                f"{self._pattern}: has {bits} for each pixel: its values 0 to {2**depth - 1} are read as 0 to 255, as"
-                " PNG scales them"
-            )
+            return decoded(path, page, self._tables)
 
     def _decoded(self, number: int) -> NDArray[Any]:
         picture = self._read(number)
+        if picture.dtype == np.bool_ and self.dtype == np.uint8:
+            notes.show(
+                f"{self._pattern}: has pictures of 1 bit beside others of 8 bits: their values 0 and 1 are read as"
+                " black and white, 0 and 255"
+            )
+            picture = picture * np.uint8(255)
         if picture.shape != self.shape[1:] or picture.dtype != self.dtype:
             raise InvalidFileError(
                 f"{self._files[number]}: is {picture.dtype} of shape {picture.shape}, expected"
                 f" {self.dtype} of {self.shape[1:]} as {self._files[0]}"
             )
         return picture
+
+
+def _depth_and_kind(path: str) -> tuple[int, int]:
+    """Return the bits of a sample and the kind of colours of a PNG file, as its header states them."""
+    with open(path, "rb") as file:
+        depth, kind = file.read(26)[24:]
+    return depth, kind
+
+
+def _has_one_bit(path: str) -> bool:
+    """Return True for a file of black and white, which has one bit for each pixel and no colour table."""
+    _require_file(path, path)
+    if not path.lower().endswith(TIFF):
+        return _depth_and_kind(path) == (1, 0)
+    with library("tifffile", path, "formats").TiffFile(path) as file:
+        page = file.pages[0]
+        return bool(page.bitspersample == 1 and page.photometric != PALETTE)
 
 
 def _require_file(path: str, name: str) -> None:

@@ -52,7 +52,7 @@ def array_volume(
 ) -> Opened:
     """Return a volume that reads an array in memory, without a copy where the core knows the type."""
     if array.dtype == np.bool_:
-        array = array.view(np.uint8)
+        array = array.astype(np.uint8)  # True may be any byte: Pillow has 255
     if array.ndim == 3 and not array.dtype.isnative and array.dtype.kind in "iuf":
         return object_volume(array, name, geometry=geometry)  # swaps the bytes of each block
     return Opened(_core.data.array_volume(array, name), geometry)
@@ -98,7 +98,7 @@ def object_volume(
         if _identity(file, name) != before:
             raise InvalidFileError(f"{name}: {file} was replaced while the volume was being read")
         if block.dtype == np.bool_:
-            block = block.view(np.uint8)
+            block = block.astype(np.uint8)  # True may be any byte: Pillow has 255
         if block.shape != extent or block.dtype.newbyteorder("=") != dtype:
             raise InvalidFileError(
                 f"{name}: box {_text(box)} (z, y, x) was read as {block.dtype} of shape {block.shape},"

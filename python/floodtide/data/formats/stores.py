@@ -7,6 +7,7 @@ are read as z, y, x.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import re
@@ -86,9 +87,12 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
         )
     store = _opened(reference, {"driver": "n5", **_file(path.parent)})
     names = names_of_dataset(reference, path.parent, attributes, store.rank)
+    source = "its attributes"
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
+        source = "N5 stores x, y, z"
     geometry = geometry_of_dataset(reference, path.parent, attributes)
+    geometry = dataclasses.replace(geometry, axes_source=source)
     opened = _volume(reference, store, names, channel, geometry, path)
     known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)
     check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
@@ -116,6 +120,7 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         offset=(k, j, i),
         size_source="" if unknown else "its info",
         offset_source="its info",
+        axes_source="precomputed stores x, y, z",
     )
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
     if scale.get("sharding") is None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -26,11 +27,44 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
     "float32": "float",
     "float64": "double",
 }
-_PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
+PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 _ORIENTATION = 274  # a tag; 1: the first row is the top, and the first column is at the left
 # Values of ResolutionUnit. Only tifffile writes the last two.
 _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
+
+
+class Tables:
+    """Colour tables (palettes) of the pictures of a volume of this name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._first: NDArray[Any] | None = None
+
+    def values(self, path: str, numbers: NDArray[Any], table: NDArray[Any]) -> NDArray[Any]:
+        """Return the grey levels of pixels that have numbers in a table; if it has colours, the numbers, with a note.
+
+        Args:
+            path: The file, for messages.
+            numbers: Of the pixels.
+            table: Red, green and blue of each number.
+
+        Raises:
+            InvalidFileError: If the table has other colours than that of the first picture.
+        """
+        if (table == table[:, :1]).all():
+            numbers = numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
+            return np.take(table[:, 0].astype(numbers.dtype), numbers)
+        self._first = table if self._first is None else self._first
+        both = min(len(table), len(self._first))
+        if not np.array_equal(table[:both], self._first[:both]):
+            raise InvalidFileError(
+                f"{path}: has another colour table than an earlier file, expected one table for all"
+            )
+        notes.show(
+            f"{self._name}: its values are indices of a colour table: these are read, not the colours"
+        )
+        return numbers
 
 
 class Sections:
@@ -74,10 +108,14 @@ class Sections:
             raise InvalidFileError(f"{path}: {_lost(path, file, self.pages)}")
         self.shape = (len(every), *series.shape) if several else _shape(path, series)
         self.dtype = series.dtype
-        self.offset = None if several else series.dataoffset
+        tabled = series.keyframe.photometric == PALETTE
+        self.offset = None if several or tabled else series.dataoffset
         _check_counts(path, file, self.shape)
-        check_colours(path, series.keyframe)
-        self.geometry = geometry_of_file(path, file, file.series.index(series))
+        note_colours(path, series.keyframe)
+        stated = geometry_of_file(path, file, file.series.index(series))
+        named = {"imagej": "its ImageJ metadata", "ome": "its OME metadata"}
+        axes_source = named.get(series.kind, "pages in their order")
+        self.geometry = dataclasses.replace(stated, axes_source=axes_source)
         if self.offset is None and len(self.pages) not in (1, self.shape[0]):
             raise InvalidFileError(
                 f"{path}: has {len(self.pages)} pictures for a shape of {self.shape}"
@@ -128,40 +166,45 @@ def _listed(path: str, every: Sequence[Any]) -> str:
     return ", ".join(names) + (", ..." if len(every) > len(names) else "")
 
 
-def decoded(path: str, page: Any) -> NDArray[Any]:
-    """Return the values of a page.
+def decoded(path: str, page: Any, tables: Tables) -> NDArray[Any]:
+    """Return the values of a page of a file.
 
     Raises:
+        InvalidFileError: If its colour table differs from that of other pictures of the volume.
         UnsupportedError: If they are compressed or packed in a way that needs another library.
     """
+    form = page.keyframe
     try:
-        return np.asarray(page.asarray())
+        values = np.asarray(page.asarray())
     except (ImportError, NotImplementedError, ValueError) as error:
         if not isinstance(error, ImportError) and "imagecodecs" not in str(error):
             raise
-        how = getattr(page.compression, "name", page.compression)
+        how = getattr(form.compression, "name", form.compression)
         raise UnsupportedError(
-            f"{path}: has {page.bitspersample} bits for each value and the compression {how}, which need the library"
+            f"{path}: has {form.bitspersample} bits for each value and the compression {how}, which need the library"
             " imagecodecs: pip install imagecodecs"
         ) from error
+    if form.photometric == PALETTE:
+        table = form.colormap.T
+        narrow = form.bitspersample <= 8 and table.max() > 255
+        return tables.values(path, values, table >> 8 if narrow else table)
+    return ~values if _white_is_zero(form) else values
 
 
-def check_colours(path: str, page: Any, name: str = "") -> None:
-    """Refuse a page whose values are indices of colours, and note if 0 is white or the picture is turned.
+def _white_is_zero(page: Any) -> bool:
+    """Return True for pages of one bit of which 0 is white. tifffile states so for all, and stores True as 1.
 
-    Args:
-        path: The file.
-        page: A page of it.
-        name: The volume, for notes; "": the file.
+    Pages of more bits are read as they are stored: Fiji states so for masks that it shows inverted.
     """
-    name = name or path
-    if page.photometric == _PALETTE:
-        raise InvalidFileError(
-            f"{path}: its values are indices of a colour table (palette), expected grey levels or ids: write it"
-            " without the table (Fiji: Image > Lookup Tables > Grays, which keeps the values)"
-        )
+    one = page.bitspersample == 1 and page.photometric == _WHITE_IS_ZERO
+    return bool(one and not page.software.startswith("tifffile"))
+
+
+def note_colours(name: str, page: Any) -> None:
+    """Note if 0 is white in a page of a volume, or if the picture is turned."""
     if page.photometric == _WHITE_IS_ZERO:
-        notes.show(f"{name}: states that 0 is white; its values are read as they are stored")
+        how = "it is read so" if _white_is_zero(page) else "its values are read as they are stored"
+        notes.show(f"{name}: states that 0 is white; {how}")
     turned = page.tags.valueof(_ORIENTATION, default=1)
     if turned != 1:
         notes.show(
@@ -185,7 +228,10 @@ def _shape(path: str, series: Any) -> Vec3:
             " state them"
             " as slices (Fiji: Image > Properties; tifffile: metadata={'axes': 'ZYX'})"
         )
-    raise InvalidFileError(f"{text}, expected pictures of one channel (z, y, x)")
+    more = ""
+    if "S" in names:
+        more = "; if each colour is a label, number the colours first (Fiji: Image > Type > 8-bit makes grey levels)"
+    raise InvalidFileError(f"{text}, expected pictures of one channel (z, y, x){more}")
 
 
 def _lost(path: str, file: Any, pages: Sequence[Any]) -> str:

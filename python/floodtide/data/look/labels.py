@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data.boxes import Box, Progress
-from floodtide.data.look.sampling import FULL, Array, Sample, cubes_within, sample, slabs, whole_of
+from floodtide.data.look.sampling import (
+    FULL,
+    QUICK,
+    Array,
+    Sample,
+    cubes_within,
+    sample,
+    slabs,
+    whole_of,
+)
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
@@ -84,14 +93,14 @@ def label_statistics(
     """Return the statistics of labels. A box of more than `budget` voxels is sampled.
 
     Args:
-        volume: Integer labels.
+        volume: Labels: integers, or floating-point numbers that are whole.
         box: The part (start, size) to look at; None: the whole volume.
         budget: Voxels to read.
         sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
         progress: Called as progress(voxels read, voxels to read).
 
     Raises:
-        InvalidFileError: If the volume cannot be read, or does not hold integers.
+        InvalidFileError: If the volume cannot be read, or does not hold whole numbers.
     """
     require_labels(volume)
     whole = box or whole_of(volume.shape)
@@ -134,16 +143,24 @@ def label_statistics(
 
 
 def require_labels(volume: Volume) -> None:
-    """Raise unless a volume holds integers.
+    """Raise unless a volume holds integers, or floating-point numbers that are whole in a sample.
 
     Raises:
         InvalidFileError: If it does not. The message says what to do.
     """
-    if volume.dtype.kind not in "iu":
-        raise InvalidFileError(
-            f"{volume.name}: labels are {volume.dtype}, expected integers, one id for each object: write them with"
-            " .astype('uint32') if they hold whole numbers; probabilities must become segments first"
-        )
+    if volume.dtype.kind in "iu":
+        return
+    largest = 2 ** (np.finfo(volume.dtype).nmant + 1)  # integers above are rounded
+    small = math.prod(volume.shape) <= QUICK  # and read whole
+    for box in sample(whole_of(volume.shape), QUICK, sections=small):
+        values = volume.read(box)
+        wrong = np.argwhere(~((np.floor(values) == values) & (np.abs(values) <= largest)))
+        if len(wrong):
+            place = ", ".join(map(str, wrong[0] + box[0]))
+            raise InvalidFileError(
+                f"{volume.name}: labels are {volume.dtype}, and {values[tuple(wrong[0])]:g} at {place} (z, y, x);"
+                f" expected whole numbers up to {largest}, one id for each object: segment probabilities first"
+            )
 
 
 def changed(labels: Array) -> tuple[NDArray[np.bool_], tuple[float, float, float]]:

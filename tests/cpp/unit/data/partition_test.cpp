@@ -127,7 +127,7 @@ TEST(Partition, ThresholdsAreReachedExactly) {
 TEST(Partition, RefusesWhatCannotWork) {
   const TemporaryFolder folder;
   write_dataset<std::int32_t>(folder.file("labels.h5"), "d", {4, 5, 6}, std::vector<std::int32_t>(120));
-  write_dataset<float>(folder.file("float.h5"), "d", {4, 5, 6}, std::vector<float>(120));
+  write_dataset<float>(folder.file("float.h5"), "d", {4, 5, 6}, std::vector<float>(120, 0.5F));
   const auto refuse = [&](const char* labels, const PartitionOptions& options, ErrorCode code,
                           const std::vector<std::string>& parts) {
     expect_error([&] { const PartitionJob job(folder.file(labels), options); }, code, parts);
@@ -139,9 +139,11 @@ TEST(Partition, RefusesWhatCannotWork) {
   refuse("labels.h5:d", {{0.5, 0.4}, {0, 0, 0}, 0, {}}, ErrorCode::invalid_argument, {"0.4", "ascending"});
   refuse("labels.h5:d", {{1.5}, {0, 0, 0}, 0, {}}, ErrorCode::invalid_argument, {"1.5"});
   refuse("labels.h5:d", {kThresholds, {0, 0, 0}, 0, Box{{0, 0, 0}, {4, 5, 7}}}, ErrorCode::out_of_range, {"(4, 5, 7)"});
-  refuse("float.h5:d", {kThresholds, {0, 0, 0}, 0, {}}, ErrorCode::invalid_file, {"float32", "integer"});
   refuse("none.h5:d", {kThresholds, {0, 0, 0}, 0, {}}, ErrorCode::invalid_file, {"none.h5"});
   PartitionJob job(folder.file("labels.h5:d"), {kThresholds, {0, 0, 0}, 10, {}});
+  const PartitionJob odd(folder.file("float.h5:d"), {kThresholds, {0, 0, 0}, 10, {}});
+  expect_error([&] { static_cast<void>(odd.count(0, 1)); }, ErrorCode::invalid_file,
+               {"float.h5:d", "(0, 0, 0)", "0.5", "whole numbers"});
   expect_error([&] { job.keep_large({{{1}, {119}}}); }, ErrorCode::invalid_argument, {"119", "120"});
 }
 

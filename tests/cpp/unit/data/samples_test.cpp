@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "unit/data/stacks.hpp"
+#include "unit/data/labelled_image.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -91,11 +91,13 @@ TEST(SampleOrder, RefusesWhatCannotWork) {
 
 TEST(SamplePrefetcher, DeliversWhatLoadGivesFromAStep) {
   const TemporaryFolder folder;
-  const TestStack stack = make_stack(folder, "a", {11, 6, 5}, 2);
-  SliceOptions options = slice_options();
+  PatchOptions options;
+  options.patch = {1, 6, 6};
+  options.patches = 11;
   options.order = {2, 3, 5};
   options.augmentation.rotation_deg = 20;
-  const SliceSource source({stack.names}, options);
+  const auto patches = patches_of(make_labelled_image(folder, "a", {3, 9, 12}), {{{0, 0, 0}, {3, 9, 12}}}, options);
+  const PatchSource& source = *patches;
   const std::int64_t step = 4;
   SamplePrefetcher prefetcher(source, {source.order().at_step(0, step), source.order().at_step(1, step)}, 6, 2);
   for (std::int64_t slot = 0; slot < 2; ++slot) {

@@ -69,11 +69,11 @@ TEST(Volume, RefusesBoxesOutsideAndEmptyBoxes) {
 
 TEST(Volume, NeverConvertsBetweenKinds) {
   const TemporaryFolder folder;
-  write_dataset<float>(folder.file("f.h5"), "d", {1, 1, 1}, {1.0F});
+  write_dataset<float>(folder.file("f.h5"), "d", {1, 1, 1}, {0.5F});
   write_dataset<std::int32_t>(folder.file("i.h5"), "d", {1, 1, 1}, {1});
   const Box box{{0, 0, 0}, {1, 1, 1}};
   expect_error([&] { static_cast<void>(open_volume(folder.file("f.h5"), "d")->read_block<std::int64_t>(box)); },
-               ErrorCode::invalid_file, {"float32", "integer labels"});
+               ErrorCode::invalid_file, {"f.h5:d", "(0, 0, 0)", "0.5", "whole numbers"});
   expect_error([&] { static_cast<void>(open_volume(folder.file("i.h5"), "d")->read_block<float>(box)); },
                ErrorCode::invalid_file, {"int32", "image"});
   expect_error([&] { static_cast<void>(open_volume(folder.file("i.h5"), "d")->read_block<std::uint8_t>(box)); },

@@ -42,6 +42,22 @@ TEST(DiceCounts, ScoresGroupsAndPooledPixels) {
   EXPECT_DOUBLE_EQ(counts.mean_over_groups(1).value(), 2.0 / 6.0);
 }
 
+TEST(DiceCounts, CountTheConfusionOfAllGroups) {
+  DiceCounts counts(2, 3);
+  counts.add(0, row({1, 1, 0, 2}), row({1, 0, 0, 255}));
+  counts.add(1, row({2, 0}), row({1, 1}));
+  const std::vector<std::vector<std::int64_t>> expected{{1, 1, 0}, {1, 1, 1}, {0, 0, 0}};  // by true and predicted class
+  for (std::int64_t truth = 0; truth < 3; ++truth) {
+    for (std::int64_t predicted = 0; predicted < 3; ++predicted) {
+      EXPECT_EQ(counts.confusion(truth, predicted),
+                expected[static_cast<std::size_t>(truth)][static_cast<std::size_t>(predicted)]);
+    }
+  }
+  EXPECT_DOUBLE_EQ(counts.everywhere(1), 2.0 * 3 / (5 + 3));
+  EXPECT_DOUBLE_EQ(counts.everywhere(2), 0);
+  EXPECT_EQ(code_of([&] { static_cast<void>(counts.confusion(0, 3)); }), ErrorCode::out_of_range);
+}
+
 TEST(DiceCounts, GiveNoScoreToAClassThatIsNeitherPredictedNorTrue) {
   DiceCounts counts(2, 3);
   counts.add(0, row({1, 0}), row({1, 0}));

@@ -77,7 +77,7 @@ Values forward(UNet& network, std::int64_t n, const Vec3& size) {
 Values gradients(UNet& network, std::int64_t n, const Vec3& size, const SumOverRanks& sum = {}) {
   const Values images = drawn(n * volume<3>(size), 6);
   const std::vector<std::uint8_t> labels(images.size(), 1);
-  const UNetBatch batch{
+  const SampleBatch batch{
       {images.data(), {n, size[0], size[1], size[2], 1}}, {{labels.data(), {n, size[0], size[1], size[2]}}, {}, {}}, 1, {}, {}};
   Values result(network.parameters().size());
   static_cast<void>(network.loss_and_gradients(batch, {}, result, 1, {}, sum));

@@ -45,7 +45,7 @@ struct Batch {
     for (float& target : targets.span()) target = random.uniform() < 0.4 ? 1.0F : 0.0F;
     std::iota(examples.begin(), examples.end(), 5);
   }
-  UNetBatch view(int groups = 1) const {
+  SampleBatch view(int groups = 1) const {
     const SegmentationTruth truth =
         output == Output::softmax ? SegmentationTruth{labels.view(), {}, {}} : SegmentationTruth{{}, targets.view(), {}};
     return {images.view(), truth, groups, examples, {}};
@@ -58,7 +58,7 @@ struct Batch {
   Output output;
 };
 
-std::vector<float> gradients_of(UNet& network, const UNetBatch& batch, double scale = 1, const OnReady& on_ready = {}) {
+std::vector<float> gradients_of(UNet& network, const SampleBatch& batch, double scale = 1, const OnReady& on_ready = {}) {
   std::vector<float> gradients(network.parameters().size());
   static_cast<void>(network.loss_and_gradients(batch, {}, gradients, scale, on_ready));
   return gradients;
@@ -180,7 +180,7 @@ TEST(UNet, StatisticsOfGroupsAreSummedOverTheirImages) {
   std::vector<double> halves(static_cast<std::size_t>(entry.size));
   for (const std::int64_t half : {0, 1}) {
     const std::int64_t images = batch.images.size() / 2, labels = batch.labels.size() / 2;
-    UNetBatch part_batch = batch.view();
+    SampleBatch part_batch = batch.view();
     part_batch.images = {batch.images.data() + half * images, {2, 2, 8, 12, 1}};
     part_batch.truth.labels = {batch.labels.data() + half * labels, {2, 2, 8, 12}};
     const std::vector<float> gradients = gradients_of(network, part_batch);

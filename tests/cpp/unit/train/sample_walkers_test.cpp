@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of U-Nets on slices with one round object each, which is brighter than the background.
+// Training of U-Nets on whole sections with one round object each, which is brighter than the background.
 #include "floodtide/train/sample_walkers.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -17,7 +21,8 @@
 #include "floodtide/base/random.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/data/hdf5.hpp"
-#include "floodtide/data/slices.hpp"
+#include "floodtide/data/patch_source.hpp"
+#include "floodtide/nn/unet.hpp"
 #include "floodtide/train/segmentation_scores.hpp"
 #include "floodtide/train/trainer.hpp"
 #include "support/threads.hpp"
@@ -44,11 +49,9 @@ class SampleWalkersTest : public testing::Test {
     set_num_threads(1);
     std::vector<float> images;
     std::vector<std::uint8_t> masks;
-    std::vector<std::int32_t> patients;
     Philox random(3, 0);
     for (std::int64_t z = 0; z < kStack[0]; ++z) {
       const auto cy = static_cast<double>(4 + random.below(8)), cx = static_cast<double>(4 + random.below(8));
-      patients.push_back(static_cast<std::int32_t>(100 + z / 2));
       for (std::int64_t y = 0; y < kStack[1]; ++y) {
         for (std::int64_t x = 0; x < kStack[2]; ++x) {
           const bool inside = std::hypot(static_cast<double>(y) - cy, static_cast<double>(x) - cx) < 4;
@@ -57,27 +60,36 @@ class SampleWalkersTest : public testing::Test {
         }
       }
     }
-    write("stack.h5", images, masks, patients);
+    write("stack.h5", images, masks);
     images[37] = std::numeric_limits<float>::infinity();
-    write("outlier.h5", images, masks, patients);
+    write("outlier.h5", images, masks);
   }
 
-  void write(const std::string& name, const std::vector<float>& images, const std::vector<std::uint8_t>& masks,
-             const std::vector<std::int32_t>& patients) const {
+  void write(const std::string& name, const std::vector<float>& images, const std::vector<std::uint8_t>& masks) const {
     data::Hdf5File file = data::Hdf5File::create(folder_.file(name));
     file.write_array<float>("image", kStack, images);
     file.write_array<std::uint8_t>("mask", kStack, masks);
-    file.write_array<std::int32_t>("patient", std::vector<std::int64_t>{kStack[0]}, patients);
     file.commit();
   }
 
-  [[nodiscard]] std::unique_ptr<data::SliceSource> slices(std::int64_t walkers, const std::string& name = "stack.h5") const {
+  /// Return the sections of a stack as samples. Each patient has two of them.
+  [[nodiscard]] std::unique_ptr<data::PatchSource> slices(std::int64_t walkers, const std::string& name = "stack.h5",
+                                                          std::shared_ptr<const data::Targets> targets = data::class_targets(2),
+                                                          data::LabelMap map = {}) const {
     const std::string path = folder_.file(name);
-    data::SliceOptions options;
+    data::PatchOptions options;
+    options.patch = {1, kStack[1], kStack[2]};
+    options.whole = true;
     options.order = {.walkers = walkers, .batch = kBatch, .seed = 5};
-    options.augmentation.flip_x = true;
-    return std::make_unique<data::SliceSource>(
-        std::vector<data::SliceStack>{{path + ":image", path + ":mask", path + ":patient"}}, options);
+    options.augmentation.reflectable_axes = {2};
+    std::vector<data::Region> regions;
+    std::vector<std::string> patients;
+    for (std::int64_t patient = 0; patient < kStack[0] / 2; ++patient) {
+      regions.push_back({0, {{2 * patient, 0, 0}, {2, kStack[1], kStack[2]}}, patient});
+      patients.push_back(std::to_string(patient));
+    }
+    const data::LabelledImage stack{name, {{path + ":image"}}, {{path + ":mask", std::move(map)}}, {}};
+    return std::make_unique<data::PatchSource>(std::vector{stack}, regions, patients, std::move(targets), options);
   }
 
   [[nodiscard]] static nn::UNet network(const Run& run) {
@@ -229,6 +241,171 @@ TEST_F(SampleWalkersTest, ARankThatFailsTakesAllOutOfTheStep) {
         "outlier.h5");
     EXPECT_EQ(named, 2) << "over the batch: " << over_batch;
   }
+}
+
+/// A network beside the U-Net: the logit of a voxel is a weight times its intensity, plus a bias.
+class Line final : public nn::SampleNetwork {
+ public:
+  Line() {
+    layout_.add("weight", {1});
+    layout_.add("bias", {1});
+  }
+  [[nodiscard]] std::string_view kind() const noexcept override { return "line"; }
+  [[nodiscard]] std::string summary() const override { return "a line"; }
+  [[nodiscard]] const ParameterLayout& layout() const noexcept override { return layout_; }
+  [[nodiscard]] std::span<float> parameters() noexcept override { return parameters_; }
+  [[nodiscard]] std::span<const float> parameters() const noexcept override { return parameters_; }
+  [[nodiscard]] nn::NetworkUse& use() const noexcept override { return use_; }
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return 0; }
+  [[nodiscard]] std::string kernel_names() const override { return {}; }
+  [[nodiscard]] double step_flops(const Vec3&) const noexcept override { return 0; }
+  [[nodiscard]] double forward_flops(const Vec3&) const noexcept override { return 0; }
+  [[nodiscard]] std::int64_t in_channels() const noexcept override { return 1; }
+  [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }
+  [[nodiscard]] nn::Output output() const noexcept override { return nn::Output::sigmoid; }
+  [[nodiscard]] Vec3 total_pool() const noexcept override { return {1, 1, 1}; }
+  [[nodiscard]] std::int64_t sums_per_pass(const nn::SegmentationLoss&) const noexcept override { return 0; }
+  [[nodiscard]] std::int64_t longest_sum() const noexcept override { return 0; }
+
+  void forward(View<const float, 5> images, View<float, 5> out_probabilities) override {
+    for (std::int64_t i = 0; i < images.size(); ++i) out_probabilities.data()[i] = 1 / (1 + std::exp(-logit(images.data()[i])));
+  }
+  nn::LossReport loss_and_gradients(const nn::SampleBatch& batch, const nn::SegmentationLoss& loss, std::span<float> gradients,
+                                    double scale, const nn::OnReady& on_ready, const nn::SumOverRanks& sum) override {
+    Tensor<float, 5> logits(batch.images.shape()), probabilities(logits.shape()), by_logits(logits.shape());
+    for (std::int64_t i = 0; i < logits.size(); ++i) logits.data()[i] = logit(batch.images.data()[i]);
+    const nn::LossReport report =
+        nn::segmentation_loss(loss, output(), logits.view(), batch.truth, probabilities.view(), by_logits.view(), sum);
+    for (std::int64_t i = 0; i < logits.size(); ++i) {
+      gradients[0] += static_cast<float>(scale) * by_logits.data()[i] * batch.images.data()[i];
+      gradients[1] += static_cast<float>(scale) * by_logits.data()[i];
+    }
+    for (const std::size_t entry : {1U, 0U}) {
+      if (on_ready) on_ready(entry);
+    }
+    return report;
+  }
+
+ private:
+  [[nodiscard]] float logit(float intensity) const { return parameters_[0] * intensity + parameters_[1]; }
+
+  ParameterLayout layout_;
+  std::vector<float> parameters_ = std::vector<float>(2, 0.0F);
+  mutable nn::NetworkUse use_;
+};
+
+TEST_F(SampleWalkersTest, AnyNetworkOfTheInterfaceIsTrainedAndScored) {
+  Line net;
+  const auto source = slices(2, "stack.h5", data::affinity_targets({.offsets = {{0, 0, 1}}}));
+  comm::run_threads(1, [&](comm::Communicator& communicator) {
+    Trainer trainer(make_sample_walkers(net, *source, {.walkers = 2}, {}), optim::make_optimizer("adam", {}, net.layout()),
+                    optim::make_schedule("constant", {{"base_lr", 0.1}}), optim::Scaling("none", {}, {}), communicator, {});
+    const double before = score_segmentation(net, *source, communicator).cross_entropy;
+    steps(trainer, 60);
+    const SampleScores after = score_segmentation(net, *source, communicator);
+    EXPECT_LT(after.cross_entropy, before / 2);
+    ASSERT_EQ(after.binary_channels.size(), 1);
+    EXPECT_GT(after.binary_channels[0].counts(0).scores().f1, 0.8);
+    EXPECT_TRUE(after.soft_channels.empty());
+  });
+}
+
+/// Return the scores of a new network with sigmoids, which are the same on 1 to 3 ranks.
+SampleScores scores_on_any_number_of_ranks(const data::SampleSource& source, nn::UNet& net) {
+  std::vector<SampleScores> found;
+  for (const int ranks : {1, 2, 3}) {
+    comm::run_threads(ranks, [&](comm::Communicator& communicator) {
+      set_num_threads(1);
+      nn::UNet own(net.options());
+      SampleScores scores = score_segmentation(own, source, communicator);
+      if (communicator.rank() == 0) found.push_back(std::move(scores));
+    });
+    const SampleScores &first = found.front(), &now = found.back();
+    EXPECT_EQ(now.cross_entropy, first.cross_entropy) << ranks << " ranks";
+    for (std::size_t k = 0; k < first.soft_channels.size(); ++k) {
+      EXPECT_EQ(now.soft_channels[k].mean_squared_error, first.soft_channels[k].mean_squared_error) << ranks << " ranks";
+      EXPECT_EQ(now.soft_channels[k].variance, first.soft_channels[k].variance) << ranks << " ranks";
+      EXPECT_EQ(now.soft_channels[k].voxels, first.soft_channels[k].voxels) << ranks << " ranks";
+    }
+    for (std::size_t k = 0; k < first.binary_channels.size(); ++k) {
+      EXPECT_TRUE(std::ranges::equal(now.binary_channels[k].values(), first.binary_channels[k].values())) << ranks << " ranks";
+    }
+  }
+  return std::move(found.front());
+}
+
+nn::UNet with_outputs(int outputs) {
+  return nn::UNet({.classes = outputs, .depth = 2, .features = 16, .output = nn::Output::sigmoid, .seed = 11});
+}
+
+TEST_F(SampleWalkersTest, SoftChannelsHaveErrorsComparedWithTheBestConstant) {
+  const auto source =
+      slices(1, "stack.h5", data::affinity_targets({.offsets = {{0, 0, -1}, {0, -1, 0}}, .descriptors = {1, 2, 2}}));
+  nn::UNet net = with_outputs(12);
+  const SampleScores scores = scores_on_any_number_of_ranks(*source, net);
+  EXPECT_EQ(scores.binary_channels.size(), 2);
+  ASSERT_EQ(scores.soft_channels.size(), 10);
+  for (std::size_t k = 0; k < 10; ++k) {
+    double voxels = 0, error = 0, target = 0, square = 0;
+    for (std::int64_t number = 0; number < source->fixed_size(); ++number) {
+      const data::Sample sample = source->fixed(number);
+      Tensor<float, 5> out({1, 1, kStack[1], kStack[2], 12});
+      net.forward(View<const float, 5>(sample.image.data(), {1, 1, kStack[1], kStack[2], 1}), out.view());
+      for (std::int64_t i = 2 + static_cast<std::int64_t>(k); i < out.size(); i += 12) {
+        if (sample.weights.data()[i] == 0) continue;
+        const double truth = sample.targets.data()[i];
+        voxels += 1;
+        error += std::pow(truth - out.data()[i], 2);
+        target += truth;
+        square += truth * truth;
+      }
+    }
+    EXPECT_GT(voxels, 100);
+    EXPECT_EQ(scores.soft_channels[k].voxels, static_cast<std::int64_t>(voxels));
+    EXPECT_NEAR(scores.soft_channels[k].mean_squared_error, error / voxels, 1e-9) << k;
+    EXPECT_NEAR(scores.soft_channels[k].variance, square / voxels - std::pow(target / voxels, 2), 1e-9) << k;
+  }
+}
+
+TEST_F(SampleWalkersTest, ConfusionCountsTheLabelledVoxels) {
+  data::LabelMap map;
+  map.values = {{1, 1}, {0, data::kNoLabel}};
+  const auto source = slices(1, "stack.h5", data::class_targets(2), map);
+  nn::UNet net = network({});
+  comm::run_threads(2, [&](comm::Communicator& communicator) {
+    set_num_threads(1);
+    nn::UNet own(net.options());
+    const SampleScores scores = score_segmentation(own, *source, communicator);
+    EXPECT_EQ(scores.dice.confusion(0, 0) + scores.dice.confusion(0, 1), 0);
+    EXPECT_EQ(scores.dice.confusion(1, 0) + scores.dice.confusion(1, 1), source->label_counts()[1]);
+  });
+}
+
+TEST_F(SampleWalkersTest, MetricsCountLabelledVoxelsOfClassesAndBinaryChannels) {
+  const auto metrics_of = [&](nn::SampleNetwork& net, const data::SampleSource& source) {
+    Metrics metrics;
+    comm::run_threads(1, [&](comm::Communicator& communicator) {
+      Trainer trainer(make_sample_walkers(net, source, {.walkers = 1}, {}), optim::make_optimizer("adam", {}, net.layout()),
+                      optim::make_schedule("constant", {}), optim::Scaling("none", {}, {}), communicator, {});
+      steps(trainer, static_cast<int>(kStack[0] / kBatch));
+      metrics = trainer.take_metrics();
+    });
+    return metrics;
+  };
+  const auto all = [](const Metrics& m) { return m.true_positive + m.false_positive + m.false_negative + m.true_negative; };
+
+  data::LabelMap map;
+  map.values = {{0, data::kNoLabel}};
+  nn::UNet classes = network({});
+  const auto sparse = slices(1, "stack.h5", data::class_targets(2), map);
+  EXPECT_EQ(all(metrics_of(classes, *sparse)), sparse->label_counts()[1]);
+
+  nn::UNet distance = with_outputs(1);
+  EXPECT_EQ(all(metrics_of(distance, *slices(1, "stack.h5", data::distance_targets(2, {1, 1, 1})))), 0);
+
+  nn::UNet described = with_outputs(11);
+  const auto source = slices(1, "stack.h5", data::affinity_targets({.offsets = {{0, 0, -1}}, .descriptors = {1, 2, 2}}));
+  EXPECT_EQ(all(metrics_of(described, *source)), kStack[0] * kStack[1] * (kStack[2] - 1));
 }
 
 TEST_F(SampleWalkersTest, SamplesThatDoNotFitTheNetworkAreRefused) {

@@ -196,7 +196,7 @@ class ThreadPrograms : public RunFixture {
     const Shape<5> shape{2, 1, 4 + 2 * static_cast<std::int64_t>(operation.seed % 3), 6, 1};
     const std::vector<float> images = drawn(volume<5>(shape), 6);
     const std::vector<std::uint8_t> labels(images.size(), 1);
-    const nn::UNetBatch batch{
+    const nn::SampleBatch batch{
         {images.data(), shape}, {{labels.data(), {shape[0], shape[1], shape[2], shape[3]}}, {}, {}}, 1, {}, {}};
     static_cast<void>(networks.unet(operation.network).loss_and_gradients(batch, {}, gradients, 0.5));
     return gradients;

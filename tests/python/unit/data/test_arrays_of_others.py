@@ -252,6 +252,9 @@ ZARR = [
     Case("big-endian", zarr_array(ARRAY.astype(">u4"), 2), voxels=ARRAY.astype("u4")),
     Case("big-endian-3", zarr_array(ARRAY.astype(">i2")), voxels=ARRAY.astype("i2")),
     Case("no-compressor", zarr_array(compressors=None)),
+    Case("uint64", zarr_array(LARGE), voxels=LARGE),
+    Case("uint64-2", zarr_array(LARGE, 2), voxels=LARGE),
+    Case("bool-2", zarr_array(ARRAY > 60, 2), voxels=(ARRAY > 60).astype("u1")),
     Case("bool", zarr_array(ARRAY > 60), voxels=(ARRAY > 60).astype("u1")),
     Case("fill-7", size=None, **hole(7, "u1", 3)),
     Case("fill-7-of-2", size=None, **hole(7, "u1", 2)),
@@ -307,6 +310,7 @@ S0 = {
 }
 N5 = [
     Case("plain", n5()),
+    Case("uint64", n5(array=LARGE), voxels=LARGE),
     Case("resolution", n5({"resolution": XYZ, "offset": [80, 0, -40]}), NM, (-1, 0, 10)),
     Case("units", n5({"resolution": [0.008, 0.004, 0.04], "units": ["um"] * 3}), NM),
     Case("pixel-resolution", n5(UM_PIXELS), NM),
@@ -475,6 +479,12 @@ def external_of_four(file: h5py.File) -> None:
         other["raw"].attrs.update(tags("zyxc"))
 
 
+def external_of_bool(file: h5py.File) -> None:
+    external(file)
+    with h5py.File(Path(file.filename).with_name("other.h5"), "w") as other:
+        other["raw"] = ARRAY > 60
+
+
 def above(file: h5py.File) -> None:
     file["volumes/raw"] = ARRAY
     file["volumes"].attrs["resolution"] = NM
@@ -559,7 +569,11 @@ HDF5 = [
     Case("scale-offset", hdf5(scaleoffset=0, chunks=True)),
     Case("shuffle-gzip", hdf5(compression="gzip", shuffle=True, fletcher32=True)),
     Case("big-endian", hdf5(array=ARRAY.astype(">i4")), voxels=ARRAY.astype("i4")),
-    Case("bool", hdf5(array=ARRAY > 60), refused="enumerated (h5py stores booleans so)"),
+    Case("bool", hdf5({"element_size_um": UM}, ARRAY > 60, chunks=(1, 5, 6), compression="gzip"), NM,
+         voxels=(ARRAY > 60).astype("u1")),
+    Case("bool-xyz", hdf5({"axes": ["x", "y", "z"]}, ordered("xyz") > 60), voxels=(ARRAY > 60).astype("u1")),
+    Case("bool-of-four-axes", hdf5(array=ARRAY[None] > 60), refused="has 4 axes"),
+    Case("bool-elsewhere", hdf5(write=external_of_bool), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("record", hdf5(array=np.zeros((4, 5, 6), [("a", "u1")])), refused="compound records"),
     Case("float16", hdf5(array=ARRAY.astype("f2")), refused="floating-point numbers of 2 bytes"),
     Case("text", hdf5(array=np.full((2, 2, 2), b"a")), refused="elements are text"),

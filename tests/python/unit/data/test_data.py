@@ -245,7 +245,7 @@ BAD_INPUT = {
     "missing.h5:d": "no such file",
     "a.h5:none": "its datasets are: flat, float, image",
     "a.h5:flat": "expected three",
-    "a.h5:float": "expected integer labels",
+    "a.h5:float": "voxel (0, 0, 0) (z, y, x) is 0.5, expected whole numbers as labels",
     "empty.h5:d": "cannot be opened as an HDF5 file",
     "text.h5:d": "signature",
     "truncated.h5:image": "truncated",
@@ -258,7 +258,7 @@ def test_bad_input_is_one_line_and_exit_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, reason: str
 ) -> None:
     image = np.zeros((40, 40, 40), np.int32)
-    write(tmp_path / "a.h5", flat=np.zeros((4, 4)), float=np.zeros((9, 9, 9)), image=image)
+    write(tmp_path / "a.h5", flat=np.zeros((4, 4)), float=np.full((9, 9, 9), 0.5), image=image)
     (tmp_path / "empty.h5").touch()
     (tmp_path / "text.h5").write_text("no HDF5 here " * 100)
     whole = write(tmp_path / "whole.h5", image=image).read_bytes()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from pathlib import Path
@@ -212,14 +213,28 @@ def test_grey_levels_whose_squares_overflow_are_named(
     assert np.isfinite(statistics(image).std)
 
 
-def test_labels_are_no_image_and_floats_no_labels(synthetic: tuple[Array, Array]) -> None:
+def test_labels_are_no_image_and_fractions_no_labels(synthetic: tuple[Array, Array]) -> None:
     image, labels = synthetic
     with pytest.raises(errors.InvalidFileError, match="int64, as labels do"):
         statistics(labels)
-    with pytest.raises(errors.InvalidFileError, match=r"labels are float32.*astype\('uint32'\)"):
-        look.label_statistics(data.Volume(image.astype(np.float32)))
+    with pytest.raises(errors.InvalidFileError, match=r"labels are float32, and 0\.\d+ at 0, 0, 0"):
+        look.label_statistics(data.Volume((image / 256).astype(np.float32)))
     assert look.label_statistics(data.Volume(image)).like_image
     assert not look.label_statistics(data.Volume(labels)).like_image
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_labels_of_whole_floats(synthetic: tuple[Array, Array], dtype: Any) -> None:
+    labels = synthetic[1].copy()
+    labels[0, 0, :3] = -1  # no label
+    expected = look.label_statistics(data.Volume(labels, name="labels"))
+    found = look.label_statistics(data.Volume(labels.astype(dtype), name="labels"))
+    assert dataclasses.replace(found, dtype="int64") == expected
+    for value in (0.5, np.nan, np.inf, 2.0**60):
+        stored = labels.astype(dtype)
+        stored[1, 2, 3] = value
+        with pytest.raises(errors.InvalidFileError, match=r"1, 2, 3 \(z, y, x\); expected whole"):
+            look.label_statistics(data.Volume(stored))
 
 
 @settings(max_examples=30, deadline=None)

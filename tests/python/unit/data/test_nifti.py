@@ -101,6 +101,19 @@ def test_scaled_values_are_those_that_the_file_means(tmp_path: Path) -> None:
     np.testing.assert_allclose(volume.read(), VOXELS * 0.5 - 3, atol=0.01)
 
 
+def test_large_ids_are_exact_or_refused(tmp_path: Path) -> None:
+    ids = VOXELS.astype(np.uint64) + np.uint64(2**63 + 1)
+    path = save(tmp_path / "a.nii", ids.T, affine_ras())
+    np.testing.assert_array_equal(data.Volume(path).read(), ids)
+    content = bytearray(Path(path).read_bytes())
+    content[112:120] = np.array([2, 0], "<f4").tobytes()  # scl_slope and scl_inter
+    Path(path).write_bytes(content)
+    with pytest.raises(
+        errors.InvalidFileError, match=r"a\.nii: holds integers above 2\^53, which scl_slope 2"
+    ):
+        data.Volume(path)
+
+
 @pytest.mark.parametrize("type_", [nibabel.Nifti1Image, nibabel.Nifti2Image])
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_both_versions_and_byte_orders(tmp_path: Path, type_: Any, order: str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from floodtide import _core, errors
+from floodtide.data import no_label
 from floodtide.data.volumes import Volume, opened
 
 core = _core.data
@@ -304,7 +305,10 @@ def test_values_are_translated() -> None:
 def test_a_value_without_class_is_named_with_its_place() -> None:
     stored = LABELS.astype(np.int32)
     stored[3, 7, 11] = 254
-    message = r"value 254 at \(3, 7, 11\) \(z, y, x\) has no class; expected one of 0, 1, 2"
+    message = (
+        r"value 254 at \(3, 7, 11\) \(z, y, x\) is no class, expected 0, 1, 2; accept it by "
+        r'task.classes = \{ ..., 254 = "NAME" \}, or by data.unlabelled = 254'
+    )
     with pytest.raises(errors.InvalidFileError, match=message):
         source((8, 16, 16), labels=[stored], values=[(0, 0), (1, 1), (2, 2)])
 
@@ -314,7 +318,7 @@ def test_several_masks_are_classes_that_must_not_overlap() -> None:
     _, _, classes = source((24, 40, 44), labels=[one, two]).fixed(0)
     np.testing.assert_array_equal(classes, LABELS)
     two[2, 3, 4], one[2, 3, 4] = 2, 1
-    with pytest.raises(errors.InvalidFileError, match=r"masks overlap at \(2, 3, 4\)"):
+    with pytest.raises(errors.InvalidFileError, match=r"data.volumes.masks overlap at \(2, 3, 4\)"):
         source((24, 40, 44), labels=[one, two])
 
 
@@ -345,7 +349,7 @@ def test_labels_may_be_smaller_than_the_image() -> None:
         ({"patch": (25, 8, 8)}, errors.InvalidArgumentError, "are larger than the volume .24, 40, 44."),
         ({"regions": [((0, 0, 0), (25, 1, 1))]}, errors.OutOfRangeError, "is not inside the volume"),
         ({"labels": [np.full_like(LABELS, 5)], "values": [(5, -1)]}, errors.InvalidArgumentError,
-         "no voxel of the boxes has a label"),
+         "no voxel of box = .0:24,0:40,0:44. has a label"),
         ({"class_weights": [1.0]}, errors.InvalidArgumentError, "1 given, expected one for each of the 3"),
         ({"values": [(1, 0), (1, 1)]}, errors.InvalidArgumentError, "value 1 has two labels"),
         ({"order": (30, 1, 0)}, errors.InvalidArgumentError, "need more than the 20 patches"),
@@ -449,3 +453,45 @@ def test_distances_equal_their_definition(scale: float) -> None:
     np.testing.assert_array_equal(weights[..., 0], known)
     expected = 0.5 + 0.5 * np.tanh(signed[inner] / scale)
     np.testing.assert_allclose(found[..., 0][known], expected[known], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+)  # fmt: skip
+def test_python_and_the_core_agree_about_values_without_a_label(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        values = [-3, -1, 0, 1, 2**24, 2**32, 2**32 - 1, 2**40]
+    else:
+        least, largest = np.iinfo(kind).min, np.iinfo(kind).max
+        odd = [-3, -2, -1, 0, 1, *(2**bits - k for bits in (31, 32, 53, 63, 64) for k in range(5))]
+        values = sorted({least, largest, *(v for v in odd if least <= v <= largest)})
+    labels = np.tile(np.array(values, kind), (2, 3, 1))
+    shape = labels.shape
+    patches = source(
+        shape,
+        image=np.zeros(shape, np.uint8),
+        labels=[labels],
+        targets=core.distance_targets(1, voxel_size=(1, 1, 1)),
+    )
+    _, _, _, weights = patches.fixed(0)
+    none = no_label.missing(labels)
+    expected = np.zeros(shape, bool) if none is None else none
+    np.testing.assert_array_equal(weights[..., 0] == 0, expected)
+
+
+def test_labels_of_64_bits_are_objects_up_to_the_largest() -> None:
+    labels = np.zeros((4, 8, 8), np.uint64)
+    labels[:, :4], labels[:, 4:] = 2**63 + 5, 2**63 + 6
+    patches = source(
+        (4, 8, 8),
+        image=np.zeros(labels.shape, np.uint8),
+        labels=[labels],
+        targets=core.affinity_targets([(0, -1, 0)], balance=False, descriptors=(1, 1, 1)),
+    )
+    _, _, targets, weights = patches.fixed(0)
+    np.testing.assert_array_equal(
+        targets[:, 1:, :, 0] == 0, (np.arange(1, 8) == 4)[None, :, None] & np.ones((4, 7, 8), bool)
+    )
+    assert (weights[..., 1:] == 1).all()  # the shape of an object is learnt in every voxel
+    assert (targets[..., 10] > 0).all()

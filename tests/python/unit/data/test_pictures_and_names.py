@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib.util
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +126,11 @@ def pyramid(folder: Path) -> str:
     return f"{folder}/v.tif"
 
 
-def pillow(compression: str, **options: Any) -> Callable[[Path], str]:
+def pillow(compression: str, array: Any = ARRAY, **options: Any) -> Callable[[Path], str]:
     """Return a function that writes a compressed TIFF file with Pillow."""
 
     def make(folder: Path) -> str:
-        first, *others = (Image.fromarray(page) for page in ARRAY)
+        first, *others = (Image.fromarray(page) for page in array)
         more = {"save_all": True, "append_images": others, "compression": compression}
         first.save(folder / "v.tif", **more, **options)
         return f"{folder}/v.tif"
@@ -180,8 +180,10 @@ def last_bytes_lost(compression: str | None) -> Callable[[Path], str]:
     return make
 
 
+LARGE = ARRAY.astype(np.uint64) + np.uint64(2**63)
 ODD = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6) - 50
 COLOURS = np.zeros((5, 6, 3), np.uint8)
+PALETTE = np.random.default_rng(0).integers(0, 256, (256, 3), np.uint16)
 IMAGECODECS = (
     {} if importlib.util.find_spec("imagecodecs") else {"refused": "pip install imagecodecs"}
 )
@@ -228,20 +230,28 @@ TIFF = [
     Case("lzw", pillow("tiff_lzw"), **IMAGECODECS),
     Case("12-bits", twelve_bits, voxels=ARRAY.astype("u2"), **IMAGECODECS),
     Case("int8", tiff(ODD.astype("i1"), **GREY), voxels=ODD.astype("i1")),
+    Case("uint64", tiff(LARGE, compression="zlib", **GREY), voxels=LARGE),
     Case("float64", tiff(ODD.astype("f8"), **GREY), voxels=ODD.astype("f8")),
     Case("float16", tiff(ODD.astype("f2"), **GREY), refused="elements are float16"),
     Case("complex", tiff(ODD.astype("c8"), **GREY), refused="elements are complex64"),
     Case("bool", tiff(ARRAY > 60, **GREY), voxels=(ARRAY > 60).astype("u1")),
     Case("white-is-zero", tiff(photometric="miniswhite"), note="states that 0 is white"),
-    Case("bilevel-white-is-zero", tiff(ARRAY > 60, photometric="miniswhite"), voxels=(ARRAY > 60).astype("u1"),
-         note="states that 0 is white"),
+    Case("bilevel-of-tifffile", tiff(ARRAY > 60), voxels=(ARRAY > 60).astype("u1"),
+         note="states that 0 is white; its values are read as they are stored"),
+    Case("bilevel-white-is-zero", tiff(ARRAY > 60, photometric="miniswhite", software="other"),
+         voxels=(ARRAY <= 60).astype("u1"), note="states that 0 is white; it is read so"),
+    Case("bilevel-of-pillow", pillow("packbits", tiffinfo={262: 0}, array=ARRAY > 60),
+         voxels=(ARRAY > 60).astype("u1"), note="states that 0 is white; it is read so"),
     Case("turned", tiff(extratags=[(274, "H", 1, 3, True)], **GREY), note="turned or mirrored (Orientation 3)"),
     Case("rgb", tiff(COLOURS, photometric="rgb"), refused="has axes YXS"),
     Case("rgb-separate", tiff(COLOURS.transpose(2, 0, 1), photometric="rgb", planarconfig="separate"),
          refused="has axes SYX"),
     Case("alpha", tiff(np.stack([ARRAY, ARRAY], -1), extrasamples=["unassalpha"],
          planarconfig="contig", **GREY), refused="S"),
-    Case("palette", tiff(ARRAY[0], photometric="palette", colormap=np.zeros((3, 256), "u2")), refused="colour table"),
+    Case("palette", tiff(photometric="palette", colormap=PALETTE.T * 256), note="indices of a colour table"),
+    Case("palette-of-8-bits", tiff(photometric="palette", colormap=PALETTE.T), note="indices of a colour table"),
+    Case("grey-palette", tiff(photometric="palette", colormap=np.repeat(np.arange(256)[None, ::-1], 3, 0) * 257),
+         voxels=255 - ARRAY),
     Case("resolution-of-a-microscope", tiff(resolution=(1e7 / 8, 1e7 / 4), resolutionunit="centimeter", **GREY),
          note="pixels of 4 x 8 nm (y, x)"),
     Case("resolution-of-a-printer", tiff(resolution=(300, 300), resolutionunit="inch", **GREY)),
@@ -278,6 +288,8 @@ def png(
     kind: int = 0,
     chunks: tuple[tuple[bytes, bytes], ...] = (),
     interlaced: bool = False,
+    colours: Any = PALETTE,
+    alpha: int | None = None,
 ) -> Callable[[Path], str]:
     """Return a function that writes ARRAY, as far as the bits reach, as PNG files; `kind` is the colour type."""
 
@@ -293,12 +305,14 @@ def png(
         (folder / "v").mkdir()
         for number, page in enumerate(ARRAY.astype(np.uint32) % (1 << depth)):
             samples = page if kind in (0, 3) else np.repeat(page, {4: 2, 2: 3, 6: 4}[kind], axis=1)
+            if alpha is not None:
+                samples[:, {4: 2, 6: 4}[kind] - 1 :: {4: 2, 6: 4}[kind]] = alpha
             adam7 = ("0088", "0488", "4084", "0244", "2042", "0122", "1021")
             passes = [map(int, one) for one in (adam7 if interlaced else ("0011",))]
             parts = [samples[y::dy, x::dx] for y, x, dy, dx in passes]
             rows = b"".join(packed(part, depth) for part in parts if part.size)
             size = struct.pack(">IIBBBBB", 6, 5, depth, kind, 0, 0, int(interlaced))
-            palette = ((b"PLTE", bytes(range(256)) * 3),) if kind == 3 else ()
+            palette = ((b"PLTE", colours.astype(np.uint8).tobytes()),) if kind == 3 else ()
             written = [
                 (b"IHDR", size),
                 *palette,
@@ -314,31 +328,92 @@ def png(
     return make  # fmt: skip
 
 
-def mixed_depths(folder: Path) -> str:
+BITS = ARRAY % 2 == 1
+
+
+def bits_beside(
+    grey: Any, where: Sequence[int], ending: str = ".png", **options: Any
+) -> Callable[[Path], str]:
+    """Return a function that writes pictures of 8 bits, and BITS in one bit where `where` says so."""
+
+    def make(folder: Path) -> str:
+        (folder / "v").mkdir()
+        for number, page in enumerate(grey):
+            name, one = folder / f"v/{number}{ending}", number in where
+            if ending == ".png":
+                Image.fromarray(BITS[number] if one else page).save(name)
+            else:
+                tifffile.imwrite(
+                    name, BITS[number] if one else page, **({**GREY, **options} if one else GREY)
+                )
+        return f"{folder}/v/*{ending}"
+
+    return make
+
+
+def coloured(folder: Path) -> str:
+    """Write grey sections as pictures of colours, of which the last is not grey."""
     (folder / "v").mkdir()
     for number, page in enumerate(ARRAY):
-        Image.fromarray(page % 2 == 1 if number == 2 else page).save(folder / f"v/{number}.png")
+        colours = np.stack([page, page, page + (number == 3)], axis=-1)
+        Image.fromarray(colours).save(folder / f"v/{number}.png")
     return f"{folder}/v/*.png"
 
 
+def tables(folder: Path) -> str:
+    """Write pictures of which the last has the same colours under other numbers."""
+    (folder / "v").mkdir()
+    for number, page in enumerate(ARRAY):
+        picture = Image.fromarray(page, "P")
+        picture.putpalette(np.roll(PALETTE, number == 3).astype(np.uint8).tobytes())
+        picture.save(folder / f"v/{number}.png")
+    return f"{folder}/v/*.png"
+
+
+MASK = (BITS * 255).astype(np.uint8)
+MIXED = np.where(np.arange(4)[:, None, None] == 2, MASK, ARRAY).astype("u1")
+WHITE_MIXED = np.where(np.arange(4)[:, None, None] == 2, 255 - MASK, MASK).astype("u1")
 PNG = [
     Case("8-bits", png()),
     Case("16-bits", png(16), voxels=ARRAY.astype("u2")),
     Case("4-bits", png(4), voxels=ARRAY % 16 * 17, note="has 4 bits for each pixel"),
-    Case("1-bit", png(1), voxels=ARRAY % 2 * 255, note="has 1 bit for each pixel"),
-    Case(
-        "1-bit-beside-8",
-        mixed_depths,
-        voxels=np.where(np.arange(4)[:, None, None] == 2, ARRAY % 2 * 255, ARRAY).astype("u1"),
-        note="has 1 bit for each pixel",
-    ),
+    Case("1-bit", png(1), voxels=ARRAY % 2),
+    Case("1-bit-beside-8", bits_beside(ARRAY, [2]), voxels=MIXED, note="of 1 bit beside others"),
+    Case("1-bit-first", bits_beside(MASK, [0, 2]), voxels=MASK, note="of 1 bit beside others"),
+    Case("1-bit-but-last", bits_beside(MASK, [0, 1, 2]), voxels=MASK, note="of 1 bit beside"),
+    Case("1-bit-tiff", bits_beside(MASK, range(4), ".tif"), voxels=BITS.astype("u1")),
+    Case("1-bit-tiff-first", bits_beside(MASK, [0], ".tif"), voxels=MASK, note="of 1 bit beside"),
+    Case("1-bit-tiff-beside-8", bits_beside(MASK, [3], ".tif"), voxels=MASK, note="of 1 bit beside"),
+    Case("1-bit-beside-16", bits_beside(ARRAY.astype("u2"), [3]), refused="is bool of shape (5, 6), expected uint16"),
     Case("interlaced", png(interlaced=True)),
     Case("gamma", png(chunks=((b"gAMA", struct.pack(">I", 45455)),))),
     Case("transparent-grey", png(chunks=((b"tRNS", b"\0\x07"),))),
-    Case("palette", png(kind=3), refused="colour table"),
-    Case("alpha", png(kind=4), refused="expected one picture of one channel"),
-    Case("rgb", png(kind=2), refused="expected one picture of one channel"),
-]
+    Case("palette", png(kind=3), note="its values are indices of a colour table"),
+    Case("palette-of-4-bits", png(4, kind=3, colours=PALETTE[:16]), voxels=ARRAY % 16, note="indices of a colour"),
+    Case("grey-palette", png(kind=3, colours=np.repeat(np.arange(256)[::-1], 3)), voxels=255 - ARRAY),
+    Case("palette-of-1-bit", png(1, kind=3, colours=np.repeat([0, 255], 3)), voxels=MASK),
+    Case("transparent", png(kind=4), refused="expected one picture of one channel"),
+    Case("opaque", png(kind=4, alpha=255)),
+    Case("opaque-rgb", png(kind=6, alpha=255)),
+    Case("grey-rgb", png(kind=2)),
+    Case("grey-rgb-of-16-bits", png(16, kind=2), refused="has colours of 16 bits"),
+    Case("colours", coloured, refused="number the colours first"),
+]  # fmt: skip
+
+
+def test_tables_of_a_folder_must_be_one(tmp_path: Path) -> None:
+    with pytest.raises(
+        errors.InvalidFileError, match=r"3\.png: has another colour table"
+    ):
+        data.Volume(tables(tmp_path))
+
+
+def test_white_of_one_bit_is_white(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = bits_beside(MASK, [2], ".tif", photometric="miniswhite", software="")(tmp_path)
+    np.testing.assert_array_equal(data.Volume(name).read(), WHITE_MIXED)
+    said = capsys.readouterr().err
+    assert "states that 0 is white; it is read so" in said
+    assert "are read as black and white, 0 and 255" in said
 
 
 @parametrized(PNG)
@@ -465,6 +540,8 @@ def test_arrays_of_any_order_are_read(tmp_path: Path) -> None:
     for dtype in (">u2", ">i8", ">f4", "?"):
         read = data.Volume(ARRAY.astype(dtype)).read()
         np.testing.assert_array_equal(read, ARRAY.astype(dtype))
+    of_pillow = np.stack([np.asarray(Image.fromarray(page)) for page in BITS])  # True is 255
+    np.testing.assert_array_equal(data.Volume(of_pillow).read(), BITS.astype("u1"))
 
 
 @pytest.mark.parametrize(
@@ -484,6 +561,13 @@ def test_arrays_of_any_order_are_read(tmp_path: Path) -> None:
 def test_arrays_that_are_no_volumes_are_refused(array: Any, words: str) -> None:
     with pytest.raises(errors.Error, match=words):
         data.Volume(array)
+
+
+def test_booleans_of_h5py_and_zarr_are_labels(tmp_path: Path) -> None:
+    mask = ARRAY > 60
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        for array in (file.create_dataset("a", data=mask), zarr.array(mask)):
+            np.testing.assert_array_equal(data.Volume(array).read(), mask.astype("u1"))
 
 
 def test_arrays_that_state_their_axes_and_size(tmp_path: Path) -> None:

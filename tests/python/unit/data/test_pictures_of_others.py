@@ -97,16 +97,6 @@ def test_a_spacing_without_convention_is_noted(
     assert "its description states spacing = 5: not used" in capsys.readouterr().err
 
 
-def test_colour_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "s").mkdir()
-    Image.fromarray(STACK[0]).convert("P").save(tmp_path / "s/0.png")
-    colours = np.zeros((3, 256), np.uint16)
-    tifffile.imwrite(tmp_path / "a.tif", STACK[0], photometric="palette", colormap=colours)
-    for name in ("s/*.png", "a.tif", "*.tif"):
-        said = refused(capsys, "convert", f"{tmp_path}/{name}", f"{tmp_path}/b.zarr")
-        assert "colour table" in said
-
-
 # OME-TIFF in several files
 
 

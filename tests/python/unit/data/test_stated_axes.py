@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,36 @@ import h5py
 import numpy as np
 import pytest
 import tensorstore
+import tifffile
 
 from floodtide import cli, data, errors
 from floodtide.data.formats import chunks
 
-zarr = pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
+pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
+
+import other_programs
+import zarr
 
 ARRAY = np.arange(4 * 5 * 6, dtype=np.uint32).reshape(4, 5, 6)
+
+
+def tiff(name: str = "v.tif", **options: Any) -> Callable[[Path], str]:
+    """Return a function that writes a TIFF file."""
+
+    def make(folder: Path) -> str:
+        tifffile.imwrite(folder / name, other_programs.ARRAY, **options)
+        return f"{folder}/{name}"
+
+    return make
+
+
+def nifti(folder: Path) -> str:
+    """Write a file of NIfTI-1 in um."""
+    nibabel = pytest.importorskip("nibabel")
+    image = nibabel.Nifti1Image(other_programs.ARRAY.T, np.diag([0.008, 0.004, 0.04, 1.0]))
+    image.header.set_xyzt_units("micron")
+    nibabel.save(image, folder / "v.nii")
+    return f"{folder}/v.nii"
 
 
 def ome_zarr(
@@ -420,6 +444,51 @@ def test_what_is_stated_and_not_used_is_noted(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "not used" in said
+
+
+IMAGEJ = {"imagej": True, "resolution": (1 / 8, 1 / 4), "photometric": "minisblack"}
+SPACED = {"axes": "ZYX", "spacing": 40.0, "unit": "nm"}
+EDGES = {"PhysicalSizeX": 0.008, "PhysicalSizeY": 0.004, "PhysicalSizeZ": 0.04, "axes": "ZYX"}
+TAGS = {
+    "axistags": json.dumps({"axes": [{"key": n} for n in "zyx"]}),
+    "element_size_um": (0.04, 0.004, 0.008),
+}
+PLACED = {"voxel_size": [40, 4, 8], "offset": [40, 0, -8], "axis_names": ["z", "y", "x"]}
+PIXELS = {"unit": "um", "dimensions": [0.008, 0.004, 0.04]}
+SOURCES = [
+    (other_programs.hdf5(TAGS), "attribute axistags", "attribute element_size_um", None),
+    (other_programs.hdf5({"resolution": other_programs.NM}), "", "attribute resolution", None),
+    (other_programs.zarr_array(attributes=PLACED), "attribute axis_names", "attribute voxel_size", "attribute offset"),
+    (other_programs.ome(), "its OME-Zarr metadata", "its OME-Zarr metadata", None),
+    (other_programs.ome(version="0.5"), "its OME-Zarr metadata", "its OME-Zarr metadata", None),
+    (other_programs.n5({"resolution": [8, 4, 40]}), "N5 stores x, y, z", "attribute resolution", None),
+    (other_programs.n5({"pixelResolution": PIXELS, "axes": ["x", "y", "z"]}), "its attributes",
+     "attribute pixelResolution", None),
+    (other_programs.precomputed(), "precomputed stores x, y, z", "its info", "its info"),
+    (tiff(metadata=SPACED, **IMAGEJ), "its ImageJ metadata", "its ImageJ metadata", None),
+    (tiff("v.ome.tif", metadata=EDGES), "its OME metadata", "its OME metadata", None),
+    (nifti, "its affine", "its affine", "its affine"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "axes", "size", "offset"), SOURCES)
+def test_every_source_is_named(
+    make: Callable[[Path], str], axes: str, size: str, offset: str | None, tmp_path: Path
+) -> None:
+    found = data.Volume(make(tmp_path)).geometry
+    assert found.voxel_size_nm == pytest.approx(other_programs.NM)
+    words = f"axes z, y, x ({axes or 'as stored'}); voxels of 40 x 4 x 8 nm ({size})"
+    assert found.text.startswith(words)
+    assert ("first voxel" in found.text) == (offset is not None)
+    assert offset is None or found.text.endswith(f" ({offset})")
+
+
+def test_what_nothing_states_is_said(tmp_path: Path) -> None:
+    assert data.Volume(ARRAY).geometry.text == "axes z, y, x (as stored); voxels of unknown size"
+    for number, page in enumerate(ARRAY):
+        tifffile.imwrite(tmp_path / f"{number}.tif", page)
+    found = data.Volume(f"{tmp_path}/*.tif").geometry.text
+    assert found == "axes z, y, x (a section in each file); voxels of unknown size"
 
 
 def test_a_damaged_box_start_is_refused(tmp_path: Path) -> None:

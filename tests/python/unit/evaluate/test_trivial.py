@@ -129,35 +129,3 @@ def test_pictures_show_the_earlier_segmentation(volumes: str, tmp_path: Path) ->
     run(*common, str(files[1]), "--voxel-nm", "8,4,4", "--before", f"{volumes}:whole")
     widths = [int.from_bytes(file.read_bytes()[16:20], "big") for file in files]  # in the PNG head
     assert widths[1] > 1.15 * widths[0]  # one more panel
-
-
-@settings(deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 5))
-def test_dice_of_a_table_is_that_of_the_arrays(seed: int, classes: int) -> None:
-    a, b = np.random.default_rng(seed).integers(0, classes, (2, 3, 4, 5)).astype(np.uint8)
-    rows = evaluate.dice_of_table(table_of(a, b), classes)
-    for row in rows:
-        p, t = a == row["class"], b == row["class"]
-        if (p | t).any():
-            assert row["dice"] == 2 * (p & t).sum() / (p.sum() + t.sum())
-        else:
-            assert np.isnan(row["dice"])
-        assert row["dice_everything"] == 2 * t.sum() / (b.size + t.sum())
-    with pytest.raises(errors.InvalidArgumentError, match="expected classes from 0 to 0"):
-        evaluate.dice_of_table(table_of(np.ones_like(a), b), 1)
-
-
-def test_class_masks_get_dice(volumes: str, tmp_path: Path) -> None:
-    text = run(f"{volumes}:whole", f"{volumes}:truth", "--classes", "3")
-    assert "classes: class 1, dice 0.66667, " in text
-    assert "Rand" not in text
-    with h5py.File(tmp_path / "in.h5", "a") as file:
-        file["whole"].attrs["classes"] = "3"
-    found = json.loads(run(f"{volumes}:whole", f"{volumes}:truth", "--json"))
-    assert [row["class"] for row in found["classes"]] == [1, 2]
-    assert found["classes"][1]["dice"] == 0
-    refused = CliRunner().invoke(
-        evaluate_cli.command, [f"{volumes}:whole", f"{volumes}:truth", "--worst", "3"]
-    )
-    assert refused.exit_code == 2
-    assert "--worst is about objects, and SEGMENTATION holds classes" in refused.output

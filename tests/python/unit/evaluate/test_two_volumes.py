@@ -262,8 +262,7 @@ def test_class_masks_do_not_count_pixels_without_a_label(
     np.testing.assert_array_equal(mask[:, :6], LABELS[0, :, :6] % 2)
     assert (mask[:, 6:] == 255).all()
     right = stored(tmp_path / "p.h5", (LABELS % 2).astype(np.uint8))
-    assert cli.run(["evaluate", right, name, "--classes", "2", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["classes"]
+    _, row = scored(capsys, right, name, "--classes")["classes"]
     assert row["dice"] == 1
     assert row["true_voxels"] == row["predicted_voxels"] == int((LABELS[:, :, :6] % 2).sum())
 

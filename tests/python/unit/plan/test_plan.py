@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import bright_network
+import h5py
 import numpy as np
 import pytest
 import tifffile
@@ -341,6 +342,28 @@ def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
 
 
+def test_a_voxel_size_that_the_image_states_needs_no_option(
+    stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        for name, source in (("raw", "stack"), ("label", "labels")):
+            dataset = file.create_dataset(name, data=tifffile.imread(stack / f"{source}.tif"))
+            dataset.attrs["element_size_um"] = (0.235, 0.15, 0.15)
+    line = [
+        f"{tmp_path}/v.h5:raw",
+        "--labels",
+        f"{tmp_path}/v.h5:label",
+        "--out",
+        f"{tmp_path}/v.toml",
+    ]
+    found = planned(*line, capsys=capsys)
+    assert found["config"]["data"]["volumes"][0]["voxel_size_nm"] == [235, 150, 150]
+    text = " ".join((tmp_path / "v.toml").read_text().replace("\n# ", " ").split())
+    assert "(as stored); voxels of 235 x 150 x 150 nm (attribute element_size_um)." in text
+    planned(*line, "--voxel-nm", "200,150,150", capsys=capsys)
+    assert "200 x 150 x 150 nm (--voxel-nm)" in (tmp_path / "v.toml").read_text()
+
+
 @pytest.fixture
 def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A published network for voxels of 8 nm that floods bright voxels."""
@@ -393,9 +416,9 @@ def test_wrong_input_is_one_line(
     assert "nm" in text
     text = refused("init", labels, "--labels", image, *size, *out, capsys=capsys)
     assert "as labels do" in text
-    tifffile.imwrite(tmp_path / "floats.tif", np.zeros(SHAPE, np.float32))
+    tifffile.imwrite(tmp_path / "floats.tif", np.full(SHAPE, 0.5, np.float32))
     text = refused("init", image, "--labels", f"{tmp_path}/floats.tif", *size, *out, capsys=capsys)
-    assert "expected integers" in text
+    assert "expected whole numbers" in text
     tifffile.imwrite(tmp_path / "cut.tif", np.ones((40, 64, 99), np.int32))
     text = refused("init", image, "--labels", f"{tmp_path}/cut.tif", *size, *out, capsys=capsys)
     assert "(40, 64, 99)" in text

@@ -13,7 +13,7 @@ from report_page import Page
 from unet_runs import affinity_record, dice_record
 
 from floodtide import data, nn, report
-from floodtide.report import held_out
+from floodtide.report import drawing, held_out
 from floodtide.segment.predict import Predictor
 from floodtide.train import read_run
 
@@ -107,9 +107,9 @@ def test_slices_are_the_largest_of_the_picked_patients_and_as_predicted(
 ) -> None:
     shown: list[Any] = []
     outlined: list[Any] = []
-    draw, outline = held_out._draw_slices, held_out._outline
+    draw, outline = held_out._draw_slices, drawing.outlined
     monkeypatch.setattr(held_out, "_draw_slices", lambda s, *a: shown.extend(s) or draw(s, *a))
-    monkeypatch.setattr(held_out, "_outline", lambda *a: outlined.append(a[1]) or outline(*a))
+    monkeypatch.setattr(drawing, "outlined", lambda *a: outlined.append(a[2:]) or outline(*a))
     picture, absent = held_out.pictures(read_run(slices_run))
     assert absent == []
     assert picture is not None
@@ -121,7 +121,7 @@ def test_slices_are_the_largest_of_the_picked_patients_and_as_predicted(
     ]
     predictor = Predictor(nn.load(slices_run / "checkpoints/step-40.h5"), mean=100.0, std=50.0)
     images = data.Volume(f"{slices_run.parent}/slices.h5:image").read()
-    for truth, predicted, number in zip(outlined[::2], outlined[1::2], (1, 9, 17), strict=True):
+    for (truth, predicted), number in zip(outlined, (1, 9, 17), strict=True):
         assert truth.sum() == 15 * (2 + number)
         likely = predictor.probabilities(images[number : number + 1]).argmax(axis=0)[0]
         assert (predicted == likely).all()

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "reversed": np.ascontiguousarray(labels[:, ::-1]),
             "order": np.ascontiguousarray(labels.transpose(2, 0, 1)),
             "part": labels[:30].copy(),
-            "floats": labels.astype(np.float32),
+            "floats": (labels / 2).astype(np.float32),
             "flat": np.zeros((3, 4, 5), np.uint8),
         },
     )
@@ -48,10 +48,13 @@ def test_a_good_volume_gets_a_page_and_a_few_lines(
     words = ["--labels", f"{folder}/volume.h5:labels", "--voxel-nm", "8,8,8"]
     assert inspect(folder, "raw", *words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("mean: ")
+    assert lines[0] == "image: axes z, y, x (as stored); voxels of 8 x 8 x 8 nm (--voxel-nm)"
+    assert lines[1] == "labels: axes z, y, x (as stored); voxels of unknown size"
+    assert lines[2].startswith("mean: ")
     assert "verdict: Nothing looks wrong." in lines
     assert lines[-1] == f"page: {folder}/raw.html"
     page = (folder / "raw.html").read_text()
+    assert lines[0].removeprefix("image: ") in page
     for heading in ("Three planes", "Grey levels", "Sections", "Sharpness", "Labels", "Memory"):
         assert heading in page
     assert "http://" not in page.replace("http://www.w3.org", "")
@@ -90,7 +93,7 @@ def test_labels_of_another_order_are_found(
     ("labels", "words"),
     [
         ("part", "expected the same shape (z, y, x): cut both to the same part"),
-        ("floats", "labels are float32, expected integers"),
+        ("floats", "expected whole numbers up to 16777216, one id"),
         ("raw", "is given as image and as labels"),
     ],
 )

@@ -39,7 +39,7 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "pale": (raw / 3 + 150).astype(np.uint8),
             "turned": turned,
             "order": np.ascontiguousarray(labels[:50].transpose(1, 2, 0)),
-            "floats": labels.astype(np.float32),
+            "floats": (labels / 2).astype(np.float32),
         },
     )
     for name, radius in (("labels", 5), ("turned", 5)):
@@ -122,9 +122,9 @@ def test_the_image_as_labels_is_an_error(check: Check) -> None:
     assert "looks like an image, not like labels" in error
 
 
-def test_labels_as_floats_are_an_error(check: Check) -> None:
+def test_labels_as_fractions_are_an_error(check: Check) -> None:
     (error,), _ = check(labels="floats")
-    assert "labels are float32, expected integers" in error
+    assert "expected whole numbers up to 16777216, one id" in error
 
 
 def test_turned_labels_are_an_error(check: Check) -> None:

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for U-Nets. Those for affinities are the rules of examples/evening.toml (scores: docs/real_em.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from floodtide import _core, nn
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3
+from floodtide.data.formats.geometry import SizeNm
+from floodtide.plan import geometry, measuring
+from floodtide.plan.wish import Recipe, Wish, average_over
+
+FEATURES, WALKERS = 16, 4
+PATCH, FLAT_PATCH = 32, 256
+"""Voxels of a patch along the axes with the smallest voxels: of three-dimensional and two-dimensional networks."""
+
+COARSE_NM = 16.0
+"""Voxels below this size are merged two by two along each axis, if enough voxels are left."""
+_LEFT = 96  # voxels along each axis that must be left
+
+_FLAT = 4.0  # ratio of the section thickness to a pixel from which sections are seen alone
+_FEW_SECTIONS = 8
+_FAR = (0.1, 0.25)  # distances of far affinities, as shares of a patch
+_SAME = 1.5  # ratio of voxel sizes along two axes up to which both are pooled, and kernels are 3 voxels long
+# Share of the voxels at changes of label that are 0, above which 0 separates objects.
+_ZERO_BOUNDARY = 0.25
+_AVERAGE = 0.99  # over 100 steps
+_FLAT_DEPTH, _DEPTH = 5, 4
+
+
+def coarser(shape: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
+    """Return the voxel size (z, y, x) to train at: small voxels are doubled, while enough of them are left."""
+    extents, sizes = list(shape), list(voxel_size_nm)
+    while True:
+        small = [axis for axis in range(3) if sizes[axis] < COARSE_NM]
+        if not small or any(extents[axis] // 2 < _LEFT for axis in small):
+            return sizes[0], sizes[1], sizes[2]
+        for axis in small:
+            extents[axis] //= 2
+            sizes[axis] *= 2
+
+
+def unet_recipe(wish: Wish) -> Recipe:
+    """Return the rules for a U-Net of random weights that learns classes or affinities.
+
+    Raises:
+        InvalidArgumentError: If the images are too small.
+    """
+    flat, why = _flat(wish)
+    classes = wish.task == "classes"
+    depth = _FLAT_DEPTH if flat else _DEPTH
+    size = (
+        (1e9, *wish.voxel_size_nm[1:]) if flat else wish.voxel_size_nm
+    )  # sections are never pooled
+    pools, kernels = _levels(size, depth)
+    total = [math.prod(pool[axis] for pool in pools) for axis in range(3)]
+    shape = as_vec3([min(shapes) for shapes in zip(*wish.shapes, strict=True)])
+    patch = _patch(shape, size, total, flat)
+    offsets = _offsets(patch)
+    names = list(dict.fromkeys(wish.classes.values())) if classes else []
+    outputs = len(names) if classes else len(offsets)
+    loss = "dice+cross_entropy" if classes else "cross_entropy"
+
+    def rate() -> float:
+        options = nn.UNetOptions(depth=depth, features=FEATURES, kernels=kernels, pools=pools)
+        output = "softmax" if classes else "sigmoid"
+        return measuring.patch_rate(nn.UNet(options, classes=outputs, output=output), patch, loss)
+
+    def look_at(_: Volume, __: Box, steps: int) -> dict[str, Any]:
+        return {
+            "separated": max(one.zero_between for one in wish.labels_seen) > _ZERO_BOUNDARY,
+            "average": average_over(steps, _AVERAGE),
+        }
+
+    return Recipe(
+        unit="patches",
+        patch=patch,
+        guard=as_vec3([max(1, n // 2) if not flat else 1 for n in patch]),
+        extents=(patch,),
+        inside=False,
+        shown={
+            "depth": depth,
+            "features": FEATURES,
+            "patch": patch,
+            "flat": flat,
+            "why_flat": why,
+            "pools": pools if len(set(pools)) > 1 else pools[:1],
+            "kernels": kernels if len(set(kernels)) > 1 else kernels[:1],
+            "alike": all(pool == (2, 2, 2) for pool in pools),
+            "offsets": offsets,
+            "loss": loss,
+            "weights": {name: 1.0 for name in names},
+        },
+        rate=rate,
+        walkers=lambda _: max(WALKERS, _core.num_threads()),
+        look=look_at,
+    )
+
+
+def _flat(wish: Wish) -> tuple[bool, str]:
+    """Return True if a network should see sections alone, and why."""
+    if wish.flat:
+        return True, "labels are in single sections"
+    z, *others = wish.voxel_size_nm
+    if wish.size_is_unknown:
+        return True, "the voxel size is not known, so that sections may lie far apart"
+    if z >= _FLAT * min(others) and wish.task == "classes":
+        return True, f"sections are {z / min(others):.0f} times as thick as a pixel"
+    if min(shape[0] for shape in wish.shapes) < _FEW_SECTIONS:
+        return True, "there are only a few sections"
+    return False, "neighbouring sections show the same structures"
+
+
+def _levels(
+    voxel_size_nm: Sequence[float], depth: int
+) -> tuple[tuple[Vec3, ...], tuple[Vec3, ...]]:
+    """Return pooling factors and kernels of the levels. Axes with larger voxels wait until the others are as large."""
+    sizes = list(voxel_size_nm)
+    pools, kernels = [], []
+    for _ in range(depth):
+        near = [size <= _SAME * min(sizes) for size in sizes]
+        kernels.append(as_vec3([3 if one else 1 for one in near]))
+        pools.append(as_vec3([2 if one else 1 for one in near]))
+        sizes = [size * pool for size, pool in zip(sizes, pools[-1], strict=True)]
+    return tuple(pools[:-1]), tuple(kernels)
+
+
+def _patch(shape: Vec3, voxel_size_nm: Sequence[float], total: Sequence[int], flat: bool) -> Vec3:
+    """Return the largest patch, about a cube of tissue or a square of a section, that the images hold."""
+    least = min(voxel_size_nm)
+    for extent in (FLAT_PATCH, 128, 64, 32, 16) if flat else (PATCH, 24, 16, 8):
+        patch = [
+            max(pool, 8, round(extent * least / size / pool) * pool)
+            for size, pool in zip(voxel_size_nm, total, strict=True)
+        ]
+        if flat:
+            patch[0] = 1
+        found = as_vec3(
+            [
+                min(n, whole // pool * pool)
+                for n, whole, pool in zip(patch, shape, total, strict=True)
+            ]
+        )
+        if min(found) > 0:
+            return found
+    raise geometry.too_small(shape)
+
+
+def _offsets(patch: Vec3) -> tuple[Vec3, ...]:
+    """Return the nearest neighbours along each axis, then farther voxels, nearest first."""
+    found: list[Vec3] = []
+    for share in (0.0, *_FAR):
+        for axis, extent in enumerate(patch):
+            if extent == 1:
+                continue
+            step = 1 if share == 0 else min(max(2, round(share * extent)), extent // 2)
+            offset = as_vec3([-step if axis == other else 0 for other in range(3)])
+            if offset not in found:
+                found.append(offset)
+    return tuple(found)
