@@ -128,8 +128,8 @@ TABLE = {"classes": {"0": "background", "1": "disk"}}
             unexpected_value,
             (
                 "slices.h5:mask",
-                "value 5 at (7, 3, 3) (z, y, x) has no class",
-                "expected one of 0, 1",
+                "value 5 at (7, 3, 3)",
+                'accept it by task.classes = { ..., 5 = "NAME" }',
             ),
         ),
         ({"validation": {"share": 0.95}}, None, ("validation.share 0.95 of 6 group(s)", "groups")),
