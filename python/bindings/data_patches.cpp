@@ -245,7 +245,7 @@ void register_patch_source(py::module_& m) {
              return std::make_unique<PatchSource>(std::move(images), std::move(regions), std::move(groups), std::move(targets),
                                                   options, callback);
            }),
-           py::arg("images"), py::arg("regions"), py::arg("groups"), py::arg("targets"), py::arg("options"),
+           py::arg("images"), py::arg("regions"), py::arg("groups"), py::arg("targets").none(false), py::arg("options"),
            py::arg("progress"))
       .def_property_readonly("label_counts", &PatchSource::label_counts)
       .def(
