@@ -24,6 +24,7 @@ class Wish:
         images, labels: Names of the volumes, at the voxel size of the training; each image has its labels.
         shapes: Shapes (z, y, x) of the images.
         labels_seen: Statistics of the labels.
+        boxes: Boxes (start, size) of each image that have labels.
         voxel_size_nm: Voxel size (z, y, x) of these volumes; 1 if it is unknown.
         size_is_unknown: No voxel size is known.
         stated: Axes, voxel size and position of the images, and what states each.
@@ -41,6 +42,7 @@ class Wish:
     labels: tuple[str, ...]
     shapes: tuple[Vec3, ...]
     labels_seen: tuple[LabelStatistics, ...]
+    boxes: tuple[tuple[Box, ...], ...]
     voxel_size_nm: SizeNm
     size_is_unknown: bool = False
     start: KnownNetwork | None
@@ -56,7 +58,7 @@ class Wish:
     @property
     def flat(self) -> bool:
         """True if all labels are in single sections."""
-        return all(box[1][0] == 1 for seen in self.labels_seen for box in seen.boxes)
+        return all(size[0] == 1 for own in self.boxes for _, size in own)
 
 
 @dataclass(frozen=True, kw_only=True)
