@@ -117,6 +117,7 @@ def label_statistics(
         if len(tables) == _TABLES:
             tables = [_merged(tables)]
     ids, sizes = _merged(tables)
+    sizes = sizes.astype(np.int64)
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     changes, boundary, zero = _changes(volume, whole, budget)
@@ -208,12 +209,12 @@ def _table(labels: Array) -> Array:
     flat = labels.reshape(-1)
     first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
     lengths = np.diff(np.append(first, flat.size))
-    ids, inverse = np.unique(flat[first].astype(np.int64), return_inverse=True)
-    return np.stack([ids, np.bincount(inverse, lengths).astype(np.int64)])
+    ids, inverse = np.unique(flat[first].astype(np.uint64), return_inverse=True)
+    return np.stack([ids, np.bincount(inverse, lengths).astype(np.uint64)])
 
 
 def _merged(tables: list[Array]) -> Array:
     """Return one table for several."""
     ids, counts = np.concatenate(tables, axis=1)
     known, inverse = np.unique(ids, return_inverse=True)
-    return np.stack([known, np.bincount(inverse, counts).astype(np.int64)])
+    return np.stack([known, np.bincount(inverse, counts).astype(np.uint64)])
