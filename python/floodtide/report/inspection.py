@@ -114,6 +114,7 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
     found = [
         *problems.of_sections(statistics, "image"),
         *problems.of_axes(statistics, "image", statistics.voxel_size_nm),
+        *problems.of_padding(statistics, "image"),
         *_of_values(statistics),
     ]
     of_labels, aligned = None, None

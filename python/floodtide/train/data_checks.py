@@ -65,12 +65,19 @@ DATASET = "partitions"
 
 @dataclass(frozen=True)
 class Looked:
-    """An image of the training data, with its statistics and how the network reads it."""
+    """An image of the training data, with statistics of its training box and of the whole, and how it is read."""
 
     image: Volume
     statistics: ImageStatistics
+    whole: ImageStatistics
     reading: Reading
     name: str
+
+    @property
+    def parts(self) -> list[tuple[str, ImageStatistics]]:
+        """The whole image and its training box, if that is another part, with their names."""
+        box = [] if self.whole is self.statistics else [(f"{self.name} (box)", self.statistics)]
+        return [(self.name, self.whole), *box]
 
 
 def require_volumes_fit(config: Config) -> None:
@@ -113,13 +120,14 @@ def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
     warnings = problems.raise_errors(training_problems(config, data, looked))
     kept = [
         trained_on(
-            one.statistics,
-            name=one.name,
+            statistics,
+            name=name,
             mean=one.reading.mean,
             std=one.reading.std,
             voxel_size_nm=one.reading.voxel_size_nm or one.statistics.voxel_size_nm,
         )
         for one in looked
+        for name, statistics in one.parts
     ]
     return to_text(kept), warnings
 
@@ -148,7 +156,8 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
         if not isinstance(data, Slices):
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
-            found += problems.of_axes(one.statistics, one.reading.where, size)
+            found += problems.of_axes(one.statistics, one.reading.where, size, trained)
+            found += problems.of_padding(one.statistics, one.reading.where)
     if isinstance(data, Slices):
         return found
     for volume, one in zip(data.options.volumes, looked, strict=False):
@@ -163,9 +172,12 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
 
 
 def _look(source: VolumeLike, box: str, reading: Reading, name: str) -> Looked:
-    image = as_volume(source)
-    statistics = image_statistics(image, box=parse_box(box), budget=QUICK, sections=False)
-    return Looked(image, statistics, reading, name)
+    image, part = as_volume(source), parse_box(box)
+    whole = image_statistics(image, budget=QUICK, sections=False)
+    statistics = whole
+    if part not in (None, whole_of(image.shape)):
+        statistics = image_statistics(image, box=part, budget=QUICK, sections=False)
+    return Looked(image, statistics, whole, reading, name)
 
 
 def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
@@ -179,11 +191,13 @@ def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
 
 
 def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem]:
-    """Return whether voxels are trained on and held out."""
+    """Return whether voxels are trained on and held out, or held-out ones show nothing."""
     if not config.validation.box:
         return []
     held = held_out_volume(config)
-    found = []
+    part = parse_box(held.box)
+    seen = image_statistics(as_volume(held.image), box=part, budget=QUICK, sections=False)
+    found = problems.of_padding(seen, "validation.box")
     for volume in volumes:
         if not _same_volume(volume.image, held.image):
             continue
