@@ -59,7 +59,7 @@ def affinities_recipe(image: Volume, wish: Wish) -> Recipe:
     def look_at(labels: Volume, box: Box, steps: int) -> dict[str, Any]:
         found = look.label_statistics(labels, box=box, budget=look.QUICK)
         return {
-            "separated": found.boundary_zero > _ZERO_BOUNDARY,
+            "separated": found.zero_between > _ZERO_BOUNDARY,
             "average": average_over(steps, _AVERAGE),
         }
 

@@ -399,17 +399,37 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
         )
     if labels.objects == 0:
         return [Problem(False, f"{where}: all sampled voxels of {labels.name} are 0, no object")]
+    if labels.form in ("box", "boxes", "sections"):
+        return _doubt(
+            f"{where}: {labels.name} has labels only in {labels.place}; {labels.empty_sections} of {labels.sections}"
+            " sections (z) have none: 0 outside of them means not labelled, rather than background: train on these"
+            " parts only"
+        )
+    if labels.form == "scattered":
+        return _doubt(
+            f"{where}: labels of {labels.name} reach over {labels.place}, and fill {100 * labels.labelled_share:.0f} %"
+            " of it: whether 0 is background, or not labelled, cannot be told"
+        )
     if labels.empty_sections > _EMPTY * labels.sections:
         return _doubt(
-            f"{where}: {labels.empty_sections} of {labels.sections} sampled sections (z) of {labels.name} have no"
-            " labels: keep data.zero_is_boundary = false, or set the box to the labelled part"
+            f"{where}: {labels.empty_sections} of {labels.sections} sections (z) of {labels.name} have no labels"
         )
     return []
 
 
 def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
-    """Return whether labels lie on their image in another orientation than the stored one."""
+    """Return whether labels lie on their image in another orientation than the stored one, or nothing tells."""
     best, stored = found.clear, found.stored
+    if best is None and found.verdict == "unclear":
+        why = (
+            f"changes of label differ from their surroundings by {stored.difference:.1f} grey levels only"
+            if stored is not None
+            else "few voxels lie at changes of label, or inside of objects"
+        )
+        return _doubt(
+            f"{where}: whether {labels} lies on the image cannot be told: {why}: look at both in"
+            " `floodtide inspect IMAGE --labels LABELS`"
+        )
     if best is None:
         return []
     return [
