@@ -131,10 +131,10 @@ def make_plan(wish: Wish) -> TrainingPlan:
         **recipe.look(labels[trained], split.training[trained][0], steps),
     )
     memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
-    size = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
+    nm = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
     head = (
         *(
-            f"{image.name}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype}, {size}."
+            f"{image.name}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype}, {nm}."
             for image in images
         ),
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"

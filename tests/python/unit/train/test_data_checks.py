@@ -180,9 +180,10 @@ def test_checkpoints_keep_statistics_and_the_checks_do_not_change_the_training(
         return tmp_path / name / "checkpoints" / "step-2.h5"
 
     checked = trained("checked")
-    (kept,) = look.training_images(checked)
+    whole, kept = look.training_images(checked)
+    assert (whole.name, kept.name) == ("cube", "cube (box)")
+    assert whole.image_mean != kept.image_mean
     settings = config.load(volume / "config.toml")
-    assert kept.name == "cube"
     assert (kept.mean, kept.std) == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
     assert kept.image_mean == pytest.approx(kept.mean, abs=0.2 * kept.std)
     assert None not in kept.length
