@@ -185,9 +185,10 @@ def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
     where = one.reading.where
     statistics = label_statistics(labels, box=parse_box(volume.box), budget=QUICK, sections=False)
     found = problems.of_labels(statistics, where)
-    if found:
+    if statistics.like_image or statistics.flat_axis is not None or statistics.objects == 0:
         return found
-    return problems.of_alignment(alignment(one.image, labels, budget=QUICK), where, labels.name)
+    aligned = alignment(one.image, labels, budget=QUICK)
+    return found + problems.of_alignment(aligned, where, labels.name)
 
 
 def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem]:
