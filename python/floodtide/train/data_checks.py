@@ -196,9 +196,10 @@ def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
         labels, box=boxes[0] if boxes else None, budget=QUICK, sections=False
     )
     found = problems.of_labels(statistics, where)
-    if found:
+    if statistics.like_image or statistics.flat_axis is not None or statistics.objects == 0:
         return found
-    return problems.of_alignment(alignment(one.image, labels, budget=QUICK), where, labels.name)
+    aligned = alignment(one.image, labels, budget=QUICK)
+    return found + problems.of_alignment(aligned, where, labels.name)
 
 
 def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem]:

@@ -400,10 +400,12 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
     if labels.objects == 0:
         return [Problem(False, f"{where}: all sampled voxels of {labels.name} are 0, no object")]
     if labels.form in ("box", "boxes", "sections"):
+        empty = ""
+        if labels.empty_sections > 0:
+            empty = f"; {labels.empty_sections} of {labels.sections} sections (z) have none"
         return _doubt(
-            f"{where}: {labels.name} has labels only in {labels.place}; {labels.empty_sections} of {labels.sections}"
-            " sections (z) have none: 0 outside of them means not labelled, rather than background: train on these"
-            " parts only"
+            f"{where}: {labels.name} has labels only in {labels.place}{empty}: 0 outside of them means not labelled,"
+            " rather than background: train on these parts only"
         )
     if labels.form == "scattered":
         return _doubt(
