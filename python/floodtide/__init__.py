@@ -115,6 +115,7 @@ __all__ = [
     "shutdown",
     "size",
     "synchronize",
+    "tasks",
     "train",
 ]
 
@@ -130,6 +131,7 @@ if TYPE_CHECKING:
         optim,
         report,
         segment,
+        tasks,
         train,
     )
     from floodtide.comm.notebook import run

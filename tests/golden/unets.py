@@ -15,12 +15,15 @@ from floodtide.nn import SegmentationLoss
 from floodtide.nn.losses import labels_or_targets, loss_of
 from golden.case import Array, Case, Results, draw, prefixed
 
+SLICES: dict[str, Any] = {"kernels": ((1, 3, 3),), "pools": ((1, 2, 2),)}
+"""Options of a two-dimensional network."""
 
-def network_of(kind: Any, **options: Any) -> Any:
+
+def network_of(**options: Any) -> ft.nn.UNet:
     """Return a network none of whose arrays has its initial 0 or 1."""
-    made = ft.nn.UNetOptions if kind is ft.nn.UNet2D else ft.nn.UNet3DOptions
-    names = {field.name for field in dataclasses.fields(made)} & options.keys()
-    network = kind(made(**{name: options.pop(name) for name in names}), **options)
+    names = {field.name for field in dataclasses.fields(ft.nn.UNetOptions)} & options.keys()
+    made = ft.nn.UNetOptions(**{name: options.pop(name) for name in names})
+    network = ft.nn.UNet(made, **options)
     draw(network.parameters() | network.statistics(), 4)
     return network
 
@@ -45,7 +48,7 @@ class UNetPasses(Case):
     """A forward pass, and a training pass: its loss, gradients and the moving statistics after it.
 
     Attributes:
-        kind, options: Class of the network and its arguments; the depth is 3 by default.
+        options: Arguments of the network; the depth is 3 by default.
         n, size: Number of images, and their size in voxels.
         groups, loss: As for `UNet.loss_and_gradients`.
         seed: Random seed of the batch. With the seeds below, no input of a ReLU is within 1e-5 of 0, and no two
@@ -54,27 +57,19 @@ class UNetPasses(Case):
     """
 
     name: str
-    kind: type[ft.nn.UNet2D | ft.nn.UNet3D]
     options: dict[str, Any]
     n: int
-    size: tuple[int, ...]
+    size: tuple[int, int, int]
     groups: int = 1
     loss: SegmentationLoss = field(default_factory=SegmentationLoss)
     seed: int = 5
 
-    def network(self) -> Any:
-        return network_of(self.kind, **({"depth": 3} | self.options))
+    def network(self) -> ft.nn.UNet:
+        return network_of(**({"depth": 3} | self.options))
 
     def batch(self) -> tuple[Array, Array, Array | None]:
         """Return images, truth and weights."""
         return batch_of(self.network(), self.n, self.size, self.seed)
-
-    def batch_with_z(self) -> tuple[Array, Array, Array | None]:
-        """Return images, truth and weights with a z axis, which slices lack."""
-        images, truth, weights = self.batch()
-        if len(self.size) == 3:
-            return images, truth, weights
-        return images[:, None], truth[:, None], None if weights is None else weights[:, None]
 
     def pass_of_floodtide(self, network: Any) -> tuple[float, dict[str, Array]]:
         """Return the loss and the gradients of a training pass, and move the statistics."""
@@ -88,7 +83,7 @@ class UNetPasses(Case):
         """Return the loss of a training pass as a tensor, and move the statistics."""
         from golden import oracle
 
-        images, truth, weights = self.batch_with_z()
+        images, truth, weights = self.batch()
         logits = oracle.unet_logits(core, tensors, images, self.groups, train=True)
         return oracle.unet_loss(self.loss, core.options.output, logits, truth, weights) / self.n
 
@@ -107,14 +102,14 @@ class UNetPasses(Case):
 
         network = self.network()
         core, tensors = network.core, oracle.tensors_of(network.state_dict())
-        logits = oracle.unet_logits(core, tensors, self.batch_with_z()[0], 1, train=False)
+        logits = oracle.unet_logits(core, tensors, self.batch()[0], 1, train=False)
         probabilities = oracle.values({"": oracle.probabilities(core.options.output, logits)})[""]
         loss = self.pass_of_pytorch(core, tensors)
         loss.backward()
         moved = oracle.values({name: tensors[name] for name in network.statistics()})
         return (
             {
-                "probabilities": probabilities.reshape(self.n, *self.size, -1),
+                "probabilities": probabilities,
                 "losses": np.array([float(loss.detach())]),
             }
             | prefixed("gradients", oracle.gradients(tensors))
@@ -212,43 +207,42 @@ class Losses(Case):
         return {"losses": np.array(losses)} | prefixed("gradients", gradients)
 
 
-SLICES, VOLUMES = ft.nn.UNet2D, ft.nn.UNet3D
-ANISOTROPIC = {"kernels": ((1, 3, 3), (3, 3, 3), (3, 3, 3)), "pools": ((1, 2, 2), (2, 2, 2))}
-SHALLOW = {"depth": 2, "kernels": ((1, 3, 3), (3, 3, 3)), "pools": ((1, 2, 2),)}
-UNEVEN = {"kernels": ((3, 3, 3),), "pools": ((1, 2, 4), (2, 3, 1)), "output": "softmax"}
+AFFINITIES = {"classes": 3, "output": "sigmoid"}
+ANISOTROPIC = AFFINITIES | {
+    "kernels": ((1, 3, 3), (3, 3, 3), (3, 3, 3)),
+    "pools": ((1, 2, 2), (2, 2, 2)),
+}
+SHALLOW = AFFINITIES | {"depth": 2, "kernels": ((1, 3, 3), (3, 3, 3)), "pools": ((1, 2, 2),)}
+UNEVEN = {"kernels": ((3, 3, 3),), "pools": ((1, 2, 4), (2, 3, 1)), "classes": 3}
 
 CASES: list[Case] = [
-    UNetPasses("slices", SLICES, {}, 2, (16, 24), seed=10),
+    UNetPasses("slices", SLICES, 2, (1, 16, 24), seed=10),
     UNetPasses(
         "three classes, groups",
-        SLICES,
-        {"classes": 3},
+        SLICES | {"classes": 3},
         4,
-        (8, 16),
+        (1, 8, 16),
         2,
         SegmentationLoss(over_batch=True, smooth=0.5),
     ),
     UNetPasses(
         "Dice alone, no batch norm",
-        SLICES,
-        {"batch_norm": False},
+        SLICES | {"batch_norm": False},
         2,
-        (16, 8),
+        (1, 16, 8),
         loss=SegmentationLoss(cross_entropy=0, background=True),
     ),
     UNetPasses(
         "cross-entropy alone, channels",
-        SLICES,
-        {"in_channels": 3, "classes": 3},
+        SLICES | {"in_channels": 3, "classes": 3},
         2,
-        (8, 8),
+        (1, 8, 8),
         2,
         SegmentationLoss(dice=0),
     ),
-    UNetPasses("one level", SLICES, {"depth": 1}, 3, (7, 5)),
+    UNetPasses("one level", SLICES | {"depth": 1}, 3, (1, 7, 5)),
     UNetPasses(
         "affinities",
-        VOLUMES,
         ANISOTROPIC,
         2,
         (4, 12, 16),
@@ -256,9 +250,9 @@ CASES: list[Case] = [
         SegmentationLoss(dice=0.5, over_batch=True),
         seed=49,
     ),
-    UNetPasses("volumes, uneven pools", VOLUMES, UNEVEN, 2, (4, 12, 8), seed=17),
-    UNetTraining("training on slices", SLICES, {"depth": 2}, 4, (8, 8), seed=8),
-    UNetTraining("training on volumes", VOLUMES, SHALLOW, 2, (2, 8, 8), seed=6),
+    UNetPasses("volumes, uneven pools", UNEVEN, 2, (4, 12, 8), seed=17),
+    UNetTraining("training on slices", SLICES | {"depth": 2}, 4, (1, 8, 8), seed=8),
+    UNetTraining("training on volumes", SHALLOW, 2, (2, 8, 8), seed=6),
     *(
         Losses(
             f"losses of {output}, {classes} classes, {'batch' if over_batch else 'image'}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tiny U-Net run: slices of patients with one bright disk each, on disk, and its configuration."""
+"""A tiny U-Net run: whole sections of patients with one bright disk each, on disk, and its configuration."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ def write_slices(folder: Path, name: str = "slices.h5", *, first_patient: int = 
     return path
 
 
-def stack(path: Path) -> dict[str, str]:
-    """The table of a file's stack in a configuration."""
-    return {"images": f"{path}:image", "masks": f"{path}:mask", "patients": f"{path}:patient"}
+def volume(path: Path, **more: Any) -> dict[str, Any]:
+    """The table of a file's volume in a configuration."""
+    names = {"image": f"{path}:image", "labels": f"{path}:mask", "groups": f"{path}:patient"}
+    return {**names, "mean": 100.0, "std": 50.0, **more}
 
 
 def document(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
     """A configuration as TOML gives it, with some sections' keys replaced."""
     base: dict[str, dict[str, Any]] = {
         "run": {"dir": str(folder / "run"), "seed": 4, "threads": 1, "log_every_s": 0},
-        "data": {"slices": [stack(folder / "slices.h5")], "mean": 100.0, "std": 50.0},
-        "augmentation": {"flip_x": True, "noise": 0.1},
-        "model": {"kind": "unet2d", "depth": 2, "features": 16},
+        "data": {"volumes": [volume(folder / "slices.h5")], "patch": "whole"},
+        "augmentation": {"reflectable_axes": [2], "noise": 0.1},
+        "task": {"kind": "classes"},
+        "model": {"kind": "unet", "depth": 2, "kernels": [[1, 3, 3]], "pools": [[1, 2, 2]]},
         "training": {"steps": 6, "walkers": 2, "batch": 2},
         "optimizer": {"lr": 5e-3},
         "validation": {"share": 0.3, "every": 3},

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from floodtide.base import notes
 from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
+from floodtide.tasks import Affinities, Task
+from floodtide.tasks.distance import explained
 
 if TYPE_CHECKING:
     from floodtide.train import Trainer
 
-_UNITS = {"fovs": "FOVs", "slices": "slices", "patches": "patches"}
+_UNITS = {"fovs": "FOVs", "patches": "patches"}
 
 
 class TrainingLines:
@@ -29,7 +31,7 @@ class TrainingLines:
     def __call__(self, trainer: Trainer, record: Any) -> None:
         """Print the line of a record."""
         if record["kind"] == "train":
-            text = f"step {record['step']} of {trainer.config.training.steps}: {_training(record)}"
+            text = f"step {record['step']} of {trainer.config.training.steps}: {_training(record, trainer.config.task)}"
             text += self._left(trainer, record)
         elif record["kind"] == "validation":
             text = f"step {record['step']}: validation {_scores(record)}"
@@ -52,14 +54,14 @@ class TrainingLines:
         return f", about {duration(rest_s)} left" if rest_s else ""
 
 
-def _training(record: Any) -> str:
+def _training(record: Any, task: Task) -> str:
     """Return loss, F1 beside the trivial F1, rate and speed."""
     unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
     parts = [f"loss {record['loss']:.4f}"]
     tp, fp, fn, tn = (record[name] for name in ("tp", "fp", "fn", "tn"))
     if tp + fn > 0:
         f1, trivial = 2 * tp / (2 * tp + fp + fn), 2 * (tp + fn) / (2 * (tp + fn) + fp + tn)
-        what = "connected" if unit == "patches" else "object"
+        what = "connected" if isinstance(task, Affinities) else "object"
         parts.append(f"F1 {f1:.3f} (everything is {what}: {trivial:.3f})")
     parts += [f"lr {record['lr']:.3g}", f"{record[f'{unit}_per_s']:.2f} {name}/s"]
     return ", ".join(parts)
@@ -72,19 +74,30 @@ def _scores(record: Any) -> str:
             f"F1 {first['f1_50']:.3f} (everything is object: {trivial['all_object']['f1_50']:.3f}), cross-entropy"
             f" {first['cross_entropy']:.4f} (best constant: {trivial['best_constant']['cross_entropy']:.4f})"
         )
-    if "affinities" in record:
-        rows = record["affinities"].items()
-        found = ", ".join(
-            f"{axis} {row['boundary_average_precision']:.3f} ({1 - row['share_of_ones']:.3f})"
-            for axis, row in rows
-        )
-        return f"cross-entropy {record['cross_entropy']:.4f}, boundaries' average precision (base rate) {found}"
+    if "channels" in record:
+        return f"cross-entropy {record['cross_entropy']:.4f}{_channels(record['channels'])}"
     rows = [
-        f"class {row['class']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of "
-        f"patients ({_figure(row['dice_everything'])} for everything)"
+        f"{row['name']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of groups"
+        f" ({_figure(row['dice_everything'])} for everything)"
         for row in record["classes"]
     ]
     return "; ".join(rows)
+
+
+def _channels(channels: Any) -> str:
+    """Return the scores of affinities, and the mean of those of soft outputs."""
+    pairs = [
+        f"{name} {_figure(row['boundary_average_precision'])} ({1 - row['share_of_ones']:.3f})"
+        for name, row in channels.items()
+        if "share_of_ones" in row
+    ]
+    soft = [explained(row) for row in channels.values() if "variance" in row]
+    known = [value for value in soft if value is not None]
+    text = f", boundaries' average precision (base rate) {', '.join(pairs)}" if pairs else ""
+    if soft:
+        mean = sum(known) / len(known) if known else None
+        text += f", explained variance {_figure(mean)} (mean of {count_of(len(soft), 'output')})"
+    return text
 
 
 def _figure(value: float | None) -> str:

@@ -244,7 +244,7 @@ def _type_name(value: Any) -> str:
 def _describe(expected: Any) -> str:
     if dataclasses.is_dataclass(expected):
         return "a table"
-    if typing.get_origin(expected) is typing.Union:
+    if typing.get_origin(expected) in (typing.Union, types.UnionType):
         return _describe(typing.get_args(expected)[0])
     if typing.get_origin(expected) is tuple:
         arguments = typing.get_args(expected)

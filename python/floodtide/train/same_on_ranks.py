@@ -87,9 +87,16 @@ def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]
             for index, table in enumerate(value):
                 yield from comparable_keys(table, f"{key}.{index}.")
         elif isinstance(value, Mapping):
-            yield from ((prefix + name, number) for name, number in value.items())
+            table = prefix if "rows" in field.metadata else f"{key}."
+            yield from (
+                (f"{table}{name}", _comparable(one, differs)) for name, one in value.items()
+            )
         else:
-            yield key, os.path.basename(volume_name(value)) if differs == FOLDER else value
+            yield key, _comparable(value, differs)
+
+
+def _comparable(value: Any, differs: str | None) -> Any:
+    return os.path.basename(volume_name(value)) if differs == FOLDER else value
 
 
 def _differences(tables: tuple[Values, ...]) -> str:

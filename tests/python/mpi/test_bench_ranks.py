@@ -11,11 +11,11 @@ from launch import check
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
 
 
-@pytest.mark.parametrize("network", ["ffn", "unet2d"])
+@pytest.mark.parametrize("network", ["ffn", "unet"])
 def test_scaling_has_rows_of_one_rank_and_of_all(network: str) -> None:
     shape = {
         "ffn": "FfnShape(depth=2, features=16, fov=(5, 5, 5))",
-        "unet2d": "UNetShape(depth=2, features=16, size=(16, 16), batch=3)",
+        "unet": "UNetShape(depth=2, features=16, size=(16, 16), batch=3)",
     }
     program = f"""
         import json

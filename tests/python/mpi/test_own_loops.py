@@ -45,11 +45,12 @@ def test_a_flood_filling_network_stays_the_same_on_all_ranks() -> None:
 
 
 def test_a_u_net_stays_the_same_on_all_ranks() -> None:
+    labels = "random.integers(0, 2, (2, 1, 8, 8)).astype(np.uint8)"
     check(
         2,
         LOOP.format(
-            model="model = ft.nn.UNet2D(ft.nn.UNetOptions(depth=2), seed=ft.rank())",
+            model="model = ft.nn.UNet(ft.nn.UNetOptions(depth=2, pools=((1, 2, 2),)), seed=ft.rank())",
             more="ft.broadcast_parameters(model.statistics(), root_rank=0)",
-            sample="random.random((2, 8, 8), dtype=np.float32), random.integers(0, 2, (2, 8, 8)).astype(np.uint8)",
+            sample=f"random.random((2, 1, 8, 8), dtype=np.float32), {labels}",
         ),
     )

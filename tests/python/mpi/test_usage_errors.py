@@ -13,7 +13,7 @@ from launch import mpiexec
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
-UNET = '[model]\nkind = "unet3d"\n'
+UNET = '[task]\nkind = "affinities"\n[model]\nkind = "unet"\n'
 
 WRONG = [
     "segment",

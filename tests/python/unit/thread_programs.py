@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from flat_unet import FLAT, flat_unet
 
 from floodtide import nn, optim
 from floodtide.segment import Segmenter, SegmentOptions
@@ -120,8 +121,8 @@ def random_program(seed: int) -> list[Work]:
     random = np.random.default_rng(seed)
     flooding = [growing_network(int(fov), seed) for fov in random.choice([7, 9, 11], 2)]
     unets: list[nn.UNet] = [
-        nn.UNet2D(nn.UNetOptions(depth=2), seed=seed),
-        nn.UNet3D(nn.UNet3DOptions(depth=2, pools=[(1, 2, 2)], kernels=[(1, 3, 3)] * 2)),
+        flat_unet(seed=seed),
+        nn.UNet(nn.UNetOptions(depth=2, **FLAT), classes=3, output="sigmoid"),
     ]
     if random.random() < 0.5:  # passes then look whether the caller has written to the parameters
         for network in (*flooding, *unets):

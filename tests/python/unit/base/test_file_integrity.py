@@ -18,6 +18,7 @@ import h5py
 import numpy as np
 import pytest
 import tomli_w
+from flat_unet import flat_unet
 from training_volume import document, write_volume
 
 import floodtide as ft
@@ -120,7 +121,7 @@ def test_flipped_bits_in_the_values_of_a_checkpoint_are_all_refused(
     "network",
     [
         nn.FFN(2, (7, 7, 7), (2, 2, 2), features=4, seed=5),
-        nn.UNet2D(nn.UNetOptions(depth=2, features=16, batch_norm=True), classes=2, seed=5),
+        flat_unet(seed=5),
     ],
     ids=["ffn", "unet"],
 )
@@ -235,7 +236,7 @@ def test_attributes_of_a_network_are_checked_before_it_is_built(
 )
 def test_attributes_of_a_unet_are_checked(tmp_path: Path, attribute: str, value: int) -> None:
     path = tmp_path / "unet.h5"
-    nn.UNet2D(nn.UNetOptions(depth=2, features=16), classes=2).save(path)
+    flat_unet().save(path)
     with h5py.File(path, "r+") as file:
         file.attrs[attribute] = np.int64(value)
     message = refusal(lambda: nn.load(path))

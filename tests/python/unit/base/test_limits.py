@@ -6,22 +6,26 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 import numpy as np
 import pytest
+from flat_unet import flat_unet
 
 import floodtide as ft
 from floodtide import _core, cli, config
 from floodtide.base import limits
-from floodtide.base.data_options import FLOOD, SLICES, DataOptions
+from floodtide.base.data_options import DataOptions
 from floodtide.base.options import Range, shown
 from floodtide.base.registry import range_of
 from floodtide.cli import options as cli_options
 from floodtide.cli.bench import BENCHMARKS
+from floodtide.config.networks import NETWORKS
+from floodtide.config.sections import applies
 from floodtide.errors import ConfigurationError, InvalidArgumentError, InvalidFileError
+from floodtide.tasks import TASKS, Affinities, Task
 
 NUMBERS: tuple[Any, ...] = (
     *(0, 1, -1, 2, 2**31, -(2**31) - 1, 2**32 + 4, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63),
@@ -30,51 +34,53 @@ NUMBERS: tuple[Any, ...] = (
 )
 OTHERS: tuple[Any, ...] = ("", "1", "x" * 5000, True, [], [1], [[2**64]], {}, {"a": 1}, None)
 
-Leaf = tuple[str, dataclasses.Field[Any], Any, str]  # key, field, type, kind of network
+Leaf = tuple[str, dataclasses.Field[Any], Any, str]  # key, field, type, kind of the task
 
 
-def leaves(cls: Any, prefix: str, kind: str) -> Iterator[Leaf]:
-    """The keys of a dataclass, those of its tables and of its alternatives included."""
+def leaves(cls: Any, prefix: str, tasks: Sequence[type[Task]]) -> Iterator[Leaf]:
+    """The keys that tables of a dataclass have for some of these tasks, with those of inner tables and alternatives."""
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
-        arguments = typing.get_args(hint)
-        tables = [a for a in (hint, *arguments) if dataclasses.is_dataclass(a)]
+        own = [task for task in tasks if applies(field, task)]
+        arguments = field.metadata.get("alternatives") or (hint, *typing.get_args(hint))
+        tables = [a for a in arguments if dataclasses.is_dataclass(a)]
         for table in tables:
-            within = getattr(table, "kind", kind)
-            own = [*(field.metadata.get("kinds") or [within])]
             index = ".0" if typing.get_origin(hint) is tuple else ""
-            yield from leaves(table, f"{prefix}{field.name}{index}.", own[0])
-        if not tables and "rows" not in field.metadata:
-            kinds = field.metadata["kinds"]
-            yield (
-                f"{prefix}{field.name}",
-                field,
-                hint,
-                kind if kind in kinds or not kinds else kinds[0],
-            )
+            yield from leaves(table, f"{prefix}{field.name}{index}.", within(table, own))
+        if own and not tables and "rows" not in field.metadata:
+            yield f"{prefix}{field.name}", field, hint, own[0].kind
 
 
-LEAVES = list(leaves(config.Config, "", FLOOD))
-STACK = {"images": "a.h5:a", "masks": "a.h5:b"}
+def within(table: Any, tasks: Sequence[type[Task]]) -> Sequence[type[Task]]:
+    """The tasks of configurations that have a section: the section itself, or those that a network learns."""
+    if table in TASKS:
+        return [table]
+    return [task for task in tasks if getattr(table, "examples", task.examples) == task.examples]
+
+
+LEAVES = list(leaves(config.Config, "", TASKS))
+IMAGE = {"image": "a.h5:a"}
 
 
 def numbers_in(hint: Any) -> set[type]:
     """int and float, as far as a value of that type has them."""
-    return {hint} & {int, float} | {n for a in typing.get_args(hint) for n in numbers_in(a)}
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is Mapping:
+        arguments = arguments[1:]
+    return {hint} & {int, float} | {n for a in arguments for n in numbers_in(a)}
 
 
 def document(key: str, kind: str, value: Any) -> dict[str, Any]:
-    """A configuration of that kind with one key set."""
-    result: dict[str, Any] = {"run": {"dir": "r"}, "model": {"kind": kind}}
-    if kind == SLICES:
-        result["data"] = {"slices": [dict(STACK)]}
-    else:
-        result["data"] = {"volumes": [{"name": "a", "image": "a.h5:a"}]}
+    """A configuration of that task with one key set."""
+    examples = next(task.examples for task in TASKS if task.kind == kind)
+    model = next(network.kind for network in NETWORKS if network.examples == examples)
+    result: dict[str, Any] = {"run": {"dir": "r"}, "task": {"kind": kind}, "model": {"kind": model}}
+    result["data"] = {"volumes": [dict(IMAGE)]}
     *parents, last = key.split(".")
     node: Any = result
     for part, following in zip(parents, [*parents[1:], last], strict=True):
-        fresh = [dict(STACK) if part == "slices" else {}] if following.isdigit() else {}
+        fresh = [{} if key.startswith("segment") else dict(IMAGE)] if following.isdigit() else {}
         node = node[0] if part.isdigit() else node.setdefault(part, fresh)
     node[last] = value
     return result
@@ -83,6 +89,8 @@ def document(key: str, kind: str, value: Any) -> dict[str, Any]:
 def filled(hint: Any, number: Any) -> Any:
     """A value of that type, with the number wherever one is."""
     arguments = [a for a in typing.get_args(hint) if a is not type(None)]
+    if typing.get_origin(hint) is Mapping:
+        return {"a": filled(arguments[1], number)}
     if typing.get_origin(hint) is not tuple:
         return filled(arguments[0], number) if arguments else number
     items = arguments[:1] if arguments[-1] is Ellipsis else arguments
@@ -242,27 +250,25 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Range]] = {
     ),
     "FFN deltas": (lambda n: ft.nn.FFN(depth=1, features=1, deltas=(n, n, n)), limits.DELTA),
     "FFN seed": (lambda n: ft.nn.FFN(depth=1, features=1, seed=n), limits.SEED),
-    "UNet2D depth": (lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=n)), Range(1, 2)),
-    "UNet2D features": (
-        lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, features=n)),
+    "UNet depth": (flat_unet, Range(1, 2)),
+    "UNet features": (
+        lambda n: flat_unet(1, features=n),
         limits.UNET_FEATURES,
     ),
-    "UNet2D classes": (
-        lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=1), classes=n),
+    "UNet classes": (
+        lambda n: flat_unet(1, classes=n),
         limits.CLASSES,
     ),
-    "UNet2D dropout": (
-        lambda n: ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, dropout=n)),
+    "UNet dropout": (
+        lambda n: flat_unet(1, dropout=n),
         limits.DROPOUT,
     ),
-    "UNet3D kernels": (
-        lambda n: ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=1, kernels=[(n, 3, 3)], pools=[])),
+    "UNet kernels": (
+        lambda n: ft.nn.UNet(ft.nn.UNetOptions(depth=1, kernels=((n, 3, 3),), pools=())),
         limits.KERNEL,
     ),
-    "UNet3D pools": (
-        lambda n: ft.nn.UNet3D(
-            ft.nn.UNet3DOptions(depth=2, kernels=[(1, 1, 1)], pools=[(n, 1, 1)])
-        ),
+    "UNet pools": (
+        lambda n: ft.nn.UNet(ft.nn.UNetOptions(depth=2, kernels=((1, 1, 1),), pools=((n, 1, 1),))),
         limits.POOL,
     ),
     "loss smooth": (lambda n: ft.nn.SegmentationLoss(smooth=n).core(), limits.WEIGHT),
@@ -274,8 +280,11 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Range]] = {
         lambda n: ft.data.Shards([], patch_size=(n, 3, 3)),
         limits.PATCH,
     ),
-    "Slices batch": (lambda n: ft.data.Slices(ft.data.Stack("a:b", "a:b"), batch=n), limits.BATCH),
-    "Affinities patches": (
+    "Patches batch": (
+        lambda n: ft.data.Patches(ft.data.TrainingVolume("a:b", "a:c"), task=Affinities(), batch=n),
+        limits.BATCH,
+    ),
+    "patches": (
         lambda n: ft.data.DataOptions(patches=n),
         limits.COUNT_OR_NONE,
     ),

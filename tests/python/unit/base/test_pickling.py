@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tomli_w
 import training_volume
+from flat_unet import flat_unet
 
 from floodtide import config, nn, optim
 from floodtide.comm import handles
@@ -50,7 +51,7 @@ def way(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     [
         OPTIONS,
         config.Config(),
-        config.from_dict({"model": {"kind": "unet3d"}}),
+        config.from_dict({"task": {"kind": "lsd"}, "model": {"kind": "unet"}}),
         OptimizerConfig(name="momentum"),
         ScheduleConfig(name="cosine"),
         optim.Adam(lr=0.1),
@@ -70,10 +71,8 @@ def test_options_are_the_same_afterwards(section: Any, way: Callable[[Any], Any]
     [
         ffn(),
         nn.FFN(depth=1, fov=(5, 5, 5), deltas=(1, 1, 1), features=2, parallel="voxels"),
-        nn.UNet2D(nn.UNetOptions(depth=2, dropout=0.25), classes=3, in_channels=2, seed=5),
-        nn.UNet3D(
-            nn.UNet3DOptions(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)], batch_norm=False)
-        ),
+        flat_unet(dropout=0.25, classes=3, in_channels=2, seed=5),
+        nn.UNet(nn.UNetOptions(depth=2, batch_norm=False), classes=3, output="sigmoid"),
     ],
     ids=lambda network: type(network).__name__,
 )

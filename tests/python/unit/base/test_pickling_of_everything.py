@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import training_slices
 import training_volume
+from flat_unet import flat_unet
 
 import floodtide
 from floodtide import (
@@ -29,6 +30,7 @@ from floodtide import (
     nn,
     optim,
     segment,
+    tasks,
     train,
 )
 from floodtide.agglomerate.merging import Merged
@@ -73,7 +75,7 @@ OTHERS = [name for name, thing in EXPORTED.items() if not inspect.isclass(thing)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a training volume, a stack of slices and a file of affinities."""
+    """Return a folder with a training volume, labelled slices and a file of affinities."""
     path = tmp_path_factory.mktemp("everything")
     training_volume.write_volume(path)
     training_slices.write_slices(path)
@@ -92,10 +94,10 @@ def volume_of(folder: Path) -> data.TrainingVolume:
     )
 
 
-def stack_of(folder: Path) -> data.Stack:
-    return data.Stack(
-        f"{folder}/slices.h5:image", f"{folder}/slices.h5:mask", f"{folder}/slices.h5:patient"
-    )
+def patches(folder: Path) -> data.Patches:
+    row = training_slices.volume(folder / "slices.h5")
+    options = data.DataOptions(patch="whole")
+    return data.Patches(data.TrainingVolume(**row), options, task=tasks.Classes())
 
 
 def contingency() -> evaluate.ContingencyTable:
@@ -132,13 +134,9 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     PairScores: lambda folder: SCORES,
     Pairs: lambda folder: Pairs(folder / "pairs", [DecisionPoint(1, 2, (3, 4, 5), 1.5)], {"a": 1}),
     Regrown: lambda folder: REGROWN,
-    data.Affinities: lambda folder: data.Affinities(
-        volume_of(folder), data.DataOptions(patch=(8, 8, 8))
-    ),
+    data.Patches: patches,
     data.Shards: lambda folder: data.Shards(volume_of(folder), patch_size=(9, 9, 9), walkers=1),
-    data.Slices: lambda folder: data.Slices(stack_of(folder)),
     data.Split: lambda folder: data.Split("training", 0.1, 3),
-    data.Stack: stack_of,
     data.TrainingVolume: volume_of,
     data.Volume: lambda folder: Volume(f"{folder}/volume.h5:raw"),
     evaluate.ContingencyTable: lambda folder: contingency(),
@@ -148,16 +146,10 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),
     nn.FFN: lambda folder: ffn(),
     nn.Network: lambda folder: ffn(),
-    nn.UNet: lambda folder: nn.UNet2D(nn.UNetOptions(depth=2)),
-    nn.UNet2D: lambda folder: nn.UNet2D(nn.UNetOptions(depth=2, dropout=0.25), classes=3, seed=5),
-    nn.UNet3D: lambda folder: nn.UNet3D(
-        nn.UNet3DOptions(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)])
-    ),
+    nn.UNet: lambda folder: flat_unet(dropout=0.25, classes=3, seed=5),
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
     segment.Seeded: lambda folder: segment.Seeded(1, (2, 3, 4), 5),
-    segment.Predictor: lambda folder: segment.Predictor(
-        nn.UNet2D(nn.UNetOptions(depth=2)), mean=1.0, std=2.0
-    ),
+    segment.Predictor: lambda folder: segment.Predictor(flat_unet(), mean=1.0, std=2.0),
     segment.pieces.Cut: lambda folder: segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
     segment.Object: lambda folder: segment.Object(

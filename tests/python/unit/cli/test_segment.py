@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tomli_w
 import training_volume
+from flat_unet import flat_unet
 from fuzz.tensorflow_files import write_bundle
 
 from floodtide import cli, config, data, nn
@@ -288,6 +289,6 @@ def test_a_run_without_checkpoints_and_a_u_net_are_refused(folder, capsys):
     (folder / "empty").mkdir()
     line = refusal(folder, capsys, "--set", f"segment.checkpoint={folder}/empty")
     assert "nor a run directory with one in checkpoints/" in line
-    nn.UNet2D(nn.UNetOptions(depth=1)).save(folder / "unet.h5")
+    flat_unet(1).save(folder / "unet.h5")
     line = refusal(folder, capsys, "--set", f"segment.checkpoint={folder}/unet.h5")
     assert "expected a flood-filling network" in line

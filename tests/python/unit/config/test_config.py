@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 import floodtide as ft
 from floodtide import _core, config
-from floodtide.config.sections import ModelConfig
+from floodtide.config.networks import NETWORKS
 from floodtide.errors import ConfigurationError, InvalidFileError
-from floodtide.train.kinds import KINDS
+from floodtide.tasks import TASKS, Classes
+from floodtide.train.learners import LEARNERS
 
 EXAMPLE = """
 [run]
@@ -105,7 +107,9 @@ def test_a_configuration_prints_as_its_text() -> None:
 
 
 def test_missing_required_key_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"data.volumes.0.image is missing"):
+    with pytest.raises(
+        ConfigurationError, match=r"data.volumes.0.image is missing, expected a string$"
+    ):
         config.from_dict({"data": {"volumes": [{"name": "a"}]}})
 
 
@@ -178,5 +182,156 @@ def test_no_scaling_rule_has_a_parameter_of_a_schedule() -> None:
     assert not schedules & rules  # both are keys of one section
 
 
-def test_every_section_of_a_network_has_a_kind_of_training() -> None:
-    assert {kind.section for kind in KINDS} == set(typing.get_args(ModelConfig))
+def test_every_task_and_every_network_has_a_learner() -> None:
+    learnt = {learner.examples_of for learner in LEARNERS}
+    assert {task.examples for task in TASKS} == learnt
+    assert {network.examples for network in NETWORKS} == learnt
+
+
+# tasks
+
+
+OWN_KEYS: dict[str, dict[str, Any]] = {
+    "flood": {},
+    "classes": {
+        "classes": {"0": "background", "7": "vesicle", "255": "mitochondria", "-3": "mitochondria"},
+        "class_weights": {"vesicle": 5.0, "background": 1.0},
+    },
+    "affinities": {"offsets": [[-1, 0, 0], [0, 0, -9]], "zero_is_boundary": True, "balance": True},
+    "lsd": {"window": [1.5, 4.0, 4.0], "zero_is_boundary": True},
+    "distance": {"scale": 3.0},
+}
+
+
+def of_task(kind: str, **sections: dict[str, Any]) -> dict[str, Any]:
+    """A configuration of a task; sections are laid over it."""
+    document: dict[str, Any] = {"task": {"kind": kind}}
+    document["model"] = {"kind": "ffn" if kind == "flood" else "unet"}
+    for name, keys in sections.items():
+        document[name] = {**document.get(name, {}), **keys}
+    return document
+
+
+@pytest.mark.parametrize("kind", [task.kind for task in TASKS])
+def test_every_task_survives_the_round_trip(kind: str, tmp_path: Path) -> None:
+    volume: dict[str, Any] = {"name": "v", "image": "a.h5:a", "labels": "a.h5:b"}
+    if kind != "flood":
+        channel = {"image": "a.h5:m", "mean": 1.0, "std": 2.0}
+        volume |= {"labels_start": [1, 2, 3], "channels": [channel], "groups": "a.h5:g"}
+    if kind == "classes":
+        volume |= {"masks": {"mitochondria": "m.tif", "vesicle": "v.tif"}}
+    made = config.from_dict(of_task(kind, task=OWN_KEYS[kind], data={"volumes": [volume]}))
+    assert made.task.kind == kind
+    assert config.from_dict(config.to_dict(made)) == made
+    (tmp_path / "a.toml").write_text(str(made))
+    assert config.load(tmp_path / "a.toml") == made
+
+
+@given(
+    st.dictionaries(
+        st.integers(-(2**63), 2**63 - 1), st.sampled_from(["a", "b", "c"]), min_size=2, max_size=6
+    )
+)
+def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
+    """Keys of TOML are texts. The class of the lowest value is the background."""
+    written = {"classes": {str(value): name for value, name in table.items()}}
+    if len(set(table.values())) < 2:
+        with pytest.raises(ConfigurationError, match=r"task\.classes has 1 classes, expected 2 to"):
+            config.from_dict(of_task("classes", task=written))
+        return
+    made = config.from_dict(of_task("classes", task=written))
+    task = typing.cast(Classes, made.task)
+    assert task.classes == table
+    lowest = {name: min(v for v, n in table.items() if n == name) for name in table.values()}
+    assert task.channels == sorted(lowest, key=lowest.__getitem__)
+    assert task.written == sorted(lowest.values())
+    assert config.from_dict(config.to_dict(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (of_task("segmentation"), "task.kind is 'segmentation', expected 'flood', 'classes', "),
+        (
+            of_task("affinities", model={"kind": "unet3d"}),
+            "model.kind is 'unet3d', expected 'ffn' or 'unet'",
+        ),
+        (
+            of_task("classes", model={"kind": "ffn"}),
+            "model.kind is 'ffn', which cannot learn the task 'classes'; expected 'unet', or another task.kind",
+        ),
+        (
+            of_task("flood", model={"kind": "unet"}),
+            "model.kind is 'unet', which cannot learn the task 'flood'; expected 'ffn', or another task.kind",
+        ),
+        ({"model": {"kind": "unet"}}, "model.kind is 'unet', which cannot learn the task 'flood'"),
+        (of_task("distance", task={"balance": True}), "unknown key 'task.balance'"),
+        (
+            of_task("affinities", task={"classes": {"0": "a", "1": "b"}}),
+            "unknown key 'task.classes'",
+        ),
+        (
+            of_task("distance", training={"background": True}),
+            "training.background has no meaning for task.kind 'distance', expected it only for 'classes'",
+        ),
+        (
+            of_task("lsd", training={"seed_pad": 0.1}),
+            "training.seed_pad has no meaning for task.kind 'lsd', expected it only for 'flood'",
+        ),
+        (
+            of_task("flood", training={"batch": 2}),
+            "training.batch has no meaning for task.kind 'flood', expected it only for 'classes', 'aff",
+        ),
+        (
+            of_task("flood", augmentation={"elastic": 2.0}),
+            "augmentation.elastic has no meaning for task.kind 'flood', expected it only for",
+        ),
+        (
+            of_task("classes", segment={"image": "x"}),
+            "segment has no meaning for task.kind 'classes', expected it only for 'flood'",
+        ),
+        (
+            of_task("classes", data={"patch": "all"}),
+            "data.patch is 'all', expected 'whole' or numbers",
+        ),
+        (
+            of_task("classes", data={"patch": [1, 2]}),
+            r"data.patch has 2 entries, expected 3 \(z, y, x\)",
+        ),
+        (
+            of_task("classes", task={"classes": ["a"]}),
+            r"task.classes is a list \(\['a'\]\), expected a table",
+        ),
+        (
+            of_task("classes", task={"classes": {"a": "b"}}),
+            "task.classes has the key 'a', expected a number",
+        ),
+        (
+            of_task("classes", task={"classes": {"1.5": "b"}}),
+            "task.classes has the key '1.5', expected a number",
+        ),
+        (
+            of_task("classes", task={"classes": {"0": 1, "1": "b"}}),
+            r"task.classes.0 is an integer \(1\), expected a string",
+        ),
+        (
+            of_task("classes", task={"classes": {"0": "a", "99999999999999999999": "b"}}),
+            "task.classes: a value is 99999999999999999999, expected",
+        ),
+        (
+            of_task("classes", task={"classes": {"0": "a", "1": "b"}, "class_weights": {"c": 1.0}}),
+            "task.class_weights has 'c', expected names of classes: a, b",
+        ),
+    ],
+)
+def test_mistakes_of_tasks_are_one_line(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^a.toml: {message}") as caught:
+        config.from_dict(document, "a.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_values_of_one_name_are_one_class() -> None:
+    task = Classes(classes={0: "background", 1: "mitochondria", 5: "mitochondria", 9: "vesicle"})
+    assert task.channels == ["background", "mitochondria", "vesicle"]
+    assert task.written == [0, 1, 9]
+    assert task.values() == ([(0, 0), (1, 1), (5, 1), (9, 2)], True)

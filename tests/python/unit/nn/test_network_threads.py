@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import training_volume
+from flat_unet import flat_unet
 from thread_programs import (
     OPTIONS,
     blobs,
@@ -67,7 +68,7 @@ def test_forward_passes_beside_a_segmentation() -> None:
 
 
 def test_eight_threads() -> None:
-    model, unet = growing_network(), nn.UNet2D(nn.UNetOptions(depth=2))
+    model, unet = growing_network(), flat_unet()
     work = [
         segmentation(model, 1),
         segmentation(model, 2, "fastest"),
@@ -136,12 +137,10 @@ def test_a_segmentation_does_not_mix_old_and_new_parameters() -> None:
 
 
 def test_a_prediction_does_not_mix_old_and_new_parameters() -> None:
-    model = nn.UNet2D(nn.UNetOptions(depth=2))
+    model = flat_unet()
     blocks = Predictor(model, mean=0.0, std=1.0, memory_mib=2).blocks(blobs(1))
     next(blocks)
-    in_thread(
-        lambda: model.load_state_dict(nn.UNet2D(nn.UNetOptions(depth=2), seed=1).state_dict())
-    )
+    in_thread(lambda: model.load_state_dict(flat_unet(seed=1).state_dict()))
     with pytest.raises(InUseError, match=f"^predict: {IN_USE}"):
         next(blocks)
 
@@ -182,8 +181,8 @@ def test_nobody_changes_a_network_during_a_training_step(tmp_path: Path) -> None
 
 
 def test_two_threads_do_not_train_one_network() -> None:
-    model = nn.UNet2D(nn.UNetOptions(depth=2, synchronised=True))
-    images, masks = noise(2, 8, 8), np.ones((2, 8, 8), np.uint8)
+    model = flat_unet(synchronised=True)
+    images, masks = noise(2, 1, 8, 8), np.ones((2, 1, 8, 8), np.uint8)
     refused = []
 
     def sums(values: list[float]) -> list[float]:

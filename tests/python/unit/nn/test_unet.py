@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flat_unet import flat_unet
 from golden.case import Array, distance
-from golden.unets import batch_of, network_of
+from golden.unets import SLICES, batch_of, network_of
 
 import floodtide as ft
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
@@ -43,12 +44,12 @@ def test_a_batch_of_eight_is_the_same_on_one_two_and_four_ranks(
     parts: int, synchronised: bool
 ) -> None:
     options = {"depth": 2, "batch_norm": synchronised, "synchronised": synchronised}
-    whole = network_of(ft.nn.UNet2D, **options)
-    images, masks, _ = batch_of(whole, 8, (8, 8))
+    whole = network_of(**SLICES, **options)
+    images, masks, _ = batch_of(whole, 8, (1, 8, 8))
     loss = SegmentationLoss(over_batch=True)
     value, expected = whole.loss_and_gradients(images, masks, loss=loss)
     ranks = Ranks(parts)
-    networks = [network_of(ft.nn.UNet2D, **options) for _ in range(parts)]
+    networks = [network_of(**SLICES, **options) for _ in range(parts)]
     results: dict[int, tuple[float, dict[str, Array]]] = {}
 
     def run(rank: int) -> None:
@@ -73,15 +74,15 @@ def test_a_batch_of_eight_is_the_same_on_one_two_and_four_ranks(
 
 
 def test_moving_statistics_approach_the_batch() -> None:
-    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=1))
-    images = np.random.default_rng(7).standard_normal((4, 8, 8)).astype(np.float32)
+    network = flat_unet(1)
+    images = np.random.default_rng(7).standard_normal((4, 1, 8, 8)).astype(np.float32)
     masks = (images > 0).astype(np.uint8)
     before = network.state_dict()
     network.loss_and_gradients(images, masks)
     after = network.state_dict()
     assert all(np.array_equal(before[n], after[n]) for n in before if "conv" in n or "head" in n)
     weights = before["encoder0/conv_a/weights"]  # (1, 3, 3, 1, out)
-    padded = np.pad(images, ((0, 0), (1, 1), (1, 1))).astype(np.float64)
+    padded = np.pad(images[:, 0], ((0, 0), (1, 1), (1, 1))).astype(np.float64)
     raw = sum(
         padded[:, y : y + 8, x : x + 8, None] * weights[0, y, x, 0]
         for y in range(3)
@@ -94,10 +95,10 @@ def test_moving_statistics_approach_the_batch() -> None:
 
 def test_training_lowers_the_loss_and_finds_the_mask() -> None:
     random = np.random.default_rng(8)
-    masks = np.zeros((4, 32, 32), np.uint8)
-    masks[:, 8:24, 6:20] = 1
+    masks = np.zeros((4, 1, 32, 32), np.uint8)
+    masks[..., 8:24, 6:20] = 1
     images = (masks + 0.5 * random.standard_normal(masks.shape)).astype(np.float32)
-    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=3))
+    network = flat_unet(3)
     optimizer = ft.optim.Adam(lr=1e-2)
     losses = []
     for _ in range(60):
@@ -111,7 +112,7 @@ def test_training_lowers_the_loss_and_finds_the_mask() -> None:
 
 
 def test_parameters_and_statistics_are_all_that_a_file_holds() -> None:
-    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=2))
+    network = flat_unet()
     trained, statistics = network.parameters(), network.statistics()
     assert set(statistics) == {
         name for name in network.state_dict() if name.endswith(("/mean", "/variance"))
@@ -123,8 +124,8 @@ def test_parameters_and_statistics_are_all_that_a_file_holds() -> None:
 
 
 def test_dropout_is_decided_by_the_example_alone() -> None:
-    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=2, dropout=0.5, batch_norm=False), seed=9)
-    images = np.random.default_rng(9).standard_normal((2, 8, 8)).astype(np.float32)
+    network = flat_unet(dropout=0.5, batch_norm=False, seed=9)
+    images = np.random.default_rng(9).standard_normal((2, 1, 8, 8)).astype(np.float32)
     masks = (images > 0).astype(np.uint8)
 
     def gradients(order: list[int], examples: list[int]) -> Array:
@@ -140,14 +141,14 @@ def test_dropout_is_decided_by_the_example_alone() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (13, 30), (16, 16)])
 def test_forward_takes_any_size(size: tuple[int, int]) -> None:
-    network = network_of(ft.nn.UNet2D, depth=3)
-    images = np.random.default_rng(1).standard_normal((2, *size)).astype(np.float32)
-    padded = np.zeros((2, 32, 32), np.float32)
-    padded[:, : size[0], : size[1]] = images
-    rounded = padded[:, : -(-size[0] // 4) * 4, : -(-size[1] // 4) * 4]
+    network = network_of(**SLICES, depth=3)
+    images = np.random.default_rng(1).standard_normal((2, 1, *size)).astype(np.float32)
+    padded = np.zeros((2, 1, 32, 32), np.float32)
+    padded[..., : size[0], : size[1]] = images
+    rounded = padded[..., : -(-size[0] // 4) * 4, : -(-size[1] // 4) * 4]
     got = network.forward(images)
-    assert got.shape == (2, *size, 2)
-    expected = network.forward(np.ascontiguousarray(rounded))[:, : size[0], : size[1]]
+    assert got.shape == (2, 1, *size, 2)
+    expected = network.forward(np.ascontiguousarray(rounded))[:, :, : size[0], : size[1]]
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_allclose(got.sum(-1), 1, rtol=1e-6)
 
@@ -155,11 +156,13 @@ def test_forward_takes_any_size(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "network",
     [
-        ft.nn.UNet2D(ft.nn.UNetOptions(depth=2), classes=3, seed=1),
-        ft.nn.UNet3D(
-            ft.nn.UNet3DOptions(
-                depth=2, kernels=[(1, 3, 3), (3, 3, 3)], pools=[(1, 2, 2)], batch_norm=False
-            )
+        flat_unet(classes=3, seed=1),
+        ft.nn.UNet(
+            ft.nn.UNetOptions(
+                depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),), batch_norm=False
+            ),
+            classes=3,
+            output="sigmoid",
         ),
     ],
     ids=["slices", "volumes"],
@@ -194,26 +197,28 @@ def test_a_file_gives_the_network_back(network: Any, tmp_path: Path) -> None:
 )
 def test_options_outside_their_ranges_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        network_of(ft.nn.UNet2D, **options)
+        network_of(**SLICES, **options)
 
 
 def test_wrong_kernels_and_pools_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="there are 2 kernels, expected 1 or 3"):
-        ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=3, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)]))
+        network_of(depth=3, kernels=((1, 3, 3),) * 2, pools=((1, 2, 2),))
     with pytest.raises(InvalidArgumentError, match=r"kernels is \(1, 2, 3\), expected 1 or 3"):
-        ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=3, kernels=[(1, 2, 3)], pools=[(1, 2, 2)]))
+        network_of(depth=3, kernels=((1, 2, 3),), pools=((1, 2, 2),))
     with pytest.raises(InvalidArgumentError, match=r"pools\.0\.1 is 5, expected 1 to 4"):
-        ft.nn.UNet3D(ft.nn.UNet3DOptions(depth=3, kernels=[(1, 3, 3)], pools=[(1, 5, 2)]))
+        network_of(depth=3, kernels=((1, 3, 3),), pools=((1, 5, 2),))
 
 
 def test_batches_that_do_not_fit_are_refused() -> None:
-    network = ft.nn.UNet2D(ft.nn.UNetOptions(depth=3))
-    images, masks = np.zeros((2, 8, 8), np.float32), np.zeros((2, 8, 8), np.uint8)
-    with pytest.raises(ShapeError, match=r"the batch has shape \(8, 8\), expected \(n, y, x, 1\)"):
+    network = flat_unet(3)
+    images, masks = np.zeros((2, 1, 8, 8), np.float32), np.zeros((2, 1, 8, 8), np.uint8)
+    with pytest.raises(
+        ShapeError, match=r"the batch has shape \(1, 8, 8\), expected \(n, z, y, x, 1\)"
+    ):
         network.forward(images[0])
     with pytest.raises(ShapeError, match=r"expected multiples of \(1, 4, 4\)"):
-        network.loss_and_gradients(np.zeros((2, 8, 6), np.float32), np.zeros((2, 8, 6), np.uint8))
-    with pytest.raises(ShapeError, match=r"a mask has shape \(1, 8, 8\)"):
+        network.loss_and_gradients(images[..., :6].copy(), masks[..., :6].copy())
+    with pytest.raises(ShapeError, match=r"a mask has shape \(1, 1, 8, 8\)"):
         network.loss_and_gradients(images, masks[:1])
     with pytest.raises(ShapeError, match="2 images in 3 groups"):
         network.loss_and_gradients(images, masks, groups=3)

@@ -11,7 +11,7 @@ import pytest
 
 import floodtide
 from floodtide import config
-from floodtide.config.networks import SLICES
+from floodtide.tasks import Classes
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -31,9 +31,9 @@ EXAMPLES = [
 def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOODTIDE_DATA", "/data")
     loaded = config.load(path)
-    if loaded.model.kind == SLICES:
+    if isinstance(loaded.task, Classes):
         expected = "/data/msd_liver_ct/liver_train.h5:patient"
-        assert [stack.patients for stack in loaded.data.slices] == [expected]
+        assert [volume.groups for volume in loaded.data.volumes] == [expected]
     else:
         assert [volume.name for volume in loaded.data.volumes] == ["training_sample2"]
 

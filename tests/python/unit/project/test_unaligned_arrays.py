@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flat_unet import flat_unet
 
 import floodtide as ft
 from floodtide import _core
@@ -62,10 +63,6 @@ def ffn() -> ft.nn.FFN:
     return ft.nn.FFN(depth=1, features=2, fov=(5, 5, 5), deltas=(1, 1, 1))
 
 
-def unet() -> ft.nn.UNet2D:
-    return ft.nn.UNet2D(ft.nn.UNetOptions(depth=2, features=16))
-
-
 def in_place(function: Call) -> Call:
     """A call that changes its first argument, as one that returns it."""
 
@@ -100,7 +97,7 @@ def written(array: Any, folder: Path) -> Any:
 
 
 def trained(image: Any, truth: Any) -> Any:
-    return unet().loss_and_gradients(image, truth)[0]
+    return flat_unet().loss_and_gradients(image, truth)[0]
 
 
 def table_of(a: Any, b: Any) -> Any:
@@ -116,8 +113,11 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
         [floats(5, 5, 5), floats(5, 5, 5), floats(5, 5, 5)],
     ),
     "FFN.load_state_dict": (loaded, [floats(3, 3, 3, 2, 2)]),
-    "UNet2D.forward": (lambda a: unet().forward(a), [floats(2, 8, 8)]),
-    "UNet2D.loss_and_gradients": (trained, [floats(2, 8, 8), labels(2, 8, 8, dtype="uint8") % 2]),
+    "UNet.forward": (lambda a: flat_unet().forward(a), [floats(2, 1, 8, 8)]),
+    "UNet.loss_and_gradients": (
+        trained,
+        [floats(2, 1, 8, 8), labels(2, 1, 8, 8, dtype="uint8") % 2],
+    ),
     "segmentation_loss": (
         lambda a, b: _core.segmentation_loss(
             SegmentationLoss().core(), "softmax", a, b, None, None, None

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from floodtide import cli, data, nn
-from floodtide.data.affinities import NEAREST
 from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.segment import predict
 from floodtide.segment.predict import Predictor
+from floodtide.tasks.affinities import NEAREST
 
 # Of float32's precision: sums over 9 to 27 taps x 16 to 64 channels in ten layers, whose order windows may change.
 TOLERANCE = 100 * np.finfo(np.float32).eps

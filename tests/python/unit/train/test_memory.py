@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
+from flat_unet import flat_unet
 from training_volume import document, write_volume
 
 import floodtide as ft
 from floodtide import _core, config
-from floodtide.config.networks import UNet2DConfig
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.train import setup
+from floodtide.train.learners import learner_of
 
 ADDRESS_SPACE = 3 << 30
 
@@ -65,33 +66,23 @@ def test_hostile_numbers_end_with_one_line(
 
 
 def test_parameters_are_counted_without_making_them() -> None:
-    for kind, model in (
-        ("ffn", {"depth": 3, "features": 5}),
-        ("unet2d", {"depth": 3, "classes": 4, "batch_norm": False}),
-        ("unet2d", {"depth": 2, "features": 32}),
+    for task, model in (
+        ({"kind": "flood"}, {"kind": "ffn", "depth": 3, "features": 5}),
         (
-            "unet3d",
-            {"depth": 3, "kernels": [[1, 3, 3], [3, 3, 3], [1, 1, 1]], "pools": [[1, 2, 2]]},
+            {"kind": "classes", "classes": {str(i): f"class {i}" for i in range(4)}},
+            {"kind": "unet", "depth": 3, "batch_norm": False, "kernels": [[1, 3, 3]]},
         ),
+        ({"kind": "classes"}, {"kind": "unet", "depth": 2, "features": 32}),
+        (
+            {"kind": "lsd"},
+            {"kind": "unet", "depth": 3, "kernels": [[1, 3, 3], [3, 3, 3], [1, 1, 1]]},
+        ),
+        ({"kind": "distance"}, {"kind": "unet", "pools": [[1, 2, 2]]}),
     ):
-        settings = config.from_dict({"model": {"kind": kind, **model}})
-        if isinstance(settings.model, config.FfnConfig):
-            network: ft.nn.Network = ft.nn.FFN(depth=3, features=5)
-        elif isinstance(settings.model, UNet2DConfig):
-            network = ft.nn.UNet2D(
-                ft.nn.UNetOptions(
-                    depth=settings.model.depth,
-                    features=settings.model.features,
-                    batch_norm=settings.model.batch_norm,
-                ),
-                classes=settings.model.classes,
-            )
-        else:
-            network = ft.nn.UNet3D(
-                ft.nn.UNet3DOptions(
-                    depth=3, kernels=settings.model.kernels, pools=settings.model.pools
-                )
-            )
+        channels = () if task["kind"] == "flood" else ({"image": "a.h5:b"},)
+        data = {"volumes": [{"image": "a.h5:a", "channels": channels}]} if channels else {}
+        settings = config.from_dict({"task": task, "model": model, "data": data})
+        network = learner_of(settings).new_model(settings)
         assert setup.parameter_count(settings) == network.core.parameters().size
 
 
@@ -125,8 +116,6 @@ def test_blocks_of_a_prediction_that_cannot_fit_are_refused_before_one_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_core, "available_bytes", lambda: 1000)
-    predictor = ft.segment.Predictor(
-        ft.nn.UNet2D(ft.nn.UNetOptions(depth=1, features=16)), mean=0.0, std=1.0
-    )
+    predictor = ft.segment.Predictor(flat_unet(1), mean=0.0, std=1.0)
     with pytest.raises(InvalidArgumentError, match=r"a block of .* needs about .* are available"):
         predictor.probabilities(np.zeros((1, 16, 16), np.uint8))

@@ -43,3 +43,16 @@ def test_long_lists_of_keys_are_cut() -> None:
         ", ".join(f"{key} is 0 on rank 0 and 1 on rank 1" for key in "abc") + ", 2 more keys differ"
     )
     assert same_on_ranks._differences(({"a": 1}, {})) == "a is 1 on rank 0 and missing on rank 1"
+
+
+def test_tables_are_compared_by_key_and_masks_without_their_folder() -> None:
+    keys = []
+    for folder in ("/here", "/there"):
+        masks = {"mitochondria": f"{folder}/m.tif", "vesicles": f"{folder}/v.tif"}
+        volume = {"image": "a.h5:raw", "masks": masks}
+        task = {"kind": "classes", "classes": {"0": "background", "255": "mitochondria"}}
+        document = {"task": task, "model": {"kind": "unet"}, "data": {"volumes": [volume]}}
+        keys.append(dict(same_on_ranks.comparable_keys(config.from_dict(document))))
+    assert keys[0] == keys[1]
+    assert keys[0]["task.classes.255"] == "mitochondria"
+    assert keys[0]["data.volumes.0.masks.vesicles"] == "v.tif"

@@ -10,9 +10,9 @@ import h5py
 import numpy as np
 import pytest
 import tomli_w
-from training_slices import document, stack, write_slices
+from training_slices import document, volume, write_slices
 
-from floodtide import config, data, nn
+from floodtide import config, nn
 from floodtide.cli import run as command_line
 from floodtide.train import Trainer, read_log
 
@@ -40,14 +40,24 @@ def test_dice_rises_above_what_needs_no_network(folder: Path) -> None:
     trained(folder, "dice", training={"steps": 60, "average": 0.9}, validation={"every": 60})
     records = read_log(folder / "dice" / "log.jsonl")
     start, last = records[0], records[-1]
-    assert start["unit"] == "slices"
+    assert start["unit"] == "patches"
     assert "conv" in start["kernels"]
     (row,) = last["classes"]
+    assert (row["class"], row["name"]) == (1, "foreground")
     assert row["dice_pooled"] > 0.85 > row["dice_everything"] + 0.4
-    assert len(row["dice_patients"]) == len(last["patients"]) == 2
+    assert len(row["dice_groups"]) == len(last["groups"]) == 2
     assert last["samples"] == 4
+    assert np.sum(last["confusion"]) == 4 * 16 * 16
+    (_, false_alarms), (missed, hits) = last["confusion"]
+    assert row["dice_pooled"] == pytest.approx(2 * hits / (2 * hits + missed + false_alarms))
     train = [record for record in records if record["kind"] == "train"]
-    assert sum(record["slices"] for record in train) == 60 * 4
+    assert sum(record["patches"] for record in train) == 60 * 4
+
+
+def test_the_table_of_classes_that_labels_have_is_kept(folder: Path) -> None:
+    trained(folder, "table", training={"steps": 1}, validation={"share": 0.0, "every": 0})
+    kept = config.load(folder / "table" / "config.toml")
+    assert config.to_dict(kept)["task"]["classes"] == {"0": "background", "1": "foreground"}
 
 
 def test_a_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path) -> None:
@@ -65,7 +75,8 @@ def test_a_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path) -> No
 def test_checkpoints_hold_a_network_with_its_statistics(folder: Path) -> None:
     trainer = trained(folder, "file")
     loaded = nn.load(folder / "file" / "checkpoints" / "step-6.h5")
-    assert isinstance(loaded, nn.UNet2D)
+    assert isinstance(loaded, nn.UNet)
+    assert loaded.flat
     assert same_parameters(loaded, trainer.model)
     moved = trainer.model.state_dict()["encoder0/norm_a/variance"]
     assert not np.array_equal(moved, np.ones_like(moved))
@@ -85,57 +96,63 @@ def test_training_ends_with_its_epochs(folder: Path) -> None:
     assert trainer.steps_done == 3
 
 
-def test_affinities_are_trained_and_validated(tmp_path: Path) -> None:
-    image, labels = data.synth((24, 40, 40), seed=3)
-    with h5py.File(tmp_path / "synth.h5", "w") as file:
-        file["image"], file["labels"] = image, labels
-    volume = {
-        "name": "synth",
-        "image": f"{tmp_path}/synth.h5:image",
-        "labels": f"{tmp_path}/synth.h5:labels",
-        "box": "0:16,0:40,0:40",
-    }
-    document = {
-        "run": {"dir": str(tmp_path / "run"), "threads": 1},
-        "data": {"volumes": [volume], "patch": [8, 16, 16], "zero_is_boundary": True},
-        "model": {"kind": "unet3d", "depth": 2, "features": 16},
-        "training": {"steps": 4, "batch": 2},
-        "validation": {"box": "16:24,0:40,0:40"},
-    }
-    trainer = Trainer.from_config(config.from_dict(document))
-    trainer.run()
-    last = read_log(tmp_path / "run" / "log.jsonl")[-1]
-    assert set(last["affinities"]) == {"z", "y", "x"}
-    for row in last["affinities"].values():
-        assert 0 < row["average_precision"] <= 1
-        assert 0.3 < row["share_of_ones"] < 1
-
-
 def wrong_shape(path: Path) -> None:
     with h5py.File(path, "a") as file:
         del file["mask"]
-        file["mask"] = np.zeros((12, 16, 15), np.uint8)
+        file["mask"] = np.zeros((12, 16, 17), np.uint8)
 
 
-def unexpected_class(path: Path) -> None:
+def unexpected_value(path: Path) -> None:
     with h5py.File(path, "a") as file:
         file["mask"][7, 3, 3] = 5
+
+
+TABLE = {"classes": {"0": "background", "1": "disk"}}
 
 
 @pytest.mark.parametrize(
     ("sections", "spoil", "said"),
     [
-        ({}, wrong_shape, ("slices.h5:mask", "(12, 16, 15)", "(12, 16, 16)")),
-        ({}, unexpected_class, ("slices.h5:mask", "slice 7", "class 5", "0 to 1")),
-        ({"validation": {"share": 0.001}}, None, ("validation", "patients")),
+        ({}, wrong_shape, ("slices.h5:mask", "0:12,0:16,0:17", "(12, 16, 16)", "labels_start")),
+        (
+            {},
+            unexpected_value,
+            (
+                "data.volumes.labels",
+                "3 values",
+                'task.classes = { 0 = "background", 1 = "class 1", 5',
+            ),
+        ),
+        (
+            {"task": TABLE},
+            unexpected_value,
+            (
+                "slices.h5:mask",
+                "value 5 at (7, 3, 3)",
+                'accept it by task.classes = { ..., 5 = "NAME" }',
+            ),
+        ),
+        ({"validation": {"share": 0.95}}, None, ("validation.share 0.95 of 6 group(s)", "groups")),
         ({"training": {"batch": 7}}, None, ("2 walkers", "7")),
-        ({"data": {"slices": []}}, None, ("data.slices is empty",)),
-        ({"model": {"depth": 6}}, None, ("16", "32")),
+        ({"data": {"volumes": []}}, None, ("data.volumes is empty",)),
+        ({"model": {"depth": 6}, "data": {"size": [16, 16]}}, None, ("16", "32")),
         ({"model": {"fov": [1, 1, 1]}}, None, ("unknown key 'model.fov'",)),
-        ({"training": {"seed_pad": 0.1}}, None, ("training.seed_pad", "'unet2d'", "'ffn'")),
-        ({"segment": {"image": "x"}}, None, ("segment", "'ffn'")),
-        ({"model": {"kind": "unet"}}, None, ("model.kind is 'unet'", "'unet2d'")),
+        ({"training": {"seed_pad": 0.1}}, None, ("training.seed_pad", "'classes'", "'flood'")),
+        ({"segment": {"image": "x"}}, None, ("segment", "'flood'")),
+        ({"model": {"kind": "unet2d"}}, None, ("model.kind is 'unet2d'", "'unet'")),
         ({"comm": {"exactness": "workers"}, "training": {"dice": "batch"}}, None, ("exactness",)),
+        ({"data": {"patch": [1, 17, 17]}}, None, ("(1, 17, 17)", "(12, 16, 16)")),
+        (
+            {"data": {"size": [16, 16], "patch": [1, 8, 8]}},
+            None,
+            ("data.size is [16, 16]", "whole"),
+        ),
+        (
+            {"data": {"unlabelled": 1}, "task": TABLE},
+            None,
+            ("data.unlabelled is 1", "task.classes"),
+        ),
+        ({"validation": {"box": "0:2,0:16,0:16"}}, None, ("validation.box and validation.share",)),
     ],
 )
 def test_mistakes_are_one_line(
@@ -156,10 +173,12 @@ def test_mistakes_are_one_line(
         assert part in line
 
 
-def test_a_patient_in_both_parts_is_refused(folder: Path) -> None:
-    wrong = document(folder, validation={"share": 0.0, "slices": [stack(folder / "slices.h5")]})
-    with pytest.raises(Exception, match="patient"):
+def test_a_group_in_both_parts_is_refused(folder: Path) -> None:
+    wrong = document(folder, validation={"share": 0.0, "volumes": [volume(folder / "slices.h5")]})
+    with pytest.raises(
+        Exception, match=r"6 group\(s\) of sections are trained on and held out: 1, "
+    ):
         Trainer.from_config(config.from_dict(wrong))
-    right = document(folder, validation={"share": 0.0, "slices": [stack(folder / "others.h5")]})
+    right = document(folder, validation={"share": 0.0, "volumes": [volume(folder / "others.h5")]})
     right["run"]["dir"] = str(folder / "others")
     Trainer.from_config(config.from_dict(right)).close()
