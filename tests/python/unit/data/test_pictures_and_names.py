@@ -402,9 +402,7 @@ PNG = [
 
 
 def test_tables_of_a_folder_must_be_one(tmp_path: Path) -> None:
-    with pytest.raises(
-        errors.InvalidFileError, match=r"3\.png: has another colour table"
-    ):
+    with pytest.raises(errors.InvalidFileError, match=r"3\.png: has another colour table"):
         data.Volume(tables(tmp_path))
 
 
