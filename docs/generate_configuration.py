@@ -11,12 +11,14 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from floodtide import config
 from floodtide.base.registry import parameters, range_of, registered_fields
+from floodtide.config.sections import applies
+from floodtide.tasks import TASKS
 
 PAGE = Path(__file__).with_name("configuration.md")
 
@@ -32,9 +34,10 @@ This page lists every key of a floodtide configuration. A run is configured by o
 - On the command line, `--set section.key=value` overrides a key. `--set data.volumes.0.key=value`
   overrides a key of the first volume.
 
-`model.kind` selects the network: `ffn` is a flood-filling network, `unet2d` is a U-Net for slices
-with class masks, and `unet3d` is a U-Net that predicts the affinities of volumes. Some keys have a
-meaning only for some kinds. The tables name these kinds; with other kinds such a key is an error.
+`task.kind` says what is learnt: flood filling, the class of each voxel, affinities, affinities with
+local shape descriptors (`lsd`), or the distance to the boundary. `model.kind` selects the network:
+`ffn` learns flood filling, and `unet` learns all other tasks. Some keys have a meaning only for some
+tasks. The tables name these tasks; with other tasks such a key is an error.
 
 A number outside of its range is an error, and so are NaN and infinity. The unit of a range stands
 in parentheses. The ranges are wide: not every number in a range makes sense or fits into memory.
@@ -44,6 +47,7 @@ the version of floodtide over all ranks. Only two things may differ between rank
 the folders of input files, so that each host can read from its own disk. The file names must be equal.
 
 Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`; the ends are excluded.
+Where several boxes are allowed, semicolons separate them.
 Volumes are `file:dataset` or have one of the other forms in [File formats](formats.md).
 `~` and `$NAME` are expanded in paths. Relative paths are relative to the
 working directory.
@@ -65,11 +69,12 @@ def generate() -> str:
     parts = [HEAD]
     for section in dataclasses.fields(config.Config):
         hint = typing.get_type_hints(config.Config)[section.name]
-        for cls in typing.get_args(hint) or (hint,):
-            of_kind = f', kind "{cls.kind}"' if typing.get_args(hint) else _kinds(section)
+        alternatives = section.metadata.get("alternatives")
+        for cls in alternatives or (hint,):
+            of_kind = f', kind "{cls.kind}"' if alternatives else _kinds(section)
             parts.append(_section(f"`[{section.name}]`{of_kind}", cls))
             parts += _sections_of_tables(section.name, cls)
-        if dataclasses.is_dataclass(hint):
+        if not alternatives:
             parts += [_registry(values) for values in registered_fields(hint)]
     return "\n".join(parts)
 
@@ -115,8 +120,12 @@ def _tables(cls: type) -> list[tuple[str, type]]:
 
 
 def _kinds(field: dataclasses.Field[Any]) -> str:
-    """Return a note that names the kinds of networks an option is for, or "" if it is for all kinds."""
-    kinds = field.metadata.get("kinds", ())
+    """Return a note that names the tasks an option is for, or "" if it is for all tasks."""
+    given = field.metadata.get("kinds", ())
+    kinds = [task.kind for task in TASKS if applies(field, task)] if given else []
+    if len(kinds) == len(TASKS) - 1:
+        (other,) = {task.kind for task in TASKS} - set(kinds)
+        return f" (not `{other}`)"
     return f" ({', '.join(f'`{kind}`' for kind in kinds)} only)" if kinds else ""
 
 
@@ -142,12 +151,14 @@ def _registry(field: dataclasses.Field[Any]) -> str:
 def _meaning(field: dataclasses.Field[Any]) -> str:
     choices = field.metadata.get("choices", ())
     text = str(field.metadata["help"]).replace("|", "\\|")
-    if len(choices) > 1:
+    if len(choices) > 1 and field.metadata.get("range") is None:
         text += f". One of {', '.join(f'`{choice}`' for choice in choices)}"
     return text + _kinds(field)
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default_factory is not dataclasses.MISSING:
+        return "`{}`"
     if field.default is dataclasses.MISSING:
         return "*required*"
     return "left out" if field.default is None else f"`{_toml(field.default)}`"
@@ -167,7 +178,10 @@ def _type(hint: Any) -> str:
     arguments = list(_arguments(hint))
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
-        return _type(arguments[0])
+        word = f", or {_type(str)}" if str in arguments[1:] else ""
+        return _type(arguments[0]) + word
+    if origin is Mapping:
+        return f"table of {'numbers' if arguments[1] is float else 'strings'}"
     if origin is tuple:
         if typing.get_origin(arguments[0]) is tuple:
             return f"list of lists of {_type(arguments[0])}"

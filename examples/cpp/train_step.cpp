@@ -6,7 +6,10 @@
 // of a training, or the published network of FIB-25 after `floodtide convert`; without it, the weights are random.
 #include <algorithm>
 #include <iostream>
+#include <memory>
+#include <utility>
 
+#include "floodtide/base/error.hpp"
 #include "floodtide/comm/mpi.hpp"
 #include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/network_file.hpp"
@@ -14,14 +17,12 @@
 
 using namespace floodtide;
 
-/// Reads the network of a checkpoint.
+/// Reads the flood-filling network of a checkpoint.
 nn::Ffn stored_network(const std::string& path) {
-  const auto file = data::Hdf5File::open(path);
-  const std::string group = train::best_group(file);
-  nn::Ffn network(train::read_options(file, group), nn::Initial::zero);
-  train::read_parameters(file, group, network.layout(), network.parameters());
-  network.parameters_changed();
-  return network;
+  const std::unique_ptr<nn::Network> network = train::read_network(data::Hdf5File::open(path));
+  auto* const ffn = dynamic_cast<nn::Ffn*>(network.get());
+  if (ffn == nullptr) throw Error(ErrorCode::invalid_file, path + ": it holds " + network->summary());
+  return std::move(*ffn);
 }
 
 void run(comm::Communicator& ranks, char** argv) {

@@ -2,6 +2,7 @@
 // Patches of labelled images, their augmentation, and what networks learn of them.
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -150,12 +151,18 @@ void register_targets(py::module_& m) {
 }
 
 void register_images(py::module_& m) {
-  using Values = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  using Values = std::vector<std::pair<py::int_, std::int64_t>>;
   py::class_<Labels::Part>(m, "LabelPart", "A volume of labels, and what its values mean.")
-      .def(py::init([](const data::VolumeReference& volume, Values values, std::optional<std::int64_t> others, bool refuse) {
-             const std::int64_t rest = others.value_or(refuse ? data::LabelMap::kRefuse : data::LabelMap::kKeep);
-             return Labels::Part{volume, {std::move(values), rest}};
-           }),
+      .def(py::init(
+               [](const data::VolumeReference& volume, const Values& values, std::optional<std::int64_t> others, bool refuse) {
+                 data::LabelMap map{{}, others.value_or(refuse ? data::LabelMap::kRefuse : data::LabelMap::kKeep)};
+                 for (const auto& [stored, label] : values) {  // values of uint64 volumes keep their bits
+                   const bool large = stored > py::int_(std::numeric_limits<std::int64_t>::max());
+                   map.values.emplace_back(
+                       large ? static_cast<std::int64_t>(stored.cast<std::uint64_t>()) : stored.cast<std::int64_t>(), label);
+                 }
+                 return Labels::Part{volume, std::move(map)};
+               }),
            py::arg("volume"), py::kw_only(), py::arg("values"), py::arg("others") = py::none(), py::arg("refuse") = false);
   py::class_<LabelledImage::Channel>(m, "Channel", "A volume of intensities, and how they are normalised.")
       .def(py::init([](const data::VolumeReference& image, double mean, double deviation) {
@@ -245,7 +252,7 @@ void register_patch_source(py::module_& m) {
              return std::make_unique<PatchSource>(std::move(images), std::move(regions), std::move(groups), std::move(targets),
                                                   options, callback);
            }),
-           py::arg("images"), py::arg("regions"), py::arg("groups"), py::arg("targets"), py::arg("options"),
+           py::arg("images"), py::arg("regions"), py::arg("groups"), py::arg("targets").none(false), py::arg("options"),
            py::arg("progress"))
       .def_property_readonly("label_counts", &PatchSource::label_counts)
       .def(

@@ -372,7 +372,7 @@ def start(arguments: Arguments) -> None:
     ft.data.write_volume("channels.h5", {"c": ones(2, 6, 6, 6)}, command="x")
     Path("text.txt").write_text("no volume")
     arguments.keep(_core.comm.self())
-    makers = [f for f in functions() if f.name.endswith(".__init__") or f.name.endswith("_walkers")]
+    makers = [f for f in functions() if f.name.endswith((".__init__", "_targets", "_walkers"))]
     for _ in range(2):  # some need objects of others
         for maker in makers:
             with contextlib.suppress(ft.errors.Error, TypeError):

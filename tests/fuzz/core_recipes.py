@@ -204,6 +204,8 @@ RECIPES: dict[str, Recipe] = {
         "progress": None,
     },
     "data.ExampleSource.load": lambda _: {"walker": 0, "epoch": 0, "index": 0},
+    "data.Targets.make": lambda _: {"labels": ones(12, 12, 12, dtype="int64"), "training": True},
+    "data.class_targets": lambda _: {"count": 2},
     "data.affinity_targets": lambda _: {
         "offsets": [(0, 0, 1), (-1, 0, 0)],
         "balance": True,

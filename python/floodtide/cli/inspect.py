@@ -21,6 +21,11 @@ from floodtide.comm import world
     default=Path("inspect.html"),
     help="Page of IMAGE (default: inspect.html).",
 )
+@click.option(
+    "--patches",
+    metavar="FILE.png",
+    help="Draw 24 training examples of CONFIG.toml, augmented, with what the network learns of them.",
+)
 @shared.overrides
 @shared.as_json
 def command(
@@ -28,6 +33,7 @@ def command(
     labels: str | None,
     voxel_nm: tuple[float, float, float] | None,
     out: Path,
+    patches: str | None,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -39,17 +45,23 @@ def command(
     \b
     Example:
       floodtide inspect stack.tif --labels labels.tif --voxel-nm 40,4,4
-      floodtide inspect fib25.toml --set data.volumes.0.mean=148
+      floodtide inspect fib25.toml --set data.volumes.0.mean=148 --patches patches.png
     """
     shared.require_same_arguments()
     if Path(target).suffix == ".toml":
         shared.refuse_given(("labels", "voxel_nm", "out"), "is for an image, not for CONFIG.toml")
-        from floodtide import plan
+        from floodtide import config, plan
 
+        if patches:
+            from floodtide.report.training_patches import write_patches
+
+            with world.agreed():
+                settings = config.load(target, overrides)
+            write_patches(settings, Path(patches))
         report = plan.check(target, overrides)
         shared.show(report, as_json)
         return 2 if report["errors"] else 0
-    shared.refuse_given(("overrides",), "is for a configuration, expected CONFIG.toml")
+    shared.refuse_given(("overrides", "patches"), "is for a configuration, expected CONFIG.toml")
     from floodtide.data import Volume
     from floodtide.report import inspection
 

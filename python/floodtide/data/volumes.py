@@ -226,18 +226,22 @@ def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
     ]
 
 
-def labels_of(volume: VolumeLike) -> Volume:
+def labels_of(volume: VolumeLike, unlabelled: int | None = None) -> Volume:
     """Return a volume of labels in which voxels without a label are 0, whatever value its file has for them.
 
     The voxels of a sample decide if the volume is returned as it is, which reads faster.
+
+    Args:
+        volume: The labels.
+        unlabelled: A further value of voxels without a label; None: none.
 
     Raises:
         Error: As `Volume` does.
     """
     given = as_volume(volume)
-    if none_of(given) is None:
+    if none_of(given) is None and unlabelled is None:
         return given
-    found = Volume(_Cleared(given), name=given.name)
+    found = Volume(_Cleared(given, unlabelled), name=given.name)
     found._geometry = given.geometry
     return found
 
@@ -264,15 +268,18 @@ def _places(extent: int) -> list[tuple[int, int]]:
 class _Cleared:
     """Labels of which voxels without a label are 0."""
 
-    def __init__(self, volume: Volume) -> None:
-        self._volume = volume
+    def __init__(self, volume: Volume, unlabelled: int | None) -> None:
+        self._volume, self._unlabelled = volume, unlabelled
         self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         z, y, x = box
         size = (z.stop - z.start, y.stop - y.start, x.stop - x.start)
         block = self._volume.read(((z.start, y.start, x.start), size))
-        return no_label.cleared(block, self._volume.name)
+        labels = no_label.cleared(block, self._volume.name)
+        if self._unlabelled is None:
+            return labels
+        return np.where(labels == self._unlabelled, labels.dtype.type(0), labels)
 
 
 def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:

@@ -80,7 +80,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
 
 def _smallest(wish: Wish) -> Vec3:
     """Return the size (z, y, x) in which an example must fit: the smallest extents of the boxes with labels."""
-    boxes = [box for seen in wish.labels_seen for box in seen.boxes]
+    boxes = [box for own in wish.boxes for box in own]
     return as_vec3([min(size[axis] for _, size in boxes) for axis in range(3)])
 
 

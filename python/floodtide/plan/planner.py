@@ -75,7 +75,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
         InvalidFileError: If a volume cannot be read, or is of a wrong type.
     """
     images = [Volume(name) for name in wish.images]
-    labels = [labels_of(name) if wish.task != "classes" else Volume(name) for name in wish.labels]
+    labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
     recipe = (flooding_recipe if wish.task == "flood" else unet_recipe)(wish)
     split = _split(labels, wish, recipe)
     volumes, notes = [], []
@@ -99,6 +99,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
                 "mean": mean,
                 "std": std,
                 "levels": levels,
+                "stated": wish.stated[number],
             }
         )
     minutes = count_of(wish.minutes, "minute")
@@ -163,9 +164,8 @@ def _available() -> str:
 
 def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split:
     """Return the first split with objects, or with all classes, in both parts."""
-    boxes = [seen.boxes for seen in wish.labels_seen]
     least = 2 if wish.task != "classes" else len(set(wish.classes.values()))
-    for split in geometry.splits(boxes, recipe.patch, recipe.guard, inside=recipe.inside):
+    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, inside=recipe.inside):
         trained = [(n, box) for n, own in enumerate(split.training) for box in own]
         parts = (trained, [(split.held_out, box) for box in split.validation])
         if all(sum(_kinds(labels[n], box, wish) for n, box in part) >= least for part in parts):

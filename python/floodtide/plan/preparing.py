@@ -12,17 +12,13 @@ from floodtide.base import notes
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
-from floodtide.data import Volume, convert
+from floodtide.data import Box, Volume, convert
+from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
-<<<<<<< HEAD
 from floodtide.data.look.labels import LabelStatistics, label_statistics, require_labels
-from floodtide.data.volumes import require_same_grid, settled_size
-=======
-from floodtide.data.look.labels import require_labels
-from floodtide.data.volumes import require_same_grid, stated_by
->>>>>>> w-formats
+from floodtide.data.volumes import labels_of, require_same_grid, settled_size, stated_by
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
@@ -74,21 +70,7 @@ def prepare(
         raise InvalidArgumentError(
             f"init: {out} exists, expected another --out, or --replace to write over it"
         )
-<<<<<<< HEAD
     if len(images) != len(labels):
-=======
-    picture, objects = Volume(image), Volume(labels)
-    require_labels(objects)
-    require_image(picture)
-    require_same_shape(picture, objects)
-    require_same_grid("init", objects, picture)
-    size = voxel_size_of(picture, voxel_size_nm)
-    stated = stated_by(picture, voxel_size_nm, "--voxel-nm").text
-    network = network or (
-        "ffn" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"
-    )
-    if start is not None and network != "ffn":
->>>>>>> w-formats
         raise InvalidArgumentError(
             f"init: {len(images)} image(s) and {len(labels)} labels (--labels), expected the labels of each image, in"
             " the same order"
@@ -114,6 +96,7 @@ def prepare(
         labels=tuple(labels),
         shapes=tuple(picture.shape for picture, _ in pairs),
         labels_seen=tuple(seen),
+        boxes=tuple(_boxes(one, task) for one in seen),
         voxel_size_nm=size,
         size_is_unknown=not known,
         start=start,
@@ -121,38 +104,15 @@ def prepare(
         minutes=minutes,
         run=run,
         unlabelled=unlabelled,
+        stated=tuple(stated_by(one, voxel_size_nm, "--voxel-nm").text for one, _ in pairs),
     )
     if task == "classes":
         table, reason = classes_of(labels, seen)
         wish = dataclasses.replace(wish, classes=table, classes_reason=reason)
     with contextlib.ExitStack() as held:
-<<<<<<< HEAD
         held.enter_context(reserved("init", out, _TOML, files_of([*images, *labels])))
         wish = _at_wanted_size(wish, pairs, out)
         plan = make_plan(wish)
-=======
-        held.enter_context(reserved("init", out, _TOML, files_of([image, labels])))
-        before: SizeNm | None = None
-        wanted = coarser(picture.shape, size) if network == "affinities" else size
-        if start is not None and start.voxel_size_nm is not None:
-            wanted = start.voxel_size_nm
-        if needs_resampling(size, wanted):
-            image, labels = _resampled(picture, objects, out, size, wanted)
-            before, size = size, wanted
-        plan = make_plan(
-            Wish(
-                image=image,
-                labels=labels,
-                voxel_size_nm=size,
-                start=start,
-                network=network,
-                minutes=minutes,
-                run=run,
-                resampled_from=before,
-                stated=stated,
-            )
-        )
->>>>>>> w-formats
         if checkpoints(Path(run)):
             note = (
                 f"{run} holds a training already, and `floodtide train` continues it; for a new training, give another"
@@ -165,8 +125,17 @@ def prepare(
 
 
 def _seen(labels: Volume, unlabelled: int | None) -> LabelStatistics:
+    known = labels_of(labels, unlabelled)
     with bar("voxels", f"look at {labels.name}") as progress:
-        return label_statistics(labels, unlabelled=unlabelled, progress=progress)
+        return label_statistics(known, progress=progress)
+
+
+def _boxes(seen: LabelStatistics, task: str) -> tuple[Box, ...]:
+    """Return the boxes of a volume that have labels: of classes, whole sections, in which 0 is the background."""
+    whole = ((0, 0, 0), as_vec3(seen.shape))
+    if task != "classes" or seen.form != "sections":
+        return seen.boxes if task != "classes" else (whole,)
+    return tuple(((start[0], 0, 0), (size[0], *whole[1][1:])) for start, size in seen.boxes)
 
 
 def _task(
@@ -232,12 +201,14 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
         for number, pair in enumerate(pairs)
     ]
     labels = [Volume(name) for _, name in names]
+    seen = [_seen(one, wish.unlabelled) for one in labels]
     return dataclasses.replace(
         wish,
         images=tuple(image for image, _ in names),
         labels=tuple(name for _, name in names),
         shapes=tuple(one.shape for one in labels),
-        labels_seen=tuple(_seen(one, wish.unlabelled) for one in labels),
+        labels_seen=tuple(seen),
+        boxes=tuple(_boxes(one, wish.task) for one in seen),
         voxel_size_nm=wanted,
         resampled_from=size,
     )

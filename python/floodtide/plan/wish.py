@@ -20,32 +20,29 @@ FEW_STEPS = 100
 class Wish:
     """What the user asks for, and what was seen of the volumes.
 
-        Attributes:
-    <<<<<<< HEAD
-            images, labels: Names of the volumes, at the voxel size of the training; each image has its labels.
-            shapes: Shapes (z, y, x) of the images.
-            labels_seen: Statistics of the labels.
-            voxel_size_nm: Voxel size (z, y, x) of these volumes; 1 if it is unknown.
-            size_is_unknown: No voxel size is known.
-    =======
-            image, labels: Names of the volumes, at the voxel size of the training.
-            voxel_size_nm: Voxel size (z, y, x) of these volumes.
-            stated: Axes, voxel size and position of the image, and what states each.
-    >>>>>>> w-formats
-            start: The network to start from; None: random weights.
-            task: "flood", "affinities" or "classes".
-            classes: Table of the classes, as `task.classes`.
-            classes_reason: Where the table comes from.
-            unlabelled: Value of voxels without a label; None: none.
-            minutes: Time for the training.
-            run: The run directory.
-            resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
+    Attributes:
+        images, labels: Names of the volumes, at the voxel size of the training; each image has its labels.
+        shapes: Shapes (z, y, x) of the images.
+        labels_seen: Statistics of the labels.
+        boxes: Boxes (start, size) of each image that have labels.
+        voxel_size_nm: Voxel size (z, y, x) of these volumes; 1 if it is unknown.
+        size_is_unknown: No voxel size is known.
+        stated: Axes, voxel size and position of the images, and what states each.
+        start: The network to start from; None: random weights.
+        task: "flood", "affinities" or "classes".
+        classes: Table of the classes, as `task.classes`.
+        classes_reason: Where the table comes from.
+        unlabelled: Value of voxels without a label; None: none.
+        minutes: Time for the training.
+        run: The run directory.
+        resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
     """
 
     images: tuple[str, ...]
     labels: tuple[str, ...]
     shapes: tuple[Vec3, ...]
     labels_seen: tuple[LabelStatistics, ...]
+    boxes: tuple[tuple[Box, ...], ...]
     voxel_size_nm: SizeNm
     size_is_unknown: bool = False
     start: KnownNetwork | None
@@ -56,12 +53,12 @@ class Wish:
     minutes: float
     run: str
     resampled_from: SizeNm | None = None
-    stated: str = ""
+    stated: tuple[str, ...] = ()
 
     @property
     def flat(self) -> bool:
         """True if all labels are in single sections."""
-        return all(box[1][0] == 1 for seen in self.labels_seen for box in seen.boxes)
+        return all(size[0] == 1 for own in self.boxes for _, size in own)
 
 
 @dataclass(frozen=True, kw_only=True)

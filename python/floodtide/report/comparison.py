@@ -17,18 +17,12 @@ from floodtide.base import style
 from floodtide.report import curves
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import Table, text
-from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run
+from floodtide.train.recorded_run import Run
 
 # Failures of a training whose loss is not finite.
 _NOT_FINITE = re.compile(r"not finite|the loss is -?(nan|inf)")
 _RISE = 0.5  # a run diverges if it loses this share of its decrease in loss again
 _RISE_LEAST = 0.05  # share of the first loss; smaller rises are noise
-
-SCORE_NAMES = {
-    SLICES: "Dice, mean of the patients",
-    PATCHES: "average precision, mean of the axes",
-    FIELDS: "F1 at probability 0.5, after the moves",
-}
 
 
 def loss_curve(run: Run) -> tuple[Floats, Floats, Floats]:
@@ -97,25 +91,21 @@ def time_to(run: Run, loss: float) -> float | None:
     return float(time_s[reached[0]]) if reached.size else None
 
 
-def score(record: Mapping[str, Any], unit: str) -> float | None:
-    """Return the main score of a validation record; None if it has none.
+def scores(run: Run, record: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return the main score of a validation record of a run, and that of a trivial prediction, means of its outputs.
 
-    Slices: Dice, mean over patients and classes. Patches: average precision, mean over axes. Fields of view: F1 at
-    probability 0.5 after the moves.
+    Outputs without a score are left out; None without any.
     """
-    if unit == FIELDS:
-        values = [record.get("moves", {}).get("f1_50")]
-    elif unit == SLICES:
-        values = [row["dice_mean"] for row in record.get("classes", [])]
-    else:
-        values = [row["average_precision"] for row in record.get("affinities", {}).values()]
-    known = [value for value in values if isinstance(value, int | float)]
-    return float(np.mean(known)) if known else None
+    rows = [row for row in run.task.scores_of(record) if row[0] is not None]
+    if not rows:
+        return None, None
+    own, trivial = np.mean(np.array(rows, dtype=np.float64), axis=0).tolist()
+    return own, trivial
 
 
 def comparable(runs: Sequence[Run]) -> bool:
-    """Return True if there are several runs and all are of one kind."""
-    return len(runs) > 1 and len({run.unit for run in runs}) == 1
+    """Return True if there are several runs and their tasks have the same score."""
+    return len(runs) > 1 and len({run.task.score_name for run in runs}) == 1
 
 
 def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | None:
@@ -136,7 +126,7 @@ def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | No
         f"{curves.unit_name(runs)} / s",
         *(f"to loss {loss:.3g} ({unit})" for loss in losses),
         "lowest loss",
-        SCORE_NAMES.get(runs[0].unit, "validation"),
+        runs[0].task.score_name,
         "outcome",
     )
     rows = []
@@ -149,7 +139,7 @@ def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | No
             rate_per_s(run),
             *("not reached" if time is None else f"{time / seconds:.3g}" for time in times),
             float(smooth.min()) if smooth.size else None,
-            score(run.validation[-1], run.unit) if run.validation else None,
+            scores(run, run.validation[-1])[0] if run.validation else None,
             outcome(run),
         )
         rows.append((run.name, *map(text, cells)))
@@ -161,7 +151,7 @@ def by_time_figure(runs: Sequence[Run]) -> str | None:
     """Draw training loss and validation score against time. A cross ends a run that diverged.
 
     Returns:
-        An SVG as data URI, or None for a single run, runs of several kinds, or runs without a training record.
+        An SVG as data URI, or None for a single run, runs of several tasks, or runs without a training record.
     """
     if not comparable(runs) or not any(run.train for run in runs):
         return None
@@ -175,12 +165,12 @@ def by_time_figure(runs: Sequence[Run]) -> str | None:
             if time_s.size and divergence(run):
                 cross = {"color": look["color"], "marker": "x", "ms": 9.0, "mew": 2.5}
                 training.plot(time_s[-1] / seconds, smooth[-1], **cross)
-            scores = [{**record, "score": score(record, run.unit)} for record in run.validation]
-            time_s, values = curves.column(scores, "score", "time_s")
+            points = [{**record, "score": scores(run, record)[0]} for record in run.validation]
+            time_s, values = curves.column(points, "score", "time_s")
             validation.plot(time_s / seconds, values, **look)
         for axis, name in (
             (training, curves.loss_name(runs)),
-            (validation, SCORE_NAMES.get(runs[0].unit, "validation")),
+            (validation, runs[0].task.score_name),
         ):
             axis.set_title(name)
             axis.set_xlabel(f"time ({unit})")

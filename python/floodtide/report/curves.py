@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floodtide.base import style
+from floodtide.base.options import FLOOD
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
-from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
+from floodtide.tasks.distance import explained
+from floodtide.train.recorded_run import Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +26,7 @@ _PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Matthews correlation", (("mcc_50", "-"), ("mcc_90", "--"))),
     ("Average precision", (("average_precision", "-"),)),
 )
-UNITS = {FIELDS: "fields of view", SLICES: "slices", PATCHES: "patches"}
+UNITS = {"fovs": "fields of view", "patches": "patches"}
 # Style of the lines at probability 0.5 ("-") and 0.9 ("--"). They differ in markers, too.
 _OF_LINE: dict[str, dict[str, Any]] = {
     "-": {"ls": "-", "marker": "o", "ms": 3.5},
@@ -131,7 +133,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
     """
     if not any(run.train for run in runs):
         return None
-    flooding = all(run.unit == FIELDS for run in runs)
+    flooding = all(run.task.examples == FLOOD for run in runs)
     f1 = (
         ("F1 on the network's own moves", "F1 (drifts with the network)")
         if flooding
@@ -235,7 +237,7 @@ def loss_name(runs: Sequence[Run]) -> str:
 
 
 def _loss_name(run: Run) -> str:
-    if run.unit == FIELDS:
+    if run.task.examples == FLOOD:
         return "mean cross-entropy of a voxel"
     kind = run.config.get("training", {}).get("loss", "dice+cross_entropy")
     terms = {"dice": "1 - soft Dice", "cross_entropy": "cross-entropy"}
@@ -244,7 +246,7 @@ def _loss_name(run: Run) -> str:
 
 def unit_name(runs: Sequence[Run]) -> str:
     """Return the name of the unit that the runs compute, such as "fields of view"."""
-    return " or ".join(dict.fromkeys(UNITS.get(run.unit, run.unit) for run in runs))
+    return " or ".join(dict.fromkeys(UNITS[run.unit] for run in runs))
 
 
 @curve
@@ -256,7 +258,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     """
     from matplotlib.lines import Line2D
 
-    shown = [run for run in runs if run.validation and run.unit == FIELDS]
+    shown = _validated(runs, "first_pass")
     if not shown:
         return None
     several = len(shown) > 1
@@ -291,6 +293,11 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
             *(grey_line(label, line) for _, label, line in TRIVIAL),
         )
         return style.data_uri(drawn, "svg")
+
+
+def _validated(runs: Sequence[Run], key: str) -> list[Run]:
+    """Return the runs whose validations have a key."""
+    return [run for run in runs if run.validation and key in run.validation[-1]]
 
 
 def _draw_trivial(axis: Axes, runs: Sequence[Run], trivial: str, key: str) -> None:
@@ -358,38 +365,41 @@ def finish(axis: Axes) -> None:
 
 @curve
 def dice_figure(runs: Sequence[Run]) -> str | None:
-    """Draw, for each class, Dice over all pixels, the mean over patients with its spread, and Dice of each patient.
+    """Draw, for each class, Dice over all voxels; of several groups also the mean with its spread, and Dice of each.
 
     Returns:
-        An SVG as data URI, or None if no run of slices was validated.
+        An SVG as data URI, or None if no run validated classes.
     """
     from matplotlib.patches import Patch
 
-    shown = [run for run in runs if run.unit == SLICES and run.validation]
+    shown = _validated(runs, "classes")
     if not shown:
         return None
-    numbers = sorted({row["class"] for run in shown for row in run.validation[-1]["classes"]})
-    with style.figure(10.5, 2.9 * len(numbers) + 0.5) as drawn:
-        axes = drawn.subplots(len(numbers), 3, squeeze=False)
-        for row, number in zip(axes, numbers, strict=True):
-            for run in shown:
-                colour = style.series_colour(runs.index(run))
-                _draw_pooled(row[0], run, number, colour)
-                _draw_mean(row[1], run, number, colour)
-                _draw_patients(row[2], run, number, colour)
-            row[0].set_ylabel(f"Dice, class {number}")
-            row[0].set_title("Pixels of all patients pooled")
-            row[1].set_title("Mean of the patients")
-            row[2].set_title("Each patient, last validation")
-            for axis in row:
+    names = list(dict.fromkeys(r["name"] for run in shown for r in run.validation[-1]["classes"]))
+    parts = (_draw_pooled, _draw_mean, _draw_groups)
+    if all(len(run.validation[-1]["groups"]) == 1 for run in shown):
+        parts = parts[:1]
+    with style.figure(3.5 * max(len(parts), 2), 2.9 * len(names) + 0.5) as drawn:
+        axes = drawn.subplots(len(names), len(parts), squeeze=False)
+        for row, name in zip(axes, names, strict=True):
+            for axis, draw in zip(row, parts, strict=True):
+                for run in shown:
+                    draw(axis, run, name, style.series_colour(runs.index(run)))
                 axis.set_ylim(0.0, 1.02)
+            row[0].set_ylabel(f"Dice, {style.plain(name)}")
+        titles = ("All voxels pooled", "Mean of the groups", "Each group, last validation")
+        for axis, title in zip(axes[0], titles, strict=False):
+            axis.set_title(title)
         for axis in axes[-1][:2]:
             axis.set_xlabel("step (updates)")
         for axis in axes[0][:2]:
             add_time_axis(axis, shown)
-        axes[-1][2].set_xlabel("patients, worst first (%)")
-        band = Patch(color=style.SERIES[0], alpha=0.18, lw=0, label="band: half of the patients")
-        legend(drawn, runs, shown, grey_line("everything is this class"), band)
+        handles = [grey_line("everything is this class")]
+        if len(parts) > 1:
+            axes[-1][2].set_xlabel("groups, worst first (%)")
+            look = {"color": style.SERIES[0], "alpha": 0.18, "lw": 0}
+            handles.append(Patch(**look, label="band: half of the groups"))
+        legend(drawn, runs, shown, *handles)
         return style.data_uri(drawn, "svg")
 
 
@@ -399,8 +409,8 @@ def affinities_figure(runs: Sequence[Run]) -> str | None:
 
     Of networks with several offsets, the first three that all runs have are drawn: in most of them, z, y and x.
     """
-    shown = [run for run in runs if run.unit == PATCHES and run.validation]
-    records = [record["affinities"] for run in shown for record in run.validation]
+    shown = [run for run in _validated(runs, "channels") if _affinities(run.validation[-1])]
+    records = [_affinities(record) for run in shown for record in run.validation]
     names = [name for name in next(iter(records), {}) if all(name in record for record in records)]
     if not names:
         return None
@@ -410,7 +420,7 @@ def affinities_figure(runs: Sequence[Run]) -> str | None:
         for column, name in enumerate(names):
             for run in shown:
                 colour = style.series_colour(runs.index(run))
-                rows = [(r["step"], r["affinities"][name]) for r in run.validation]
+                rows = [(r["step"], r["channels"][name]) for r in run.validation]
                 steps = [step for step, _ in rows]
                 for line, key in enumerate(("average_precision", "boundary_average_precision")):
                     values = [values[key] for _, values in rows]
@@ -430,27 +440,69 @@ def affinities_figure(runs: Sequence[Run]) -> str | None:
         return style.data_uri(drawn, "svg")
 
 
-def _of_class(record: Record, number: int) -> Record:
+def _affinities(record: Record) -> Record:
+    """Return the outputs of a validation record that are affinities."""
+    return {name: row for name, row in record["channels"].items() if "share_of_ones" in row}
+
+
+@curve
+def variance_figure(runs: Sequence[Run]) -> str | None:
+    """Draw the explained variance of outputs that are no probabilities: each faintly, and their mean.
+
+    Returns:
+        An SVG as data URI, or None if no run has such outputs.
+    """
+    shown = [run for run in _validated(runs, "channels") if _explained(run.validation[-1])]
+    if not shown:
+        return None
+    with style.figure(7.0, 3.2) as drawn:
+        axis = drawn.subplots()
+        for run in shown:
+            colour = style.series_colour(runs.index(run))
+            found = [(record["step"], _explained(record)) for record in run.validation]
+            names = dict.fromkeys(name for _, values in found for name in values)
+            for name in names if len(names) > 1 else ():
+                points = [(step, values[name]) for step, values in found if name in values]
+                axis.plot(*zip(*points, strict=True), color=colour, alpha=0.25, lw=0.8)
+            means = [(step, np.mean(list(values.values()))) for step, values in found if values]
+            axis.plot(*zip(*means, strict=True), **style.series_look(colour))
+        axis.set_ylabel("explained variance")
+        axis.set_xlabel("step (updates)")
+        axis.set_ylim(min(axis.get_ylim()[0], -0.05), 1.02)
+        axis.axhline(0.0, color=style.GREY, ls="--", lw=1.3)
+        add_time_axis(axis, shown)
+        legend(drawn, runs, shown, grey_line("best constant"))
+        return style.data_uri(drawn, "svg")
+
+
+def _explained(record: Record) -> dict[str, float]:
+    """Return the explained variance of the outputs that have one."""
+    rows = {name: row for name, row in record["channels"].items() if "variance" in row}
+    values = {name: explained(row) for name, row in rows.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _of_class(record: Record, name: str) -> Record:
     """Return the scores of a class in a validation record, or {} if the record has none."""
-    return next((row for row in record.get("classes", []) if row["class"] == number), {})
+    return next((row for row in record["classes"] if row["name"] == name), {})
 
 
-def _patients(record: Record, number: int) -> Floats:
-    """Return Dice (n,), ascending, of the patients for which the class is true or predicted."""
-    values = _of_class(record, number).get("dice_patients", [])
+def _groups(record: Record, name: str) -> Floats:
+    """Return Dice (n,), ascending, of the groups for which the class is true or predicted."""
+    values = _of_class(record, name).get("dice_groups", [])
     return np.sort(np.array([value for value in values if value is not None], dtype=np.float64))
 
 
-def _draw_pooled(axis: Axes, run: Run, number: int, colour: str) -> None:
-    rows = [{"step": r["step"], **_of_class(r, number)} for r in run.validation]
+def _draw_pooled(axis: Axes, run: Run, name: str, colour: str) -> None:
+    rows = [{"step": r["step"], **_of_class(r, name)} for r in run.validation]
     axis.plot(*column(rows, "dice_pooled"), **style.series_look(colour))
-    everything = _of_class(run.validation[-1], number).get("dice_everything")
+    everything = _of_class(run.validation[-1], name).get("dice_everything")
     if everything is not None:
         axis.axhline(everything, color=style.GREY, ls="--", lw=1.3)
 
 
-def _draw_mean(axis: Axes, run: Run, number: int, colour: str) -> None:
-    rows = [(r["step"], _patients(r, number)) for r in run.validation]
+def _draw_mean(axis: Axes, run: Run, name: str, colour: str) -> None:
+    rows = [(r["step"], _groups(r, name)) for r in run.validation]
     rows = [(step, values) for step, values in rows if values.size]
     steps = [step for step, _ in rows]
     low, high = ([np.percentile(values, share) for _, values in rows] for share in (25, 75))
@@ -458,8 +510,8 @@ def _draw_mean(axis: Axes, run: Run, number: int, colour: str) -> None:
     axis.plot(steps, [values.mean() for _, values in rows], **style.series_look(colour))
 
 
-def _draw_patients(axis: Axes, run: Run, number: int, colour: str) -> None:
-    values = _patients(run.validation[-1], number)
+def _draw_groups(axis: Axes, run: Run, name: str, colour: str) -> None:
+    values = _groups(run.validation[-1], name)
     if values.size:
         share = 100.0 * (np.arange(values.size) + 0.5) / values.size
         axis.plot(share, values, ls="", alpha=0.8, **style.series_look(colour))

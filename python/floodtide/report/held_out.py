@@ -1,39 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of U-Net predictions and the ground truth, computed for the report from the newest checkpoint of a run.
+"""Pictures of what a U-Net predicts and the truth, computed for the report from the newest checkpoint of a run.
 
-The report predicts a few slices or one section itself; the training does not store predictions. This takes seconds,
-needs no further files in the run directory, and works for old runs. If the checkpoint or the data are missing, the
-report says so.
+The report predicts some held-out patches itself; the training does not store predictions. This takes seconds, needs no
+further files in the run directory, and works for a run that still trains. If the checkpoint or the data are missing,
+the report says so.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core
 from floodtide.base import style
-from floodtide.config.networks import UNet3DConfig
-from floodtide.data import Affinities, Box, Slices, Volume
-from floodtide.data.affinities import NEAREST
-from floodtide.data.boxes import box_text
-from floodtide.data.slices import UNLABELLED
-from floodtide.data.volumes import name_of
-from floodtide.errors import InvalidArgumentError
+from floodtide.base.options import FLOOD
+from floodtide.base.progress import bar
+from floodtide.data import Patches
+from floodtide.data.patches import UNLABELLED
+from floodtide.errors import InvalidArgumentError, NumericalError
 from floodtide.report import drawing, segmented
-from floodtide.segment import predict, trained
+from floodtide.segment import trained
+from floodtide.tasks import PatchTask
+from floodtide.tasks.affinities import NEAREST
+from floodtide.tasks.distance import explained
 from floodtide.train.learners import learner_of
-from floodtide.train.recorded_run import SLICES, Record, Run
+from floodtide.train.recorded_run import Record, Run
 
-_SIDE = 512  # maximum size in voxels of each side of the drawn section
+_VOXELS = 1 << 22  # of the patches that are predicted to find the best and the worst one
+_WIDTH = 3.2  # of a picture in inches
+_NO_LABEL = 0.85  # grey
+
+Array = npt.NDArray[Any]
+
+
+class Patch(NamedTuple):
+    """A held-out patch, or a part of one section of it.
+
+    Attributes:
+        image: Intensities of the first channel (z, y, x).
+        output: Outputs of the network (z, y, x, outputs).
+        truth: Class numbers (z, y, x), or targets (z, y, x, outputs).
+        weights: 0 in voxels that do not count, (z, y, x) or (z, y, x, outputs).
+    """
+
+    image: Array
+    output: Array
+    truth: Array
+    weights: Array
+
+
+Picture = tuple[
+    Array, Array | None, Array | None
+]  # (y, x, 3) in [0, 1]; true and predicted classes
 
 
 def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
-    """Draw predictions of the newest checkpoint for held-out data of the run.
+    """Draw predictions of the newest checkpoint for held-out patches of the run.
 
     Returns:
         What run.html shows, by name, or None if it cannot be made; and texts that name what is missing.
@@ -41,148 +66,241 @@ def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
     Raises:
         NumericalError: If an output of the network is not finite.
     """
+    if run.task.examples == FLOOD:
+        return None, []
     try:
-        return (_slices(run) if run.unit == SLICES else _section(run)), []
+        return _pictures(run), []
     except segmented.CANNOT as error:
         return None, [f"pictures of what was held out: {error}"]
 
 
-def _slices(run: Run) -> dict[str, Any]:
+def _pictures(run: Run) -> dict[str, Any]:
     settings, checkpoint = segmented.newest(run)
     samples = learner_of(settings).held_out_of(settings)
-    if not isinstance(samples, Slices) or not run.validation:
+    if not isinstance(samples, Patches):
+        raise InvalidArgumentError("the run holds nothing out")
+    model, task = trained.load(checkpoint), samples.task
+    score, panels = _KINDS[task.segments]
+    groups = task.segments == "classes" and len(samples.groups) > 1
+    chosen = _of_groups(run, samples) if groups else _of_patches(run.name, samples, model, score)
+    shown = []
+    for title, number in chosen:
+        section = _section(predicted(samples, model, number), task)
+        if groups:
+            here = score(section, task)
+            title += ", this section " + ("without a class" if here is None else f"{here:.3f}")
+        shown.append((title, panels(section, task)))
+    size = samples.options.volumes[0].voxel_size_nm
+    return {
+        "image": patches_figure(shown, size),
+        "kind": task.segments,
+        "groups": groups,
+        "checkpoint": checkpoint.name,
+        "step": run.validation[-1]["step"] if run.validation else None,
+    }
+
+
+def predicted(samples: Patches, model: Any, number: int) -> Patch:
+    """Return a held-out patch with the outputs of a network.
+
+    Raises:
+        NumericalError: If an output is not finite.
+    """
+    image, truth, *weights = samples.fixed(number)
+    output = model.forward(image[None])[0]
+    if not np.isfinite(output).all():
+        raise NumericalError("report: the network's output is not a number")
+    return Patch(image[..., 0], output, truth, weights[0] if weights else truth != UNLABELLED)
+
+
+def pick(scores: Mapping[int, float]) -> list[tuple[str, int]]:
+    """Return the best, median and worst of some things {number: score}, as (name, number); of fewer than three all."""
+    order = sorted(scores, key=lambda number: (-scores[number], number))
+    places = {"best": 0, "median": len(order) // 2, "worst": len(order) - 1}
+    if len(order) < 3:
+        places = {name: places[name] for name in ("best", "worst")[: len(order)]}
+    return [(name, order[place]) for name, place in places.items()]
+
+
+def dice_of_groups(record: Record) -> dict[int, float]:
+    """Return the Dice of the groups of a validation that have one, each the mean of its classes."""
+    rows = [row["dice_groups"] for row in record["classes"]]
+    known = {
+        group: [row[group] for row in rows if row[group] is not None]
+        for group in range(len(record["groups"]))
+    }
+    return {group: float(np.mean(values)) for group, values in known.items() if values}
+
+
+def _of_groups(run: Run, samples: Patches) -> list[tuple[str, int]]:
+    """Return a title and a patch for the best, median and worst group: the one with most voxels of objects."""
+    if not run.validation:
         raise InvalidArgumentError("the run validated nothing")
     last = run.validation[-1]
-    if samples.patients != last["patients"]:
-        raise InvalidArgumentError("the patients are not those of the log any more")
-    picked = pick_patients(last)
-    if not picked:
-        raise InvalidArgumentError("no patient has a Dice")
-    shown = []
-    for name, number, dice in picked:
-        title = f"{name}: patient {last['patients'][number]}, Dice {dice:.3f}"
-        shown.append((title, *largest_slice(samples, number)))
-    image = _draw_slices(shown, trained.load(checkpoint), samples.classes)
-    return {"slices": image, "checkpoint": checkpoint.name, "step": last["step"]}
+    if samples.groups != last["groups"]:
+        raise InvalidArgumentError("the groups are not those of the log any more")
+    dice = dice_of_groups(last)
+    largest = dict.fromkeys((group for _, group in pick(dice)), (-1, -1))
+    if not largest:
+        raise InvalidArgumentError("no group has a Dice")
+    for number in range(samples.fixed_size):
+        group, _, truth = samples.core.fixed(number)
+        if group in largest:
+            largest[group] = max(largest[group], (int(_objects(truth).sum((1, 2)).max()), number))
+    return [
+        (f"{name}: group {last['groups'][group]}\nDice {dice[group]:.3f}", largest[group][1])
+        for name, group in pick(dice)
+    ]
 
 
-def _draw_slices(
-    slices: Sequence[tuple[str, npt.NDArray[Any], npt.NDArray[np.uint8]]], model: Any, classes: int
-) -> str:
-    """Draw a column for each slice (title, image, truth): the image, and the image with outlines of classes."""
-    width = 3.2
-    heights = [style.bounded_ratio(image.shape[0] / image.shape[1]) for _, image, _ in slices]
-    with style.figure(width * len(slices) + 0.1, 2 * width * max(heights) + 0.9) as drawn:
-        drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
-        axes = drawn.subplots(2, len(slices), squeeze=False)
-        for (above, below), (title, image, truth) in zip(axes.T, slices, strict=True):
-            predicted = _core.evaluate.most_likely_classes(model.forward(image[None]))
-            counts = _core.evaluate.DiceCounts(1, classes)
-            counts.add(0, predicted, truth[None])
-            here = [counts.group(0, k) for k in range(1, classes)]
-            dice = [value for value in here if value is not None]
-            known = np.where(truth == UNLABELLED, 0, truth)
-            drawing.outlined((above, below), drawing.grey(image), known, predicted[0])
-            above.set_title(style.plain(title), fontsize=9)
-            below.set_xlabel(
-                f"this slice {np.mean(dice):.3f}" if dice else "no object in this slice"
-            )
-        drawing.outline_legend(drawn)
-        return style.data_uri(drawn, "png", dpi=130)
+def _of_patches(name: str, samples: Patches, model: Any, score: Score) -> list[tuple[str, int]]:
+    """Return a title and the number of the best, median and worst patch, of some that are spread over all."""
+    count = max(3, _VOXELS // int(np.prod(samples.patch)))
+    last = samples.fixed_size - 1
+    scores = {}
+    with bar("patches", f"{name}: predict held-out patches for the report") as progress:
+        numbers = sorted({round(n) for n in np.linspace(0, last, min(count, last + 1)).tolist()})
+        for done, number in enumerate(numbers, start=1):
+            found = score(predicted(samples, model, number), samples.task)
+            if found is not None:
+                scores[number] = found
+            progress(done, len(numbers))
+    if not scores:
+        raise InvalidArgumentError(f"none of {len(numbers)} patches has a score")
+    what = samples.task.score_name
+    return [(f"{name} patch\n{what} {scores[n]:.3f}", n) for name, n in pick(scores)]
 
 
-def pick_patients(record: Record) -> list[tuple[str, int, float]]:
-    """Return the best, median and worst patient of a validation, as (name, index, Dice, averaged over its classes).
-
-    With fewer than three patients, all are returned.
-    """
-    rows = [row["dice_patients"] for row in record.get("classes", [])]
-    means = []
-    for number in range(len(rows[0]) if rows else 0):
-        values = [row[number] for row in rows if row[number] is not None]
-        if values:
-            means.append((float(np.mean(values)), number))
-    means.sort(reverse=True)
-    places = {"best": 0, "median": len(means) // 2, "worst": len(means) - 1}
-    if len(means) < 3:
-        places = {name: places[name] for name in ("best", "worst")[: len(means)]}
-    return [(name, means[place][1], means[place][0]) for name, place in places.items()]
+def _objects(classes: Array) -> Array:
+    return (classes > 0) & (classes != UNLABELLED)
 
 
-def largest_slice(
-    samples: Slices, patient: int
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
-    """Return the slice of a patient with the most object pixels: normalised image and truth, each (y, x)."""
-
-    def size(number: int) -> int:
-        group, _, classes = samples.core.fixed(number)
-        return (
-            int(np.count_nonzero((classes > 0) & (classes < UNLABELLED)))
-            if group == patient
-            else -1
-        )
-
-    _, image, truth = samples.fixed(max(range(samples.fixed_size), key=size))
-    return image, truth
+def _section(patch: Patch, task: PatchTask) -> Patch:
+    """Return the part of a section that counts: of classes the one with most objects, else the middle one."""
+    counts = patch.weights.reshape(*patch.image.shape, -1).any(-1)
+    if task.segments == "classes":
+        z = int(_objects(patch.truth).sum((1, 2)).argmax())
+    else:
+        known = np.flatnonzero(counts.any((1, 2)))
+        z = int(known[len(known) // 2]) if known.size else 0
+    sides = (np.flatnonzero(counts[z].any(axis)) for axis in (1, 0))
+    y, x = (slice(int(n[0]), int(n[-1]) + 1) if n.size else slice(None) for n in sides)
+    return Patch(*(np.ascontiguousarray(part[z : z + 1, y, x]) for part in patch))
 
 
-def _section(run: Run) -> dict[str, Any]:
-    """Draw the middle section of the held-out box, predicted with its full context."""
-    settings, checkpoint = segmented.newest(run)
-    volume, box = segmented.held_out_box(settings)
-    assert isinstance(settings.model, UNet3DConfig)
-    channels = [settings.model.offsets.index(o) for o in NEAREST if o in settings.model.offsets]
-    if len(channels) < len(NEAREST):
-        raise InvalidArgumentError("the network has no affinities along z, y and x")
-    # Two sections, because affinities along z compare the second section with the first.
-    start, size = _middle(box)
-    pair = dataclasses.replace(
-        settings,
-        data=dataclasses.replace(
-            settings.data, patch=size, permutable_axes=(), reflectable_axes=()
-        ),
-        model=dataclasses.replace(settings.model, offsets=NEAREST),
-        validation=dataclasses.replace(settings.validation, box=box_text((start, size))),
+def _dice(patch: Patch, task: PatchTask) -> float | None:
+    """Return the Dice of a patch, mean of the classes that are true or predicted there."""
+    counts = _core.evaluate.DiceCounts(1, len(task.channels))
+    counts.add(0, _core.evaluate.most_likely_classes(patch.output), patch.truth)
+    found = [counts.group(0, number) for number in range(1, len(task.channels))]
+    known = [value for value in found if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _boundary_precision(patch: Patch, task: PatchTask) -> float | None:
+    """Return the average precision of boundaries, mean of the affinities that have some."""
+    found = []
+    for channel in range(task.predicted):
+        counts = _core.evaluate.VoxelCounts()
+        counts.add_probabilities(1 - patch.output, 1 - patch.truth, patch.weights, channel)
+        if counts.object_voxels() > 0:
+            found.append(counts.average_precision())
+    return float(np.mean(found)) if found else None
+
+
+def _explained(patch: Patch, task: PatchTask) -> float | None:
+    """Return the explained variance of the first output."""
+    counts = patch.weights[..., 0] > 0
+    truth, output = patch.truth[..., 0][counts], patch.output[..., 0][counts]
+    if not truth.size:
+        return None
+    error = float(np.mean((truth - output) ** 2, dtype=np.float64))
+    return explained(
+        {"mean_squared_error": error, "variance": float(np.var(truth, dtype=np.float64))}
     )
-    samples = learner_of(pair).held_out_of(pair)
-    assert isinstance(samples, Affinities)
-    image, truth, weights = samples.fixed(0)
-    predictor = predict.Predictor(trained.load(checkpoint), mean=volume.mean, std=volume.std)
-    section = ((start[0] + 1, start[1], start[2]), (1, size[1], size[2]))
-    predicted = predictor.probabilities(Volume(name_of(volume.image)), section)[channels, 0]
-    pictures = {
-        f"Image, z = {section[0][0]}": drawing.grey(image[1]),
-        "Boundary map": np.repeat(1.0 - predicted[1:].mean(axis=0)[..., None], 3, axis=-1),
-        "True affinities": np.where(weights[1] > 0, truth[1], 0.0),
-        "Predicted affinities": np.moveaxis(predicted, 0, -1),
+
+
+def _class_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
+    image = drawing.grey(patch.image[0])
+    truth = np.where(patch.truth[0] == UNLABELLED, -1, patch.truth[0].astype(np.int64))
+    likely = _core.evaluate.most_likely_classes(patch.output)[0]
+    return {"Image": (image, None, None), "Truth and prediction": (image, truth, likely)}
+
+
+def _affinity_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
+    """Return image, boundary map and affinities; an unknown affinity along z is the smaller of the others."""
+    names = task.channels[: task.predicted]
+    channels = [names.index(axis) for axis in "zyx" if axis in names]
+    if len(channels) < len(NEAREST) - 1:
+        raise InvalidArgumentError("the network has no affinities along y and x")
+
+    def colours(values: Array) -> Array:
+        chosen = values[0][..., channels]
+        return np.concatenate([chosen.min(-1, keepdims=True), chosen], axis=-1)[..., -3:]
+
+    boundary = 1.0 - patch.output[0][..., channels[-2:]].mean(-1, keepdims=True)
+    shown = {
+        "Image": drawing.grey(patch.image[0]),
+        "Boundary map": np.repeat(boundary, 3, axis=-1),
+        "True affinities": colours(np.where(patch.weights > 0, patch.truth, 0.0)),
+        "Predicted affinities": colours(patch.output),
     }
-    drawn = section_figure(pictures, volume.voxel_size_nm)
-    return {"section": drawn, "checkpoint": checkpoint.name}
+    return {title: (picture, None, None) for title, picture in shown.items()}
 
 
-def section_figure(
-    pictures: dict[str, npt.NDArray[Any]], voxel_nm: tuple[float, float, float] | None
+def _distance_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
+    from matplotlib import colormaps
+
+    def colours(values: Array) -> Array:
+        return np.asarray(colormaps["viridis"](values[0, ..., 0]))[..., :3]
+
+    shown = {
+        "Image": drawing.grey(patch.image[0]),
+        "True distance": np.where(patch.weights[0] > 0, colours(patch.truth), _NO_LABEL),
+        "Predicted distance": colours(patch.output),
+    }
+    return {title: (picture, None, None) for title, picture in shown.items()}
+
+
+Score = Callable[[Patch, PatchTask], float | None]
+Panels = Callable[[Patch, PatchTask], dict[str, Picture]]
+
+# The score of a patch and the pictures of its section, by what `floodtide segment` makes segments of.
+_KINDS: dict[str, tuple[Score, Panels]] = {
+    "classes": (_dice, _class_panels),
+    "affinities": (_boundary_precision, _affinity_panels),
+    "distance": (_explained, _distance_panels),
+}
+
+
+def patches_figure(
+    shown: Sequence[tuple[str, Mapping[str, Picture]]],
+    voxel_nm: tuple[float, float, float] | None,
 ) -> str:
-    """Return a figure of four pictures of a section by title, each (y, x, 3) in [0, 1]. PNG as data URI."""
-    rows, columns, _ = next(iter(pictures.values())).shape
+    """Return a figure with a column for each patch (title, pictures by name), one picture below the other.
+
+    PNG as data URI.
+    """
     aspect = 1.0 if voxel_nm is None else voxel_nm[1] / voxel_nm[2]
-    width = 4.2
-    height = width * style.bounded_ratio(aspect * rows / columns)
-    with style.figure(2 * width + 0.3, 2 * height + 0.6) as drawn:
-        drawn.set_layout_engine("compressed")
-        axes = drawn.subplots(2, 2).ravel()
-        for axis, (title, picture) in zip(axes, pictures.items(), strict=True):
-            drawing.show(axis, np.clip(picture, 0.0, 1.0), aspect)
-            axis.set_title(title)
-        style.scale_bar(axes[0], columns, rows, None if voxel_nm is None else voxel_nm[2])
+    names = list(shown[0][1])
+    shapes = [next(iter(panels.values()))[0].shape for _, panels in shown]
+    height = _WIDTH * max(
+        style.bounded_ratio(aspect * rows / columns) for rows, columns, _ in shapes
+    )
+    with style.figure(_WIDTH * len(shown) + 0.3, len(names) * height + 1.0) as drawn:
+        drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
+        axes = drawn.subplots(len(names), len(shown), squeeze=False)
+        for column, (title, panels), (rows, columns, _) in zip(axes.T, shown, shapes, strict=True):
+            for axis, name in zip(column, names, strict=True):
+                picture, truth, likely = panels[name]
+                if truth is None or likely is None:
+                    drawing.show(axis, np.clip(picture, 0.0, 1.0), aspect)
+                else:
+                    drawing.outlined([axis], picture, truth, likely, aspect)
+            column[0].set_title("\n".join(map(style.plain, title.split("\n"))), fontsize=9)
+            style.scale_bar(column[0], columns, rows, None if voxel_nm is None else voxel_nm[2])
+        for axis, name in zip(axes[:, 0], names, strict=True):
+            axis.set_ylabel(name)
+        if shown[0][1][names[-1]][1] is not None:
+            drawing.outline_legend(drawn)
         return style.data_uri(drawn, "png", dpi=130)
-
-
-def _middle(box: Box) -> Box:
-    """Return two sections in the middle of a box, with at most _SIDE x _SIDE voxels each."""
-    start, size = box
-    if size[0] < 2:
-        raise InvalidArgumentError(f"validation.box has {size[0]} section, a picture needs 2")
-    extents = (2, min(size[1], _SIDE), min(size[2], _SIDE))
-    z, y, x = (a + (n - e) // 2 for a, n, e in zip(start, size, extents, strict=True))
-    return (z, y, x), extents

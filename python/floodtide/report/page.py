@@ -24,7 +24,7 @@ from floodtide.report import (
     verdict,
     worst,
 )
-from floodtide.train.recorded_run import FIELDS, PATCHES, Run, read_run
+from floodtide.train.recorded_run import Run, read_run
 
 
 def write(
@@ -69,16 +69,13 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
     for run in runs:
-        found: segmented.Segmented | None = None
-        missing: list[str] = []
-        if run.unit in (FIELDS, PATCHES):
-            found, missing = segmented.of_run(run, alone=len(runs) == 1)
+        found, missing = segmented.of_run(run, alone=len(runs) == 1)
         shown.append((run, found))
         absent += [f"{run.name}: {part}" for part in (*run.absent, *missing)]
     pictures = [_pictures(run, found) for run, found in shown]
     absent += [f"{part['name']}: {text}" for part in pictures for text in part["absent"]]
-    if len({run.unit for run in runs}) > 1:
-        absent.append("no comparison of the runs: they are not trained on the same kind of data")
+    if len(runs) > 1 and not comparison.comparable(runs):
+        absent.append("no comparison of the runs: their tasks have different scores")
     return pages.render(
         "run.html",
         version=__version__,
@@ -88,7 +85,7 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         heads=[verdict.head(run, found) for run, found in shown],
         filters={"setting": tables.setting, "sources": tables.sources, "text": tables.text},
         scores=tables.score_table(_answers(shown)),
-        validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
+        validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
         curves=drawn,
         comparison=comparison.comparison_table(runs, losses),
         pictures=pictures,
@@ -109,12 +106,10 @@ def _answers(
 
 def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     """Return the pictures of a run, and texts about those that cannot be made."""
-    flooding, size = run.unit == FIELDS, run.voxel_size_nm
-    held, absent = (None, []) if flooding else held_out.pictures(run)
+    size = run.voxel_size_nm
+    held, absent = held_out.pictures(run)
     made: dict[str, Any] = {"name": run.name, "absent": absent, "held_out": held, "note": ""}
-    grown = None
-    if flooding:
-        grown = growth.read_growth(run.folder) or (found.grown if found else None)
+    grown = growth.read_growth(run.folder) or (found.grown if found else None)
     if grown is not None:
         made["frames"] = growth.frames(grown, size)
         made["strip"] = growth.strip_figure(grown, size)

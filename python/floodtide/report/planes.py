@@ -76,7 +76,7 @@ def middle_planes(
 def read_segmentation(
     segmentation: Volume,
     image: str,
-    truth: str,
+    truth: str | Volume,
     voxel_size_nm: Sequence[float] | None,
     around: Vec3 | None = None,
     before: Volume | None = None,
@@ -88,7 +88,7 @@ def read_segmentation(
     Args:
         segmentation: Volume of segment ids. Its attribute `box_start` is the position in the whole volume.
         image: Name of the image of the whole volume; "": the one that the attribute `image` names.
-        truth: Name of the labels of the whole volume; "": no truth.
+        truth: Name of the labels of the whole volume, or labels of the segmentation's box; "": no truth.
         voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
         around: A voxel of the whole volume; the planes then show its surroundings, 160 voxels wide.
         before: An earlier segmentation that covers the same voxels; None: there is none.
@@ -109,7 +109,9 @@ def read_segmentation(
         middle = as_vec3([a - first for a, first in zip(around, whole, strict=True)])
         corner, shape = _surroundings(middle, shape)
     raw = covering(opened(image or segmentation.text("image")), segmentation, placed)
-    labels = covering(opened(truth), segmentation, placed)
+    labels: tuple[Volume, Vec3] | None = (truth, (0, 0, 0)) if isinstance(truth, Volume) else None
+    if isinstance(truth, str):
+        labels = covering(opened(truth), segmentation, placed)
     earlier = covering(before, segmentation, placed)
     if labels is not None and labels[0].dtype.kind not in "iu":
         raise InvalidFileError(

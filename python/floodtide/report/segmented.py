@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The segmentation that a report shows of a run: that of the run directory, or a small one made here.
 
-If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of the held-out box: by flood
-filling, or from affinities. This takes up to a minute, is not stored, and works for a run that still trains.
+If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of a held-out box: by flood
+filling, or from what a U-Net predicts. This takes up to a minute, is not stored, and works for a run that still trains.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core, config, evaluate
+from floodtide.agglomerate.predicted import objects_of
 from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
-from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, box_text
+from floodtide.data.patches import boxes_of
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -34,8 +37,10 @@ from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, predict, trained
 from floodtide.segment.affinities import segments_of
+from floodtide.tasks import Affinities, Classes, PatchTask
+from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
-from floodtide.train.recorded_run import PATCHES, SEGMENTATION, Run
+from floodtide.train.recorded_run import SEGMENTATION, Run
 
 _SMALL = 1 << 19  # voxels that the report segments itself
 _MOST = 1 << 26  # voxels of a segmentation that is compared with the truth
@@ -52,21 +57,20 @@ class Segmented:
     Attributes:
         segmentation: Segment ids (z, y, x).
         start: Its first voxel, in voxels of the whole volume.
-        image, truth: Names of the volumes of the whole, "" if there is none.
+        image: Name of the image of the whole, "" if there is none.
+        truth: Ids of the truth in the same box; the name of the labels of the whole for a very large box; "": none.
         note: Where the segmentation comes from.
         grown: Snapshots of a growing object, if the segmentation was made for the report.
-        objects: Ids of the truth in the same box; None without truth, or for a very large box.
-        answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty without `objects`.
-        pairs: Rows (segment, object, voxels) of the whole box; None without `objects`.
+        answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty if not compared.
+        pairs: Rows (segment, object, voxels) of the whole box; None if not compared.
     """
 
     segmentation: Volume
     start: Vec3
     image: str
-    truth: str
     note: str
+    truth: str | Volume = ""
     grown: Snapshots | None = None
-    objects: Volume | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     pairs: npt.NDArray[np.int64] | None = None
 
@@ -82,21 +86,21 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
         InvalidFileError: If a file of the run directory is damaged.
         NumericalError: If an output of the network is not finite.
     """
-    image, truth = run.sources
     if os.path.lexists(run.folder / SEGMENTATION):
         volume = Volume(run.folder / SEGMENTATION, "segmentation")
         found = Segmented(
             segmentation=volume,
             start=as_vec3(_core.segment.placement(volume.core) or [0, 0, 0]),
-            image=image,
-            truth=truth,
+            image=run.source.get("image", ""),
             note=f"The segmentation is {SEGMENTATION} of the run directory.",
         )
-        return _compared(found), []
+        return _compared(run, found, run.source), []
+    if run.source.get("groups"):
+        return None, []  # sections of several volumes make no objects
     if not alone:
         return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
-        return _compared(_made(run)), []
+        return _made(run), []
     except CANNOT as error:
         return None, [f"{_WHAT}: {error}"]
 
@@ -114,56 +118,70 @@ def newest(run: Run) -> tuple[config.Config, Path]:
 
 
 def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
-    """Return the volume from which a run holds out a box, and the box.
+    """Return a volume of which a run holds out a box, or all, and the first such box.
 
     Raises:
         InvalidArgumentError: If the run holds nothing out.
     """
-    box = parse_box(settings.validation.box)
-    if box is None:
-        raise InvalidArgumentError(
-            "the run holds nothing out; validation.box names a box to hold out"
-        )
-    return held_out_volume(settings), box
+    if settings.validation.box:
+        volume = held_out_volume(settings)
+    else:
+        held_out = learner_of(settings).held_out_of(settings)
+        if held_out is None:
+            raise InvalidArgumentError("the run holds nothing out; [validation] names what")
+        volumes = held_out.options.volumes
+        volume = next((one for one in volumes if one.name in held_out.groups), volumes[0])
+    return volume, boxes_of(volume)[0]
 
 
 def _made(run: Run) -> Segmented:
-    """Segment the middle of the held-out box with the newest checkpoint of the run."""
+    """Segment the middle of a held-out box with the newest checkpoint of the run."""
     settings, checkpoint = newest(run)
     source, box = held_out_box(settings)
-    make = _from_affinities if run.unit == PATCHES else _flooded
+    make = _predicted if isinstance(settings.task, PatchTask) else _flooded
     with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
         labels, start, grown = make(settings, checkpoint, source, box, progress)
-    how = f"from the affinities of {checkpoint.name}, by `floodtide agglomerate`"
-    if run.unit != PATCHES:
-        how = f"by {checkpoint.name}"
     shown = box_text((start, as_vec3(labels.shape)))
-    return Segmented(
+    found = Segmented(
         segmentation=Volume(labels),
         start=start,
         image=volume_name(source.image),
-        truth=volume_name(source.labels),
-        note=f"Held-out voxels {shown} (z, y, x), segmented for this report {how}.",
+        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.",
         grown=grown,
     )
+    table = {"labels": volume_name(source.labels), "labels_start": source.labels_start}
+    return _compared(run, found, table)
 
 
 _Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None]  # labels, their place, growth
 
 
-def _from_affinities(
-    _: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
+def _predicted(
+    settings: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
 ) -> _Made:
-    """Predict the middle of the held-out box, and agglomerate it by mean affinity."""
-    predictor = predict.Predictor(trained.load(checkpoint), mean=source.mean, std=source.std)
-    offsets = trained.offsets(checkpoint)
-    if offsets is None:
-        raise InvalidArgumentError(
-            f"{checkpoint.name} does not state the offsets of its affinities"
-        )
+    """Predict the middle of the held-out box, and make objects of the prediction as `floodtide segment` does."""
+    task = settings.task
+    assert isinstance(task, PatchTask)
+    channels = (source, *source.channels)
+    predictor = predict.Predictor(
+        trained.load(checkpoint),
+        mean=[one.mean for one in channels],
+        std=[one.std for one in channels],
+        task=task,
+    )
     part = small_part(box, (1, 1, 1))
-    affinities = predictor.probabilities(Volume(volume_name(source.image)), part, progress)
-    return segments_of(affinities, offsets).astype(np.uint32), part[0], None
+    images = [Volume(volume_name(one.image)) for one in channels]
+    values = predictor.probabilities(images, part, progress)
+    if isinstance(task, Affinities):
+        labels = segments_of(values, task.offsets)
+    elif isinstance(task, Classes):
+        likely = _core.evaluate.most_likely_classes(
+            np.ascontiguousarray(np.moveaxis(values, 0, -1))
+        )
+        labels = objects_of(task, np.array(task.written)[likely])
+    else:
+        labels = objects_of(task, values[0])
+    return labels.astype(np.uint32), part[0], None
 
 
 def _flooded(
@@ -216,25 +234,28 @@ def small_part(box: Box, fov: Sequence[int]) -> Box:
     return as_vec3(first), as_vec3(wanted)
 
 
-def _compared(found: Segmented) -> Segmented:
-    """Return the segmentation with its truth and scores, if there is a truth."""
+def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmented:
+    """Return the segmentation with the truth of a volume's table and scores, if the labels are objects."""
     shape = found.segmentation.shape
-    truth, image = (
-        planes.covering(planes.opened(name), found.segmentation, found.start)
-        for name in (found.truth, found.image)
-    )
-    if truth is None or truth[0].dtype.kind not in "iu" or math.prod(shape) > _MOST:
+    labels, first = str(volume.get("labels", "")), volume.get("labels_start", (0, 0, 0))
+    inside = as_vec3([a - b for a, b in zip(found.start, first, strict=True)])
+    truth = planes.covering(planes.opened(labels), found.segmentation, inside)
+    if truth is None or truth[0].dtype.kind not in "iu" or issubclass(run.task, Classes):
         return found
-    objects = truth[0].read((found.start, shape))
-    labels = found.segmentation.read()
-    if labels.dtype.kind not in "iu":
+    if math.prod(shape) > _MOST:
+        return dataclasses.replace(found, truth="" if any(first) else labels)
+    objects = truth[0].read((inside, shape))
+    objects[objects == run.config.get("data", {}).get("unlabelled", 0)] = 0
+    segments = found.segmentation.read()
+    if segments.dtype.kind not in "iu":
         raise InvalidFileError(
-            f"report: {found.segmentation.name}: has {labels.dtype} voxels, expected integers"
+            f"report: {found.segmentation.name}: has {segments.dtype} voxels, expected integers"
         )
     table = evaluate.ContingencyTable()
-    table.add(labels, objects)
+    table.add(segments, objects)
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
+    image = planes.covering(planes.opened(found.image), found.segmentation, found.start)
     if image is not None:
         answers |= trivial.answers(image[0].read((found.start, shape)), objects)
     pairs = table.rows().astype(np.int64)
-    return dataclasses.replace(found, objects=Volume(objects), answers=answers, pairs=pairs)
+    return dataclasses.replace(found, truth=Volume(objects), answers=answers, pairs=pairs)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
+from floodtide.tasks.distance import explained
+from floodtide.train.recorded_run import Record, Run
 
 # Key in the log, name in figures and tables, and True if higher is better.
 METRICS: tuple[tuple[str, str, bool], ...] = (
@@ -59,14 +60,14 @@ def score_table(answers: Mapping[str, Mapping[str, Any]]) -> Table | None:
     return Table(("", *(_SCORES[key] for key in keys)), tuple(rows))
 
 
-def validation_table(run: Run) -> Table:
-    """Return a table of the last validation and the trivial predictors."""
+def validation_tables(run: Run) -> list[Table]:
+    """Return tables of the last validation with the trivial predictors; for classes also their confusion."""
     last = run.validation[-1]
     head = f"step {last['step']}"
-    if run.unit == SLICES:
-        return _dice_table(last, head)
-    if run.unit == PATCHES:
-        return _affinity_table(last, head)
+    if "classes" in last:
+        return [_dice_table(last, head), _confusion_table(run)]
+    if "channels" in last:
+        return [_channel_table(last, head)]
     columns: list[tuple[str, Record]] = []
     for part, trivial, title in PARTS:
         columns.append((title, last.get(part, {})))
@@ -79,45 +80,59 @@ def validation_table(run: Run) -> Table:
         )
         for key, name, more in METRICS
     ]
-    return Table((head, *(name for name, _ in columns)), tuple(rows))
+    return [Table((head, *(name for name, _ in columns)), tuple(rows))]
 
 
 def _dice_table(last: Record, head: str) -> Table:
-    """Return a table with one row for each class: Dice over all pixels, and over the patients with the class."""
-    titles = ("Dice, pixels pooled", "everything this class", "Dice, mean of patients")
-    spread = ("standard deviation", "lowest", "median", "highest", "patients")
+    """Return a table with one row for each class: Dice over all voxels, and over the groups with the class."""
+    titles = ("Dice, voxels pooled", "everything this class", "Dice, mean of groups")
+    spread = ("standard deviation", "lowest", "median", "highest", "groups")
     rows = []
-    for row in last.get("classes", []):
-        patients = [value for value in row["dice_patients"] if value is not None]
+    for row in last["classes"]:
+        groups = [value for value in row["dice_groups"] if value is not None]
         over = (
-            statistics.pstdev(patients) if patients else None,
-            min(patients, default=None),
-            statistics.median(patients) if patients else None,
-            max(patients, default=None),
-            len(patients),
+            statistics.pstdev(groups) if groups else None,
+            min(groups, default=None),
+            statistics.median(groups) if groups else None,
+            max(groups, default=None),
+            len(groups),
         )
         cells = (row["dice_pooled"], row["dice_everything"], row["dice_mean"], *over)
-        rows.append((f"class {row['class']}", *(text(cell) for cell in cells)))
+        rows.append((row["name"], *map(text, cells)))
     return Table((head, *titles, *spread), tuple(rows))
 
 
-def _affinity_table(last: Record, head: str) -> Table:
-    """Return a table with one row for each offset. The base rate is the average precision of a constant prediction."""
-    titles = (
-        "average precision",
-        "base rate",
-        "of boundaries",
-        "base rate",
-        "F1",
-        "Matthews correlation",
-    )
+def _confusion_table(run: Run) -> Table:
+    """Return a table with a row for each true class: the shares of its voxels that were predicted as each class."""
+    last = run.validation[-1]
+    background = next(iter(run.config.get("task", {}).get("classes", {}).values()), "background")
+    names = [background, *(row["name"] for row in last["classes"])]
     rows = []
-    for name, row in last.get("affinities", {}).items():
-        share = row["share_of_ones"]
-        boundary = row["boundary_average_precision"]
-        cells = (row["average_precision"], share, boundary, 1.0 - share, row["f1"], row["mcc"])
-        rows.append((f"affinity along {name}", *(text(cell) for cell in cells)))
-    return Table((head, *titles), tuple(rows))
+    for name, counts in zip(names, last["confusion"], strict=True):
+        shares = (f"{100 * n / sum(counts):.1f} %" if sum(counts) else "-" for n in counts)
+        rows.append((name, *shares, text(sum(counts))))
+    return Table(("true class", *(f"predicted {name}" for name in names), "voxels"), tuple(rows))
+
+
+def _channel_table(last: Record, head: str) -> Table:
+    """Return a table with one row for each output. The base rate is the average precision of a constant prediction."""
+    titles = (
+        *("average precision", "base rate", "of boundaries", "base rate", "F1"),
+        *("Matthews correlation", "explained variance", "mean squared error"),
+    )
+    rows = {}
+    for name, row in last["channels"].items():
+        if "share_of_ones" in row:
+            share, boundary = row["share_of_ones"], row["boundary_average_precision"]
+            found = (row["average_precision"], share, boundary, 1.0 - share, row["f1"], row["mcc"])
+            rows[f"affinity along {name}"] = (*found, None, None)
+        else:
+            rows[name] = (*[None] * 6, explained(row), row["mean_squared_error"])
+    used = [n for n in range(len(titles)) if any(cells[n] is not None for cells in rows.values())]
+    return Table(
+        (head, *(titles[n] for n in used)),
+        tuple((name, *(text(cells[n]) for n in used)) for name, cells in rows.items()),
+    )
 
 
 def text(value: object) -> str:
@@ -145,8 +160,7 @@ def setting(run: Run, key: str) -> str:
 
 
 def sources(run: Run) -> str:
-    """Return the names of the volumes or slices that a run was trained on."""
+    """Return the names of the volumes that a run was trained on."""
     data = run.config.get("data", {})
     named = [str(one.get("name", one.get("image", "?"))) for one in data.get("volumes", [])]
-    named += [str(stack.get("images", "?")) for stack in data.get("slices", [])]
     return ", ".join(named) or "-"

@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from floodtide.base.progress import duration
 from floodtide.data import TrainingVolume, Volume
 from floodtide.data.volumes import volume_exists
 from floodtide.evaluate import trivial
 from floodtide.evaluate.trivial import Verdict, is_number, judged
+from floodtide.report import comparison
 from floodtide.report.segmented import Segmented
-from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
+from floodtide.train.recorded_run import Record, Run
 
 _TRIVIAL_NAMES = ("everything", "pieces above", "pieces below", "best grey level", "untrained")
 
@@ -76,36 +75,14 @@ def _by_validation(run: Run) -> Verdict | None:
     if not run.validation:
         return None
     last = run.validation[-1]
-    where = f"in the validation at step {last['step']:,}"
-    if run.unit == SLICES:
-        rows = [row for row in last.get("classes", []) if is_number(row.get("dice_pooled"))]
-        return _judged(
-            [row["dice_pooled"] for row in rows],
-            [row["dice_everything"] for row in rows],
-            f"{where}, Dice is {{:.3f}} (mean of the classes, pixels pooled), that of predicting a class everywhere"
-            " {:.3f}",
-        )
-    if run.unit == PATCHES:
-        offsets = list(last.get("affinities", {}).values())
-        return _judged(
-            [row["boundary_average_precision"] for row in offsets],
-            [1.0 - row["share_of_ones"] for row in offsets],
-            f"{where}, the average precision of boundaries is {{:.3f}} (mean of the offsets), the base rate {{:.3f}}",
-        )
-    first, constant = last.get("first_pass", {}), last.get("trivial", {}).get("best_constant", {})
-    own, best = first.get("cross_entropy"), constant.get("cross_entropy")
-    if not (is_number(own) and is_number(best)):
+    score, least = comparison.scores(run, last)
+    if not (is_number(score) and is_number(least)):
         return None
     return judged(
-        best - own, f"{where}, the cross-entropy is {own:.3f}, that of the best constant {best:.3f}"
+        score - least,
+        f"in the validation at step {last['step']:,}, the {run.task.score_name} is {score:.3f}, that of a trivial"
+        f" prediction {least:.3f}",
     )
-
-
-def _judged(own: Sequence[float], base: Sequence[float], sentence: str) -> Verdict | None:
-    if not own:
-        return None
-    score, least = float(np.mean(own)), float(np.mean(base))
-    return judged(score - least, sentence.format(score, least))
 
 
 def _volume_text(table: Record) -> str:

@@ -22,10 +22,10 @@ _COLUMNS = 5
 
 def worst_of(found: Segmented) -> list[Mistake]:
     """Return the ten mistakes that cost most voxels, splits and mergers together; empty without truth."""
-    if found.objects is None:
+    if not isinstance(found.truth, Volume):
         return []
     labels = Volume(found.segmentation.read())  # as an array: without a position, like the truth
-    mistakes = evaluate.worst_mistakes(labels, found.objects, count=_COUNT)
+    mistakes = evaluate.worst_mistakes(labels, found.truth, count=_COUNT)
     mistakes.sort(key=lambda mistake: -mistake.voxels)
     return [_placed(mistake, found) for mistake in mistakes[:_COUNT]]
 

@@ -3,7 +3,7 @@
 
 from floodtide.train.learners.flood import FloodValidation
 from floodtide.train.learners.learner import Record
-from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run, read_run
+from floodtide.train.recorded_run import Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
 from floodtide.train.setup import MoreOptions, require_trainable
 from floodtide.train.steering import message_buckets
@@ -11,9 +11,6 @@ from floodtide.train.step_loop import Step
 from floodtide.train.trainer import Trainer
 
 __all__ = [
-    "FIELDS",
-    "PATCHES",
-    "SLICES",
     "FloodValidation",
     "MoreOptions",
     "Record",

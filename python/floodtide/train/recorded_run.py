@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from floodtide.base import reading
+from floodtide.base.options import FLOOD, PATCHES
 from floodtide.errors import InvalidFileError
+from floodtide.tasks import TASKS, Task
 from floodtide.train.learners.learner import Record as Record
 
 Fits = Callable[[Any], bool]
@@ -89,11 +91,14 @@ def _size(value: Any) -> bool:
     return finite(value) and value > 0
 
 
+UNITS = {FLOOD: "fovs", PATCHES: "patches"}
+"""The unit in which a log counts, by what a task is learnt from."""
+
 # What the report relies on in records and configurations. A key may be absent (older logs), and there may be others.
 _FIGURES = table_of(number)
 _COMMON: dict[str, Any] = {"step": count, "time_s": seconds}
 _START: dict[str, Any] = {
-    "unit": ("fovs", "patches"),
+    "unit": tuple(UNITS.values()),
     **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), positive),
     "parameters": count,
     "examples_per_epoch": number,
@@ -103,36 +108,44 @@ _START: dict[str, Any] = {
 }
 _CLASS = {
     "class": count,
+    "name": text,
     "dice_pooled": optional(finite),
     "dice_mean": optional(finite),
     "dice_everything": finite,
-    "dice_patients": lambda value: follows(value, [optional(finite)]),
+    "dice_groups": lambda value: follows(value, [optional(finite)]),
 }
-_AFFINITY = dict.fromkeys(
-    ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc"), number
+_BINARY = complete(
+    dict.fromkeys(
+        ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc"), number
+    )
 )
+_SOFT = complete(dict.fromkeys(("mean_squared_error", "variance"), number))
 _VALIDATION: dict[str, Any] = {
     "cross_entropy": number,
     "first_pass": _FIGURES,
     "moves": _FIGURES,
     "trivial": table_of(_FIGURES),
     "trivial_moves": table_of(_FIGURES),
-    "patients": [text],
+    "groups": [text],
     "classes": [complete(_CLASS)],
-    "affinities": lambda value: value != {} and table_of(complete(_AFFINITY))(value),
+    "confusion": [lambda value: follows(value, [count])],
+    "channels": lambda value: (
+        value != {} and table_of(lambda row: _BINARY(row) or _SOFT(row))(value)
+    ),
 }
 _NOISE = dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), optional(finite))
 _FORMS = {"start": _START, "validation": _VALIDATION, "train": _NOISE}
-_NEEDED = {"slices": ("classes", "patients"), "patches": ("affinities",)}
 _VOLUME = {
     "name": text,
     "image": text,
     "labels": text,
+    "labels_start": lambda value: follows(value, [count]) and len(value) == 3,
     "voxel_size_nm": lambda value: follows(value, [_size]) and len(value) == 3,
 }
 _CONFIGURATION: dict[str, Any] = {
-    "data": {"volumes": [_VOLUME], "slices": [{"images": text}]},
+    "data": {"volumes": [_VOLUME], "unlabelled": lambda value: type(value) is int},
     "run": {"seed": count},
+    "task": {"kind": tuple(task.kind for task in TASKS), "classes": table_of(text)},
     "model": {},
     "training": {
         "steps": count,
@@ -151,8 +164,6 @@ _SCORES = [complete({"name": text})]
 _FAILURE = complete({"reason": text})
 
 _RECORD_OF_FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
-# The unit in which a log counts tells the kind of run. Logs without a unit are older: fields of view.
-FIELDS, SLICES, PATCHES = "fovs", "slices", "patches"
 SEGMENTATION = "segmentation.h5"
 """The file of a segmentation in a run directory, dataset `segmentation`."""
 
@@ -186,9 +197,15 @@ class Run:
     absent: tuple[str, ...] = ()
 
     @property
+    def task(self) -> type[Task]:
+        """The task that the run learns: `task.kind` of its configuration."""
+        kind = self.config.get("task", {}).get("kind", FLOOD)
+        return next(task for task in TASKS if task.kind == kind)
+
+    @property
     def unit(self) -> str:
-        """Unit in which the log counts: `fovs`, `slices` or `patches`."""
-        return str(self.start.get("unit", FIELDS))
+        """Unit in which the log counts: `fovs` or `patches`."""
+        return UNITS[self.task.examples]
 
     @property
     def ranks(self) -> int:
@@ -206,13 +223,17 @@ class Run:
         return self.ranks < self.workers
 
     @property
+    def source(self) -> Record:
+        """Return the table of the volume of the run's segmentation; only `image`, "" if unknown, without a table."""
+        wanted = self.config.get("segment", {}).get("image", "")
+        volumes = self.config.get("data", {}).get("volumes", [])
+        own = (one for one in volumes if wanted in ("", one.get("name"), one.get("image")))
+        return next(own, {"image": wanted})
+
+    @property
     def sources(self) -> tuple[str, str]:
         """Return the names of image and labels of the run's segmentation, "" if unknown."""
-        wanted = self.config.get("segment", {}).get("image", "")
-        for volume in self.config.get("data", {}).get("volumes", []):
-            if not wanted or wanted in (volume.get("name"), volume.get("image")):
-                return volume.get("image", ""), volume.get("labels", "")
-        return wanted, ""
+        return self.source.get("image", ""), self.source.get("labels", "")
 
     @property
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
@@ -250,8 +271,6 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     validation = _series(records, "validation")
     starts = [record for record in records if record.get("kind") == "start"]
     start = starts[-1] if starts else {}
-    for record in validation:
-        _check_validation(record, start.get("unit", FIELDS), str(parts["log.jsonl"]))
     absent = []
     if "config.toml" not in present or "log.jsonl" not in present:
         absent.append("settings and curves: config.toml or log.jsonl of the training is missing")
@@ -263,7 +282,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         absent.append(
             "validation: none yet (validation.box names what to hold out, validation.every how often)"
         )
-    return Run(
+    run = Run(
         folder=folder,
         # File systems allow names of folders that are not UTF-8 text.
         name=(name or folder.resolve().name).encode("utf-8", "replace").decode("utf-8"),
@@ -276,6 +295,8 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         failure=read_failure(folder),
         absent=tuple(absent),
     )
+    _check_task(run, str(parts["log.jsonl"]))
+    return run
 
 
 def _read_scores(path: Path) -> list[Record]:
@@ -346,21 +367,35 @@ def _require_forms(values: Mapping[str, Any], forms: Mapping[str, Any], where: s
             )
 
 
-def _check_validation(record: Mapping[str, Any], unit: str, where: str) -> None:
-    """Refuse a validation record that has not the scores of its kind of run.
+def _check_task(run: Run, where: str) -> None:
+    """Refuse a log that does not count, or has not validated, what the task of the configuration says.
 
     Raises:
         InvalidFileError: It names the key.
     """
-    for key in _NEEDED.get(unit, ()):
-        if key not in record:
+    unit = run.start.get("unit", run.unit)
+    if unit != run.unit:
+        raise InvalidFileError(
+            f"{where}: counts {unit}, expected a config.toml with a task.kind that is learnt from {unit}"
+        )
+    for record in run.validation:
+        what = f"{where}: the validation of step {record['step']} has"
+        try:
+            run.task.scores_of(record)
+            fits = "classes" not in record or _one_of_each(record)
+        except KeyError as missing:
             raise InvalidFileError(
-                f"{where}: the validation of step {record['step']} has no {key}, expected those of a run of {unit}"
-            )
-    patients = record.get("patients", [])
-    for row in record.get("classes", []):
-        if len(row["dice_patients"]) != len(patients):
+                f"{what} no {missing.args[0]}, expected the scores of task '{run.task.kind}'"
+            ) from missing
+        if not fits:
             raise InvalidFileError(
-                f"{where}: the validation of step {record['step']} has {len(row['dice_patients'])} Dice of "
-                f"{len(patients)} patients, expected one of each"
+                f"{what} {len(record['classes'])} classes, expected a Dice of each group for each, and their confusion"
             )
+
+
+def _one_of_each(record: Record) -> bool:
+    """Return True if classes have a Dice of each group, and the confusion a row and a column of each class."""
+    classes, groups, confusion = (record[key] for key in ("classes", "groups", "confusion"))
+    sizes = {len(confusion), *map(len, confusion)}
+    dice = {len(row["dice_groups"]) for row in classes}
+    return sizes == {len(classes) + 1} and dice <= {len(groups)}

@@ -9,26 +9,7 @@ from typing import Any
 
 import numpy as np
 
-SLICES_CONFIG = """\
-[run]
-seed = SEED
-dir = "FOLDER"
-[[data.slices]]
-images = "liver.h5:image"
-masks = "liver.h5:mask"
-patients = "liver.h5:patient"
-[data]
-size = [240, 240]
-[model]
-kind = "unet2d"
-classes = 2
-[training]
-steps = 200
-batch = 4
-loss = "dice+cross_entropy"
-"""
-
-PATCHES_CONFIG = """\
+CONFIG = """\
 [run]
 seed = SEED
 dir = "FOLDER"
@@ -38,39 +19,40 @@ image = "raw.h5:raw"
 labels = "truth.h5:stack"
 [data]
 patch = [16, 128, 128]
+[task]
+kind = "TASK"
+CLASSES
 [model]
-kind = "unet3d"
+kind = "unet"
 kernels = [[1, 3, 3], [3, 3, 3]]
 pools = [[1, 2, 2]]
 [training]
 steps = 200
+batch = 4
+loss = "dice+cross_entropy"
 """
 
 
-def dice_record(step: int, time_s: float, quality: float) -> dict[str, Any]:
-    """A validation record of slices: ten patients, of whom one has no score."""
-    patients = [quality * (1.0 - 0.02 * i) for i in range(9)] + [None]
+def dice_scores(quality: float) -> dict[str, Any]:
+    """Scores of ten groups, of whom one has none."""
+    groups = [quality * (1.0 - 0.02 * i) for i in range(9)] + [None]
+    row = {
+        "class": 1,
+        "name": "liver",
+        "dice_pooled": 1.01 * quality,
+        "dice_mean": 0.92 * quality,
+        "dice_groups": groups,
+        "dice_everything": 0.31,
+    }
     return {
-        "kind": "validation",
-        "step": step,
-        "time_s": time_s,
-        "cross_entropy": 0.5 - 0.4 * quality,
-        "samples": 97,
-        "classes": [
-            {
-                "class": 1,
-                "dice_pooled": 1.01 * quality,
-                "dice_mean": 0.92 * quality,
-                "dice_patients": patients,
-                "dice_everything": 0.31,
-            }
-        ],
-        "patients": [str(i) for i in range(10)],
+        "classes": [row],
+        "groups": [str(i) for i in range(10)],
+        "confusion": [[950, 50], [20, 180]],
     }
 
 
-def affinity_record(step: int, time_s: float, quality: float) -> dict[str, Any]:
-    """A validation record of patches."""
+def affinity_scores(quality: float) -> dict[str, Any]:
+    """Scores of three affinities."""
     axis = {
         "average_precision": 0.9 + 0.09 * quality,
         "share_of_ones": 0.88,
@@ -78,20 +60,44 @@ def affinity_record(step: int, time_s: float, quality: float) -> dict[str, Any]:
         "f1": 0.9,
         "mcc": 0.8 * quality,
     }
+    return {"channels": {"z": axis, "y": axis, "x": axis}}
+
+
+def soft(quality: float) -> dict[str, float]:
+    """Scores of an output that is no probability."""
+    return {"mean_squared_error": 0.2 * (1.0 - quality), "variance": 0.2, "voxels": 4096}
+
+
+SCORES = {
+    "classes": dice_scores,
+    "affinities": affinity_scores,
+    "lsd": lambda quality: {
+        "channels": {
+            **affinity_scores(quality)["channels"],
+            "offset z": soft(quality),
+            "size": soft(0.5 * quality),
+        }
+    },
+    "distance": lambda quality: {"channels": {"distance": soft(quality)}},
+}
+
+
+def validation_record(task: str, step: int, time_s: float, quality: float) -> dict[str, Any]:
+    """A validation record of a task, at a quality between 0 and 1."""
     return {
         "kind": "validation",
         "step": step,
         "time_s": time_s,
         "cross_entropy": 0.5 - 0.4 * quality,
-        "samples": 12,
-        "affinities": {"z": axis, "y": axis, "x": axis},
+        "samples": 97,
+        **SCORES[task](quality),
     }
 
 
 def make_unet_run(
     folder: Path,
     *,
-    unit: str = "slices",
+    task: str = "classes",
     workers: int = 1,
     ranks: int | None = None,
     seed: int = 0,
@@ -100,15 +106,15 @@ def make_unet_run(
 ) -> Path:
     """A run of 200 steps, a record each 4: `rate` is that of the loss's fall to a tenth.
 
-    A rank takes 0.1 s a slice and waits 2 % longer for each further rank; a worker has 4 slices a step.
+    A rank takes 0.1 s a patch and waits 2 % longer for each further rank; a worker has 4 patches a step.
     """
     ranks = workers if ranks is None else ranks
     folder.mkdir(parents=True)
-    config = SLICES_CONFIG if unit == "slices" else PATCHES_CONFIG
-    (folder / "config.toml").write_text(
-        config.replace("FOLDER", str(folder)).replace("SEED", str(seed))
-    )
-    start = {"ranks": ranks, "walkers": workers, "unit": unit, "examples_per_epoch": 400}
+    classes = 'classes = { 0 = "other", 1 = "liver" }' if task == "classes" else ""
+    config = CONFIG.replace("FOLDER", str(folder)).replace("SEED", str(seed))
+    config = config.replace("TASK", task).replace("CLASSES", classes)
+    (folder / "config.toml").write_text(config)
+    start = {"ranks": ranks, "walkers": workers, "unit": "patches", "examples_per_epoch": 400}
     records: list[dict[str, Any]] = [{"kind": "start", "step": 0, "time_s": 0.0, **start}]
     rng = np.random.default_rng(seed)
     step_s = 0.4 * workers / ranks * (1.0 + 0.02 * (ranks - 1))
@@ -125,9 +131,9 @@ def make_unet_run(
                 "time_s": step * step_s,
                 "loss": float(loss),
                 "lr": 1e-3,
-                unit: units,
+                "patches": units,
                 "examples": units,
-                f"{unit}_per_s": units / (4 * step_s),
+                "patches_per_s": units / (4 * step_s),
                 "wait_data_s": 0.01,
                 "wait_comm_s": 0.02,
                 "tp": 100,
@@ -137,8 +143,7 @@ def make_unet_run(
             }
         )
         if step % 40 == 0:
-            make = dice_record if unit == "slices" else affinity_record
             quality = 0.95 * (1.0 - fall) * rng.uniform(0.97, 1.0)
-            records.append(make(step, step * step_s, float(quality)))
+            records.append(validation_record(task, step, step * step_s, float(quality)))
     (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder

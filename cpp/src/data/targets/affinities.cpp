@@ -11,14 +11,17 @@ namespace floodtide::data {
 namespace {
 
 constexpr std::int64_t kDescriptors = 10;
+constexpr double kMostDeviation = 1000;  // patches have a margin of three times as many voxels
 
 class Affinities final : public Targets {
  public:
   explicit Affinities(const AffinityTargets& options) : options_(options) {
     FLOODTIDE_REQUIRE(!options.offsets.empty(), invalid_argument, "offsets: none given, expected at least one");
     const auto [z, y, x] = options.descriptors;
-    FLOODTIDE_REQUIRE((z == 0 && y == 0 && x == 0) || (z > 0 && y > 0 && x > 0), invalid_argument, "descriptors: ", z, ", ", y,
-                      ", ", x, " (z, y, x) given, expected deviations above 0, or (0, 0, 0) for none");
+    const auto fits = [](double sigma) { return sigma > 0 && sigma <= kMostDeviation; };
+    FLOODTIDE_REQUIRE((z == 0 && y == 0 && x == 0) || (fits(z) && fits(y) && fits(x)), invalid_argument, "descriptors: ", z,
+                      ", ", y, ", ", x, " (z, y, x) given, expected deviations above 0 and at most ", kMostDeviation,
+                      ", or (0, 0, 0) for none");
   }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return offsets() + (descriptors() ? kDescriptors : 0); }
 

@@ -11,6 +11,8 @@
 namespace floodtide::data {
 namespace {
 
+constexpr double kMostVoxels = 1000;  // of the scale: patches have a margin of twice as many
+
 /// Return 1 for voxels of the object, or with `outside` 1 for all others.
 Tensor<std::uint8_t, 3> mask_of(View<const std::int64_t, 3> labels, const Box& box, std::int64_t label, bool outside) {
   Tensor<std::uint8_t, 3> mask(box.size);
@@ -25,6 +27,8 @@ class Distance final : public Targets {
     for (const double edge : voxel_size) {
       FLOODTIDE_REQUIRE(std::isfinite(edge) && edge > 0 && std::isfinite(scale) && scale > 0, invalid_argument,
                         "distance: scale ", scale, " and an edge of voxels of ", edge, " given, expected numbers above 0");
+      FLOODTIDE_REQUIRE(scale <= kMostVoxels * edge, invalid_argument, "distance: scale ", scale, " is ", scale / edge,
+                        " voxels of ", edge, ", expected at most ", kMostVoxels);
     }
   }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }

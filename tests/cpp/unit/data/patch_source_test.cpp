@@ -76,6 +76,12 @@ TEST_F(PatchSourceTest, RefusesAClassThatTargetsDoNotHave) {
   refuse({kAll}, ErrorCode::invalid_file, {"other.h5:d", "class 7", "0 to 2"});
 }
 
+TEST(Targets, RefuseMarginsThatNoMemoryHolds) {
+  expect_error([] { static_cast<void>(distance_targets(1e300, {1, 1, 1})); }, ErrorCode::invalid_argument, {"1e+300", "1000"});
+  expect_error([] { static_cast<void>(affinity_targets({.descriptors = {1, 1e9, 1}})); }, ErrorCode::invalid_argument,
+               {"descriptors", "1e+09", "1000"});
+}
+
 TEST_F(PatchSourceTest, FormatsSayWhichTargetsAreSoft) {
   const auto soft_from = [&](std::shared_ptr<const Targets> targets) {
     const SampleFormat format = patches_of(image_, {kAll}, options_, std::move(targets))->format();

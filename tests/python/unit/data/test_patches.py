@@ -302,6 +302,16 @@ def test_values_are_translated() -> None:
     np.testing.assert_array_equal(classes, np.array([0, 1, NONE], np.uint8)[LABELS])
 
 
+def test_values_of_64_bits_without_sign_are_translated() -> None:
+    large = [2**64 - 1, 2**63 + 1, 2**53 + 1]
+    stored = np.array(large, np.uint64)[LABELS]
+    pairs = [(value, label) for label, value in enumerate(large)]
+    _, _, classes = source((24, 40, 44), labels=[stored], values=pairs).fixed(0)
+    np.testing.assert_array_equal(classes, LABELS)
+    with pytest.raises(errors.InvalidArgumentError, match="18446744073709551616"):
+        source((24, 40, 44), values=[(2**64, 1)])
+
+
 def test_a_value_without_class_is_named_with_its_place() -> None:
     stored = LABELS.astype(np.int32)
     stored[3, 7, 11] = 254

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from report_page import Page
 from report_runs import write_log
-from unet_runs import affinity_record, dice_record, make_unet_run
+from unet_runs import make_unet_run, validation_record
 
 from floodtide import report
 from floodtide.base import style
@@ -47,16 +47,16 @@ def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) 
     expected = {
         "Training loss and validation against time",
         "Training curves",
-        "Dice of the held-out slices",
+        "Dice of what was held out",
     }
     assert page.images.keys() == expected
 
 
 def test_the_table_has_speed_times_and_outcomes(page: Page, study: list[Path]) -> None:
     head = page.row_before("one")
-    assert head[:4] == ["", "workers", "ranks", "slices / s"]
+    assert head[:4] == ["", "workers", "ranks", "patches / s"]
     assert head[4:6] == ["to loss 0.3 (min)", "to loss 0.01 (min)"]
-    # 4 slices of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
+    # 4 patches of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
     assert page.row("two")[1:4] == ["2", "2", "19.61"]
     assert page.row("eight")[1:4] == ["8", "2", "19.61"]
     assert page.row("one")[5] == "not reached"
@@ -138,7 +138,7 @@ def test_runs_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
     mixed = Page(report.write(folders, tmp_path / "mixed.html"))
     assert "Training loss and validation against time" not in mixed.images
     assert "no comparison of the runs" in mixed.text
-    assert {"Dice of the held-out slices", "Training curves"} <= mixed.images.keys()
+    assert {"Dice of what was held out", "Training curves"} <= mixed.images.keys()
 
 
 def test_flooding_runs_are_compared_too(tmp_path: Path) -> None:
@@ -148,30 +148,64 @@ def test_flooding_runs_are_compared_too(tmp_path: Path) -> None:
     assert made.row_before("flood-a")[3] == "fields of view / s"
 
 
-def test_the_dice_table_has_the_spread_over_patients_and_the_trivial_predictor() -> None:
-    run = run_of([], start={"unit": "slices"}, validation=[dice_record(40, 7.0, 0.5)])
-    made = tables.validation_table(run)
+def validated(task: str, **keys: Any) -> Run:
+    """A run with one validation."""
+    config = {"task": {"kind": task, **keys}}
+    return run_of([], config=config, validation=[validation_record(task, 40, 7.0, 0.5)])
+
+
+def test_the_dice_table_has_the_spread_over_groups_and_the_trivial_predictor() -> None:
+    made = tables.validation_tables(validated("classes"))[0]
     row = dict(zip(made.head, made.rows[0], strict=True))
-    assert row["step 40"] == "class 1"
-    assert row["Dice, pixels pooled"] == "0.505"
+    assert row["step 40"] == "liver"
+    assert row["Dice, voxels pooled"] == "0.505"
     assert row["everything this class"] == "0.31"
-    assert row["Dice, mean of patients"] == "0.46"
+    assert row["Dice, mean of groups"] == "0.46"
     assert (row["lowest"], row["median"], row["highest"]) == ("0.42", "0.46", "0.5")
-    assert row["patients"] == "9"  # one has neither the class nor a prediction of it
+    assert row["groups"] == "9"  # one has neither the class nor a prediction of it
 
 
-def test_the_affinity_table_has_base_rates_beside_the_scores() -> None:
-    run = run_of([], start={"unit": "patches"}, validation=[affinity_record(40, 7.0, 0.5)])
-    made = tables.validation_table(run)
+def test_the_confusion_has_a_row_for_each_true_class() -> None:
+    made = tables.validation_tables(validated("classes", classes={"0": "other", "1": "liver"}))[1]
+    assert made.head == ("true class", "predicted other", "predicted liver", "voxels")
+    assert made.rows == (
+        ("other", "95.0 %", "5.0 %", "1,000"),
+        ("liver", "10.0 %", "90.0 %", "200"),
+    )
+
+
+def test_the_table_of_affinities_has_base_rates_beside_the_scores() -> None:
+    (made,) = tables.validation_tables(validated("affinities"))
     assert [row[0] for row in made.rows] == [f"affinity along {axis}" for axis in "zyx"]
     assert made.rows[0][1:5] == ("0.945", "0.88", "0.47", "0.12")
+    assert len(made.head) == 7
 
 
-def test_patches_show_their_affinities_and_their_settings(tmp_path: Path) -> None:
-    made = Page(report.write([make_unet_run(tmp_path / "run", unit="patches")]))
-    assert made.images.keys() == {"Average precision of affinities", "Training curves"}
+def test_outputs_that_are_no_probabilities_have_an_explained_variance() -> None:
+    (made,) = tables.validation_tables(validated("distance"))
+    assert made.head[1:] == ("explained variance", "mean squared error")
+    assert made.rows == (("distance", "0.5", "0.1"),)
+    (made,) = tables.validation_tables(validated("lsd"))
+    assert made.rows[3] == ("offset z", *["-"] * 6, "0.5", "0.1")
+
+
+@pytest.mark.parametrize(
+    ("task", "figures"),
+    [
+        ("classes", {"Dice of what was held out"}),
+        ("affinities", {"Average precision of affinities"}),
+        ("lsd", {"Average precision of affinities", "Explained variance"}),
+        ("distance", {"Explained variance"}),
+    ],
+)
+def test_every_task_shows_its_scores_and_settings(
+    tmp_path: Path, task: str, figures: set[str]
+) -> None:
+    made = Page(report.write([make_unet_run(tmp_path / "run", task=task)]))
+    assert made.images.keys() == {*figures, "Training curves"}
     assert made.row("Kernels (z, y, x)")[1] == "1, 3, 3; 3, 3, 3"
     assert made.row("Trained on")[1] == "sample2"
+    assert made.row("Task")[1] == task
 
 
 def test_the_throughput_of_every_run_is_inside_the_figure(
@@ -187,7 +221,7 @@ def test_the_throughput_of_every_run_is_inside_the_figure(
     curves.training_figure([read_run(folder) for folder in study[:3]])
     low, high = limits["Throughput"]
     assert low == 0.0
-    assert high > 37.0  # the fastest run's slices a second
+    assert high > 37.0  # the fastest run's patches a second
 
 
 def test_a_script_chooses_the_losses(study: list[Path], tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_every_curve_has_its_place_on_the_page() -> None:
 def test_the_page_opens_with_a_verdict_and_facts(page: Page) -> None:
     texts = html.unescape(page.text)
     assert 'class="verdict better"' in texts
-    assert "Better than trivial by 0.353: in the validation at step 300" in texts
+    assert "Better than trivial by 0.443: in the validation at step 300" in texts
     head = texts[: texts.index("Scores of the segmentation")]
     for fact in (
         "Duration of the training",
@@ -112,24 +112,30 @@ def test_a_verdict_compares_with_the_best_trivial_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "record", "words"),
+    ("task", "record", "words"),
     [
         (
-            "slices",
+            "classes",
             {"classes": [{"dice_pooled": 0.25, "dice_everything": 0.5}]},
             "Not yet better than trivial (worse by 0.250)",
         ),
         (
-            "patches",
-            {"affinities": {"z": {"boundary_average_precision": 0.5, "share_of_ones": 0.75}}},
+            "affinities",
+            {"channels": {"z": {"boundary_average_precision": 0.5, "share_of_ones": 0.75}}},
             "Better than trivial by 0.250",
+        ),
+        (
+            "distance",
+            {"channels": {"distance": {"mean_squared_error": 0.05, "variance": 0.2}}},
+            "Better than trivial by 0.750",
         ),
     ],
 )
-def test_other_networks_are_judged_by_their_validation(
-    unit: str, record: dict[str, Any], words: str
+def test_other_tasks_are_judged_by_their_validation(
+    task: str, record: dict[str, Any], words: str
 ) -> None:
-    run = Run(folder=Path(), name="run", start={"unit": unit}, validation=[{"step": 5, **record}])
+    config = {"task": {"kind": task}}
+    run = Run(folder=Path(), name="run", config=config, validation=[{"step": 5, **record}])
     found = verdict.verdict_of(run, None)
     assert found is not None
     assert words in found.text

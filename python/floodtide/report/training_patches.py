@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of what a network sees in training: augmented examples with what it learns of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide import config
+from floodtide.base import style
+from floodtide.base.files import replace_bytes
+from floodtide.base.outputs import PICTURES, reserved
+from floodtide.comm import world
+from floodtide.data import Patches, Shards
+from floodtide.data.patches import UNLABELLED
+from floodtide.report import drawing
+from floodtide.report.drawing import Floats
+from floodtide.train.data_checks import with_partitions
+from floodtide.train.learners import learner_of
+from floodtide.train.setup import with_task
+
+_ROWS, _COLUMNS = 4, 6
+COUNT = _ROWS * _COLUMNS
+"""Number of examples in the picture."""
+_INCHES = 1.7
+
+
+def write_patches(settings: config.Config, out: Path) -> None:
+    """Draw the first training examples of a configuration to a PNG: middle sections above targets. Collective.
+
+    Classes and labels are coloured, three channels of other targets are red, green and blue, and what has no label is
+    dark.
+
+    Args:
+        settings: The configuration.
+        out: The file.
+
+    Raises:
+        floodtide.errors.Error: If the training could not start with these data, or the file cannot be written.
+    """
+    settings = with_partitions(with_task(settings))
+    with world.agreed():
+        if world.rank() > 0:
+            return
+        data = learner_of(settings).data_of(settings, 1)
+        with reserved("inspect", out, PICTURES[".png"], []):
+            examples = [_example(data, number) for number in range(min(COUNT, len(data)))]
+            replace_bytes(out, _drawn(examples))
+
+
+def _example(data: Shards | Patches, number: int) -> tuple[Floats, Floats]:
+    """Return the pictures (y, x, 3) of the middle section of an example, and of its targets."""
+    if isinstance(data, Shards):
+        volume, soft = data.load(0, number)
+        z = len(volume) // 2
+        image = drawing.grey(volume[z], volume)
+        return image, drawing.overlay(image, (soft[z] > 0.5).astype(np.int64))
+    sample = data.load(0, number)
+    z = len(sample[0]) // 2
+    image = drawing.grey(sample[0][z, ..., 0], sample[0][..., 0])
+    if len(sample) == 2:
+        classes = sample[1][z].astype(np.int64)
+        known = classes != UNLABELLED
+        painted = drawing.overlay(image, np.where(known, classes, 0))
+        return image, np.where(known[..., None], painted, 0.3 * image)
+    targets, weights = sample[1][z], sample[2][z]
+    return image, np.where(weights.max(-1, keepdims=True) > 0, _three(targets), 0.0)
+
+
+def _three(targets: npt.NDArray[np.float32]) -> Floats:
+    """Return three channels as colours; a single channel in shades of grey."""
+    shown = targets[..., :3].astype(np.float64)
+    missing = 3 - shown.shape[-1]
+    if shown.shape[-1] == 1:
+        return np.repeat(shown, 3, axis=-1)
+    return np.pad(shown, ((0, 0), (0, 0), (0, missing)))
+
+
+def _drawn(examples: list[tuple[Floats, Floats]]) -> bytes:
+    rows = 2 * (-(-len(examples) // _COLUMNS))
+    height, width, _ = examples[0][0].shape
+    ratio = style.bounded_ratio(height / width)
+    with style.figure(_COLUMNS * _INCHES, rows * _INCHES * ratio + 0.3) as drawn:
+        drawn.set_layout_engine("compressed")
+        axes = drawn.subplots(rows, _COLUMNS, squeeze=False)
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for number, pictures in enumerate(examples):
+            row, column = divmod(number, _COLUMNS)
+            for below, picture in enumerate(pictures):
+                drawing.show(axes[2 * row + below, column], np.clip(picture, 0.0, 1.0))
+        return style.rendered(drawn, "png")
