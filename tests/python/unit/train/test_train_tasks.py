@@ -85,6 +85,12 @@ def test_a_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path, kind:
     assert scores(folder, f"{kind} parts")[-1] == scores(folder, f"{kind} whole")[-1]
 
 
+def test_patches_that_are_not_square_are_validated(folder: Path) -> None:
+    more = ("data.patch=[1, 8, 16]", "augmentation.permutable_axes=[]", "training.steps=1")
+    trained(folder, "two channels", "oblong", *more)
+    assert np.sum(scores(folder, "oblong")[0]["confusion"]) == 8 * 32 * 32
+
+
 BOXES = ("2:5,0:32,3:30", "7:8,0:32,0:32"), ("13:14,0:32,0:32", "16:19,4:28,4:28")
 
 
