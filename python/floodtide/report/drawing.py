@@ -46,6 +46,14 @@ def grey(plane: npt.NDArray[Any], levels: npt.NDArray[Any] | None = None) -> Flo
     return np.repeat(shown[..., None], 3, axis=-1)
 
 
+def colours(targets: npt.NDArray[Any]) -> Floats:
+    """Return up to three targets (rows, columns, targets) as RGB: one as grey, red of two as the smaller one."""
+    shown = targets[..., :3].astype(np.float64)
+    if shown.shape[-1] == 1:
+        return np.repeat(shown, 3, axis=-1)
+    return np.concatenate([shown.min(-1, keepdims=True), shown], axis=-1)[..., -3:]
+
+
 def overlay(background: Floats, labels: npt.NDArray[Any]) -> Floats:
     """Return a plane with its labels in colours, and with their borders; labels <= 0 have none."""
     ids = labels.astype(np.int64)

@@ -24,13 +24,12 @@ from floodtide.errors import InvalidArgumentError, NumericalError
 from floodtide.report import drawing, segmented
 from floodtide.segment import trained
 from floodtide.tasks import PatchTask
-from floodtide.tasks.affinities import NEAREST
 from floodtide.train.learners import learner_of
 from floodtide.train.recorded_run import Record, Run
 
 _VOXELS = 1 << 22  # of the patches that are predicted to find the best and the worst one
 _WIDTH = 3.2  # of a picture in inches
-_NO_LABEL = 0.6  # grey
+_NO_LABEL = (0.85, 0.8, 0.7)  # of no target: targets are grey, or of strong colours
 
 Array = npt.NDArray[Any]
 
@@ -79,14 +78,13 @@ def _pictures(run: Run) -> dict[str, Any]:
     if not isinstance(samples, Patches):
         raise InvalidArgumentError("the run holds nothing out")
     model, task = trained.load(checkpoint), samples.task
-    score, panels = _KINDS[task.segments]
     groups = task.segments == "classes" and len(samples.groups) > 1
-    chosen = _of_groups(run, samples) if groups else _of_patches(run.name, samples, model, score)
+    chosen = _of_groups(run, samples) if groups else _of_patches(run.name, samples, model)
     shown = []
     for title, number in chosen:
         section = _section(predicted(samples, model, number), task)
         if groups:
-            here = score(section, task)
+            here = _dice(section, task)
             title += ", this section " + ("without a class" if here is None else f"{here:.3f}")
         shown.append((title, panels(section, task)))
     size = samples.options.volumes[0].voxel_size_nm
@@ -153,10 +151,11 @@ def _of_groups(run: Run, samples: Patches) -> list[tuple[str, int]]:
     ]
 
 
-def _of_patches(name: str, samples: Patches, model: Any, score: Score) -> list[tuple[str, int]]:
+def _of_patches(name: str, samples: Patches, model: Any) -> list[tuple[str, int]]:
     """Return a title and the number of the best, median and worst patch, of some that are spread over all."""
     count = max(3, _VOXELS // int(np.prod(samples.patch)))
     last = samples.fixed_size - 1
+    what, score = _SCORES[samples.task.segments]
     scores = {}
     with bar("patches", f"{name}: predict held-out patches for the report") as progress:
         numbers = sorted({round(n) for n in np.linspace(0, last, min(count, last + 1)).tolist()})
@@ -167,7 +166,6 @@ def _of_patches(name: str, samples: Patches, model: Any, score: Score) -> list[t
             progress(done, len(numbers))
     if not scores:
         raise InvalidArgumentError(f"none of {len(numbers)} patches has a score")
-    what = "mean squared error" if score is _fit else samples.task.score_name
     return [(f"{name} patch\n{what} {abs(scores[n]):.3f}", n) for name, n in pick(scores)]
 
 
@@ -213,59 +211,34 @@ def _fit(patch: Patch, task: PatchTask) -> float | None:
     return -float(squares.mean(dtype=np.float64)) if squares.size else None
 
 
-def _class_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
-    image = drawing.grey(patch.image[0])
-    truth = np.where(patch.weights[0], patch.truth[0].astype(np.int64), -1)
-    likely = np.where(truth < 0, 0, _core.evaluate.most_likely_classes(patch.output)[0])
-    return {"Image": (image, None, None), "Truth and prediction": (image, truth, likely)}
-
-
-def _affinity_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
-    """Return image, boundary map and affinities; an unknown affinity along z is the smaller of the others."""
-    names = task.channels[: task.predicted]
-    channels = [names.index(axis) for axis in "zyx" if axis in names]
-    if len(channels) < len(NEAREST) - 1:
-        raise InvalidArgumentError("the network has no affinities along y and x")
-
-    def colours(values: Array) -> Any:
-        chosen = values[0][..., channels]
-        return np.concatenate([chosen.min(-1, keepdims=True), chosen], axis=-1)[..., -3:]
-
-    counts = patch.weights > 0
-    known = np.any(counts[0][..., channels], axis=-1, keepdims=True)
-    boundary = 1.0 - patch.output[0][..., channels[-2:]].mean(-1, keepdims=True)
-    shown = {
-        "Image": drawing.grey(patch.image[0]),
-        "Boundary map": np.repeat(boundary, 3, axis=-1),
-        "True affinities": np.where(known, colours(np.where(counts, patch.truth, 1.0)), _NO_LABEL),
-        "Predicted affinities": colours(patch.output),
-    }
-    return {title: (picture, None, None) for title, picture in shown.items()}
-
-
-def _distance_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
-    from matplotlib import colormaps
-
-    def colours(values: Array) -> Array:
-        return np.asarray(colormaps["viridis"](values[0, ..., 0]))[..., :3]
-
-    shown = {
-        "Image": drawing.grey(patch.image[0]),
-        "True distance": np.where(patch.weights[0] > 0, colours(patch.truth), _NO_LABEL),
-        "Predicted distance": colours(patch.output),
-    }
-    return {title: (picture, None, None) for title, picture in shown.items()}
-
-
-Score = Callable[[Patch, PatchTask], float | None]
-Panels = Callable[[Patch, PatchTask], dict[str, Picture]]
-
-# The score of a patch and the pictures of its section, by what `floodtide segment` makes segments of.
-_KINDS: dict[str, tuple[Score, Panels]] = {
-    "classes": (_dice, _class_panels),
-    "affinities": (_boundary_precision, _affinity_panels),
-    "distance": (_fit, _distance_panels),
+# The score of a patch and its name, by what `floodtide segment` makes segments of.
+_SCORES: dict[str, tuple[str, Callable[[Patch, PatchTask], float | None]]] = {
+    "classes": ("Dice", _dice),
+    "affinities": ("average precision of boundaries", _boundary_precision),
+    "distance": ("mean squared error", _fit),
 }
+
+
+def panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
+    """Return the pictures of a section by name: image, truth and prediction; of affinities also a boundary map."""
+    image = drawing.grey(patch.image[0])
+    if task.segments == "classes":
+        truth = np.where(patch.weights[0], patch.truth[0].astype(np.int64), -1)
+        likely = np.where(truth < 0, 0, _core.evaluate.most_likely_classes(patch.output)[0])
+        return {"Image": (image, None, None), "Truth and prediction": (image, truth, likely)}
+    names = task.channels[: task.predicted]
+    channels = [names.index(axis) for axis in "zyx" if axis in names] or [0]
+    target, output, counts = (
+        part[0][..., channels] for part in (patch.truth, patch.output, patch.weights > 0)
+    )
+    known = np.any(counts, axis=-1, keepdims=True)
+    shown = {"Image": image}
+    if len(channels) > 1:
+        shown["Boundary map"] = drawing.colours(1.0 - output[..., -2:].mean(-1, keepdims=True))
+    truth = drawing.colours(np.where(counts, target, 1.0))
+    shown[f"True {task.segments}"] = np.where(known, truth, _NO_LABEL)
+    shown[f"Predicted {task.segments}"] = drawing.colours(output)
+    return {title: (picture, None, None) for title, picture in shown.items()}
 
 
 def patches_figure(

@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from floodtide import config
 from floodtide.base import style
@@ -66,16 +65,7 @@ def _example(data: Shards | Patches, number: int) -> tuple[Floats, Floats]:
         painted = drawing.overlay(image, np.where(known, classes, 0))
         return image, np.where(known[..., None], painted, 0.3 * image)
     targets, weights = sample[1][z], sample[2][z]
-    return image, np.where(weights.max(-1, keepdims=True) > 0, _three(targets), 0.0)
-
-
-def _three(targets: npt.NDArray[np.float32]) -> Floats:
-    """Return three channels as colours; a single channel in shades of grey."""
-    shown = targets[..., :3].astype(np.float64)
-    missing = 3 - shown.shape[-1]
-    if shown.shape[-1] == 1:
-        return np.repeat(shown, 3, axis=-1)
-    return np.pad(shown, ((0, 0), (0, 0), (0, missing)))
+    return image, np.where(weights.max(-1, keepdims=True) > 0, drawing.colours(targets), 0.0)
 
 
 def _drawn(examples: list[tuple[Floats, Floats]]) -> bytes:
