@@ -240,7 +240,8 @@ def test_a_prediction_needs_no_option(tmp_path: Path, capsys: pytest.CaptureFixt
         for prediction in (new, old):
             text = said(capsys, prediction, f"{tmp_path}/{truth}")
             assert ("255 mitochondria  1.0000" in text) == (prediction == new)
-            assert ("is compared with 1" in text) == (prediction == old)
+            own, stated = 255 if prediction == new else 1, 1 if truth[0] == "1" else 255
+            assert (f"{stated} is compared with {own}" in text) == (own != stated)
             assert "Rand" not in text
     found = json.loads(said(capsys, new, f"{tmp_path}/stack.tif", "--json"))
     assert [row["name"] for row in found["classes"]] == ["background", "mitochondria"]
