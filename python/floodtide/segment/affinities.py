@@ -27,6 +27,7 @@ from floodtide.base.libraries import library
 from floodtide.base.options import Checked, option
 from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs, reserved
 from floodtide.base.progress import bar
+from floodtide.base.tasks.affinities import NEAREST
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
@@ -45,7 +46,6 @@ from floodtide.errors import (
 )
 from floodtide.segment.blocks import lock_directory, sampled_digest, work_on_ranks
 from floodtide.segment.pieces import DATASET, Cut, Pieces
-from floodtide.tasks.affinities import NEAREST
 
 Affinities = NDArray[np.floating[Any]]
 
