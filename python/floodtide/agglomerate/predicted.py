@@ -29,9 +29,8 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, write_segments
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, objects_of, write_segments
 from floodtide.segment.commands import use_threads
-from floodtide.segment.objects import objects_of
 
 
 def segment_predicted(

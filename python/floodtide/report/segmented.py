@@ -36,8 +36,7 @@ from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, predict, trained
-from floodtide.segment.affinities import segments_of
-from floodtide.segment.objects import objects_of
+from floodtide.segment.affinities import objects_of, segments_of
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
 from floodtide.train.recorded_run import SEGMENTATION, Run

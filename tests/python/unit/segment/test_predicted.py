@@ -17,7 +17,7 @@ from training_patches import KINDS, text, write_patches
 from floodtide import cli, config
 from floodtide.base.tasks import Classes, Distance
 from floodtide.data import Volume
-from floodtide.segment.objects import objects_of
+from floodtide.segment.affinities import objects_of
 from floodtide.train import Trainer
 
 Array = np.ndarray[Any, Any]
