@@ -24,13 +24,13 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import PATCHES, Arguments
 from floodtide.base.progress import bar
 from floodtide.base.reading import reading
+from floodtide.base.tasks import Classes, PatchTask
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.samples import Classes as ClassNumbers
 from floodtide.data.samples import Image, Samples
 from floodtide.data.volumes import as_volume, opened, require_same_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError, OutOfRangeError, ShapeError
-from floodtide.tasks import Classes, PatchTask
 
 _SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
 _BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels

@@ -10,9 +10,9 @@ import numpy as np
 
 from floodtide.base import style
 from floodtide.base.options import FLOOD
+from floodtide.base.tasks.distance import explained
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
-from floodtide.tasks.distance import explained
 from floodtide.train.recorded_run import Record, Run
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from floodtide import _core
 from floodtide.base import style
 from floodtide.base.options import FLOOD
 from floodtide.base.progress import bar
+from floodtide.base.tasks import PatchTask
 from floodtide.data import Patches
 from floodtide.data.patches import UNLABELLED
 from floodtide.errors import InvalidArgumentError, NumericalError
 from floodtide.report import drawing, segmented
 from floodtide.segment import trained
-from floodtide.tasks import PatchTask
 from floodtide.train.learners import learner_of
 from floodtide.train.recorded_run import Record, Run
 

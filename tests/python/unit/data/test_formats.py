@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from floodtide import _core, cli, config, data, errors, nn, optim
 from floodtide.base.outputs import files_of, refuse_inputs
+from floodtide.base.tasks import Affinities, Classes
 from floodtide.config.sections import ValidationConfig
 from floodtide.data.formats import table
 from floodtide.segment import Segmenter, SegmentOptions
-from floodtide.tasks import Affinities, Classes
 from floodtide.train import Trainer
 
 TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")

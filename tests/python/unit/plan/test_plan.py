@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
+from floodtide.base.tasks import Affinities
 from floodtide.config.networks import UNetConfig
 from floodtide.data import Volume, parse_box
 from floodtide.data.boxes import intersection, parse_boxes
@@ -27,7 +28,6 @@ from floodtide.errors import InvalidArgumentError
 from floodtide.nn.load import load_ffn
 from floodtide.plan import document, geometry, judging, known, measuring, previewing, unets
 from floodtide.plan.known import known_network
-from floodtide.tasks import Affinities
 from floodtide.train import read_log
 
 SHAPE = (40, 64, 100)

@@ -13,10 +13,10 @@ import pytest
 from flat_unet import flat_unet
 
 from floodtide import cli, data, nn
+from floodtide.base.tasks import Affinities, Classes, Distance, ShapeDescriptors
 from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.segment import predict
 from floodtide.segment.predict import Predictor
-from floodtide.tasks import Affinities, Classes, Distance, ShapeDescriptors
 
 # Of float32's precision: sums over 9 to 27 taps x 16 to 64 channels in ten layers, whose order windows may change.
 TOLERANCE = 100 * np.finfo(np.float32).eps

@@ -15,9 +15,9 @@ from scipy import ndimage
 from training_patches import KINDS, text, write_patches
 
 from floodtide import cli, config
-from floodtide.agglomerate.predicted import objects_of
+from floodtide.base.tasks import Classes, Distance
 from floodtide.data import Volume
-from floodtide.tasks import Classes, Distance
+from floodtide.segment.affinities import objects_of
 from floodtide.train import Trainer
 
 Array = np.ndarray[Any, Any]

@@ -12,9 +12,9 @@ import tomllib
 from fuzz.tensorflow_files import write_bundle
 
 from floodtide import config, nn
+from floodtide.base.tasks import TASKS
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.segment import trained
-from floodtide.tasks import TASKS
 
 UNET = '[task]\nkind = "classes"\n[model]\nkind = "unet"\n'
 NETWORK = nn.FFN(depth=1, fov=(5, 5, 5), deltas=(1, 1, 1), features=2)

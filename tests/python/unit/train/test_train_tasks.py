@@ -13,7 +13,7 @@ import tomllib
 from training_patches import KINDS, SHAPE, text, write_patches
 
 from floodtide import config, data
-from floodtide.tasks import PatchTask
+from floodtide.base.tasks import PatchTask
 from floodtide.train import Trainer, read_log
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
