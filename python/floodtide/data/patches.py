@@ -34,6 +34,7 @@ from floodtide.tasks import Classes, PatchTask
 
 _SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
 _BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels
+_BAD = ("missing_section", "dark_section", "defocused_section", "shifted_section")
 _EXPECTED = "an HDF5 dataset of integers of one axis"
 
 UNLABELLED = 255
@@ -213,7 +214,7 @@ class Patches(Samples):
         made, given = _core.data.PatchOptions(), self.options
         made.patch = self.patch
         made.whole = given.patch == WHOLE
-        made.outside = given.outside
+        made.outside = given.volumes[0].mean
         made.patches = given.patches or None
         made.order = (self.walkers, self.batch, self.seed)
         if isinstance(self.task, Classes) and self.task.class_weights:
@@ -226,7 +227,9 @@ class Patches(Samples):
 def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:
     """Return the augmentation of the core."""
     made = _core.data.Augmentation()
-    for name, value in dataclasses.asdict(augmentation).items():
+    given = dataclasses.asdict(augmentation)
+    bad = given.pop("bad_sections") / len(_BAD)
+    for name, value in (given | dict.fromkeys(_BAD, bad)).items():
         setattr(made, name, value)
     return made
 

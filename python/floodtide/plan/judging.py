@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from floodtide.data import Volume, look
+from floodtide.data import Box, Volume, look
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
@@ -106,15 +106,17 @@ def problems_of(
             for n, old, new in zip(seen.sharpness.length, voxel_size_nm, wanted_nm, strict=True)
         )
         sharpness = dataclasses.replace(seen.sharpness, length=(z, y, x))
+        if voxel_size_nm != wanted_nm:  # resampling changes fine detail
+            sharpness = dataclasses.replace(sharpness, autocorrelation=((), (), ()), skewness=())
         seen = dataclasses.replace(seen, sharpness=sharpness)
     reading = Reading(where, mean, std, "segment.mean and segment.std", wanted_nm)
     return found + problems.of_grey_levels(seen, reading, trained)
 
 
-def label_problems(image: Volume, labels: Volume) -> list[Problem]:
-    """Return what is wrong with labels, and whether they lie on their image in another order of axes."""
+def label_problems(image: Volume, labels: Volume, box: Box) -> list[Problem]:
+    """Return what is wrong with labels in a box, and whether they lie on their image in another order of axes."""
     name = "the labels"
-    found = problems.of_labels(look.label_statistics(labels, budget=look.QUICK), name)
+    found = problems.of_labels(look.label_statistics(labels, box=box, budget=look.QUICK), name)
     return found + problems.of_alignment(
         look.alignment(image, labels, budget=look.QUICK), name, labels.name
     )

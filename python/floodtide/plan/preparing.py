@@ -146,6 +146,8 @@ def _task(
     Raises:
         InvalidArgumentError: If the labels may be classes as well as objects.
     """
+    if not any(one.objects for one in seen):
+        raise InvalidArgumentError(f"init: {seen[0].name}: no voxel is labelled, expected labels")
     if task is not None:
         return task
     kinds = {one.kind for one in seen}
@@ -189,7 +191,7 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
     if wish.task == "affinities":
         shape = pairs[0][0].shape
-        wanted = coarser(shape, size) if not wish.flat else size
+        wanted = coarser(shape, wish.smallest, size)
     if wish.start is not None and wish.start.voxel_size_nm is not None:
         wanted = wish.start.voxel_size_nm
     if not needs_resampling(size, wanted):

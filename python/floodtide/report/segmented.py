@@ -162,15 +162,15 @@ def _predicted(
     """Predict the middle of the held-out box, and make objects of the prediction as `floodtide segment` does."""
     task = settings.task
     assert isinstance(task, PatchTask)
-    channels = (source, *source.channels)
+    more = source.channels
     predictor = predict.Predictor(
         trained.load(checkpoint),
-        mean=[one.mean for one in channels],
-        std=[one.std for one in channels],
+        mean=[source.mean, *(one.mean for one in more)],
+        std=[source.std, *(one.std for one in more)],
         task=task,
     )
     part = small_part(box, (1, 1, 1))
-    images = [Volume(volume_name(one.image)) for one in channels]
+    images = [Volume(volume_name(name)) for name in (source.image, *(one.image for one in more))]
     values = predictor.probabilities(images, part, progress)
     if isinstance(task, Affinities):
         labels = segments_of(values, task.offsets)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import training_volume
@@ -308,6 +309,13 @@ def test_arrays_of_other_programs_are_read(tmp_path: Path) -> None:
         assert volume.chunks == (2, 3, 4)
         np.testing.assert_array_equal(volume.read(), small)
         np.testing.assert_array_equal(data.Volume(store).read(), small)
+
+
+def test_a_dataset_without_voxels_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file["empty"] = h5py.Empty("f4")
+    with pytest.raises(errors.InvalidFileError, match="empty"):
+        data.Volume(f"{tmp_path}/v.h5:empty")
 
 
 def test_the_finest_level_of_an_ome_zarr_image_is_read(tmp_path: Path) -> None:

@@ -397,7 +397,7 @@ PNG = [
     Case("opaque-rgb", png(kind=6, alpha=255)),
     Case("grey-rgb", png(kind=2)),
     Case("grey-rgb-of-16-bits", png(16, kind=2), refused="has colours of 16 bits"),
-    Case("colours", coloured, refused="number the colours first"),
+    Case("colours", coloured, refused="number those of all files together"),
 ]  # fmt: skip
 
 
