@@ -69,16 +69,19 @@ seed = 4
 threads = 1
 log_every_s = 0.0
 [data]
+patch = "whole"
+[[data.volumes]]
+image = "slices.h5:image"
+labels = "slices.h5:mask"
+groups = "slices.h5:patient"
 mean = 100.0
 std = 50.0
-[[data.slices]]
-images = "slices.h5:image"
-masks = "slices.h5:mask"
-patients = "slices.h5:patient"
+[task]
+kind = "classes"
 [model]
-kind = "unet2d"
+kind = "unet"
 depth = 1
-features = 16
+kernels = [[1, 3, 3]]
 [training]
 steps = 2
 walkers = 1
@@ -96,10 +99,11 @@ log_every_s = 0.0
 patch = [4, 8, 8]
 patches = 4
 {VOLUME}box = "0:14,0:24,0:24"
+[task]
+kind = "lsd"
 [model]
-kind = "unet3d"
+kind = "unet"
 depth = 2
-features = 16
 kernels = [[1, 3, 3], [3, 3, 3]]
 pools = [[1, 2, 2]]
 [training]

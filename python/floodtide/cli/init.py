@@ -30,7 +30,10 @@ from floodtide.cli import options as shared
     " flood filling (default: as the labels are).",
 )
 @click.option(
-    "--unlabelled", type=int, metavar="VALUE", help="Value of voxels that nobody has labelled."
+    "--unlabelled",
+    type=shared.Number(limits.STORED_VALUE),
+    metavar="VALUE",
+    help="Value of voxels that nobody has labelled.",
 )
 @shared.voxel_nm
 @click.option(

@@ -20,6 +20,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, reserved, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.look.labels import require_labels
 from floodtide.data.volumes import Volume, VolumeLike, labels_of, name_of
 from floodtide.errors import InvalidFileError
 
@@ -78,6 +79,7 @@ def partition(
                     reserved("partition", path, unchecked, files_of([name_of(labels)]))
                 )
             volume = labels_of(labels)
+            require_labels(volume)
             job = _core.data.PartitionJob(volume.core, list(thresholds), lom_radius, min_size, box)
             if comm.rank == 0:
                 result = _Result(path, dataset, volume.shape)

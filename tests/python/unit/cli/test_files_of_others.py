@@ -19,11 +19,13 @@ import pytest
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
 import tifffile
+from flat_unet import flat_unet
 from other_programs import ARRAY, hdf5, precomputed, zarr_array
 
 from floodtide import cli, data, errors, nn
 from floodtide.base import notes
 from floodtide.data.look.trained_on import FIB25, to_text
+from floodtide.tasks import Classes
 
 LABELS = (np.indices((24, 24, 24)) // 8).sum(0).astype(np.uint32) + 1
 IMAGE = np.random.default_rng(0).integers(60, 200, LABELS.shape).astype(np.uint8)
@@ -47,9 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nn.FFN(depth=1, features=2, fov=(5, 5, 5), deltas=(1, 1, 1)).save(
         made / "ffn.h5", statistics=trained
     )
-    nn.UNet3D(nn.UNet3DOptions(depth=2, pools=((1, 2, 2),), kernels=((1, 3, 3), (3, 3, 3)))).save(
-        made / "unet.h5", statistics=trained
-    )
+    options = nn.UNetOptions(depth=2, pools=((1, 2, 2),), kernels=((1, 3, 3), (3, 3, 3)))
+    nn.UNet(options, classes=3, output="sigmoid").save(made / "unet.h5", statistics=trained)
     (made / "c.toml").write_text(
         f'[[data.volumes]]\nname = "v"\nimage = "{image}"\nlabels = "{labels}"\n'
         f'[segment]\ncheckpoint = "{made}/ffn.h5"\nimage = "{image}"\nmean = 128\nstd = 33\n'
@@ -273,8 +274,7 @@ def test_a_network_of_other_voxels_is_refused(
 def test_a_network_for_slices_of_other_pixels_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    network = nn.UNet2D(nn.UNetOptions(depth=2, features=16), classes=2)
-    network.save(tmp_path / "u.h5", statistics=to_text([FIB25]))
+    flat_unet().save(tmp_path / "u.h5", statistics=to_text([FIB25]))
     for size, status in (((50.0, 10.0, 10.0), 0), ((10.0, 20.0, 10.0), 2)):
         image = stored(tmp_path / "s.h5", IMAGE, resolution=size)
         words = [
@@ -294,8 +294,9 @@ def test_a_network_for_slices_of_other_pixels_is_refused(
 def test_masks_of_other_pixels_are_refused(tmp_path: Path) -> None:
     images = stored(tmp_path / "i.h5", IMAGE, resolution=(1.0, 10.0, 10.0))
     masks = stored(tmp_path / "m.h5", LABELS % 2, resolution=(1.0, 20.0, 20.0))
+    volume = data.TrainingVolume(images, masks)
     with pytest.raises(errors.ShapeError, match="1 x 20 x 20 nm"):
-        data.Slices(data.Stack(images, masks))
+        data.Patches(volume, data.DataOptions(patch="whole"), task=Classes())
 
 
 def test_a_stated_voxel_size_replaces_that_of_the_file(

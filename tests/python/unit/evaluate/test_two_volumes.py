@@ -14,8 +14,10 @@ import tensorstore
 
 from floodtide import cli, config, data, errors, evaluate
 from floodtide.data import no_label
+from floodtide.data.patches import UNLABELLED
 from floodtide.report import planes
 from floodtide.shapes.meshes import meshes_of
+from floodtide.tasks import Affinities, Classes
 from floodtide.train.data_checks import require_volumes_fit
 from floodtide.view.layers import layers_of
 from floodtide.view.server import _Array
@@ -206,9 +208,8 @@ def test_training_and_partitions_see_no_label(tmp_path: Path) -> None:
         name = stored(tmp_path / f"{kind}.h5", unlabelled(kind))
         out = f"{tmp_path}/{kind}-out.h5:af"
         data.partition(name, out, lom_radius=(2, 2, 2), min_size=1)
-        targets = data.Affinities(
-            data.TrainingVolume(image, name), data.DataOptions(patch=(12, 12, 12))
-        ).fixed(0)
+        volume, options = data.TrainingVolume(image, name), data.DataOptions(patch=(12, 12, 12))
+        targets = data.Patches(volume, options, task=Affinities()).fixed(0)
         made.append([data.Volume(out).read(), *targets])
     for other in made[1:]:
         for a, b in zip(made[0], other, strict=True):
@@ -259,26 +260,26 @@ def test_class_masks_do_not_count_pixels_without_a_label(
     classes[:, :, 6:] = np.array(value, dtype)
     image = stored(tmp_path / "i.h5", np.zeros(LABELS.shape, np.uint8))
     name = stored(tmp_path / "m.h5", classes)
-    slices = data.Slices(data.Stack(image, name), classes=2)
-    assert f"pixels of class {value} do not count" in capsys.readouterr().err
-    slices.core.check_masks(0, slices.fixed_size, None)
-    _, _, mask = slices.fixed(0)
-    np.testing.assert_array_equal(mask[:, :6], LABELS[0, :, :6] % 2)
-    assert (mask[:, 6:] == 255).all()
+    options = data.DataOptions(patch="whole")
+    patches = data.Patches(data.TrainingVolume(image, name), options, task=Classes())
+    _, mask = patches.fixed(0)
+    np.testing.assert_array_equal(mask[0, :, :6], LABELS[0, :, :6] % 2)
+    assert (mask[..., 6:] == UNLABELLED).all()
     right = stored(tmp_path / "p.h5", (LABELS % 2).astype(np.uint8))
     _, row = scored(capsys, right, name, "--classes")["classes"]
     assert row["dice"] == 1
     assert row["true_voxels"] == row["predicted_voxels"] == int((LABELS[:, :, :6] % 2).sum())
 
 
-def test_a_class_of_a_mask_that_is_no_class_is_still_refused(tmp_path: Path) -> None:
+def test_a_value_of_a_mask_that_is_no_class_is_still_refused(tmp_path: Path) -> None:
     image = stored(tmp_path / "i.h5", np.zeros(LABELS.shape, np.uint8))
+    table = Classes(classes={"0": "background", "1": "object"})
     for value in (2, 255):
         masks = (LABELS % 2).astype(np.int64)
         masks[3, 4, 5] = value
-        slices = data.Slices(data.Stack(image, stored(tmp_path / f"{value}.h5", masks)), classes=2)
-        with pytest.raises(errors.InvalidFileError, match=f"slice 3 has class {value} at 4, 5"):
-            slices.core.check_masks(0, slices.fixed_size, None)
+        volume = data.TrainingVolume(image, stored(tmp_path / f"{value}.h5", masks))
+        with pytest.raises(errors.InvalidFileError, match=rf"value {value} at \(3, 4, 5\)"):
+            data.Patches(volume, data.DataOptions(patch="whole"), task=table)
 
 
 @pytest.mark.parametrize("kind", NONE)
