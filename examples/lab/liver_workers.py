@@ -22,7 +22,6 @@ import h5py
 import numpy as np
 
 from floodtide import report
-from floodtide.report.comparison import score
 from floodtide.train import Run, read_run
 
 CONFIG = Path(__file__).resolve().with_suffix(".toml")
@@ -82,7 +81,7 @@ def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> P
 
 def last_dice(run: Run) -> float:
     """Mean over the held-out patients after the last epoch; not a number if a training did not get to one."""
-    dice = score(run.validation[-1], run.unit) if run.validation else None
+    dice = run.validation[-1]["classes"][0]["dice_mean"] if run.validation else None
     return np.nan if dice is None else dice
 
 

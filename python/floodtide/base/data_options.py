@@ -11,7 +11,7 @@ from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.network_options import Vec3
-from floodtide.base.options import FLOOD, FOLDER, PATCHES, REQUIRED, Checked, option
+from floodtide.base.options import FLOOD, FOLDER, PATCHES, REQUIRED, Checked, one_of, option
 from floodtide.errors import ConfigurationError
 
 VolumeName = str | Any
@@ -186,6 +186,25 @@ class DataOptions(Checked):
                 "data.volumes is empty, expected at least one [[data.volumes]] table"
             )
         return dataclasses.replace(self, volumes=given)
+
+
+def require_meaning(section: Checked, name: str, examples: str) -> None:
+    """Refuse options that only tasks of other examples have: for sections that a script makes.
+
+    Args:
+        section: The options.
+        name: The section, for the message.
+        examples: FLOOD or PATCHES.
+
+    Raises:
+        ConfigurationError: If such an option is given.
+    """
+    for field in dataclasses.fields(section):  # type: ignore[arg-type]
+        kinds = field.metadata["kinds"]
+        if kinds and examples not in kinds and getattr(section, field.name) != field.default:
+            raise ConfigurationError(
+                f"{name}.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

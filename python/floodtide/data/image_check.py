@@ -9,9 +9,9 @@ import os
 from floodtide.data.boxes import Box
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
-from floodtide.data.look.image import image_statistics
+from floodtide.data.look.image import ImageStatistics, image_statistics
 from floodtide.data.look.problems import Problem, Reading, settle
-from floodtide.data.look.sampling import QUICK
+from floodtide.data.look.sampling import QUICK, whole_of
 from floodtide.data.look.trained_on import training_images
 from floodtide.data.volumes import Volume, settled_size
 
@@ -64,7 +64,8 @@ def image_problems(
 ) -> list[Problem]:
     """Return how an image differs from what a network was trained on, from a sample of the image.
 
-    Mean and contrast, voxel size and order of axes are compared, as far as the checkpoint keeps statistics.
+    Mean and contrast, sizes and polarity of structures, voxel size and order of axes are compared, as far as the
+    checkpoint keeps statistics. Only what differs in the whole image is a problem of a part.
 
     Args:
         image: The image.
@@ -80,11 +81,16 @@ def image_problems(
         start + size > extent for start, size, extent in zip(*box, image.shape, strict=True)
     ):
         return []  # the engine refuses the box
-    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
     trained = training_images(checkpoint)
-    found = problems.of_grey_levels(statistics, reading, () if slices else trained)
-    if slices:
-        found += problems.of_pixels(statistics, reading, trained)
-    else:
-        found += problems.of_axes(statistics, reading.where, reading.voxel_size_nm)
+
+    def compared(statistics: ImageStatistics) -> list[Problem]:
+        found = problems.of_grey_levels(statistics, reading, () if slices else trained)
+        if slices:
+            return found + problems.of_pixels(statistics, reading, trained)
+        return found + problems.of_axes(statistics, reading.where, reading.voxel_size_nm, trained)
+
+    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
+    found = compared(statistics)
+    if found and statistics.std > 0 and box not in (None, whole_of(image.shape)):
+        return compared(image_statistics(image, budget=QUICK, sections=False))
     return found

@@ -13,9 +13,15 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.data_options import WHOLE, Augmentation, DataOptions, TrainingVolume
+from floodtide.base.data_options import (
+    WHOLE,
+    Augmentation,
+    DataOptions,
+    TrainingVolume,
+    require_meaning,
+)
 from floodtide.base.files import path_and_dataset
-from floodtide.base.options import Arguments
+from floodtide.base.options import PATCHES, Arguments
 from floodtide.base.progress import bar
 from floodtide.base.reading import reading
 from floodtide.data import no_label
@@ -116,6 +122,7 @@ class Patches(Samples):
         seed: int = 0,
     ) -> None:
         options = (options or DataOptions()).of(volumes)
+        require_meaning(options, "data", PATCHES)
         super().__init__(options, walkers, batch, seed)
         _SPLIT.check("Patches: split", share=split.share, seed=split.seed)
         self.augmentation = augmentation or Augmentation()

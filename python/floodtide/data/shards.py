@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume
-from floodtide.base.options import Arguments
+from floodtide.base.data_options import (
+    Augmentation,
+    DataOptions,
+    TrainingVolume,
+    require_meaning,
+)
+from floodtide.base.options import FLOOD, Arguments
 from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Vec3, as_vec3
 from floodtide.data.volumes import sources_of
@@ -65,7 +70,9 @@ class Shards(NotPickled):
             "Shards", patch_size=patch_size, walkers=walkers, seed=seed, softness=softness
         )
         self.options = (options or DataOptions()).of(volumes)
+        require_meaning(self.options, "data", FLOOD)
         self.augmentation = augmentation or Augmentation()
+        require_meaning(self.augmentation, "augmentation", FLOOD)
         self.patch_size = as_vec3(patch_size)
         self.walkers = walkers
         self.seed = seed

@@ -10,7 +10,6 @@ import numpy as np
 
 from floodtide import _core, nn
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
 from floodtide.plan.geometry import View
@@ -36,7 +35,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
     Raises:
         InvalidArgumentError: If the volume is too small.
     """
-    view, reason = _view(_smallest(wish), wish)
+    view, reason = _view(wish.smallest, wish)
     depth, features = DEPTH, FEATURES
     if wish.start is not None:
         depth, features = wish.start.model.depth, wish.start.model.features
@@ -76,12 +75,6 @@ def flooding_recipe(wish: Wish) -> Recipe:
         walkers=walkers,
         look=look_at,
     )
-
-
-def _smallest(wish: Wish) -> Vec3:
-    """Return the size (z, y, x) in which an example must fit: the smallest extents of the boxes with labels."""
-    boxes = [box for own in wish.boxes for box in own]
-    return as_vec3([min(size[axis] for _, size in boxes) for axis in range(3)])
 
 
 def _view(shape: Vec3, wish: Wish) -> tuple[View, str]:

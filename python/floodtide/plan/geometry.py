@@ -19,6 +19,7 @@ LARGEST_FOR_MINUTES = ((240.0, 33), (0.0, 17))
 """Largest field of view of a training from random weights, by its minutes."""
 
 _LEAST_FOV = 5  # voxels; fewer leave no neighbours on both sides of a step
+_FEW_SECTIONS = 5
 _CENTRES = 0.25  # share of the voxels along an axis that should be centres of a patch
 _HELD_OUT, _MOST_HELD_OUT = 0.2, 0.34  # share of an axis, or of the voxels, for validation
 
@@ -87,7 +88,12 @@ def _step(delta: int, extent: int, fov: int) -> int:
 
 
 def splits(
-    boxes: Sequence[Sequence[Box]], patch: Vec3, guard: Vec3, *, inside: bool
+    boxes: Sequence[Sequence[Box]],
+    patch: Vec3,
+    guard: Vec3,
+    *,
+    inside: bool,
+    sections: bool = False,
 ) -> list[Split]:
     """Return all splits of the labelled boxes of volumes, the best ones first.
 
@@ -98,6 +104,7 @@ def splits(
         patch: Size (z, y, x) of a training example in voxels.
         guard: Voxels (z, y, x) between both parts of a box, of which that of the cut axis counts.
         inside: Examples lie wholly inside of the boxes.
+        sections: Sections are independent: hold out whole ones, if there are at least five.
     """
     everything = [(number, box) for number, own in enumerate(boxes) for box in own]
     fitting = [
@@ -109,17 +116,19 @@ def splits(
         return []
     found = [split] if (split := _whole_boxes(boxes, fitting)) is not None else []
     number, largest = max(fitting, key=lambda one: math.prod(one[1][1]))
+    whole_sections = sections and largest[1][0] >= _FEW_SECTIONS
     for axis, between, training, validation in cuts(largest[1], patch, guard, inside=inside):
+        if whole_sections and axis != 0:
+            continue
         start = largest[0]
         kept = [
             tuple(box for n, box in fitting if n == volume and box is not largest)
             + ((_moved(training, start),) if volume == number else ())
             for volume in range(len(boxes))
         ]
-        reason = (
-            f"Cut along {'zyx'[axis]}, the axis that leaves most for training, with a guard band of"
-            f" {between} voxels."
-        )
+        why = "whole sections" if whole_sections else "the axis that leaves most for training"
+        band = f", with a guard band of {between} voxels" if between > 1 else ""
+        reason = f"Cut along {'zyx'[axis]}, {why}{band}."
         found.append(
             Split(
                 training=tuple(kept),

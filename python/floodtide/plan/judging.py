@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from floodtide.data import Volume, look
+from floodtide.data import Box, Volume, look
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
@@ -111,10 +111,10 @@ def problems_of(
     return found + problems.of_grey_levels(seen, reading, trained)
 
 
-def label_problems(image: Volume, labels: Volume) -> list[Problem]:
-    """Return what is wrong with labels, and whether they lie on their image in another order of axes."""
+def label_problems(image: Volume, labels: Volume, box: Box) -> list[Problem]:
+    """Return what is wrong with labels in a box, and whether they lie on their image in another order of axes."""
     name = "the labels"
-    found = problems.of_labels(look.label_statistics(labels, budget=look.QUICK), name)
+    found = problems.of_labels(look.label_statistics(labels, box=box, budget=look.QUICK), name)
     return found + problems.of_alignment(
         look.alignment(image, labels, budget=look.QUICK), name, labels.name
     )

@@ -7,6 +7,7 @@ Methods 18 (2021), 203-211). `flooding` and `unets` have the rules of the networ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,12 +85,13 @@ def make_plan(wish: Wish) -> TrainingPlan:
         if not boxes and number != split.held_out:
             continue
         box = boxes[0] if len(boxes) == 1 else None
+        largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
         size = None if wish.size_is_unknown else wish.voxel_size_nm
         seen = look.image_statistics(image, box=box, voxel_size_nm=size)
         mean, std, levels = judging.levels_for(
             seen, wish.start, "the training box" if box else "the image"
         )
-        notes += _notes(image, labels[number], seen, wish, mean, std)
+        notes += _notes(image, labels[number], largest, seen, wish, mean, std)
         volumes.append(
             {
                 "name": "volume" if len(images) == 1 else f"volume{number}",
@@ -131,10 +133,10 @@ def make_plan(wish: Wish) -> TrainingPlan:
         **recipe.look(labels[trained], split.training[trained][0], steps),
     )
     memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
-    size = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
+    nm = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
     head = (
         *(
-            f"{image.name}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype}, {size}."
+            f"{image.name}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype}, {nm}."
             for image in images
         ),
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
@@ -165,7 +167,8 @@ def _available() -> str:
 def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split:
     """Return the first split with objects, or with all classes, in both parts."""
     least = 2 if wish.task != "classes" else len(set(wish.classes.values()))
-    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, inside=recipe.inside):
+    shape = {"inside": recipe.inside, "sections": recipe.sections}
+    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, **shape):
         trained = [(n, box) for n, own in enumerate(split.training) for box in own]
         parts = (trained, [(split.held_out, box) for box in split.validation])
         if all(sum(_kinds(labels[n], box, wish) for n, box in part) >= least for part in parts):
@@ -184,7 +187,13 @@ def _kinds(labels: Volume, box: Box, wish: Wish) -> int:
 
 
 def _notes(
-    image: Volume, labels: Volume, seen: ImageStatistics, wish: Wish, mean: float, std: float
+    image: Volume,
+    labels: Volume,
+    box: Box,
+    seen: ImageStatistics,
+    wish: Wish,
+    mean: float,
+    std: float,
 ) -> list[str]:
     """Return warnings about the volumes.
 
@@ -205,7 +214,7 @@ def _notes(
     )
     found += problems.of_sections(seen, "the image")
     if wish.task != "classes":
-        found += judging.label_problems(image, labels)
+        found += judging.label_problems(image, labels, box)
     notes = problems.raise_errors(found)
     if wish.start is not None and not wish.start.images:
         notes = (*notes, problems.unknown_training_images(wish.start.name, image.name))

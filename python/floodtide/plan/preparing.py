@@ -189,7 +189,7 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
     if wish.task == "affinities":
         shape = pairs[0][0].shape
-        wanted = coarser(shape, size) if not wish.flat else size
+        wanted = coarser(shape, wish.smallest, size)
     if wish.start is not None and wish.start.voxel_size_nm is not None:
         wanted = wish.start.voxel_size_nm
     if not needs_resampling(size, wanted):

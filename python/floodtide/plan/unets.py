@@ -20,11 +20,14 @@ PATCH, FLAT_PATCH = 32, 256
 
 COARSE_NM = 16.0
 """Voxels below this size are merged two by two along each axis, if enough voxels are left."""
-_LEFT = 96  # voxels along each axis that must be left
+_LEFT, _LEFT_LABELLED = (
+    96,
+    16,
+)  # voxels along each axis that must be left: of the image, and of boxes with labels
 
 _FLAT = 4.0  # ratio of the section thickness to a pixel from which sections are seen alone
 _FEW_SECTIONS = 8
-_FAR = (0.1, 0.25)  # distances of far affinities, as shares of a patch
+_FAR, _FLAT_FAR = (0.1, 0.25), (0.03, 0.08)  # distances of far affinities, as shares of a patch
 _SAME = 1.5  # ratio of voxel sizes along two axes up to which both are pooled, and kernels are 3 voxels long
 # Share of the voxels at changes of label that are 0, above which 0 separates objects.
 _ZERO_BOUNDARY = 0.25
@@ -32,15 +35,24 @@ _AVERAGE = 0.99  # over 100 steps
 _FLAT_DEPTH, _DEPTH = 5, 4
 
 
-def coarser(shape: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
-    """Return the voxel size (z, y, x) to train at: small voxels are doubled, while enough of them are left."""
-    extents, sizes = list(shape), list(voxel_size_nm)
+def coarser(shape: Vec3, labelled: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
+    """Return the voxel size (z, y, x) to train at: small voxels are doubled, while enough of them are left.
+
+    Args:
+        shape: Size (z, y, x) of the image in voxels.
+        labelled: Smallest extents (z, y, x) of the boxes with labels.
+        voxel_size_nm: That of the image.
+    """
+    extents, boxes, sizes = list(shape), list(labelled), list(voxel_size_nm)
     while True:
         small = [axis for axis in range(3) if sizes[axis] < COARSE_NM]
-        if not small or any(extents[axis] // 2 < _LEFT for axis in small):
+        if not small or any(
+            extents[axis] // 2 < _LEFT or boxes[axis] // 2 < _LEFT_LABELLED for axis in small
+        ):
             return sizes[0], sizes[1], sizes[2]
         for axis in small:
             extents[axis] //= 2
+            boxes[axis] //= 2
             sizes[axis] *= 2
 
 
@@ -60,7 +72,7 @@ def unet_recipe(wish: Wish) -> Recipe:
     total = [math.prod(pool[axis] for pool in pools) for axis in range(3)]
     shape = as_vec3([min(shapes) for shapes in zip(*wish.shapes, strict=True)])
     patch = _patch(shape, size, total, flat)
-    offsets = _offsets(patch)
+    offsets = _offsets(patch, _FLAT_FAR if flat else _FAR)
     names = list(dict.fromkeys(wish.classes.values())) if classes else []
     outputs = len(names) if classes else len(offsets)
     loss = "dice+cross_entropy" if classes else "cross_entropy"
@@ -82,6 +94,7 @@ def unet_recipe(wish: Wish) -> Recipe:
         guard=as_vec3([max(1, n // 2) if not flat else 1 for n in patch]),
         extents=(patch,),
         inside=False,
+        sections=flat,
         shown={
             "depth": depth,
             "features": FEATURES,
@@ -150,10 +163,10 @@ def _patch(shape: Vec3, voxel_size_nm: Sequence[float], total: Sequence[int], fl
     raise geometry.too_small(shape)
 
 
-def _offsets(patch: Vec3) -> tuple[Vec3, ...]:
+def _offsets(patch: Vec3, shares: Sequence[float]) -> tuple[Vec3, ...]:
     """Return the nearest neighbours along each axis, then farther voxels, nearest first."""
     found: list[Vec3] = []
-    for share in (0.0, *_FAR):
+    for share in (0.0, *shares):
         for axis, extent in enumerate(patch):
             if extent == 1:
                 continue

@@ -56,6 +56,13 @@ class Wish:
     stated: tuple[str, ...] = ()
 
     @property
+    def smallest(self) -> Vec3:
+        """The smallest extents (z, y, x) in voxels of the boxes with labels."""
+        boxes = [box for own in self.boxes for box in own]
+        z, y, x = (min(size[axis] for _, size in boxes) for axis in range(3))
+        return z, y, x
+
+    @property
     def flat(self) -> bool:
         """True if all labels are in single sections."""
         return all(size[0] == 1 for own in self.boxes for _, size in own)
@@ -71,6 +78,7 @@ class Recipe:
         guard: Voxels (z, y, x) between training and validation part.
         extents: Sizes (z, y, x) in voxels that must be equal along axes that are exchanged.
         inside: Training examples lie wholly inside of the boxes with labels.
+        sections: The network sees single sections.
         shown: What the template shows, by name.
         rate: Measures and returns the training examples per second on this machine.
         walkers: Returns the number of walkers for a training of about so many examples.
@@ -82,6 +90,7 @@ class Recipe:
     guard: Vec3
     extents: tuple[Vec3, ...]
     inside: bool = True
+    sections: bool = False
     shown: dict[str, Any]
     rate: Callable[[], float]
     walkers: Callable[[float], int]

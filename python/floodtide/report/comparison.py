@@ -17,6 +17,7 @@ from floodtide.base import style
 from floodtide.report import curves
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import Table, text
+from floodtide.tasks import Task
 from floodtide.train.recorded_run import Run
 
 # Failures of a training whose loss is not finite.
@@ -91,12 +92,12 @@ def time_to(run: Run, loss: float) -> float | None:
     return float(time_s[reached[0]]) if reached.size else None
 
 
-def scores(run: Run, record: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return the main score of a validation record of a run, and that of a trivial prediction, means of its outputs.
+def scores(task: type[Task], record: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return the main score of a validation record, and that of a trivial prediction, means of the outputs.
 
     Outputs without a score are left out; None without any.
     """
-    rows = [row for row in run.task.scores_of(record) if row[0] is not None]
+    rows = [row for row in task.scores_of(record) if row[0] is not None]
     if not rows:
         return None, None
     own, trivial = np.mean(np.array(rows, dtype=np.float64), axis=0).tolist()
@@ -139,7 +140,7 @@ def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | No
             rate_per_s(run),
             *("not reached" if time is None else f"{time / seconds:.3g}" for time in times),
             float(smooth.min()) if smooth.size else None,
-            scores(run, run.validation[-1])[0] if run.validation else None,
+            scores(run.task, run.validation[-1])[0] if run.validation else None,
             outcome(run),
         )
         rows.append((run.name, *map(text, cells)))
@@ -165,7 +166,7 @@ def by_time_figure(runs: Sequence[Run]) -> str | None:
             if time_s.size and divergence(run):
                 cross = {"color": look["color"], "marker": "x", "ms": 9.0, "mew": 2.5}
                 training.plot(time_s[-1] / seconds, smooth[-1], **cross)
-            points = [{**record, "score": scores(run, record)[0]} for record in run.validation]
+            points = [{**record, "score": scores(run.task, record)[0]} for record in run.validation]
             time_s, values = curves.column(points, "score", "time_s")
             validation.plot(time_s / seconds, values, **look)
         for axis, name in (

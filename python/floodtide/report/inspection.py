@@ -118,6 +118,7 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
     found = [
         *problems.of_sections(statistics, "image"),
         *problems.of_axes(statistics, "image", statistics.voxel_size_nm),
+        *problems.of_padding(statistics, "image"),
         *_of_values(statistics),
     ]
     of_labels, aligned = None, None
@@ -128,6 +129,7 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
             of_labels = label_statistics(labels, progress=progress)
         aligned = alignment(image, labels)
         found += problems.of_labels(of_labels, "labels")
+        found += _of_kind(of_labels)
         found += problems.of_alignment(aligned, "labels", labels.name)
     return Inspection(
         image=statistics,
@@ -172,6 +174,18 @@ def verdict(found: Inspection) -> str:
         if count
     ]
     return f"{' and '.join(parts)}: see below what to change."
+
+
+def _of_kind(labels: LabelStatistics) -> list[Problem]:
+    """Return a doubt if values may be classes or objects."""
+    if labels.kind != "unsure" or labels.objects == 0 or labels.like_image:
+        return []
+    return [
+        Problem(
+            False,
+            f"labels: whether values of {labels.name} are objects or classes cannot be told ({labels.kind_reason})",
+        )
+    ]
 
 
 def _of_values(image: ImageStatistics) -> list[Problem]:

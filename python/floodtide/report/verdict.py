@@ -75,7 +75,7 @@ def _by_validation(run: Run) -> Verdict | None:
     if not run.validation:
         return None
     last = run.validation[-1]
-    score, least = comparison.scores(run, last)
+    score, least = comparison.scores(run.task, last)
     if not (is_number(score) and is_number(least)):
         return None
     return judged(

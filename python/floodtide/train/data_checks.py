@@ -68,12 +68,19 @@ DATASET = "partitions"
 
 @dataclass(frozen=True)
 class Looked:
-    """An image of the training data, with its statistics and how the network reads it."""
+    """An image of the training data, with statistics of its training box and of the whole, and how it is read."""
 
     image: Volume
     statistics: ImageStatistics
+    whole: ImageStatistics
     reading: Reading
     name: str
+
+    @property
+    def parts(self) -> list[tuple[str, ImageStatistics]]:
+        """The whole image and its training box, if that is another part, with their names."""
+        box = [] if self.whole is self.statistics else [(f"{self.name} (box)", self.statistics)]
+        return [(self.name, self.whole), *box]
 
 
 def require_volumes_fit(config: Config) -> None:
@@ -119,13 +126,14 @@ def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
     warnings = problems.raise_errors(training_problems(config, data, looked))
     kept = [
         trained_on(
-            one.statistics,
-            name=one.name,
+            statistics,
+            name=name,
             mean=one.reading.mean,
             std=one.reading.std,
             voxel_size_nm=one.reading.voxel_size_nm or one.statistics.voxel_size_nm,
         )
         for one in looked
+        for name, statistics in one.parts
     ]
     return to_text(kept), warnings
 
@@ -150,7 +158,8 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
         if not _flat(data):
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
-            found += problems.of_axes(one.statistics, one.reading.where, size)
+            found += problems.of_axes(one.statistics, one.reading.where, size, trained)
+            found += problems.of_padding(one.statistics, one.reading.where)
     if not isinstance(config.task, Classes):
         for volume, one in zip(data.options.volumes, looked, strict=False):
             found += _of_labels(volume, one)
@@ -170,9 +179,11 @@ def _flat(data: Data) -> bool:
 
 def _look(volume: TrainingVolume, reading: Reading) -> Looked:
     image, boxes = as_volume(volume.image), parse_boxes(volume.box)
-    box = boxes[0] if len(boxes) == 1 else None
-    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
-    return Looked(image, statistics, reading, volume.name)
+    whole = image_statistics(image, budget=QUICK, sections=False)
+    statistics = whole
+    if len(boxes) == 1 and boxes[0] != whole_of(image.shape):
+        statistics = image_statistics(image, box=boxes[0], budget=QUICK, sections=False)
+    return Looked(image, statistics, whole, reading, volume.name)
 
 
 def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
@@ -185,17 +196,21 @@ def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
         labels, box=boxes[0] if boxes else None, budget=QUICK, sections=False
     )
     found = problems.of_labels(statistics, where)
-    if found:
+    if statistics.like_image or statistics.flat_axis is not None or statistics.objects == 0:
         return found
-    return problems.of_alignment(alignment(one.image, labels, budget=QUICK), where, labels.name)
+    aligned = alignment(one.image, labels, budget=QUICK)
+    return found + problems.of_alignment(aligned, where, labels.name)
 
 
 def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem]:
-    """Return whether voxels are trained on and held out."""
+    """Return whether voxels are trained on and held out, or held-out ones show nothing."""
     if not config.validation.box:
         return []
     held = held_out_volume(config)
     found = []
+    for box in parse_boxes(held.box):
+        seen = image_statistics(as_volume(held.image), box=box, budget=QUICK, sections=False)
+        found += problems.of_padding(seen, "validation.box")
     for volume in volumes:
         if not _same_volume(volume.image, held.image):
             continue

@@ -102,4 +102,4 @@ def _like_image(volume: Volume) -> bool:
     """Return True for an image of 16 bits, which could be a segmentation by its type."""
     if volume.dtype.itemsize != 2:
         return False
-    return label_statistics(volume, budget=QUICK, sections=False).like_image
+    return label_statistics(volume, budget=QUICK, sections=False, where=False).like_image

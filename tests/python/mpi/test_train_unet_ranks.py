@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import tomli_w
 from launch import shared
+from training_patches import KINDS, text, write_patches
 from training_slices import document, write_slices
 
 from floodtide import nn
+from floodtide.segment.trained import newest_checkpoint
 from floodtide.train import read_log
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
@@ -25,18 +27,20 @@ def trained(folder: Path, ranks: int, **sections: dict[str, Any]) -> dict[str, n
     sections["run"] = {"dir": str(run)}
     file = folder / f"{ranks}.toml"
     file.write_text(tomli_w.dumps(document(folder, **sections)))
-    result = shared(ranks, ["-m", "floodtide", "train", str(file)], timeout_s=120)
+    return parameters(ranks, file, run)
+
+
+def parameters(ranks: int, file: Path, run: Path, *overrides: str) -> dict[str, np.ndarray]:
+    """The last parameters of a training on that many ranks."""
+    more = [word for override in overrides for word in ("--set", override)]
+    result = shared(ranks, ["-m", "floodtide", "train", str(file), *more], timeout_s=120)
     assert result.status == 0, result.stderr
-    return nn.load(run / "checkpoints" / "step-6.h5").state_dict()
+    return nn.load(newest_checkpoint(run)).state_dict()
 
 
-def scores(folder: Path, ranks: int) -> list[Any]:
-    records = read_log(folder / f"{ranks}" / "log.jsonl")
-    return [
-        {key: record[key] for key in ("step", "classes", "cross_entropy", "patients")}
-        for record in records
-        if record["kind"] == "validation"
-    ]
+def scores(run: Path) -> list[Any]:
+    records = [record for record in read_log(run / "log.jsonl") if record["kind"] == "validation"]
+    return [{key: value for key, value in r.items() if key != "time_s"} for r in records]
 
 
 def test_walkers_give_the_same_bits_and_scores_on_one_and_on_two_ranks(tmp_path: Path) -> None:
@@ -44,8 +48,34 @@ def test_walkers_give_the_same_bits_and_scores_on_one_and_on_two_ranks(tmp_path:
     one, two = (trained(tmp_path, ranks, comm={"exactness": "workers"}) for ranks in (1, 2))
     for name, array in one.items():
         np.testing.assert_array_equal(two[name], array, err_msg=name)
-    assert len(scores(tmp_path, 1)) == 2
-    assert scores(tmp_path, 2) == scores(tmp_path, 1)
+    assert len(scores(tmp_path / "1")) == 2
+    assert scores(tmp_path / "2") == scores(tmp_path / "1")
+
+
+@pytest.fixture(scope="module")
+def patches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("patches")
+    write_patches(path)
+    return path
+
+
+EXACT = ("comm.exactness=workers", "augmentation.elastic=1", "augmentation.dark_section=0.3")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_task_has_the_same_bits_and_scores_on_one_to_four_ranks(
+    patches: Path, kind: str
+) -> None:
+    expected: dict[str, np.ndarray] = {}
+    for ranks in (1, 2, 3, 4):
+        name = f"{kind} {ranks}"
+        file = patches / f"{name}.toml"
+        file.write_text(text(patches, kind, name))
+        found = parameters(ranks, file, patches / name, *EXACT)
+        expected = expected or found
+        for array, values in expected.items():
+            np.testing.assert_array_equal(found[array], values, err_msg=f"{ranks} ranks: {array}")
+        assert scores(patches / name) == scores(patches / f"{kind} 1")
 
 
 def test_a_dice_over_the_batch_does_not_depend_on_how_it_is_split(tmp_path: Path) -> None:
@@ -92,10 +122,11 @@ def test_a_wrong_mask_that_one_rank_sees_ends_all_with_its_words(tmp_path: Path)
     with h5py.File(write_slices(tmp_path), "a") as file:
         file["mask"][11, 0, 0] = 9  # in the last rank's share
     path = tmp_path / "run.toml"
-    sections: dict[str, Any] = {"validation": {"share": 0.0, "every": 0}}
+    table = {"classes": {"0": "background", "1": "disk"}}
+    sections: dict[str, Any] = {"validation": {"share": 0.0, "every": 0}, "task": table}
     path.write_text(tomli_w.dumps(document(tmp_path, **sections)))
     result = shared(2, ["-m", "floodtide", "train", str(path)], status=2)
     assert result.status == 2, result.stderr
     ours = [line for line in result.stderr.splitlines() if "floodtide" in line]
     assert len(ours) == 1
-    assert "slice 11 has class 9" in ours[0]
+    assert "value 9 at (11, 0, 0)" in ours[0]

@@ -260,7 +260,7 @@ class Folder:
         if picture.ndim != 2:
             raise InvalidFileError(
                 f"{path}: has shape {picture.shape}, expected one picture of one channel (y, x); if each colour is a"
-                " label, number the colours first: np.unique(pixels, axis=0, return_inverse=True)"
+                " label, number those of all files together: np.unique(pixels, axis=0, return_inverse=True)"
             )
         return picture
 

@@ -43,6 +43,7 @@ class ImageStatistics(Sample):
         proposed_mean: Mean for training, without bad sections and padding.
         proposed_std: Standard deviation for training, without bad sections and padding.
         left_out: What the proposal leaves out, in words; empty for nothing.
+        padding: Share of the voxels that fill places without image: all are 0, or the highest value of the type.
         voxel_size_nm: Voxel size (z, y, x) that the caller or the format states; None if unknown.
         sharpness: Autocorrelation along each axis; None for a constant image.
         sections: Statistics of each section (z); None if they were not asked for.
@@ -59,6 +60,7 @@ class ImageStatistics(Sample):
     proposed_mean: float
     proposed_std: float
     left_out: str
+    padding: float
     voxel_size_nm: tuple[float, float, float] | None
     sharpness: Sharpness | None
     sections: Sections | None
@@ -104,6 +106,7 @@ def image_statistics(
     found = sums.sections() if sums is not None else None
     _, mean, std = levels.moments()
     proposed_mean, proposed_std, left_out = _proposal(levels, sums, found)
+    padding = levels.padding()
     low, high = levels.clipped()
     values, counts = levels.table()
     percentiles, histogram = _summary(values, counts)
@@ -123,6 +126,7 @@ def image_statistics(
         proposed_mean=proposed_mean,
         proposed_std=proposed_std,
         left_out=left_out,
+        padding=padding[1] / total if padding is not None else 0.0,
         voxel_size_nm=voxel_size_nm or volume.geometry.voxel_size_nm,
         sharpness=sharpness(volume, whole, budget),
         sections=found,

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of a label volume: objects, their sizes, unlabelled voxels, boundaries."""
+"""Statistics of a label volume: where labels are, whether they are objects or classes, sizes, what 0 means."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress
+from floodtide import _core
+from floodtide.data.boxes import Box, Progress, as_vec3, box_text, part_of
+from floodtide.data.look.labelled import Form, Labelled, labelled
 from floodtide.data.look.sampling import (
     FULL,
     QUICK,
@@ -29,6 +33,16 @@ LIMITS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 _CUBES = 1 << 23  # voxels in which changes between neighbours are counted
 _TABLES = 64  # tables of sizes that are merged at a time
+_SHOWN = 4  # boxes that messages list
+_READ_BOXES = 16  # labelled boxes that are looked at
+_VALUES = 32  # values that may be classes
+_BLOCK, _BLOCKS = 1 << 21, 4  # voxels of a block in which connected pieces are counted, and blocks
+_MAIN = 0.995  # share of the labelled voxels that decide; smoothed edges of masks have more values
+_SPECK = 10  # voxels; smaller pieces do not count
+_PIECES = 4.0  # connected pieces of a value from which the values are classes
+_WHOLE = 2.0  # up to which they are objects, if their ids say so
+_FEW_IDS = 8  # values up to which whole pieces may be large classes
+_SMALL = 255  # highest id that a class has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +54,25 @@ class LabelStatistics(Sample):
         lowest: Lowest id that occurs, 0 included.
         highest: Highest id that occurs.
         unlabelled: Share of the voxels labelled 0.
-        sections: Number of sections (z) with sampled voxels.
-        empty_sections: Number of these whose sampled voxels are all labelled 0.
+        sections: Number of sections (z).
+        empty_sections: Number of these without labels.
         at_least: Number of objects of at least LIMITS voxels.
         median_size: Median size of the objects in voxels.
         largest: The ten largest objects, as (id, voxels).
         changes: Along z, y and x: share of neighbouring voxels that differ.
         boundary: Share of voxels that differ from a neighbour along some axis.
-        boundary_zero: Share of these voxels that are labelled 0. Planes without any label do not count.
+        form: Where labels are: see `Labelled`. "unknown" if this was not asked for.
+        boxes: Boxes (start, size) in voxels of the volume that contain all labels.
+        labelled_share: Share of the voxels in the boxes that are not 0.
+        exact: True if every voxel was read to find the boxes.
+        zero_between: Share of the changes from one object to another along an axis, inside of the boxes, with voxels
+            labelled 0 between the two objects; the others touch.
+        zero_width: Median number of voxels between two such objects; 0 without any.
+        values: (value, voxels) of the 32 most frequent values, and of 0 if it occurs, in ascending order.
+        pieces: (value, connected pieces of at least 10 voxels) in a sample of the boxes, for the values that make up
+            99.5 % of the labelled voxels; empty if these are more than 32.
+        kind: Whether values are "classes" or "objects"; "unsure" if a sample does not tell.
+        kind_reason: What says so, as a clause: "value 255 lies in 143 separate places of the sample".
     """
 
     objects: int
@@ -61,7 +86,43 @@ class LabelStatistics(Sample):
     largest: tuple[tuple[int, int], ...]
     changes: tuple[float, float, float]
     boundary: float
-    boundary_zero: float
+    form: Form | Literal["unknown"]
+    boxes: tuple[Box, ...]
+    labelled_share: float
+    exact: bool
+    zero_between: float
+    zero_width: float
+    values: tuple[tuple[int, int], ...]
+    pieces: tuple[tuple[int, int], ...]
+    kind: Literal["classes", "objects", "unsure"]
+    kind_reason: str
+
+    @property
+    def words(self) -> str:
+        """What the values are, where they are, and what lies between objects, in one line."""
+        unsure = "objects or classes, unsure which"
+        parts = [f"{unsure if self.kind == 'unsure' else self.kind} ({self.kind_reason})"]
+        if self.form in ("everywhere", "unknown"):
+            parts.append("everywhere")
+        elif self.form != "none":
+            parts.append(f"in {self.place}")
+        if self.kind != "classes" and self.zero_between > 0:
+            wide = f"{self.zero_width:.0f} voxel{'s' * (self.zero_width != 1)} of label 0"
+            parts.append(f"{100 * self.zero_between:.0f} % of neighbours have {wide} between them")
+        elif self.kind != "classes" and self.objects > 1:
+            parts.append("neighbours touch")
+        return ", ".join(parts)
+
+    @property
+    def place(self) -> str:
+        """Where labels are, in words: "2 boxes (0:64,0:64,0:64 and 70:99,0:64,0:64), 12 % of the volume"."""
+        texts = [box_text(box) for box in self.boxes[:_SHOWN]]
+        more = f" and {len(self.boxes) - _SHOWN} more" if len(self.boxes) > _SHOWN else ""
+        word = "section" if self.form == "sections" else "box"
+        count = {"section": "sections", "box": "boxes"}[word] if len(self.boxes) > 1 else word
+        share = sum(math.prod(size) for _, size in self.boxes) / math.prod(self.shape)
+        found = "" if self.exact else ", as far as a sample tells"
+        return f"{len(self.boxes)} {count} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
 
     @property
     def largest_share(self) -> float:
@@ -88,15 +149,17 @@ def label_statistics(
     box: Box | None = None,
     budget: int = FULL,
     sections: bool = True,
+    where: bool = True,
     progress: Progress | None = None,
 ) -> LabelStatistics:
-    """Return the statistics of labels. A box of more than `budget` voxels is sampled.
+    """Return the statistics of labels. A box of more than `budget` voxels is sampled, where labels are.
 
     Args:
         volume: Labels: integers, or floating-point numbers that are whole.
         box: The part (start, size) to look at; None: the whole volume.
-        budget: Voxels to read.
+        budget: Voxels to read. To find where labels are, up to 16 times as many are read.
         sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
+        where: Find out where labels are. Else the whole box is taken for labelled.
         progress: Called as progress(voxels read, voxels to read).
 
     Raises:
@@ -104,22 +167,35 @@ def label_statistics(
     """
     require_labels(volume)
     whole = box or whole_of(volume.shape)
+    found: Labelled | None = None
+    if where:
+        found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
+        progress = progress and part_of(progress, 1, 2)
+    inside = _some(found.boxes if found is not None and found.boxes else (whole,), _READ_BOXES)
     boxes = sample(whole, budget, sections)
+    if math.prod(whole[1]) > budget:
+        share = budget // len(inside)
+        boxes = [part for one in inside for part in sample(one, share, sections)]
     total = sum(math.prod(size) for _, size in boxes)
     tables: list[Array] = []
-    seen = np.zeros((2, whole[1][0]), bool)  # sections that were read, and those with labels
-    for section, stored in slabs(volume, boxes, progress):
-        labels = cleared(stored, volume.name)
-        tables.append(_table(labels))
-        first = section - whole[0][0]
-        seen[0, first : first + len(labels)] = True
-        seen[1, first : first + len(labels)] |= labels.any(axis=(1, 2))
+    for _, stored in slabs(volume, boxes, progress):
+        tables.append(_table(cleared(stored, volume.name)))
         if len(tables) == _TABLES:
             tables = [_merged(tables)]
     ids, sizes = _merged(tables)
+    sizes = sizes.astype(np.int64)
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
-    changes, boundary, zero = _changes(volume, whole, budget)
+    changes, boundary = _changes(volume, whole, budget)
+    between, width = _between(volume, inside, budget)
+    unlabelled = float(sizes[ids == 0].sum()) / total
+    if found is not None:
+        unlabelled = 1 - found.voxels / math.prod(whole[1])
+    frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)][:_VALUES]
+    zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
+    main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
+    pieces = _pieces(volume, inside, budget, main) if 0 < len(main) <= _VALUES else ()
+    kind, reason = _kind(len(objects), main, pieces)
     return LabelStatistics(
         name=volume.name,
         shape=whole[1],
@@ -128,9 +204,9 @@ def label_statistics(
         objects=len(objects),
         lowest=int(ids.min()),
         highest=int(ids.max()),
-        unlabelled=float(sizes[ids == 0].sum()) / total,
-        sections=int(np.count_nonzero(seen[0])),
-        empty_sections=int(np.count_nonzero(seen[0] & ~seen[1])),
+        unlabelled=unlabelled,
+        sections=whole[1][0],
+        empty_sections=0 if found is None else found.empty_sections,
         at_least=tuple(int(np.count_nonzero(voxels >= limit)) for limit in LIMITS),
         median_size=float(np.median(voxels)) if len(voxels) else 0.0,
         largest=tuple(
@@ -138,7 +214,16 @@ def label_statistics(
         ),
         changes=changes,
         boundary=boundary,
-        boundary_zero=zero,
+        form="unknown" if found is None else found.form,
+        boxes=(whole,) if found is None else found.boxes,
+        labelled_share=1 - unlabelled if found is None else found.share,
+        exact=found is not None and found.exact,
+        zero_between=between,
+        zero_width=width,
+        values=tuple(sorted(zero + frequent)),
+        pieces=pieces,
+        kind=kind,
+        kind_reason=reason,
     )
 
 
@@ -164,43 +249,102 @@ def require_labels(volume: Volume) -> None:
 
 
 def changed(labels: Array) -> tuple[NDArray[np.bool_], tuple[float, float, float]]:
-    """Return which voxels differ from a neighbour along some axis, and the share of differing pairs along z, y, x."""
+    """Return which voxels differ from a neighbour along some axis, and the share of differing pairs along z, y, x.
+
+    Next to a plane without any label, nothing differs: such a plane is not labelled.
+    """
     boundary = np.zeros(labels.shape, bool)
     shares = []
     for axis in range(3):
         along, marked = np.moveaxis(labels, axis, 0), np.moveaxis(boundary, axis, 0)
+        there = np.asarray(along.any(axis=(1, 2)))
         differ = along[1:] != along[:-1]
+        shares.append(float(differ.mean()) if differ.size else 0.0)
+        differ &= (there[1:] & there[:-1])[:, None, None]
         marked[1:] |= differ
         marked[:-1] |= differ
-        shares.append(float(differ.mean()) if differ.size else 0.0)
     return boundary, (shares[0], shares[1], shares[2])
 
 
-def _changes(
-    volume: Volume, whole: Box, budget: int
-) -> tuple[tuple[float, float, float], float, float]:
-    """Return the shares of differing pairs and of boundary voxels in cubes, and of boundary voxels labelled 0."""
-    rows, voxels, at_boundary, kept, zeros = [], 0, 0, 0, 0
+def _some(boxes: Sequence[Box], most: int) -> list[Box]:
+    """Return at most `most` of the boxes, spread evenly."""
+    step = -(-len(boxes) // most)
+    return list(boxes[step // 2 :: step]) if step > 1 else list(boxes)
+
+
+def _changes(volume: Volume, whole: Box, budget: int) -> tuple[tuple[float, float, float], float]:
+    """Return the shares of differing pairs and of boundary voxels in cubes."""
+    rows, voxels, at_boundary = [], 0, 0
     for cube in cubes_within(whole, min(budget, _CUBES)):
         labels = cleared(volume.read(cube))
         boundary, shares = changed(labels)
         rows.append(shares)
         voxels += labels.size
         at_boundary += int(np.count_nonzero(boundary))
-        inner = _without_empty_planes(labels)
-        between, _ = changed(inner)
-        kept += int(np.count_nonzero(between))
-        zeros += int(np.count_nonzero(between & (inner == 0)))
     z, y, x = (float(share) for share in np.mean(rows, axis=0))
-    return (z, y, x), at_boundary / voxels, zeros / max(1, kept)
+    return (z, y, x), at_boundary / voxels
 
 
-def _without_empty_planes(labels: Array) -> Array:
-    """Return labels without the planes along z, y and x that hold 0 only: these are not labelled, and no boundaries."""
-    for axis in range(3):
-        others = tuple(i for i in range(3) if i != axis)
-        labels = labels.compress((labels != 0).any(axis=others), axis=axis)
-    return labels
+def _between(volume: Volume, boxes: Sequence[Box], budget: int) -> tuple[float, float]:
+    """Return the share of changes between two objects with 0 between them, and the median width of the 0."""
+    touching, widths = 0, []
+    for box in boxes:
+        for cube in cubes_within(box, min(budget, _CUBES) // len(boxes)):
+            labels = cleared(volume.read(cube))
+            for axis in range(3):
+                # One after the other, the labelled voxels of all lines along an axis.
+                lines = np.moveaxis(labels, axis, -1).reshape(-1, labels.shape[axis])
+                line, at = np.nonzero(lines)
+                ids = lines[line, at]
+                pair = (line[1:] == line[:-1]) & (ids[1:] != ids[:-1])
+                gaps = (at[1:] - at[:-1])[pair] - 1
+                touching += int(np.count_nonzero(gaps == 0))
+                widths.append(gaps[gaps > 0])
+    apart = np.concatenate(widths)
+    share = len(apart) / max(1, len(apart) + touching)
+    return share, float(np.median(apart)) if len(apart) else 0.0
+
+
+def _pieces(
+    volume: Volume, boxes: Sequence[Box], budget: int, values: Array
+) -> tuple[tuple[int, int], ...]:
+    """Return how many connected pieces each of the values has, in blocks in the middle of the largest boxes."""
+    counts: dict[int, int] = {}
+    for start, size in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
+        extents = list(size)
+        while math.prod(extents) > min(budget, _BLOCK):
+            longest = extents.index(max(extents))
+            extents[longest] = -(-extents[longest] // 2)
+        first = as_vec3([a + (n - m) // 2 for a, n, m in zip(start, size, extents, strict=True)])
+        labels = cleared(volume.read((first, as_vec3(extents))))
+        for value in np.intersect1d(labels, values):
+            found = _core.segment.connected_components((labels == value).astype(np.uint8), _SPECK)
+            counts[int(value)] = counts.get(int(value), 0) + int(found.max())
+    return tuple(sorted(counts.items()))
+
+
+def _kind(
+    objects: int, main: Array, pieces: Sequence[tuple[int, int]]
+) -> tuple[Literal["classes", "objects", "unsure"], str]:
+    """Return whether values are classes or objects, and why. `main`: the values that make up nearly all labels."""
+    if objects == 0:
+        return "unsure", "no voxel is labelled"
+    if len(main) > _VALUES:
+        return "objects", f"there are {objects} ids"
+    seen = f"{objects} value{'s' * (objects > 1)} besides 0"
+    if objects > len(main):
+        seen += f", {len(main)} of them at nearly all labelled voxels"
+    highest = int(main.max())
+    most = max(pieces, key=lambda row: row[1], default=(0, 0))
+    mean = sum(count for _, count in pieces) / max(1, len(pieces))
+    if mean >= _PIECES:
+        where = f"value {most[0]} lies in {most[1]} separate places of a sample"
+        return "classes", f"{seen}; {where}"
+    if len(main) == 1 and highest in (1, _SMALL):
+        return "classes", f"{seen}: {highest}"
+    if len(main) > 1 and mean <= _WHOLE and (len(main) > _FEW_IDS or highest > _SMALL):
+        return "objects", f"{seen}, up to {highest}, each in about one piece"
+    return "unsure", f"{seen}, with {mean:.1f} connected pieces each in a sample"
 
 
 def _table(labels: Array) -> Array:
@@ -208,12 +352,12 @@ def _table(labels: Array) -> Array:
     flat = labels.reshape(-1)
     first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
     lengths = np.diff(np.append(first, flat.size))
-    ids, inverse = np.unique(flat[first].astype(np.int64), return_inverse=True)
-    return np.stack([ids, np.bincount(inverse, lengths).astype(np.int64)])
+    ids, inverse = np.unique(flat[first].astype(np.uint64), return_inverse=True)
+    return np.stack([ids, np.bincount(inverse, lengths).astype(np.uint64)])
 
 
 def _merged(tables: list[Array]) -> Array:
     """Return one table for several."""
     ids, counts = np.concatenate(tables, axis=1)
     known, inverse = np.unique(ids, return_inverse=True)
-    return np.stack([known, np.bincount(inverse, counts).astype(np.int64)])
+    return np.stack([known, np.bincount(inverse, counts).astype(np.uint64)])

@@ -70,10 +70,13 @@ class GreyLevels:
     def padding(self) -> tuple[float, int] | None:
         """Return the grey level that fills the places without image, with its count; None without such a level.
 
-        It is 0, or the highest value of the type, and far more frequent than the levels beside it.
+        It is 0, or the highest value of the type, and far more frequent than the levels beside it. An image of two
+        levels has none.
         """
         values, counts = self.table()
         n = int(counts.sum())
+        if len(values) <= 2:
+            return None
         for level in (0,) if self._range is None else (0, int(self._range.max)):
             at = int(np.searchsorted(values, level))
             if at == len(values) or values[at] != level:

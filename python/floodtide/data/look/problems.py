@@ -24,9 +24,13 @@ from floodtide.errors import ConfigurationError
 # for an error and a warning: distance of the mean from 0, and standard deviation, of what the network reads
 _FAR, _OFF = 10.0, 1.0
 _FAINT, _FLAT = 0.05, 0.5
-_SHIFT, _CONTRAST = 0.5, 1.5  # the same against the training images
-_LENGTHS = 1.7  # ratio of correlation lengths of two images
-_ANISOTROPY = 2.2  # ratio of the correlation lengths of an image, in nm
+_SHIFT, _CONTRAST = 0.6, 1.5  # the same against the training images
+_LENGTHS, _DETAIL = 1.6, 2.0  # ratio of correlation lengths, and of fine detail, of two images
+_ORDER = 2.5  # ratio of one of these along an axis to the same along another axis
+_INVERTED = 0.6  # distance in skewness from the inverted training image to that from itself
+_SKEWED, _TEXTURE = 0.1, 1.2  # least skewness that is judged, and distance of other tissue
+_ANISOTROPY = 3.0  # ratio of the correlation lengths of an image, in nm
+_PADDING = 0.2  # share of an image that is padding, for a warning
 _CERTAIN, _CLEARLY = 0.7, 4.0  # contrast of another orientation, and its ratio to the stored one
 _EMPTY = 0.1  # share of sections without labels, for a warning
 _AXES = "zyx"
@@ -122,29 +126,46 @@ def of_grey_levels(
     size = _of_size(image, reading, trained, adapts)
     if size or image.std == 0:
         return size
-    mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
+    return min((_against(image, reading, volume) for volume in trained), key=lambda one: one[0])[1]
 
-    def distance(volume: TrainedOn) -> float:
-        away, spread = volume.normalised
-        spread = max(spread, 1e-6)
-        return abs(mean - away) / spread / _SHIFT + abs(math.log(std / spread)) / math.log(
-            _CONTRAST
-        )
 
-    nearest = min(trained, key=distance)
-    away, spread = nearest.normalised
-    found = _of_scale(image, reading, nearest)
-    if spread <= 0 or (
-        abs(mean - away) <= _SHIFT * spread and 1 / _CONTRAST <= std / spread <= _CONTRAST
-    ):
-        return found
-    new_std = image.proposed_std / spread
-    contrast = _doubt(
+def _against(
+    image: ImageStatistics, reading: Reading, volume: TrainedOn
+) -> tuple[float, list[Problem]]:
+    """Return how far an image is from what is usual for parts of a training image (1: the limit), and the warnings."""
+    score, found = _of_contrast(image, reading, volume)
+    shape, more = _of_scale(image, reading, volume)
+    return max(score, shape), found + more
+
+
+def _of_contrast(
+    image: ImageStatistics, reading: Reading, volume: TrainedOn
+) -> tuple[float, list[Problem]]:
+    def read(mean: float, std: float) -> tuple[float, float]:
+        return (mean - reading.mean) / reading.std, std / reading.std
+
+    # With and without padding: a sample hardly tells padding from dark tissue.
+    own = [read(image.mean, image.std), read(image.proposed_mean, image.proposed_std)]
+    pairs = [pair for pair in zip(own, volume.normalised, strict=True) if pair[1][1] > 0]
+    if not pairs:
+        return 0.0, []
+
+    def distance(pair: tuple[tuple[float, float], tuple[float, float]]) -> float:
+        (mean, std), (away, spread) = pair
+        contrast = abs(math.log(max(std, 1e-6) / spread)) / math.log(_CONTRAST)
+        return max(abs(mean - away) / spread / _SHIFT, contrast)
+
+    nearest = min(pairs, key=distance)
+    (mean, std), (away, spread) = nearest
+    if (score := distance(nearest)) <= 1:
+        return score, []
+    away_new, spread_new = volume.normalised[1]
+    new_std = image.proposed_std / spread_new
+    return score, _doubt(
         f"{reading.where}: {image.name} has another mean and contrast than the network was trained on: the network"
-        f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {nearest.name}: set"
-        f" {reading.keys} to {image.proposed_mean - away * new_std:.4g} and {new_std:.4g}"
+        f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {volume.name}: set"
+        f" {reading.keys} to {image.proposed_mean - away_new * new_std:.4g} and {new_std:.4g}"
     )
-    return contrast + found
 
 
 def fits(own: Sequence[float], wanted: Sequence[float]) -> bool:
@@ -167,16 +188,17 @@ def _of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]
         return _doubt(
             f"{reading.where}: all sampled voxels of {image.name} are {image.mean:g}, expected an image"
         )
-    mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
+    mean = (image.proposed_mean - reading.mean) / reading.std
+    std = image.proposed_std / reading.std
     error = abs(mean) > _FAR or not _FAINT <= std <= 1 / _FAINT
     if not error and abs(mean) <= _OFF and _FLAT <= std <= 1 / _FLAT:
         return []
     return [
         Problem(
             error,
-            f"{reading.where}: {image.name} ({image.dtype}) has mean {image.mean:.4g} and standard deviation"
-            f" {image.std:.4g}, but mean = {reading.mean:g} and std = {reading.std:g} are set, so that the network"
-            f" reads values of {mean:.3g} +- {std:.2g}, expected about 0 +- 1: set {reading.keys} to"
+            f"{reading.where}: {image.name} ({image.dtype}) has mean {image.proposed_mean:.4g} and standard deviation"
+            f" {image.proposed_std:.4g}, but mean = {reading.mean:g} and std = {reading.std:g} are set, so that the"
+            f" network reads values of {mean:.3g} +- {std:.2g}, expected about 0 +- 1: set {reading.keys} to"
             f" {image.proposed_mean:.4g} and {image.proposed_std:.4g}",
         )
     ]
@@ -221,30 +243,90 @@ def of_pixels(
     return _of_size(image, reading, flat, adapts=False)
 
 
-def _of_scale(image: ImageStatistics, reading: Reading, volume: TrainedOn) -> list[Problem]:
-    theirs = volume.voxel_size_nm
-    length = image.sharpness.length if image.sharpness is not None else ()
-    known = [a / b for a, b in zip(length, volume.length, strict=False) if a and b]
-    if len(known) != 3:
-        return []
-    ratio = math.prod(known) ** (1 / 3)
-    if 1 / _LENGTHS <= ratio <= _LENGTHS:
-        return []
-    times, how = max(ratio, 1 / ratio), "larger" if ratio > 1 else "smaller"
-    guess = (
-        "" if theirs is None else f", as voxels of about {sizes([s / ratio for s in theirs])} nm"
-    )
-    return _doubt(
-        f"{reading.where}: structures of {image.name} are about {times:.1f} times {how} in voxels than those of"
-        f" {volume.name}, on which the network was trained{guess}. If the voxel size is right, the tissue differs:"
-        " compare previews at several voxel sizes"
-    )
+def _of_scale(
+    image: ImageStatistics, reading: Reading, volume: TrainedOn
+) -> tuple[float, list[Problem]]:
+    """Return whether size, sharpness, order of axes or polarity of structures differ, with a score as `_against`."""
+    seen = image.sharpness
+    if seen is None:
+        return 0.0, []
+    lengths, detail = _ratios(seen.length, volume.length), _ratios(seen.detail, volume.detail)
+    larger, finer = (math.prod(known.values()) ** (1 / max(1, len(known))) for known in (lengths, detail))  # fmt: skip
+    by_length = math.log(larger) / math.log(_LENGTHS)
+    by_detail = -math.log(finer) / math.log(_DETAIL)
+    agree = by_length * by_detail > 0
+    score = math.hypot(by_length, by_detail) if agree else max(abs(by_length), abs(by_detail))
+    found = []
+    if score > 1:
+        times, how = max(larger, 1 / larger), "larger" if larger > 1 else "smaller"
+        more, what = max(finer, 1 / finer), "more" if finer > 1 else "less"
+        guess = ""
+        if volume.voxel_size_nm is not None and abs(by_length) > 1:
+            guess = f", as voxels of about {sizes([s / larger for s in volume.voxel_size_nm])} nm"
+        found += _doubt(
+            f"{reading.where}: structures of {image.name} are about {times:.1f} times {how} in voxels than those of"
+            f" {volume.name}, on which the network was trained{guess}, with {more:.1f} times {what} fine detail: state"
+            " the voxel size, and resample the image if it differs. If it is right, the image is blurred, or shows"
+            " other tissue: compare previews at several voxel sizes"
+        )
+    order = max(_spread(lengths), _spread(detail)) / _ORDER
+    if order > 1:
+        table = lengths if _spread(lengths) >= _spread(detail) else detail
+        most, least = max(table, key=table.__getitem__), min(table, key=table.__getitem__)
+        if table is detail:
+            most, least = least, most
+        found += _doubt(
+            f"{reading.where}: structures of {image.name} are longer along {_AXES[most]}, and shorter along"
+            f" {_AXES[least]}, than those of {volume.name}, on which the network was trained: the axes are in another"
+            " order than z, y, x, or the voxel size is wrong"
+        )
+    texture, inverted = _of_skewness(seen.skewness, volume.skewness)
+    if texture > 1:
+        what = "have other grey levels: they show another tissue, stain or microscope"
+        if inverted:
+            what = (
+                "are dark where they were bright, or bright where they were dark: invert the image"
+            )
+        found += _doubt(
+            f"{reading.where}: against {volume.name}, on which the network was trained, thin structures of"
+            f" {image.name} {what}"
+        )
+    return max(score, order, texture), found
+
+
+def _ratios(own: Sequence[float | None], theirs: Sequence[float | None]) -> dict[int, float]:
+    """Return the ratio of two numbers along each axis (0 is z) along which both are known."""
+    pairs = enumerate(zip(own, theirs, strict=True))
+    return {axis: a / b for axis, (a, b) in pairs if a is not None and b is not None}
+
+
+def _spread(ratios: dict[int, float]) -> float:
+    return max(ratios.values()) / min(ratios.values()) if ratios else 1.0
+
+
+def _of_skewness(own: Sequence[float], theirs: Sequence[float]) -> tuple[float, bool]:
+    """Return how far fine structures differ, as a score as of `_against`, and whether they are rather the opposite."""
+    if len(own) != len(theirs):
+        return 0.0, False
+    apart, inverse = math.dist(own, theirs), math.dist(own, [-value for value in theirs])
+    inverted = 0.0
+    if min(math.hypot(*own), math.hypot(*theirs)) >= _SKEWED:
+        inverted = _INVERTED * apart / max(inverse, 1e-9)
+    return max(inverted, apart / _TEXTURE), inverted > 1
 
 
 def of_axes(
-    image: ImageStatistics, where: str, voxel_size_nm: tuple[float, float, float] | None
+    image: ImageStatistics,
+    where: str,
+    voxel_size_nm: tuple[float, float, float] | None,
+    trained: Sequence[TrainedOn] = (),
 ) -> list[Problem]:
-    """Return whether the order of the axes, or the voxel size, contradicts what the image looks like."""
+    """Return whether the order of the axes, or the voxel size, contradicts what the image looks like.
+
+    Nothing is judged if training images are known that `of_grey_levels` compares: blur and tissue may differ by axis.
+    """
+    if any(None not in one.length for one in trained):
+        return []
     voxels = [n for n in image.sharpness.length if n is not None] if image.sharpness else []
     if len(voxels) != 3:
         return []
@@ -270,6 +352,22 @@ def of_axes(
     return _doubt(
         f"{where}: {image.name} changes {times:.1f} times as fast along z as along {_AXES[most]}, but the voxel size"
         f" is {sizes(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
+    )
+
+
+def of_padding(image: ImageStatistics, where: str) -> list[Problem]:
+    """Return whether much of an image is padding.
+
+    Args:
+        image: Statistics of the image, or of a part of it.
+        where: What is judged: "the training box of volume 'cube'".
+    """
+    if image.padding < _PADDING:
+        return []
+    what = "black (0)" if image.lowest_share >= image.highest_share else "of the highest value"
+    return _doubt(
+        f"{where}: {100 * image.padding:.0f} % of the sampled voxels of {image.name} are {what}, as padding is:"
+        " set the box to the part that shows something"
     )
 
 
@@ -301,17 +399,39 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
         )
     if labels.objects == 0:
         return [Problem(False, f"{where}: all sampled voxels of {labels.name} are 0, no object")]
+    if labels.form in ("box", "boxes", "sections"):
+        empty = ""
+        if labels.empty_sections > 0:
+            empty = f"; {labels.empty_sections} of {labels.sections} sections (z) have none"
+        return _doubt(
+            f"{where}: {labels.name} has labels only in {labels.place}{empty}: 0 outside of them means not labelled,"
+            " rather than background: train on these parts only"
+        )
+    if labels.form == "scattered":
+        return _doubt(
+            f"{where}: labels of {labels.name} reach over {labels.place}, and fill {100 * labels.labelled_share:.0f} %"
+            " of it: whether 0 is background, or not labelled, cannot be told"
+        )
     if labels.empty_sections > _EMPTY * labels.sections:
         return _doubt(
-            f"{where}: {labels.empty_sections} of {labels.sections} sampled sections (z) of {labels.name} have no"
-            " labels: keep data.zero_is_boundary = false, or set the box to the labelled part"
+            f"{where}: {labels.empty_sections} of {labels.sections} sections (z) of {labels.name} have no labels"
         )
     return []
 
 
 def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
-    """Return whether labels lie on their image in another orientation than the stored one."""
+    """Return whether labels lie on their image in another orientation than the stored one, or nothing tells."""
     best, stored = found.clear, found.stored
+    if best is None and found.verdict == "unclear":
+        why = (
+            f"changes of label differ from their surroundings by {stored.difference:.1f} grey levels only"
+            if stored is not None
+            else "few voxels lie at changes of label, or inside of objects"
+        )
+        return _doubt(
+            f"{where}: whether {labels} lies on the image cannot be told: {why}: look at both in"
+            " `floodtide inspect IMAGE --labels LABELS`"
+        )
     if best is None:
         return []
     return [

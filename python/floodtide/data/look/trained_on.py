@@ -28,10 +28,13 @@ class TrainedOn:
         std: See mean.
         image_mean: Mean of the grey levels.
         image_std: Standard deviation of the grey levels.
+        unpadded: Mean and standard deviation of the grey levels without padding; None: the same.
         percentiles: Grey levels at PERCENTILES; empty if unknown.
         histogram: Counts as in `ImageStatistics`; empty if unknown.
         voxel_size_nm: Voxel size (z, y, x); None if unknown.
         length: Correlation lengths (z, y, x) in voxels, as in `Sharpness`; an axis is None if unknown.
+        detail: Share of the variance along each axis that one voxel makes, as in `Sharpness`; None if unknown.
+        skewness: As in `Sharpness`; empty if unknown.
     """
 
     name: str
@@ -39,16 +42,21 @@ class TrainedOn:
     std: float
     image_mean: float
     image_std: float
+    unpadded: tuple[float, float] | None = None
     dtype: str = ""
     percentiles: tuple[float, ...] = ()
     histogram: tuple[int, ...] = ()
     voxel_size_nm: tuple[float, float, float] | None = None
     length: tuple[float | None, float | None, float | None] = (None, None, None)
+    detail: tuple[float | None, float | None, float | None] = (None, None, None)
+    skewness: tuple[float, ...] = ()
 
     @property
-    def normalised(self) -> tuple[float, float]:
-        """Mean and standard deviation of the values that the network read."""
-        return (self.image_mean - self.mean) / self.std, self.image_std / self.std
+    def normalised(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Mean and standard deviation of the values that the network read, with padding and without."""
+        both = (self.image_mean, self.image_std), self.unpadded or (self.image_mean, self.image_std)
+        whole, unpadded = (((mean - self.mean) / self.std, std / self.std) for mean, std in both)
+        return whole, unpadded
 
 
 def trained_on(
@@ -62,12 +70,13 @@ def trained_on(
     """Return what a checkpoint keeps of the statistics of a training volume.
 
     Args:
-        statistics: Statistics of the part of the volume that the network is trained on.
+        statistics: Statistics of the volume, or of the part of it that the network is trained on.
         name: Name of the volume in the configuration.
         mean: The network reads (grey level - mean) / std.
         std: See mean.
         voxel_size_nm: Voxel size (z, y, x) of the volume; None if unknown.
     """
+    seen = statistics.sharpness
     return TrainedOn(
         name=name,
         dtype=statistics.dtype,
@@ -75,10 +84,13 @@ def trained_on(
         std=std,
         image_mean=statistics.mean,
         image_std=statistics.std,
+        unpadded=(statistics.proposed_mean, statistics.proposed_std),
         percentiles=statistics.percentiles,
         histogram=statistics.histogram,
         voxel_size_nm=voxel_size_nm,
-        length=statistics.sharpness.length if statistics.sharpness else (None, None, None),
+        length=seen.length if seen else (None, None, None),
+        detail=seen.detail if seen else (None, None, None),
+        skewness=seen.skewness if seen else (),
     )
 
 
@@ -115,14 +127,17 @@ def _volume(**row: Any) -> TrainedOn:
     values: Any = {key: tuple(n) if isinstance(n, list) else n for key, n in row.items()}
     volume = TrainedOn(**values)
     size = (1, 1, 1) if volume.voxel_size_nm is None else volume.voxel_size_nm
-    positive = [volume.std, *size, *(n for n in volume.length if n is not None)]
-    numbers = [volume.mean, volume.image_mean, volume.image_std, *positive]
-    numbers += [*volume.percentiles, *volume.histogram]
+    measured = [n for n in (*volume.length, *volume.detail) if n is not None]
+    positive = [volume.std, *size, *measured]
+    mean, std = volume.unpadded or (volume.image_mean, volume.image_std)
+    numbers = [volume.mean, volume.image_mean, volume.image_std, mean, std, *positive]
+    numbers += [*volume.percentiles, *volume.histogram, *volume.skewness]
     if not all(type(n) in (int, float) and abs(n) < _LARGEST for n in numbers):
         raise ValueError("not all numbers are usual ones")
-    if min(positive) <= 0 or volume.image_std < 0:
+    if min(positive) <= 0 or min(std, volume.image_std) < 0:
         raise ValueError("a size or a standard deviation that is not positive")
-    if (len(size), len(volume.length), type(volume.name), type(volume.dtype)) != (3, 3, str, str):
+    axes = (len(size), len(volume.length), len(volume.detail))
+    if axes != (3, 3, 3) or (type(volume.name), type(volume.dtype)) != (str, str):
         raise ValueError("not three axes, or no name")
     return volume
 
@@ -157,12 +172,14 @@ FIB25 = TrainedOn(
     percentiles=(60.0, 70.0, 80.0, 102.0, 130.0, 160.0, 188.0, 198.0, 204.0),
     voxel_size_nm=(10.0, 10.0, 10.0),
     length=(6.2, 7.6, 6.4),
+    detail=(0.061, 0.052, 0.048),
+    skewness=(-0.14, -0.03, 0.09),
 )
 """The training volume of google/ffn's published network (models/fib25), a TensorFlow checkpoint without statistics.
 
 Normalisation and voxel size are those of the repository's inference configurations. The network's training volume
-(`validation_sample`) is not public; grey levels and lengths are means of `image_statistics` of the data set's public
-samples `training_sample1` and `training_sample2`.
+(`validation_sample`) is not public; grey levels, lengths, detail and skewness are means of `image_statistics` of the
+data set's public samples `training_sample1` and `training_sample2`.
 """
 
 PUBLISHED: dict[str, tuple[TrainedOn, ...]] = {"model.ckpt-27465036": (FIB25,)}

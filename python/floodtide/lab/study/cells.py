@@ -18,6 +18,7 @@ from floodtide import config
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.lab.study.scores import SMOOTHING, Floats, Score, series
 from floodtide.report import curves
+from floodtide.tasks import Task
 from floodtide.train import Run, read_run
 
 _RUN_FILES = ("config.toml", "log.jsonl", "scores.json")
@@ -189,9 +190,9 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The trainings of one or several sweeps: `unit` is what they count, `lines` the different configurations."""
+    """The trainings of one or several sweeps: `task` is what they learn, `lines` the different configurations."""
 
-    unit: str
+    task: type[Task]
     lines: tuple[Line, ...]
     differing: tuple[str, ...]
 
@@ -200,6 +201,11 @@ class Study:
         """All trainings."""
         return tuple(training for line in self.lines for training in line.trainings)
 
+    @property
+    def unit(self) -> str:
+        """What the trainings count."""
+        return self.trainings[0].run.unit
+
 
 def read_study(folders: Sequence[Path]) -> Study:
     """Read the run directories in some folders; a folder may also be a run directory itself.
@@ -207,7 +213,7 @@ def read_study(folders: Sequence[Path]) -> Study:
     Trainings without a validation are left out, unless they diverged before it.
 
     Raises:
-        InvalidFileError: If a run directory is malformed, if the trainings are not of one kind, or if none was
+        InvalidFileError: If a run directory is malformed, if the trainings learn several tasks, or if none was
             validated.
     """
     paths = [
@@ -222,9 +228,9 @@ def read_study(folders: Sequence[Path]) -> Study:
         raise InvalidFileError(
             f"{where}: no training was validated; expected runs with a [validation] section"
         )
-    units = sorted({run.unit for run in runs if run.start})
-    if len(units) > 1:
-        raise InvalidFileError(f"{where}: trainings of {' and '.join(units)}, expected one kind")
+    kinds = {run.task.kind: run.task for run in runs}
+    if len(kinds) > 1:
+        raise InvalidFileError(f"{where}: trainings of {' and '.join(kinds)}, expected one task")
     flat = {id(run): _flat(_with_defaults(run.config)) | _share(run) for run in runs}
     differing = _differing(list(flat.values()))
     if len({_volumes(table) for table in flat.values()}) == 1:  # the same names in other folders
@@ -245,7 +251,7 @@ def read_study(folders: Sequence[Path]) -> Study:
             lines.values(), tables, _labels(tables, differing), strict=True
         )
     ]
-    return Study(unit=units[0], lines=tuple(made), differing=tuple(differing))
+    return Study(task=runs[0].task, lines=tuple(made), differing=tuple(differing))
 
 
 def _with_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:

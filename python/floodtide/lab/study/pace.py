@@ -13,7 +13,7 @@ import numpy as np
 from floodtide.errors import InvalidFileError
 from floodtide.lab.study.cells import Averaging, Line, Study, Training
 from floodtide.report import comparison
-from floodtide.train import FIELDS
+from floodtide.tasks import FloodTask
 
 Forecast = Callable[[Path, Sequence[int], Averaging], dict[int, float]]
 """Function of the directory of a run on one rank, numbers of ranks, and whose gradients make an update: seconds of an
@@ -22,7 +22,7 @@ update, by number of ranks."""
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Throughput by number of workers, in fields of view (slices, patches) per second of all workers together.
+    """Throughput by number of workers, in fields of view or patches per second of all workers together.
 
     Attributes:
         workers: All numbers of workers.
@@ -68,7 +68,7 @@ def pace_of(study: Study, forecast: Forecast | None) -> Pace:
             if not training.run.emulated and rate:
                 measured.setdefault(training.workers, []).append(rate)
     ways = dict.fromkeys([Averaging(), *(line.averaging for line in study.lines)])
-    known = forecast if study.unit == FIELDS else None
+    known = forecast if issubclass(study.task, FloodTask) else None
     return Pace(
         workers=workers,
         measured={n: float(np.median(values)) for n, values in sorted(measured.items())},

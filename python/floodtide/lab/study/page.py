@@ -32,7 +32,6 @@ from floodtide.lab.study.pace import Forecast, Pace, pace_of
 from floodtide.lab.study.scores import Score, scores_of
 from floodtide.lab.study.targets import Reached
 from floodtide.report import pages
-from floodtide.train import FIELDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +67,7 @@ class Options:
     )
     score: str = option(
         "",
-        "Score that compares the trainings, such as accuracy or f1.  [default: average_precision, for slices dice]",
+        "Score that compares the trainings, such as accuracy or f1.  [default: the main score of the task]",
     )
     target: tuple[float, ...] = option(
         (),
@@ -142,7 +141,7 @@ def evaluate(
     Raises:
         InvalidArgumentError: If there is no such score.
     """
-    scores = scores_of(study.unit)
+    scores = scores_of(study.task)
     names = [one.name for one in scores]
     if score and score not in names:
         raise InvalidArgumentError(f"report: score '{score}', expected one of {', '.join(names)}")
@@ -223,7 +222,7 @@ def _drawings(
         )
     curves = _curves(results)
     if curves:
-        shown = results.scores[1:] if unit == FIELDS else results.scores
+        shown = results.scores[1:] or results.scores
         drawings["scores_by_time"] = (
             (10.5 if len(shown) > 1 else 5.8, 6.4 if len(shown) > 1 else 4.2),
             lambda drawn: curves_figure.draw(drawn, curves, shown),

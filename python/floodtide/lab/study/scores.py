@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.report import comparison
-from floodtide.train import FIELDS, PATCHES, SLICES, Record
+from floodtide.tasks import FloodTask, Task
+from floodtide.train import Record
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,9 +35,15 @@ class Score:
     trivial: Callable[[Record], float | None]
 
 
-def scores_of(unit: str) -> tuple[Score, ...]:
-    """Return the scores of a kind of training; the first one is the default."""
-    return _SCORES[unit]
+def scores_of(task: type[Task]) -> tuple[Score, ...]:
+    """Return the scores of a task; the first one is the default."""
+    main = Score(
+        task.score_name.partition(",")[0].partition(" of ")[0].replace(" ", "_").lower(),
+        task.score_name,
+        lambda record: comparison.scores(task, record)[0],
+        lambda record: comparison.scores(task, record)[1],
+    )
+    return (main, *_OF_FLOODING) if issubclass(task, FloodTask) else (main,)
 
 
 def series(score: Score, records: Sequence[Record]) -> tuple[Floats, Floats]:
@@ -66,50 +73,17 @@ def _best_trivial(key: str) -> Callable[[Record], float | None]:
     return best
 
 
-def _share_of_objects(record: Record) -> float | None:
-    """Return the average precision of a random order of the voxels: the share of object voxels."""
-    return _number(record.get("trivial", {}).get("all_object", {}).get("accuracy_50"))
-
-
-def _dice_of_everything(record: Record) -> float | None:
-    rows = [row["dice_everything"] for row in record.get("classes", [])]
-    return float(np.mean(rows)) if rows else None
-
-
-def _share_of_ones(record: Record) -> float | None:
-    rows = [row["share_of_ones"] for row in record.get("affinities", {}).values()]
-    return float(np.mean(rows)) if rows else None
-
-
-def _main(unit: str) -> Callable[[Record], float | None]:
-    return lambda record: comparison.score(record, unit)
-
-
-_SCORES: dict[str, tuple[Score, ...]] = {
-    FIELDS: (
-        Score(
-            "average_precision",
-            "average precision of the first pass",
-            _first_pass("average_precision"),
-            _share_of_objects,
-        ),
-        *(
-            Score(
-                name,
-                f"{title} of the first pass",
-                _first_pass(f"{name}_50"),
-                _best_trivial(f"{name}_50"),
-            )
-            for name, title in (
-                ("accuracy", "accuracy"),
-                ("precision", "precision"),
-                ("recall", "recall"),
-                ("f1", "F1"),
-            )
-        ),
-    ),
-    SLICES: (Score("dice", comparison.SCORE_NAMES[SLICES], _main(SLICES), _dice_of_everything),),
-    PATCHES: (
-        Score("average_precision", comparison.SCORE_NAMES[PATCHES], _main(PATCHES), _share_of_ones),
-    ),
-}
+_OF_FLOODING = tuple(
+    Score(
+        name,
+        f"{title} of the first pass",
+        _first_pass(f"{name}_50"),
+        _best_trivial(f"{name}_50"),
+    )
+    for name, title in (
+        ("accuracy", "accuracy"),
+        ("precision", "precision"),
+        ("recall", "recall"),
+        ("f1", "F1"),
+    )
+)

@@ -105,6 +105,7 @@ class PatchLearner(Learner):
         return Patches(
             held_out_volume(config) if section.box else volumes,
             config.data,
+            config.augmentation,
             task=_task(config),
             split=_split(config, "validation"),
             multiple=_total_pool(config),

@@ -165,19 +165,28 @@ TEST(ExampleSource, AugmentsImageAndLabelsAlikeAndReproducibly) {
   EXPECT_EQ(maps.size(), 16U);
 }
 
-TEST(ExampleSource, UnsignedLabelsOfTheUpperHalfAreObjects) {
+TEST(ExampleSource, LabelsOfTheUpperHalfAreObjectsUnlessTheyMeanNoLabel) {
   const TemporaryFolder folder;
   const std::vector<std::int64_t> shape{3, 3, 3};
   Hdf5File file = Hdf5File::create(folder.file("a.h5"));
   file.write_array<std::uint8_t>("raw", shape, std::vector<std::uint8_t>(27, 1));
-  file.write_array<std::uint64_t>("unsigned", shape, std::vector<std::uint64_t>(27, std::numeric_limits<std::uint64_t>::max()));
-  file.write_array<std::int64_t>("signed", shape, std::vector<std::int64_t>(27, -1));
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 63, kLargest = std::numeric_limits<std::uint64_t>::max();
+  file.write_array<std::uint64_t>("object", shape, std::vector<std::uint64_t>(27, kHalf));
+  file.write_array<std::uint64_t>("none", shape, std::vector<std::uint64_t>(27, kLargest));
+  file.write_array<std::int64_t>("negative", shape, std::vector<std::int64_t>(27, -1));
+  file.write_array<float>("whole", shape, std::vector<float>(27, 3.0F));
+  file.write_array<float>("odd", shape, std::vector<float>(27, 3.5F));
   file.commit();
-  SourceOptions options{
-      .name = "a", .image = folder.file("a.h5:raw"), .labels = folder.file("a.h5:unsigned"), .partitions = "", .box = {}};
-  EXPECT_EQ(read_patch(Source(options), {1, 1, 1}, {3, 3, 3}, 0.9F, 0.1F).labels.data()[0], 0.9F);
-  options.labels = folder.file("a.h5:signed");
-  EXPECT_EQ(read_patch(Source(options), {1, 1, 1}, {3, 3, 3}, 0.9F, 0.1F).labels.data()[0], 0.1F);
+  const auto label_of = [&](const char* labels) {
+    const Source source(
+        {.name = "a", .image = folder.file("a.h5:raw"), .labels = folder.file(labels), .partitions = "", .box = {}});
+    return read_patch(source, {1, 1, 1}, {3, 3, 3}, 0.9F, 0.1F).labels.data()[0];
+  };
+  EXPECT_EQ(label_of("a.h5:object"), 0.9F);
+  EXPECT_EQ(label_of("a.h5:none"), 0.1F);
+  EXPECT_EQ(label_of("a.h5:negative"), 0.1F);
+  EXPECT_EQ(label_of("a.h5:whole"), 0.9F);
+  expect_error([&] { label_of("a.h5:odd"); }, ErrorCode::invalid_file, {"a.h5:odd", "(0, 0, 0)", "3.5", "whole numbers"});
 }
 
 TEST(ExampleSource, RefusesWhatCannotWork) {
@@ -208,8 +217,6 @@ TEST(ExampleSource, RefusesWhatCannotWork) {
   write_dataset<std::int32_t>(folder.file("other.h5"), "d", {20, 22, 23}, std::vector<std::int32_t>(20 * 22 * 23));
   source.labels = folder.file("other.h5:d");
   refuse(source, options_of(1), ErrorCode::shape_mismatch, {"other.h5:d", "(20, 22, 23)", "(20, 22, 24)"});
-  source.labels = scene.options.image;
-  refuse(source, options_of(1), ErrorCode::invalid_file, {"float32", "integer"});
   source = scene.options;
   source.partitions = scene.options.labels;
   refuse(source, options_of(1), ErrorCode::invalid_file, {"int32", "uint8"});

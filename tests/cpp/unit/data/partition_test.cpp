@@ -99,8 +99,10 @@ TEST_P(PartitionCases, EqualTheReference) {
   const Case& c = GetParam();
   const TemporaryFolder folder;
   const std::vector<std::int64_t> shape(c.shape.begin(), c.shape.end());
-  const std::vector<std::int64_t> labels = random_labels(c.shape, 5);
-  write_dataset<std::int64_t>(folder.file("labels.h5"), "d", shape, labels);
+  std::vector<std::int64_t> labels = random_labels(c.shape, 5);
+  // Without sign, the least number is the id 2^63, and -1 is 2^64 - 1, which means "no label".
+  write_dataset<std::uint64_t>(folder.file("labels.h5"), "d", shape, std::vector<std::uint64_t>(labels.begin(), labels.end()));
+  std::ranges::replace(labels, std::int64_t{-1}, std::int64_t{0});
   const PartitionOptions options{kThresholds, c.radius, c.min_size, c.box};
   EXPECT_EQ(partition(folder.file("labels.h5:d"), c.shape, options), reference(labels, c.shape, options));
 }

@@ -42,4 +42,4 @@ def test_the_example_configuration_is_valid() -> None:
 
 def test_the_study_of_workers_trains_on_halved_slices() -> None:
     loaded = config.load(EXAMPLES / "liver_workers.toml")
-    assert [stack.patients for stack in loaded.data.slices] == ["train.h5:patient"]
+    assert [volume.groups for volume in loaded.data.volumes] == ["train.h5:patient"]

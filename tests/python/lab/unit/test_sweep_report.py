@@ -24,6 +24,7 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.lab import simulate
 from floodtide.lab.study import cells, optimum, page, scores, targets
 from floodtide.report import curves, pages
+from floodtide.tasks import FloodTask
 
 pytestmark = pytest.mark.extra
 
@@ -248,7 +249,7 @@ def test_cells_with_a_lost_training_have_no_score(tmp_path: Path) -> None:
     )
     write_training(tmp_path, workers=1, rate=RATES[4], seed=0, steps=[50, 100])
     line = cells.read_study([tmp_path]).lines[0]
-    score = scores.scores_of("fovs")[0]
+    score = scores.scores_of(FloodTask)[0]
     values = line.values(score, line.step)
     assert [row[0].size for row in values] == [3, 3, 3, 0, 0]
     assert line.cell(1, RATES[3])[1].diverged

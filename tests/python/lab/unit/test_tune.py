@@ -139,8 +139,8 @@ def test_the_command_measures_and_says_how_to_train(
 
 
 def test_other_networks_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "unet.toml").write_text('[model]\nkind = "unet2d"\n')
+    (tmp_path / "unet.toml").write_text('[task]\nkind = "classes"\n[model]\nkind = "unet"\n')
     command = [sys.executable, "-m", "floodtide", "lab", "tune", "unet.toml"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert "model.kind is 'unet2d', tune expects 'ffn'" in result.stderr
+    assert "model.kind is 'unet', tune expects 'ffn'" in result.stderr

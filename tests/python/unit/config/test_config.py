@@ -241,7 +241,7 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
         return
     made = config.from_dict(of_task("classes", task=written))
     task = typing.cast(Classes, made.task)
-    assert task.classes == table
+    assert task.classes == {str(value): table[value] for value in sorted(table)}
     lowest = {name: min(v for v, n in table.items() if n == name) for name in table.values()}
     assert task.channels == sorted(lowest, key=lowest.__getitem__)
     assert task.written == sorted(lowest.values())
@@ -304,11 +304,11 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
         ),
         (
             of_task("classes", task={"classes": {"a": "b"}}),
-            "task.classes has the key 'a', expected a number",
+            "task.classes has 'a' = 'b', expected a value, or a range as 128-255, and a name",
         ),
         (
             of_task("classes", task={"classes": {"1.5": "b"}}),
-            "task.classes has the key '1.5', expected a number",
+            "task.classes has '1.5' = 'b', expected a value, or a range",
         ),
         (
             of_task("classes", task={"classes": {"0": 1, "1": "b"}}),
@@ -316,7 +316,7 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
         ),
         (
             of_task("classes", task={"classes": {"0": "a", "99999999999999999999": "b"}}),
-            "task.classes: a value is 99999999999999999999, expected",
+            "task.classes has '99999999999999999999' = 'b', expected a value",
         ),
         (
             of_task("classes", task={"classes": {"0": "a", "1": "b"}, "class_weights": {"c": 1.0}}),
@@ -335,3 +335,19 @@ def test_values_of_one_name_are_one_class() -> None:
     assert task.channels == ["background", "mitochondria", "vesicle"]
     assert task.written == [0, 1, 9]
     assert task.values() == ([(0, 0), (1, 1), (5, 1), (9, 2)], True)
+
+
+def test_a_range_of_values_is_one_class() -> None:
+    task = Classes(classes={"128-130": "mitochondria", "-2-1": "background", "200": "vesicle"})
+    assert task.channels == ["background", "mitochondria", "vesicle"]
+    assert task.written == [0, 130, 200]
+    rows = [(-2, 0), (-1, 0), (0, 0), (1, 0), (128, 1), (129, 1), (130, 1), (200, 2)]
+    assert task.values() == (rows, True)
+    for wrong, message in (
+        ({"0-9": "a", "9": "b"}, "classes has the value 9 of 'b' twice, expected it once"),
+        ({"9-0": "a", "10": "b"}, "classes has 9-0, expected a range"),
+        ({"0-9": "a", "10": ""}, "classes has '10' = '', expected a value, or a range"),
+        ({"0": "a", str(2**63): "b"}, f"classes has {2**63}, expected a range"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            Classes(classes=wrong)

@@ -328,7 +328,7 @@ def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:
     names = [f"{path}:{name}" for name in ("raw", "labels", "partitions")]
     shards = data.Shards(
         data.TrainingVolume(*names, mean=100, std=10),
-        data.DataOptions(permutable_axes=(), reflectable_axes=()),
+        augmentation=data.Augmentation(permutable_axes=(), reflectable_axes=()),
         patch_size=(5, 7, 9),
         walkers=3,
     )

@@ -223,6 +223,15 @@ def test_labels_are_no_image_and_fractions_no_labels(synthetic: tuple[Array, Arr
     assert not look.label_statistics(data.Volume(labels)).like_image
 
 
+def test_statistics_of_the_largest_ids(synthetic: tuple[Array, Array]) -> None:
+    labels = synthetic[1].astype(np.uint64)
+    expected = look.label_statistics(data.Volume(labels, name="labels"))
+    labels[labels != 0] += np.uint64(2**63)
+    found = look.label_statistics(data.Volume(labels, name="labels"))
+    assert found.largest == tuple((one + 2**63, size) for one, size in expected.largest)
+    assert (found.lowest, found.highest) == (0, expected.highest + 2**63)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_labels_of_whole_floats(synthetic: tuple[Array, Array], dtype: Any) -> None:
     labels = synthetic[1].copy()

@@ -397,14 +397,12 @@ PNG = [
     Case("opaque-rgb", png(kind=6, alpha=255)),
     Case("grey-rgb", png(kind=2)),
     Case("grey-rgb-of-16-bits", png(16, kind=2), refused="has colours of 16 bits"),
-    Case("colours", coloured, refused="number the colours first"),
+    Case("colours", coloured, refused="number those of all files together"),
 ]  # fmt: skip
 
 
 def test_tables_of_a_folder_must_be_one(tmp_path: Path) -> None:
-    with pytest.raises(
-        errors.InvalidFileError, match=r"3\.png: has another colour table"
-    ):
+    with pytest.raises(errors.InvalidFileError, match=r"3\.png: has another colour table"):
         data.Volume(tables(tmp_path))
 
 

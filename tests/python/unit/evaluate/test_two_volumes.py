@@ -236,11 +236,15 @@ def test_sections_without_labels_are_no_boundaries(axis: int, touching: bool) ->
     sparse = np.zeros_like(labels)
     np.moveaxis(sparse, axis, 0)[2::4] = np.moveaxis(labels, axis, 0)[2::4]
     found = data.look.label_statistics(data.Volume(sparse))
-    assert (found.boundary_zero < 0.25) == touching
+    assert (found.zero_between < 0.25) == touching
+    assert found.form == "sections"
+    assert len(found.boxes) == 6
     if axis == 0:
         assert (found.sections, found.empty_sections) == (24, 18)
         (problem,) = data.look.problems.of_labels(found, "v")
-        assert "18 of 24 sampled sections (z)" in problem.text
+        assert "only in 6 sections (2:3,0:24,0:24;" in problem.text
+        assert "18 of 24 sections (z) have none" in problem.text
+        assert "zero_is_boundary" not in problem.text
 
 
 # Classes without a label

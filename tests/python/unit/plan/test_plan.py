@@ -614,4 +614,4 @@ def test_a_run_is_a_known_network(
     settings = config.load("r.toml")
     assert found.voxel_size_nm == (8.0, 8.0, 8.0)
     assert (found.mean, found.std) == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
-    assert [image.voxel_size_nm for image in found.images] == [(8.0, 8.0, 8.0)]
+    assert [image.voxel_size_nm for image in found.images] == 2 * [(8.0, 8.0, 8.0)]  # whole and box

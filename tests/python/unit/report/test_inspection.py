@@ -31,6 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "part": labels[:30].copy(),
             "floats": (labels / 2).astype(np.float32),
             "flat": np.zeros((3, 4, 5), np.uint8),
+            "black": np.where(np.arange(56) < 30, 0, raw).astype(np.uint8),
+            "noise": np.random.default_rng(0).integers(60, 180, raw.shape, np.uint8),
+            "box": np.pad(labels[8:32, 8:40, 8:48], 8),
+            "mask": np.where(labels % 3 == 1, 255, 0).astype(np.uint8),
         },
     )
     return folder
@@ -60,6 +64,37 @@ def test_a_good_volume_gets_a_page_and_a_few_lines(
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert page.count("<img") == 3
     assert "the labels lie on the image." in page
+
+
+@pytest.mark.parametrize(
+    ("image", "labels", "words", "doubt"),
+    [
+        (
+            "raw",
+            "box",
+            "in 1 box (8:32,8:40,8:48), 29 % of the volume",
+            "train on these parts only",
+        ),
+        ("raw", "mask", "classes (1 value besides 0", None),
+        ("noise", "labels", "objects (", "lies on the image cannot be told"),
+        ("black", "labels", "objects (", "54 % of the sampled voxels"),
+    ],
+)
+def test_what_labels_are_and_what_cannot_be_known(
+    folder: Path,
+    image: str,
+    labels: str,
+    words: str,
+    doubt: str | None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert inspect(folder, image, "--labels", f"{folder}/volume.h5:{labels}") == 0
+    lines = capsys.readouterr().out
+    (line,) = [line for line in lines.splitlines() if line.startswith("labels: ")]
+    assert words in line
+    assert doubt is None or doubt in lines
+    assert ("Nothing looks wrong" in lines) == (doubt is None)
+    assert words.split(" (")[0] in (folder / f"{image}.html").read_text()
 
 
 def test_mistakes_are_listed_with_what_to_change(
@@ -112,7 +147,7 @@ def test_a_file_without_dataset_lists_its_datasets(
 ) -> None:
     assert cli.run(["inspect", f"{folder}/volume.h5", "--out", f"{folder}/x.html"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"for example {folder}/volume.h5:bad; its datasets are: bad, flat, floats" in line
+    assert f"for example {folder}/volume.h5:bad; its datasets are: bad, black, box, flat" in line
 
 
 def test_an_image_of_one_value_has_a_page(folder: Path) -> None:

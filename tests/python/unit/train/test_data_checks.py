@@ -39,6 +39,8 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "pale": (raw / 3 + 150).astype(np.uint8),
             "turned": turned,
             "order": np.ascontiguousarray(labels[:50].transpose(1, 2, 0)),
+            "noise": np.random.default_rng(0).integers(60, 190, raw.shape, np.uint8),
+            "black": np.where(np.arange(64)[:, None, None] < 52, raw, 0).astype(np.uint8),
             "floats": (labels / 2).astype(np.float32),
         },
     )
@@ -145,6 +147,18 @@ def test_labels_of_another_shape_name_the_order_of_axes(
     assert "cut both to the same part" in error
 
 
+def test_what_cannot_be_known_is_a_warning(check: Check) -> None:
+    errors, warnings = check(image="noise", mean=125, std=37)
+    assert errors == []
+    assert any("lies on the image cannot be told" in text for text in warnings)
+
+
+def test_black_held_out_voxels_are_a_warning(check: Check) -> None:
+    errors, (warning,) = check(image="black")
+    assert errors == []
+    assert warning.startswith("validation.box: 50 % of the sampled voxels")
+
+
 def test_validation_on_training_voxels_is_a_warning(check: Check) -> None:
     errors, (warning,) = check(f"validation.box={BOX}")
     assert errors == []
@@ -180,9 +194,10 @@ def test_checkpoints_keep_statistics_and_the_checks_do_not_change_the_training(
         return tmp_path / name / "checkpoints" / "step-2.h5"
 
     checked = trained("checked")
-    (kept,) = look.training_images(checked)
+    whole, kept = look.training_images(checked)
+    assert (whole.name, kept.name) == ("cube", "cube (box)")
+    assert whole.image_mean != kept.image_mean
     settings = config.load(volume / "config.toml")
-    assert kept.name == "cube"
     assert (kept.mean, kept.std) == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
     assert kept.image_mean == pytest.approx(kept.mean, abs=0.2 * kept.std)
     assert None not in kept.length

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import training_slices
 import training_volume
+from flat_unet import flat_unet
 
-from floodtide import config, data, nn, optim
+from floodtide import config, data, nn, optim, tasks
 from floodtide.config import CommConfig, Config, TrainingConfig
 from floodtide.config.sections import RunConfig, ValidationConfig
 from floodtide.errors import InvalidArgumentError
@@ -21,13 +22,16 @@ from floodtide.optim import lr
 from floodtide.train import MoreOptions, Record, Trainer, read_log, trainer
 from floodtide.train.setup import configuration_of, objects_of, rates_of
 
+TABLE = {0: "background", 1: "disk"}
 ROOT = Path(__file__).resolve().parents[4]
 STEPS = 6
 RUN = RunConfig(threads=1, log_every_s=0.0)
 
 PATCHES: dict[str, Any] = {
-    "data": {"patch": [8, 16, 16], "patches": 12, "permutable_axes": [1, 2]},
-    "model": {"kind": "unet3d", "depth": 2, "pools": [[1, 2, 2]]},
+    "data": {"patch": [8, 16, 16], "patches": 12},
+    "augmentation": {"permutable_axes": [1, 2]},
+    "task": {"kind": "affinities"},
+    "model": {"kind": "unet", "depth": 2, "pools": [[1, 2, 2]]},
     "training": {"steps": STEPS, "walkers": 2, "batch": 1, "loss": "cross_entropy"},
 }
 
@@ -71,11 +75,12 @@ def flood_document(folder: Path) -> dict[str, Any]:
 
 def slice_objects(folder: Path) -> dict[str, Any]:
     return {
-        "model": nn.UNet2D(nn.UNetOptions(depth=2, features=16), seed=4),
-        "data": data.Slices(
-            data.Stack(**training_slices.stack(folder / "slices.h5")),
-            data.DataOptions(mean=100.0, std=50.0),
-            data.Augmentation(flip_x=True, noise=0.1),
+        "model": flat_unet(seed=4),
+        "data": data.Patches(
+            data.TrainingVolume(**training_slices.volume(folder / "slices.h5")),
+            data.DataOptions(patch="whole"),
+            data.Augmentation(reflectable_axes=(2,), noise=0.1),
+            task=tasks.Classes(classes=TABLE),
             split=data.Split("training", 0.3),
             walkers=2,
             batch=2,
@@ -88,7 +93,11 @@ def slice_objects(folder: Path) -> dict[str, Any]:
 
 
 def slice_document(folder: Path) -> dict[str, Any]:
-    return training_slices.document(folder, training={"dice": "batch", "background": True})
+    return training_slices.document(
+        folder,
+        training={"dice": "batch", "background": True},
+        task={"classes": {str(value): name for value, name in TABLE.items()}},
+    )
 
 
 def patch_objects(folder: Path) -> dict[str, Any]:
@@ -97,10 +106,10 @@ def patch_objects(folder: Path) -> dict[str, Any]:
     )
     options = data.DataOptions(patch=(8, 16, 16), patches=12)
     return {
-        "model": nn.UNet3D(
-            nn.UNet3DOptions(depth=2, kernels=[(3, 3, 3)], pools=[(1, 2, 2)]), seed=4
+        "model": nn.UNet(
+            nn.UNetOptions(depth=2, pools=((1, 2, 2),)), classes=3, output="sigmoid", seed=4
         ),
-        "data": data.Affinities(cube, options, walkers=2, seed=4),
+        "data": data.Patches(cube, options, task=tasks.Affinities(), walkers=2, seed=4),
         "optimizer": optim.Adam(),
         "training": TrainingConfig(loss="cross_entropy"),
         "validation": ValidationConfig(volume="cube", box="22:40,0:40,0:40"),
@@ -122,8 +131,8 @@ def patch_document(folder: Path) -> dict[str, Any]:
 
 KINDS = {
     "ffn": (flood_objects, flood_document),
-    "unet2d": (slice_objects, slice_document),
-    "unet3d": (patch_objects, patch_document),
+    "classes": (slice_objects, slice_document),
+    "affinities": (patch_objects, patch_document),
 }
 Objects = Callable[[Path], dict[str, Any]]
 
@@ -282,7 +291,7 @@ def slices_for_an_ffn(folder: Path) -> dict[str, Any]:
 
 
 def three_classes(folder: Path) -> dict[str, Any]:
-    return {**slice_objects(folder), "model": nn.UNet2D(nn.UNetOptions(depth=2), classes=3, seed=4)}
+    return {**slice_objects(folder), "model": flat_unet(classes=3, seed=4)}
 
 
 def other_split(folder: Path) -> dict[str, Any]:
@@ -305,7 +314,7 @@ def other_split(folder: Path) -> dict[str, Any]:
             wrong(validation=ValidationConfig(volume="sphere", box="0:9,0:9,0:9")),
             "validation.volume is 'sphere', expected one of: cube",
         ),
-        (slices_for_an_ffn, "data is Slices, expected Shards"),
+        (slices_for_an_ffn, "data is Patches, expected Shards"),
         (three_classes, "3 outputs .softmax. for 1 channels, expected 2"),
         (other_split, r"Split\(.* as the validation says"),
     ],
@@ -319,8 +328,16 @@ def test_objects_that_do_not_fit_are_one_line(folder: Path, objects: Objects, me
 
 def test_sources_refuse_options_of_other_kinds_and_no_volume(folder: Path) -> None:
     volume = flood_objects(folder)["data"].options.volumes[0]
-    with pytest.raises(InvalidArgumentError, match=r"data\.balance has no meaning for 'ffn'"):
-        data.Shards(volume, data.DataOptions(balance=True), patch_size=(11, 11, 11))
+    with pytest.raises(InvalidArgumentError, match=r"data\.patches has no meaning for flood"):
+        data.Shards(volume, data.DataOptions(patches=3), patch_size=(11, 11, 11))
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"data\.min_object_size has no meaning for patches, expected it only for 'flood'",
+    ):
+        data.Patches(volume, data.DataOptions(min_object_size=3), task=tasks.Affinities())
+    changes = data.Augmentation(elastic=2.0)
+    with pytest.raises(InvalidArgumentError, match=r"augmentation\.elastic has no meaning"):
+        data.Shards(volume, augmentation=changes, patch_size=(11, 11, 11))
     with pytest.raises(InvalidArgumentError, match=r"data\.volumes is empty"):
         data.Shards([], patch_size=(11, 11, 11))
 
@@ -336,11 +353,13 @@ def test_shards_of_several_volumes_draw_from_all(folder: Path) -> None:
 def test_networks_make_new_ones_of_their_shape() -> None:
     for model in (
         nn.FFN(depth=3, fov=(9, 7, 5), deltas=(2, 1, 0), features=5, seed=3, parallel="voxels"),
-        nn.UNet2D(nn.UNetOptions(depth=2, dropout=0.25), classes=4, seed=3),
-        nn.UNet3D(
-            nn.UNet3DOptions(
-                depth=2, kernels=[(1, 3, 3), (3, 3, 3)], pools=[(1, 2, 2)], batch_norm=False
-            )
+        flat_unet(dropout=0.25, classes=4, seed=3),
+        nn.UNet(
+            nn.UNetOptions(
+                depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),), batch_norm=False
+            ),
+            classes=3,
+            output="sigmoid",
         ),
     ):
         twin = model.like()

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the labels of a volume are: everywhere, in boxes, in single sections, or scattered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
+from floodtide.data.no_label import cleared
+from floodtide.data.volumes import Volume
+
+Form = Literal["everywhere", "box", "boxes", "sections", "scattered", "none"]
+
+_READ = 16  # times the budget: voxels up to which every voxel is read
+_CELLS = 1 << 26  # of the map of labelled places
+_TILE = 1 << 22  # voxels that are read at a time; a chunk may be up to four times as large
+_MOST = 64  # boxes
+_GAP = 4  # unlabelled planes between two boxes
+_THIN = 3  # planes of a labelled section, at most
+_SOLID = 0.5  # labelled share of each face of a box of labels, to that of the whole box
+_NEARLY = 0.9  # share of an axis over which scattered labels reach, if they are everywhere
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Where labels other than 0 are in a box of a volume.
+
+    Attributes:
+        form: "everywhere"; "box" or "boxes" that labels fill; "sections" of at most three planes; "scattered" if labels
+            fill no boxes, so that 0 between them may be background or unlabelled; "none".
+        boxes: Boxes (start, size), in voxels of the volume, that contain every labelled voxel that was read. The faces
+            of boxes that labels fill, and of sections, are exact if `exact`.
+        voxels: Number of labelled voxels; estimated unless `exact`.
+        empty_sections: Number of sections (z) without labels.
+        exact: True if every voxel was read.
+    """
+
+    form: Form
+    boxes: tuple[Box, ...]
+    voxels: int
+    empty_sections: int
+    exact: bool
+
+    @property
+    def share(self) -> float:
+        """Share of the voxels in the boxes that are labelled."""
+        return self.voxels / max(1, sum(math.prod(size) for _, size in self.boxes))
+
+
+def labelled(volume: Volume, whole: Box, budget: int, progress: Progress | None = None) -> Labelled:
+    """Return where the labels of a box are.
+
+    Every voxel is read if there are at most 16 times `budget`; else layers at regular distances, and labels are taken
+    to reach to the next layers on both sides.
+
+    Raises:
+        InvalidFileError: If the volume cannot be read.
+    """
+    mask, cell, voxels, exact = _scan(volume, whole, budget, progress)
+    found = _tight(mask)
+    empty = int(np.count_nonzero(~mask.any(axis=(1, 2))))
+    if found is None:
+        return Labelled(form="none", boxes=(), voxels=0, empty_sections=empty, exact=exact)
+    form, boxes = _boxes(mask, found, cell)
+    open_ = form in ("everywhere", "sections")  # up to the faces of the volume, whatever the labels
+    inside = [_cut(volume, whole, box, cell, open_) for box in boxes]
+    return Labelled(
+        form=form, boxes=tuple(inside), voxels=voxels, empty_sections=empty, exact=exact
+    )
+
+
+def _scan(
+    volume: Volume, whole: Box, budget: int, progress: Progress | None
+) -> tuple[Mask, int, int, bool]:
+    """Return a map of labelled places (z, y / cell, x / cell), `cell`, the labelled voxels, and if all were read."""
+    first, shape = whole
+    cell = 1
+    while shape[0] * -(-shape[1] // cell) * -(-shape[2] // cell) > _CELLS:
+        cell *= 2
+    mask = np.zeros((shape[0], -(-shape[1] // cell), -(-shape[2] // cell)), bool)
+    tile = _tile(volume.chunks, shape, cell)
+    step = max(1, -(-math.prod(shape) // (_READ * budget)))
+    layers = range(0, shape[0], tile[0] * step)
+    read = done = voxels = 0
+    total = len(layers) * math.prod(shape[1:]) * tile[0]
+    for z in layers:
+        depth = min(tile[0], shape[0] - z)
+        for (y, x), size in _tiles((shape[1], shape[2]), tile):
+            box = (as_vec3([a + b for a, b in zip(first, (z, y, x), strict=True)]), (depth, *size))
+            there = cleared(volume.read(box)) != 0
+            voxels += int(np.count_nonzero(there))
+            read += there.size
+            for axis in (1, 2):
+                if cell > 1:
+                    starts = np.arange(0, there.shape[axis], cell)
+                    there = np.logical_or.reduceat(there, starts, axis=axis)
+            height, width = there.shape[1:]
+            mask[z : z + depth, y // cell : y // cell + height, x // cell : x // cell + width] = (
+                there
+            )
+            done += depth * math.prod(size)
+            if progress is not None:
+                progress(min(done, total), total)
+        after = min(z + tile[0] * step, shape[0])
+        if z + depth < after:  # not read
+            mask[z + depth : after] |= mask[z : z + depth].any(axis=0)
+        if step > 1 and z > 0:
+            before = z - tile[0] * (step - 1)
+            mask[before:z] |= mask[z : z + depth].any(axis=0)
+    exact = read == math.prod(shape)
+    return mask, cell, voxels if exact else round(voxels / read * math.prod(shape)), exact
+
+
+def _tile(chunks: Vec3, shape: Vec3, cell: int) -> list[int]:
+    """Return the size of the parts that are read at once: whole chunks, and whole cells along y and x."""
+    size = [min(chunk, n) for chunk, n in zip(chunks, shape, strict=True)]
+    if math.prod(size) > 4 * _TILE:
+        size = [1, *(min(n, 2048) for n in shape[1:])]
+    for axis in (2, 1, 0):
+        unit = math.lcm(size[axis], cell) if axis else size[axis]
+        size[axis] = unit
+        while size[axis] < shape[axis] and math.prod(size) // size[axis] * 2 * size[axis] <= _TILE:
+            size[axis] *= 2
+    return size
+
+
+def _tiles(
+    extents: tuple[int, int], tile: list[int]
+) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    for y in range(0, extents[0], tile[1]):
+        for x in range(0, extents[1], tile[2]):
+            yield (y, x), (min(tile[1], extents[0] - y), min(tile[2], extents[1] - x))
+
+
+def _boxes(mask: Mask, found: Box, cell: int) -> tuple[Form, list[Box]]:
+    """Return the form of labels inside of a tight box of the map, and the boxes (start, size) in the map."""
+    thin = _sections(mask, (0, 1, 2) if cell == 1 else (0,))
+    if thin:
+        return "sections", thin
+    pieces = _split(mask, found)
+    whole = ((0, 0, 0), as_vec3(mask.shape))
+    if pieces and all(_solid(mask, piece) for piece in pieces):
+        if pieces == [whole]:
+            return "everywhere", pieces
+        return "box" if len(pieces) == 1 else "boxes", pieces
+    if all(n >= _NEARLY * extent for n, extent in zip(found[1], mask.shape, strict=True)):
+        return "everywhere", [whole]
+    return "scattered", [found]
+
+
+def _sections(mask: Mask, axes: tuple[int, ...]) -> list[Box]:
+    """Return single labelled planes along one of the axes, others being unlabelled; nothing for other labels."""
+    for axis in axes:
+        runs = _runs(_profile(mask, axis), 1)
+        planes = sum(end - start for start, end in runs)
+        if len(runs) > _MOST or planes == mask.shape[axis] or any(b - a > _THIN for a, b in runs):
+            continue
+        result = []
+        for start, end in runs:
+            part = np.moveaxis(mask, axis, 0)[start:end]
+            box = _tight(np.moveaxis(part, 0, axis))
+            assert box is not None
+            first, size = list(box[0]), list(box[1])
+            first[axis] = start
+            tight = (as_vec3(first), as_vec3(size))
+            if not _solid(mask, tight, skip=axis):
+                size = [end - start if i == axis else n for i, n in enumerate(mask.shape)]
+                tight = (as_vec3([start if i == axis else 0 for i in range(3)]), as_vec3(size))
+            result.append(tight)
+        return result
+    return []
+
+
+def _split(mask: Mask, box: Box) -> list[Box]:
+    """Return tight boxes that unlabelled planes separate; none if there are too many."""
+    open_, done = [box], []
+    while open_:
+        part = open_.pop()
+        view = _view(mask, part)
+        for axis in range(3):
+            runs = _runs(_profile(view, axis), _GAP)
+            if len(runs) > 1:
+                break
+        else:
+            done.append(part)
+            continue
+        for start, end in runs:
+            inner = _tight(np.moveaxis(np.moveaxis(view, axis, 0)[start:end], 0, axis))
+            assert inner is not None
+            first = [a + b for a, b in zip(part[0], inner[0], strict=True)]
+            first[axis] += start
+            open_.append((as_vec3(first), inner[1]))
+        if len(open_) + len(done) > _MOST:
+            return []
+    return sorted(done)
+
+
+def _solid(mask: Mask, box: Box, skip: int | None = None) -> bool:
+    """Return True if labels fill a box up to its faces, apart from those at the end of the volume."""
+    view = _view(mask, box)
+    least = _SOLID * float(view.mean())
+    for axis in range(3):
+        planes = np.moveaxis(view, axis, 0)
+        inner = (box[0][axis] > 0, box[0][axis] + box[1][axis] < mask.shape[axis])
+        for plane, judged in zip((planes[0], planes[-1]), inner, strict=True):
+            if judged and axis != skip and float(plane.mean()) < least:
+                return False
+    return True
+
+
+def _view(mask: Mask, box: Box) -> Mask:
+    z, y, x = (slice(start, start + size) for start, size in zip(*box, strict=True))
+    return mask[z, y, x]
+
+
+def _profile(mask: Mask, axis: int) -> Mask:
+    """Return which planes along an axis have labels."""
+    others = tuple(other for other in range(3) if other != axis)
+    return np.asarray(mask.any(axis=others))
+
+
+def _runs(profile: Mask, gap: int) -> list[tuple[int, int]]:
+    """Return (start, end) of the runs of True, joined over fewer than `gap` times False."""
+    at = np.flatnonzero(profile)
+    if not len(at):
+        return []
+    breaks = np.flatnonzero(np.diff(at) > gap)
+    starts, ends = at[np.concatenate([[0], breaks + 1])], at[np.concatenate([breaks, [-1]])]
+    return [(int(a), int(b) + 1) for a, b in zip(starts, ends, strict=True)]
+
+
+def _tight(mask: Mask) -> Box | None:
+    """Return the smallest box around True; None without."""
+    ends = []
+    for axis in range(3):
+        at = np.flatnonzero(_profile(mask, axis))
+        if not len(at):
+            return None
+        ends.append((int(at[0]), int(at[-1]) + 1))
+    return as_vec3([a for a, _ in ends]), as_vec3([b - a for a, b in ends])
+
+
+def _cut(volume: Volume, whole: Box, box: Box, cell: int, open_: bool) -> Box:
+    """Return a box of the map in voxels of the volume, cut to the labelled voxels in the cells at its faces.
+
+    If `open_`, faces at the end of the volume stay.
+    """
+    first, shape = whole
+    low = [box[0][0], box[0][1] * cell, box[0][2] * cell]
+    high = [box[0][0] + box[1][0], *(min((box[0][i] + box[1][i]) * cell, shape[i]) for i in (1, 2))]
+    for axis in (1, 2):
+        if cell == 1:
+            break
+        for at_end in (False, True):
+            if open_ and (high[axis] == shape[axis] if at_end else low[axis] == 0):
+                continue
+            start, end = list(low), list(high)
+            start[axis], end[axis] = (
+                (high[axis] - min(cell, high[axis] - low[axis]), high[axis])
+                if at_end
+                else (low[axis], min(low[axis] + cell, high[axis]))
+            )
+            part = as_vec3([a + b for a, b in zip(first, start, strict=True)])
+            there = cleared(volume.read((part, as_vec3([b - a for a, b in zip(start, end, strict=True)]))))  # fmt: skip
+            at = np.flatnonzero(_profile(there != 0, axis))
+            if not len(at):
+                continue
+            if at_end:
+                high[axis] = start[axis] + int(at[-1]) + 1
+            else:
+                low[axis] = start[axis] + int(at[0])
+    corner = as_vec3([a + b for a, b in zip(first, low, strict=True)])
+    return corner, as_vec3([b - a for a, b in zip(low, high, strict=True)])

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every task, from a configuration of at most 25 lines: it learns, resumes, and sees labels of its boxes only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tomllib
+from training_patches import KINDS, SHAPE, text, write_patches
+
+from floodtide import config, data
+from floodtide.tasks import PatchTask
+from floodtide.train import Trainer, read_log
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("patches")
+    write_patches(path)
+    return path
+
+
+def settings_of(folder: Path, kind: str, name: str, *overrides: str) -> config.Config:
+    document = tomllib.loads(text(folder, kind, name))
+    return config.from_dict(
+        document, "run.toml", ["run.log_every_s=0", "run.threads=1", *overrides]
+    )
+
+
+def trained(folder: Path, kind: str, name: str, *overrides: str) -> dict[str, np.ndarray]:
+    """The parameters of a run."""
+    trainer = Trainer.from_config(settings_of(folder, kind, name, *overrides))
+    trainer.run()
+    return trainer.result.state_dict()
+
+
+def scores(folder: Path, name: str) -> list[dict[str, Any]]:
+    records = [r for r in read_log(folder / name / "log.jsonl") if r["kind"] == "validation"]
+    return [{key: value for key, value in r.items() if key != "time_s"} for r in records]
+
+
+def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@every_kind
+def test_a_configuration_of_25_lines_learns_more_than_a_trivial_answer(
+    folder: Path, kind: str
+) -> None:
+    assert len(text(folder, kind).splitlines()) <= 25
+    steps = ("training.steps=60", "optimizer.lr=5e-3", "training.walkers=2")
+    trained(folder, kind, f"{kind} long", *steps)
+    task = config.load(folder / f"{kind} long" / "config.toml").task
+    assert isinstance(task, PatchTask)
+    (record,) = scores(folder, f"{kind} long")
+    for own, trivial in task.scores_of(record):
+        assert own is not None
+        assert own > trivial
+    if "channels" in record:
+        assert list(record["channels"]) == task.channels
+    else:
+        assert [row["name"] for row in record["classes"]] == ["foreground"]
+        assert np.sum(record["confusion"]) == 8 * 32 * 32  # every held-out voxel once
+
+
+@every_kind
+def test_a_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path, kind: str) -> None:
+    changes = (
+        "augmentation.rotation_deg=20",
+        "augmentation.elastic=1",
+        "augmentation.noise=0.1",
+        "augmentation.dark_section=0.3",
+        "training.average=0.9",
+    )
+    whole = trained(folder, kind, f"{kind} whole", *changes)
+    trained(folder, kind, f"{kind} parts", *changes, "training.steps=3")
+    assert_equal(trained(folder, kind, f"{kind} parts", *changes), whole)
+    assert scores(folder, f"{kind} parts")[-1] == scores(folder, f"{kind} whole")[-1]
+
+
+def test_patches_that_are_not_square_are_validated(folder: Path) -> None:
+    more = ("data.patch=[1, 8, 16]", "augmentation.permutable_axes=[]", "training.steps=1")
+    trained(folder, "two channels", "oblong", *more)
+    assert np.sum(scores(folder, "oblong")[0]["confusion"]) == 8 * 32 * 32
+
+
+BOXES = ("2:5,0:32,3:30", "7:8,0:32,0:32"), ("13:14,0:32,0:32", "16:19,4:28,4:28")
+
+
+@every_kind
+def test_labels_outside_of_the_boxes_enter_no_loss_and_no_score(tmp_path: Path, kind: str) -> None:
+    """Two versions of the labels that differ outside of the boxes give the same bits."""
+    labels = KINDS[kind][0]
+    inside = np.zeros(SHAPE, bool)
+    for box in (*BOXES[0], *BOXES[1]):
+        start, size = data.parse_box(box) or ((0, 0, 0), SHAPE)
+        inside[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))] = True
+    found = []
+    for version in ("right", "wrong"):
+        folder = tmp_path / version
+        folder.mkdir()
+        path = write_patches(folder)
+        if version == "wrong":
+            with h5py.File(path, "r+") as file:
+                wrong = np.random.default_rng(1).integers(0, 99, SHAPE)
+                file[labels][...] = np.where(inside, file[labels][...], wrong)
+        boxes = [f'"{"; ".join(part)}"' for part in BOXES]
+        where = (f"data.volumes.0.box={boxes[0]}", f"validation.box={boxes[1]}")
+        found.append((trained(folder, kind, "run", *where), scores(folder, "run")))
+    assert_equal(found[1][0], found[0][0])
+    assert found[1][1] == found[0][1]
+    assert found[0][1]
