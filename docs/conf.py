@@ -50,7 +50,7 @@ napoleon_use_ivar = True  # else attributes that are functions have two entries
 
 
 def escape(line: str) -> str:
-    """Escape what reStructuredText takes for marks: words that end in an underscore, vertical bars, patterns of files."""
+    """Escape marks of reStructuredText: words that end in an underscore, vertical bars, patterns of files."""
     parts = line.split("`")
     parts[::2] = [
         re.sub(r"(?<=\w)_(?!\w)", r"\\_", part).replace("|", r"\|").replace("*.", r"\*.")
