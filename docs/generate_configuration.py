@@ -17,8 +17,8 @@ from typing import Any
 
 from floodtide import config
 from floodtide.base.registry import parameters, range_of, registered_fields
+from floodtide.base.tasks import TASKS
 from floodtide.config.sections import applies
-from floodtide.tasks import TASKS
 
 PAGE = Path(__file__).with_name("configuration.md")
 

@@ -51,8 +51,8 @@ Boxed boxed(const PatchSource::Place& place) {
 }
 
 /// What augmentation draws for one example, for tests and pictures: see deformation.hpp and intensity.hpp.
-py::dict drawn(const Augmentation& augmentation, const Vec3& patch, std::uint64_t seed, std::int64_t epoch,
-               std::int64_t number) {
+Typed<"dict[str, typing.Any]"> drawn(const Augmentation& augmentation, const Vec3& patch, std::uint64_t seed,
+                                     std::int64_t epoch, std::int64_t number) {
   const data::ExampleKey key{seed, epoch, number};
   data::require_valid(augmentation, patch);
   data::Deformation deformation = data::draw_deformation(augmentation, patch, key);

@@ -115,7 +115,6 @@ __all__ = [
     "shutdown",
     "size",
     "synchronize",
-    "tasks",
     "train",
 ]
 
@@ -131,7 +130,6 @@ if TYPE_CHECKING:
         optim,
         report,
         segment,
-        tasks,
         train,
     )
     from floodtide.comm.notebook import run

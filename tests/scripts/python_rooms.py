@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "floodtide"
 MOST_FLOORS = 5
 
-_BASE = ("errors", "base", "comm", "tasks")
+_BASE = ("errors", "base", "comm")
 _PARTS = (*_BASE, "config", "data", "nn", "optim")
 ENGINE = (*_PARTS, "train", "segment", "evaluate", "agglomerate", "shapes")
 TOOLS = ("report", "bench", "doctor", "job", "view", "fetch", "plan")
@@ -25,7 +25,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "base": ("errors",),
     "comm": ("errors",),
-    "tasks": ("errors", "base"),
     "config": _BASE,
     "data": _BASE,
     "nn": _BASE,

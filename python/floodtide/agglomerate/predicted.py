@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from floodtide import _core, config
+from floodtide import config
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
+from floodtide.base.tasks import Affinities, Classes, Distance, PatchTask
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, parse_boxes
 from floodtide.data.copies import write_blocks
@@ -29,10 +29,8 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of, write_segments
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, objects_of, write_segments
 from floodtide.segment.commands import use_threads
-from floodtide.tasks import Affinities, Classes, Distance, PatchTask
-from floodtide.tasks.affinities import NEAREST
 
 
 def segment_predicted(
@@ -140,30 +138,6 @@ def _write_segments(
     )
     write_blocks(out, plan, Volume(labels).read, inputs=files_of([predicted]))
     return len(np.unique(labels[labels > 0])), float(np.count_nonzero(labels) / labels.size)
-
-
-def objects_of(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
-    """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x); 0 is none.
-
-    Objects of classes are the face-connected components of each class but the background. Of distances, the affinity
-    of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it.
-    """
-    if isinstance(task, Classes):
-        labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
-        for value in task.written[1:]:
-            mask = (predicted == value).astype(np.uint8)
-            found = _core.segment.connected_components(mask, 1)
-            labels += np.where(found > 0, found + labels.max(), 0)
-        return labels
-    inside = np.clip(2 * predicted.astype(np.float32) - 1, 0, 1)
-    affinities = np.zeros((3, *inside.shape), np.float32)
-    for axis in range(3):
-        here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
-        before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
-        affinities[axis][here] = np.minimum(inside[here], inside[before])
-    labels = segments_of(affinities, NEAREST)
-    labels[inside == 0] = 0
-    return labels
 
 
 def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:

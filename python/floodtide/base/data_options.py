@@ -140,16 +140,10 @@ class DataOptions(Checked):
     )
     size: tuple[int, int] = option(
         (0, 0),
-        'With patch = "whole": size (y, x) to which sections are cut or padded about their centre; 0, 0: that of the'
-        " largest one, padded to a multiple of the network's pooling",
+        'With patch = "whole": size (y, x) to which sections are cut or padded about their centre, with their mean and'
+        " without labels; 0, 0: that of the largest one, padded to a multiple of the network's pooling",
         kinds=(PATCHES,),
         range=limits.PIXELS_OR_STORED,
-    )
-    outside: float = option(
-        0.0,
-        'With patch = "whole": intensity, before normalisation, of what lies outside of an image; it has no label',
-        kinds=(PATCHES,),
-        range=limits.INTENSITY,
     )
     patches: int = option(
         0,
@@ -270,21 +264,10 @@ class Augmentation(Checked):
         kinds=(PATCHES,),
         range=limits.NOISE,
     )
-    missing_section: float = option(
-        0.0, "Probability that a section is black", kinds=(PATCHES,), range=limits.FRACTION
-    )
-    dark_section: float = option(
+    bad_sections: float = option(
         0.0,
-        "Probability that a section has less contrast and another brightness",
-        kinds=(PATCHES,),
-        range=limits.FRACTION,
-    )
-    defocused_section: float = option(
-        0.0, "Probability that a section is blurred", kinds=(PATCHES,), range=limits.FRACTION
-    )
-    shifted_section: float = option(
-        0.0,
-        "Probability that a section is displaced in the plane by up to 1/16 of the patch, with its labels",
+        "Probability that a section suffers what serial sections suffer: it is missing (black), dark or faint,"
+        " defocused, or displaced in the plane by up to 1/16 of the patch with its labels, each with a quarter of it",
         kinds=(PATCHES,),
         range=limits.FRACTION,
     )

@@ -63,19 +63,10 @@ from floodtide.cli import options as shared
     help="Voxels of classes with this value in TRUTH do not count.",
 )
 @click.option(
-    "--objects", is_flag=True, help="Score the connected components of each class, too, as objects."
-)
-@click.option(
-    "--sections/--volume",
-    default=None,
-    help="With --objects: components of each section, or in 3-D (default: as SEGMENTATION was predicted, else 3-D).",
-)
-@click.option(
-    "--min-voxels",
-    type=shared.Number(limits.SOME_VOXELS),
-    default=1,
-    show_default=True,
-    help="With --objects: leave out components with fewer voxels.",
+    "--objects",
+    is_flag=True,
+    help="Score the connected components of each class, too, as objects: of each section, if the network saw single"
+    " sections.",
 )
 @shared.voxel_nm
 @shared.as_json

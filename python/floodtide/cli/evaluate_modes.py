@@ -23,7 +23,7 @@ Outcome = tuple[dict[str, Any], str, Collection[str]]
 """The report, tables for a terminal, and what they show of it."""
 
 _OF_OBJECTS = ("before", "worst", "skeletons")
-_OF_CLASSES = ("match", "unlabelled", "objects", "sections", "min_voxels")
+_OF_CLASSES = ("match", "unlabelled", "objects")
 _IN_TABLE = ("trivial", "notes", "before")
 
 
@@ -45,8 +45,6 @@ def run(
     """Compare two volumes. Collective. None on all ranks but 0."""
     if not (skeletons or picture):
         shared.refuse_given(("voxel_nm",), "has no effect without --skeletons or --picture")
-    if not of_classes["objects"]:
-        shared.refuse_given(("sections", "min_voxels"), "has no effect without --objects")
     of_classes["match"] = _match(of_classes["match"])
     with contextlib.ExitStack() as held:
         with world.agreed():

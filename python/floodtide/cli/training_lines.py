@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from floodtide.base import notes
 from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
-from floodtide.tasks import Affinities, Task
-from floodtide.tasks.distance import explained
+from floodtide.base.tasks import Affinities, Task
+from floodtide.base.tasks.distance import explained
 
 if TYPE_CHECKING:
     from floodtide.train import Trainer

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from floodtide.base import reading
 from floodtide.base.options import named_as, one_of, shown
 from floodtide.base.registry import parameters, registered_fields
+from floodtide.base.tasks import TASKS, FloodTask, Task
 from floodtide.config.sections import Config, applies
 from floodtide.errors import ConfigurationError, InvalidFileError
-from floodtide.tasks import TASKS, FloodTask, Task
 
 T = TypeVar("T")
 

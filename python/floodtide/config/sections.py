@@ -20,11 +20,11 @@ from floodtide.base.data_options import (
 )
 from floodtide.base.options import ANY, FLOOD, PATCHES, Checked, one_of, option
 from floodtide.base.registry import Registered, Value, names, registered
+from floodtide.base.tasks import TASKS, FloodTask, Task
 from floodtide.config.networks import NETWORKS, FfnConfig, UNetConfig
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.errors import ConfigurationError
-from floodtide.tasks import TASKS, FloodTask, Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ Functions that say Collective must be called by every rank of the job.
 """
 
 from floodtide.base.data_options import Augmentation, Channel, DataOptions, TrainingVolume
+from floodtide.base.tasks import Affinities, Classes, Distance, ShapeDescriptors
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
@@ -16,11 +17,15 @@ from floodtide.data.synth import synth
 from floodtide.data.volumes import Volume, write_volume
 
 __all__ = [
+    "Affinities",
     "Augmentation",
     "Box",
     "Channel",
+    "Classes",
     "DataOptions",
+    "Distance",
     "Patches",
+    "ShapeDescriptors",
     "Shards",
     "Split",
     "TrainingVolume",

@@ -24,16 +24,17 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import PATCHES, Arguments
 from floodtide.base.progress import bar
 from floodtide.base.reading import reading
+from floodtide.base.tasks import Classes, PatchTask
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.samples import Classes as ClassNumbers
 from floodtide.data.samples import Image, Samples
 from floodtide.data.volumes import as_volume, opened, require_same_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError, OutOfRangeError, ShapeError
-from floodtide.tasks import Classes, PatchTask
 
 _SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
 _BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels
+_BAD = ("missing_section", "dark_section", "defocused_section", "shifted_section")
 _EXPECTED = "an HDF5 dataset of integers of one axis"
 
 UNLABELLED = 255
@@ -213,7 +214,7 @@ class Patches(Samples):
         made, given = _core.data.PatchOptions(), self.options
         made.patch = self.patch
         made.whole = given.patch == WHOLE
-        made.outside = given.outside
+        made.outside = given.volumes[0].mean
         made.patches = given.patches or None
         made.order = (self.walkers, self.batch, self.seed)
         if isinstance(self.task, Classes) and self.task.class_weights:
@@ -226,7 +227,9 @@ class Patches(Samples):
 def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:
     """Return the augmentation of the core."""
     made = _core.data.Augmentation()
-    for name, value in dataclasses.asdict(augmentation).items():
+    given = dataclasses.asdict(augmentation)
+    bad = given.pop("bad_sections") / len(_BAD)
+    for name, value in (given | dict.fromkeys(_BAD, bad)).items():
         setattr(made, name, value)
     return made
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.progress import bar
+from floodtide.base.tasks import Classes
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
@@ -42,7 +43,6 @@ from floodtide.evaluate.voxels import (
     common_box,
     stored_blocks,
 )
-from floodtide.tasks import Classes
 
 Array = NDArray[Any]
 Counts = NDArray[np.int64]

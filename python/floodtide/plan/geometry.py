@@ -160,7 +160,7 @@ def _whole_boxes(
     _, number, held_out = best
     return Split(
         training=tuple(
-            tuple(box for n, box in fitting if n == volume and box not in held_out)
+            tuple(box for n, box in fitting if n == volume and (n != number or box not in held_out))
             for volume in range(len(boxes))
         ),
         held_out=number,

@@ -106,6 +106,8 @@ def problems_of(
             for n, old, new in zip(seen.sharpness.length, voxel_size_nm, wanted_nm, strict=True)
         )
         sharpness = dataclasses.replace(seen.sharpness, length=(z, y, x))
+        if voxel_size_nm != wanted_nm:  # resampling changes fine detail
+            sharpness = dataclasses.replace(sharpness, autocorrelation=((), (), ()), skewness=())
         seen = dataclasses.replace(seen, sharpness=sharpness)
     reading = Reading(where, mean, std, "segment.mean and segment.std", wanted_nm)
     return found + problems.of_grey_levels(seen, reading, trained)

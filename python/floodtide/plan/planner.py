@@ -117,6 +117,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
     sections = document.sections(
         wish.task,
         flooding=wish.task == "flood",
+        flat=recipe.sections,
         wish=wish,
         split=split,
         volumes=volumes,

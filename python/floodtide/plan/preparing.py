@@ -146,6 +146,8 @@ def _task(
     Raises:
         InvalidArgumentError: If the labels may be classes as well as objects.
     """
+    if not any(one.objects for one in seen):
+        raise InvalidArgumentError(f"init: {seen[0].name}: no voxel is labelled, expected labels")
     if task is not None:
         return task
     kinds = {one.kind for one in seen}

@@ -99,7 +99,6 @@ def unet_recipe(wish: Wish) -> Recipe:
             "depth": depth,
             "features": FEATURES,
             "patch": patch,
-            "flat": flat,
             "why_flat": why,
             "pools": pools if len(set(pools)) > 1 else pools[:1],
             "kernels": kernels if len(set(kernels)) > 1 else kernels[:1],

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from floodtide.base import style
+from floodtide.base.tasks import Task
 from floodtide.report import curves
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import Table, text
-from floodtide.tasks import Task
 from floodtide.train.recorded_run import Run
 
 # Failures of a training whose loss is not finite.

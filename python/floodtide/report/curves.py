@@ -10,9 +10,9 @@ import numpy as np
 
 from floodtide.base import style
 from floodtide.base.options import FLOOD
+from floodtide.base.tasks.distance import explained
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
-from floodtide.tasks.distance import explained
 from floodtide.train.recorded_run import Record, Run
 
 if TYPE_CHECKING:
@@ -376,9 +376,8 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
     if not shown:
         return None
     names = list(dict.fromkeys(r["name"] for run in shown for r in run.validation[-1]["classes"]))
-    parts = (_draw_pooled, _draw_mean, _draw_groups)
-    if all(len(run.validation[-1]["groups"]) == 1 for run in shown):
-        parts = parts[:1]
+    several = any(len(run.validation[-1]["groups"]) > 1 for run in shown)
+    parts = (_draw_pooled, _draw_mean, _draw_groups)[: 3 if several else 1]
     with style.figure(3.5 * max(len(parts), 2), 2.9 * len(names) + 0.5) as drawn:
         axes = drawn.subplots(len(names), len(parts), squeeze=False)
         for row, name in zip(axes, names, strict=True):
@@ -394,12 +393,10 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
             axis.set_xlabel("step (updates)")
         for axis in axes[0][:2]:
             add_time_axis(axis, shown)
-        handles = [grey_line("everything is this class")]
-        if len(parts) > 1:
+        if several:
             axes[-1][2].set_xlabel("groups, worst first (%)")
-            look = {"color": style.SERIES[0], "alpha": 0.18, "lw": 0}
-            handles.append(Patch(**look, label="band: half of the groups"))
-        legend(drawn, runs, shown, *handles)
+        band = Patch(color=style.SERIES[0], alpha=0.18, lw=0, label="band: half of the groups")
+        legend(drawn, runs, shown, grey_line("everything is this class"), *[band][: int(several)])
         return style.data_uri(drawn, "svg")
 
 

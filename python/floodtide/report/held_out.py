@@ -18,26 +18,25 @@ from floodtide import _core
 from floodtide.base import style
 from floodtide.base.options import FLOOD
 from floodtide.base.progress import bar
+from floodtide.base.tasks import PatchTask
+from floodtide.base.tasks.affinities import NEAREST
 from floodtide.data import Patches
 from floodtide.data.patches import UNLABELLED
 from floodtide.errors import InvalidArgumentError, NumericalError
 from floodtide.report import drawing, segmented
 from floodtide.segment import trained
-from floodtide.tasks import PatchTask
-from floodtide.tasks.affinities import NEAREST
-from floodtide.tasks.distance import explained
 from floodtide.train.learners import learner_of
 from floodtide.train.recorded_run import Record, Run
 
 _VOXELS = 1 << 22  # of the patches that are predicted to find the best and the worst one
 _WIDTH = 3.2  # of a picture in inches
-_NO_LABEL = 0.85  # grey
+_NO_LABEL = 0.6  # grey
 
 Array = npt.NDArray[Any]
 
 
 class Patch(NamedTuple):
-    """A held-out patch, or a part of one section of it.
+    """A held-out patch, or one section of it.
 
     Attributes:
         image: Intensities of the first channel (z, y, x).
@@ -106,11 +105,12 @@ def predicted(samples: Patches, model: Any, number: int) -> Patch:
     Raises:
         NumericalError: If an output is not finite.
     """
-    image, truth, *weights = samples.fixed(number)
+    image, truth, *more = samples.fixed(number)
     output = model.forward(image[None])[0]
     if not np.isfinite(output).all():
         raise NumericalError("report: the network's output is not a number")
-    return Patch(image[..., 0], output, truth, weights[0] if weights else truth != UNLABELLED)
+    weights: Any = more[0] if more else truth != UNLABELLED
+    return Patch(image[..., 0], output, truth, weights)
 
 
 def pick(scores: Mapping[int, float]) -> list[tuple[str, int]]:
@@ -144,9 +144,9 @@ def _of_groups(run: Run, samples: Patches) -> list[tuple[str, int]]:
     if not largest:
         raise InvalidArgumentError("no group has a Dice")
     for number in range(samples.fixed_size):
-        group, _, truth = samples.core.fixed(number)
+        group, truth = samples.core.fixed(number)[::2]
         if group in largest:
-            largest[group] = max(largest[group], (int(_objects(truth).sum((1, 2)).max()), number))
+            largest[group] = max(largest[group], (int(_sizes(truth).max()), number))
     return [
         (f"{name}: group {last['groups'][group]}\nDice {dice[group]:.3f}", largest[group][1])
         for name, group in pick(dice)
@@ -167,25 +167,23 @@ def _of_patches(name: str, samples: Patches, model: Any, score: Score) -> list[t
             progress(done, len(numbers))
     if not scores:
         raise InvalidArgumentError(f"none of {len(numbers)} patches has a score")
-    what = samples.task.score_name
-    return [(f"{name} patch\n{what} {scores[n]:.3f}", n) for name, n in pick(scores)]
+    what = "mean squared error" if score is _fit else samples.task.score_name
+    return [(f"{name} patch\n{what} {abs(scores[n]):.3f}", n) for name, n in pick(scores)]
 
 
-def _objects(classes: Array) -> Array:
-    return (classes > 0) & (classes != UNLABELLED)
+def _sizes(classes: Array) -> Array:
+    """Return the number of voxels of objects in each section."""
+    objects = (classes > 0) & (classes != UNLABELLED)
+    return np.asarray(objects.sum(axis=(1, 2)))
 
 
 def _section(patch: Patch, task: PatchTask) -> Patch:
-    """Return the part of a section that counts: of classes the one with most objects, else the middle one."""
-    counts = patch.weights.reshape(*patch.image.shape, -1).any(-1)
+    """Return a section that counts: of classes the one with most voxels of objects, else the middle one."""
+    known = np.flatnonzero(np.any(patch.weights.reshape(len(patch.image), -1), axis=1))
+    z = int(known[len(known) // 2])
     if task.segments == "classes":
-        z = int(_objects(patch.truth).sum((1, 2)).argmax())
-    else:
-        known = np.flatnonzero(counts.any((1, 2)))
-        z = int(known[len(known) // 2]) if known.size else 0
-    sides = (np.flatnonzero(counts[z].any(axis)) for axis in (1, 0))
-    y, x = (slice(int(n[0]), int(n[-1]) + 1) if n.size else slice(None) for n in sides)
-    return Patch(*(np.ascontiguousarray(part[z : z + 1, y, x]) for part in patch))
+        z = int(known[_sizes(patch.truth)[known].argmax()])
+    return Patch(*(np.ascontiguousarray(part[z : z + 1]) for part in patch))
 
 
 def _dice(patch: Patch, task: PatchTask) -> float | None:
@@ -208,22 +206,17 @@ def _boundary_precision(patch: Patch, task: PatchTask) -> float | None:
     return float(np.mean(found)) if found else None
 
 
-def _explained(patch: Patch, task: PatchTask) -> float | None:
-    """Return the explained variance of the first output."""
+def _fit(patch: Patch, task: PatchTask) -> float | None:
+    """Return minus the mean squared error of the first output: patches of one value have no explained variance."""
     counts = patch.weights[..., 0] > 0
-    truth, output = patch.truth[..., 0][counts], patch.output[..., 0][counts]
-    if not truth.size:
-        return None
-    error = float(np.mean((truth - output) ** 2, dtype=np.float64))
-    return explained(
-        {"mean_squared_error": error, "variance": float(np.var(truth, dtype=np.float64))}
-    )
+    squares = (patch.truth[..., 0][counts] - patch.output[..., 0][counts]) ** 2
+    return -float(squares.mean(dtype=np.float64)) if squares.size else None
 
 
 def _class_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
     image = drawing.grey(patch.image[0])
-    truth = np.where(patch.truth[0] == UNLABELLED, -1, patch.truth[0].astype(np.int64))
-    likely = _core.evaluate.most_likely_classes(patch.output)[0]
+    truth = np.where(patch.weights[0], patch.truth[0].astype(np.int64), -1)
+    likely = np.where(truth < 0, 0, _core.evaluate.most_likely_classes(patch.output)[0])
     return {"Image": (image, None, None), "Truth and prediction": (image, truth, likely)}
 
 
@@ -234,15 +227,17 @@ def _affinity_panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
     if len(channels) < len(NEAREST) - 1:
         raise InvalidArgumentError("the network has no affinities along y and x")
 
-    def colours(values: Array) -> Array:
+    def colours(values: Array) -> Any:
         chosen = values[0][..., channels]
         return np.concatenate([chosen.min(-1, keepdims=True), chosen], axis=-1)[..., -3:]
 
+    counts = patch.weights > 0
+    known = np.any(counts[0][..., channels], axis=-1, keepdims=True)
     boundary = 1.0 - patch.output[0][..., channels[-2:]].mean(-1, keepdims=True)
     shown = {
         "Image": drawing.grey(patch.image[0]),
         "Boundary map": np.repeat(boundary, 3, axis=-1),
-        "True affinities": colours(np.where(patch.weights > 0, patch.truth, 0.0)),
+        "True affinities": np.where(known, colours(np.where(counts, patch.truth, 1.0)), _NO_LABEL),
         "Predicted affinities": colours(patch.output),
     }
     return {title: (picture, None, None) for title, picture in shown.items()}
@@ -269,7 +264,7 @@ Panels = Callable[[Patch, PatchTask], dict[str, Picture]]
 _KINDS: dict[str, tuple[Score, Panels]] = {
     "classes": (_dice, _class_panels),
     "affinities": (_boundary_precision, _affinity_panels),
-    "distance": (_explained, _distance_panels),
+    "distance": (_fit, _distance_panels),
 }
 
 
@@ -283,14 +278,12 @@ def patches_figure(
     """
     aspect = 1.0 if voxel_nm is None else voxel_nm[1] / voxel_nm[2]
     names = list(shown[0][1])
-    shapes = [next(iter(panels.values()))[0].shape for _, panels in shown]
-    height = _WIDTH * max(
-        style.bounded_ratio(aspect * rows / columns) for rows, columns, _ in shapes
-    )
+    rows, columns, _ = shown[0][1][names[0]][0].shape
+    height = _WIDTH * style.bounded_ratio(aspect * rows / columns)
     with style.figure(_WIDTH * len(shown) + 0.3, len(names) * height + 1.0) as drawn:
         drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
         axes = drawn.subplots(len(names), len(shown), squeeze=False)
-        for column, (title, panels), (rows, columns, _) in zip(axes.T, shown, shapes, strict=True):
+        for column, (title, panels) in zip(axes.T, shown, strict=True):
             for axis, name in zip(column, names, strict=True):
                 picture, truth, likely = panels[name]
                 if truth is None or likely is None:

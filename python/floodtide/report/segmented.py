@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core, config, evaluate
-from floodtide.agglomerate.predicted import objects_of
 from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
+from floodtide.base.tasks import Affinities, Classes, PatchTask
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, box_text
 from floodtide.data.patches import boxes_of
@@ -36,8 +36,7 @@ from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, predict, trained
-from floodtide.segment.affinities import segments_of
-from floodtide.tasks import Affinities, Classes, PatchTask
+from floodtide.segment.affinities import objects_of, segments_of
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
 from floodtide.train.recorded_run import SEGMENTATION, Run
@@ -162,15 +161,15 @@ def _predicted(
     """Predict the middle of the held-out box, and make objects of the prediction as `floodtide segment` does."""
     task = settings.task
     assert isinstance(task, PatchTask)
-    channels = (source, *source.channels)
+    more = source.channels
     predictor = predict.Predictor(
         trained.load(checkpoint),
-        mean=[one.mean for one in channels],
-        std=[one.std for one in channels],
+        mean=[source.mean, *(one.mean for one in more)],
+        std=[source.std, *(one.std for one in more)],
         task=task,
     )
     part = small_part(box, (1, 1, 1))
-    images = [Volume(volume_name(one.image)) for one in channels]
+    images = [Volume(volume_name(name)) for name in (source.image, *(one.image for one in more))]
     values = predictor.probabilities(images, part, progress)
     if isinstance(task, Affinities):
         labels = segments_of(values, task.offsets)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from floodtide.tasks.distance import explained
+from floodtide.base.tasks.distance import explained
 from floodtide.train.recorded_run import Record, Run
 
 # Key in the log, name in figures and tables, and True if higher is better.

@@ -30,6 +30,7 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.base.progress import bar
+from floodtide.base.tasks import Affinities, Classes, PatchTask
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.image_check import checked_image
@@ -45,7 +46,6 @@ from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
 from floodtide.segment.canvas import as_float32
 from floodtide.segment.windows import Axis, choose_windows, context_of
-from floodtide.tasks import Affinities, Classes, PatchTask
 
 Image = NDArray[Any] | Volume
 Values = NDArray[np.float32]

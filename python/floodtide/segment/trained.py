@@ -7,11 +7,11 @@ from pathlib import Path
 
 from floodtide import _core, config, nn
 from floodtide.base import reading
+from floodtide.base.tasks import PatchTask
 from floodtide.data.formats.table import place
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.nn.load import is_tensorflow
-from floodtide.tasks import PatchTask
 
 
 def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, float]] | None:

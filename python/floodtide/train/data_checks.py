@@ -20,6 +20,7 @@ import numpy as np
 from floodtide.base.files import make_folder
 from floodtide.base.options import FLOOD, PATCHES
 from floodtide.base.progress import bar
+from floodtide.base.tasks import Classes
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
 from floodtide.data import Patches, Shards, TrainingVolume, Vec3, Volume, partition
@@ -52,7 +53,6 @@ from floodtide.data.volumes import (
     volume_exists,
 )
 from floodtide.errors import InvalidArgumentError
-from floodtide.tasks import Classes
 from floodtide.train.learners.learner import Data, held_out_volume
 
 MOST = 8

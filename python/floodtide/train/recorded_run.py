@@ -13,8 +13,8 @@ from typing import Any
 
 from floodtide.base import reading
 from floodtide.base.options import FLOOD, PATCHES
+from floodtide.base.tasks import TASKS, Task
 from floodtide.errors import InvalidFileError
-from floodtide.tasks import TASKS, Task
 from floodtide.train.learners.learner import Record as Record
 
 Fits = Callable[[Any], bool]

@@ -13,6 +13,7 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.tasks import Classes
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
@@ -20,7 +21,6 @@ from floodtide.data.patches import with_classes
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.tasks import Classes
 from floodtide.train.learners import learner_of, learner_of_model
 from floodtide.train.learners.learner import Data, Model, Record, Setup
 from floodtide.train.same_on_ranks import require_same, require_same_configuration

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -129,7 +130,7 @@ with mock.patch(places[0], 4096), mock.patch(places[1], 4096):
 """
 
 
-@pytest.mark.parametrize("options", [[], ["--objects", "--sections"], ["--objects", "--volume"]])
+@pytest.mark.parametrize("options", [[], ["--objects"], ["--objects", "--box", "7:8,0:30,0:30"]])
 def test_scores_do_not_depend_on_ranks(tmp_path: Path, options: list[str]) -> None:
     generator = np.random.default_rng(3)
     with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -137,7 +138,8 @@ def test_scores_do_not_depend_on_ranks(tmp_path: Path, options: list[str]) -> No
             values = generator.integers(0, 4 if options else 40, size=(40, 30, 30))
             file[name] = values.astype(np.uint16)
         if options:
-            file["segments"].attrs["classes"] = "4"
+            names = {value: f"class {value}" for value in range(4)}
+            file["segments"].attrs["classes"] = json.dumps(names)
             file["segments_probabilities"] = generator.random((4, 40, 30, 30)).astype(np.float32)
     command = ["-c", EVALUATE_IN_SMALL_BLOCKS, "evaluate"]
     command += [f"{tmp_path}/a.h5:segments", f"{tmp_path}/a.h5:truth", *options]

@@ -59,7 +59,7 @@ def patches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-EXACT = ("comm.exactness=workers", "augmentation.elastic=1", "augmentation.dark_section=0.3")
+EXACT = ("comm.exactness=workers", "augmentation.elastic=1", "augmentation.bad_sections=0.3")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -115,6 +115,8 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
     with _h5py(path, dataset) as array:
         if array.is_virtual or array.external or array.file.filename != path:
             return None
+        if array.shape is None:  # a null dataspace
+            return None
         stated = attributes_of(array)
         shape, dtype, chunks = array.shape, array.dtype, array.chunks or array.shape
         if array.chunks:

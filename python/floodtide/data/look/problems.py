@@ -258,15 +258,21 @@ def _of_scale(
     score = math.hypot(by_length, by_detail) if agree else max(abs(by_length), abs(by_detail))
     found = []
     if score > 1:
-        times, how = max(larger, 1 / larger), "larger" if larger > 1 else "smaller"
-        more, what = max(finer, 1 / finer), "more" if finer > 1 else "less"
-        guess = ""
-        if volume.voxel_size_nm is not None and abs(by_length) > 1:
-            guess = f", as voxels of about {sizes([s / larger for s in volume.voxel_size_nm])} nm"
+        differ = []
+        if abs(by_length) > abs(by_detail) / 2:
+            how = "larger" if larger > 1 else "smaller"
+            differ.append(
+                f"has structures that are {max(larger, 1 / larger):.1f} times {how} in voxels"
+            )
+            if volume.voxel_size_nm is not None:
+                like = sizes([n / larger for n in volume.voxel_size_nm])
+                differ[0] += f", as voxels of about {like} nm would make them"
+        if abs(by_detail) > abs(by_length) / 2:
+            what = "more" if finer > 1 else "less"
+            differ.append(f"has {max(finer, 1 / finer):.1f} times {what} fine detail and noise")
         found += _doubt(
-            f"{reading.where}: structures of {image.name} are about {times:.1f} times {how} in voxels than those of"
-            f" {volume.name}, on which the network was trained{guess}, with {more:.1f} times {what} fine detail: state"
-            " the voxel size, and resample the image if it differs. If it is right, the image is blurred, or shows"
+            f"{reading.where}: against {volume.name}, on which the network was trained, {image.name}"
+            f" {', and '.join(differ)}. Compare the voxel size; if it is right, the image is blurred or noisy, or shows"
             " other tissue: compare previews at several voxel sizes"
         )
     order = max(_spread(lengths), _spread(detail)) / _ORDER

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from floodtide import config
+from floodtide.base.tasks import Task
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.lab.study.scores import SMOOTHING, Floats, Score, series
 from floodtide.report import curves
-from floodtide.tasks import Task
 from floodtide.train import Run, read_run
 
 _RUN_FILES = ("config.toml", "log.jsonl", "scores.json")

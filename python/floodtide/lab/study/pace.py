@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from floodtide.base.tasks import FloodTask
 from floodtide.errors import InvalidFileError
 from floodtide.lab.study.cells import Averaging, Line, Study, Training
 from floodtide.report import comparison
-from floodtide.tasks import FloodTask
 
 Forecast = Callable[[Path, Sequence[int], Averaging], dict[int, float]]
 """Function of the directory of a run on one rank, numbers of ranks, and whose gradients make an update: seconds of an

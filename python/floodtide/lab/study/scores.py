@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from floodtide.base.tasks import FloodTask, Task
 from floodtide.report import comparison
-from floodtide.tasks import FloodTask, Task
 from floodtide.train import Record
 
 Floats = npt.NDArray[np.float64]

@@ -11,6 +11,7 @@ from typing import Any
 from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.options import FLOOD, Arguments
+from floodtide.base.tasks import FloodTask
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig, TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
@@ -18,7 +19,6 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import sources_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.load import load_ffn
-from floodtide.tasks import FloodTask
 from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)

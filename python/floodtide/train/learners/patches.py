@@ -11,13 +11,13 @@ import numpy as np
 
 from floodtide import _core, nn
 from floodtide.base.options import PATCHES
+from floodtide.base.tasks import PatchTask
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.config.networks import UNetConfig
 from floodtide.data import Patches, Split, Vec3
 from floodtide.data.patches import patch_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.tasks import PatchTask
 from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 

@@ -20,11 +20,11 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from floodtide.base.tasks import FloodTask
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.lab import simulate
 from floodtide.lab.study import cells, optimum, page, scores, targets
 from floodtide.report import curves, pages
-from floodtide.tasks import FloodTask
 
 pytestmark = pytest.mark.extra
 

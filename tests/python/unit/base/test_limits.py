@@ -20,12 +20,12 @@ from floodtide.base import limits
 from floodtide.base.data_options import DataOptions
 from floodtide.base.options import Range, shown
 from floodtide.base.registry import range_of
+from floodtide.base.tasks import TASKS, Affinities, Task
 from floodtide.cli import options as cli_options
 from floodtide.cli.bench import BENCHMARKS
 from floodtide.config.networks import NETWORKS
 from floodtide.config.sections import applies
 from floodtide.errors import ConfigurationError, InvalidArgumentError, InvalidFileError
-from floodtide.tasks import TASKS, Affinities, Task
 
 NUMBERS: tuple[Any, ...] = (
     *(0, 1, -1, 2, 2**31, -(2**31) - 1, 2**32 + 4, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63),

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import floodtide as ft
 from floodtide import _core, config
+from floodtide.base.tasks import TASKS, Classes
 from floodtide.config.networks import NETWORKS
 from floodtide.errors import ConfigurationError, InvalidFileError
-from floodtide.tasks import TASKS, Classes
 from floodtide.train.learners import LEARNERS
 
 EXAMPLE = """

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import training_volume
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core, cli, config, data, errors, nn, optim
 from floodtide.base.outputs import files_of, refuse_inputs
+from floodtide.base.tasks import Affinities, Classes
 from floodtide.config.sections import ValidationConfig
 from floodtide.data.formats import table
 from floodtide.segment import Segmenter, SegmentOptions
@@ -204,23 +206,25 @@ def test_shards_take_volumes(cube: Path) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-def test_slices_and_affinities_take_every_format(cube: Path) -> None:
+PLAIN = data.Augmentation(permutable_axes=())
+
+
+def test_patches_take_every_format(cube: Path) -> None:
     names = sources(cube)
-    options = data.DataOptions(patch=(8, 8, 8))
-    wanted = data.Affinities(data.TrainingVolume(names["image"], names["labels"]), options).fixed(1)
-    pictures = data.Slices(data.Stack(names["image"], names["labels"]), classes=5).fixed(3)
+
+    def patches(image: str, labels: str) -> list[np.ndarray]:
+        volume = data.TrainingVolume(image, labels)
+        table = Classes(classes={"0": "background", "1-9": "object"})
+        small = data.Patches(volume, data.DataOptions(patch=(8, 8, 8)), task=Affinities())
+        whole = data.Patches(volume, data.DataOptions(patch="whole"), PLAIN, task=table)
+        return [*small.fixed(1), *small.load(0, 2), *whole.fixed(3)]
+
+    wanted = patches(names["image"], names["labels"])
     for form in OTHERS:
-        image, labels = (
-            volumes.FORMS[form].format(folder=cube, name=n) for n in ("image", "labels")
+        found = patches(
+            *(volumes.FORMS[form].format(folder=cube, name=n) for n in ("image", "labels"))
         )
-        found = data.Affinities(data.TrainingVolume(image, labels), options).fixed(1)
         for a, b in zip(found, wanted, strict=True):
-            np.testing.assert_array_equal(a, b)
-        for a, b in zip(
-            data.Slices(data.Stack(image, labels), classes=5).fixed(3)[1:],
-            pictures[1:],
-            strict=True,
-        ):
             np.testing.assert_array_equal(a, b)
 
 
@@ -305,6 +309,13 @@ def test_arrays_of_other_programs_are_read(tmp_path: Path) -> None:
         assert volume.chunks == (2, 3, 4)
         np.testing.assert_array_equal(volume.read(), small)
         np.testing.assert_array_equal(data.Volume(store).read(), small)
+
+
+def test_a_dataset_without_voxels_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file["empty"] = h5py.Empty("f4")
+    with pytest.raises(errors.InvalidFileError, match="empty"):
+        data.Volume(f"{tmp_path}/v.h5:empty")
 
 
 def test_the_finest_level_of_an_ome_zarr_image_is_read(tmp_path: Path) -> None:

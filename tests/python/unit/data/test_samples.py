@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import _core, data, errors
+from floodtide.base.tasks import Affinities, Classes, Distance, PatchTask, ShapeDescriptors
 from floodtide.data import (
     Augmentation,
     Channel,
@@ -25,7 +26,6 @@ from floodtide.data import (
     Volume,
 )
 from floodtide.data.patches import UNLABELLED
-from floodtide.tasks import Affinities, Classes, Distance, PatchTask, ShapeDescriptors
 
 Array = np.ndarray[Any, Any]
 

@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 
 from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
-from floodtide.config.networks import UNet3DConfig
+from floodtide.base.tasks import Affinities
+from floodtide.config.networks import UNetConfig
 from floodtide.data import Volume, parse_box
+from floodtide.data.boxes import intersection, parse_boxes
 from floodtide.data.look import FIB25
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.load import load_ffn
-from floodtide.plan import affinities, document, geometry, judging, known, measuring, previewing
+from floodtide.plan import document, geometry, judging, known, measuring, previewing, unets
 from floodtide.plan.known import known_network
 from floodtide.train import read_log
 
@@ -78,14 +80,38 @@ def test_parts_hold_patches_and_are_apart(
         return
     assert all(f % 2 == 1 and 5 <= f <= largest for f in view.fov)
     assert all(1 <= d <= (f - 1) // 2 for f, d in zip(view.fov, view.deltas, strict=True))
-    for split in geometry.splits(shape, view.patch, view.fov):
-        for start, extent in (split.training, split.validation):
+    for axis, guard, training, validation in geometry.cuts(shape, view.patch, view.fov):
+        for start, extent in (training, validation):
             assert all(n >= p for n, p in zip(extent, view.patch, strict=True))
             assert all(a >= 0 and a + n <= m for a, n, m in zip(start, extent, shape, strict=True))
-        axis = split.axis
-        first, second = sorted((split.training, split.validation), key=lambda box: box[0][axis])
+        first, second = sorted((training, validation), key=lambda box: box[0][axis])
         between = second[0][axis] - first[0][axis] - first[1][axis]
-        assert between == split.guard == view.fov[axis]
+        assert between == guard == view.fov[axis]
+
+
+boxes = st.tuples(st.tuples(*[st.integers(0, 50)] * 3), st.tuples(*[st.integers(1, 60)] * 3))
+
+
+@given(
+    volumes=st.lists(st.lists(boxes, min_size=1, max_size=6, unique=True), min_size=1, max_size=3),
+    inside=st.booleans(),
+    sections=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_parts_of_labelled_boxes_are_apart(
+    volumes: list[list[Any]], inside: bool, sections: bool
+) -> None:
+    """Boxes of one volume do not overlap here if they come from different ones, so only cut boxes are compared."""
+    for split in geometry.splits(volumes, (8, 16, 16), (4, 8, 8), inside=inside, sections=sections):
+        assert split.validation
+        assert any(split.training)
+        known = [box for own in volumes for box in own]
+        for box in [*split.validation, *(box for own in split.training for box in own)]:
+            assert any(intersection(box, one) == box for one in known)
+        if len(known) == 1:
+            ((training,),) = split.training
+            (validation,) = split.validation
+            assert intersection(training, validation) is None
 
 
 def test_fields_of_view_are_cubes_of_tissue() -> None:
@@ -112,7 +138,7 @@ def test_a_new_user_gets_a_scored_validation(
     monkeypatch.chdir(tmp_path)
     image, labels = str(stack / "stack.tif"), str(stack / "labels.tif")
     line = ["init", image, "--labels", labels, "--voxel-nm", "8,8,8", "--minutes", "1"]
-    line += ["--network", "ffn"]
+    line += ["--task", "flood"]
     assert cli.run(line) == 0
     printed = capsys.readouterr().out
     assert "stack.toml is written" in printed
@@ -178,21 +204,22 @@ def test_a_new_user_gets_segments(
     line = ["init", image, "--labels", labels, "--voxel-nm", "20,20,20", "--minutes", "1"]
     assert cli.run(line) == 0
     settings = config.load("stack.toml")
-    assert isinstance(settings.model, UNet3DConfig)
-    assert settings.data.zero_is_boundary  # the cells are separated by membranes of label 0
+    assert isinstance(settings.model, UNetConfig)
+    assert isinstance(settings.task, Affinities)
+    assert settings.task.zero_is_boundary  # the cells are separated by membranes of label 0
     assert settings.training.steps == 60 * 0.8 * 10 / settings.training.walkers
     short = ["--set", "training.steps=3", "--set", "schedule.warmup_steps=1"]
     assert cli.run(["train", "stack.toml", *short]) == 0
     assert cli.run(["segment", "stack.toml", "--out", "out.h5:segments", "--json"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["affinities"] == "out.affinities.h5:affinities"
+    assert found["prediction"] == "out.predicted.h5:predicted"
     made = Volume("out.h5:segments")
     start, size = parse_box(settings.validation.box) or ((0, 0, 0), SHAPE)
     assert (made.geometry.offset or (0, 0, 0), made.shape) == (start, size)
     assert made.geometry.voxel_size_nm == (20.0, 20.0, 20.0)
-    assert cli.run(["agglomerate", found["affinities"], "again.h5:s", "--method", "mean"]) == 0
+    assert cli.run(["agglomerate", found["prediction"], "again.h5:s", "--method", "mean"]) == 0
     np.testing.assert_array_equal(Volume("again.h5:s").read(), made.read())
-    line = ["agglomerate", found["affinities"], "split.h5:s"]
+    line = ["agglomerate", found["prediction"], "split.h5:s"]
     assert cli.run([*line, "--threshold", "0.6"]) == 0
     assert Volume("split.h5:s").shape == made.shape
     assert cli.run(["evaluate", "out.h5:segments", labels, "--picture", "stack.png"]) == 0
@@ -202,10 +229,11 @@ def test_a_new_user_gets_segments(
     assert "better than trivial" in Path("runs/stack/report.html").read_text("utf-8")
     for option in (["--subvolumes", "0:1"], ["--estimate"]):
         text = refused("segment", "stack.toml", "--out", "a.h5:b", *option, capsys=capsys)
-        assert "with a U-Net for affinities" in text
+        assert "with a U-Net" in text
+        assert "`floodtide agglomerate --subvolume`" in text
     keys = ["--set", "segment.subvolume=[16,16,16]"]
     text = refused("segment", "stack.toml", "--out", "pieces", *keys, capsys=capsys)
-    assert "`floodtide predict` and `floodtide agglomerate --subvolume`" in text
+    assert "segment has no meaning for task.kind 'affinities', expected it only for 'flood'" in text
     text = refused("segment", "stack.toml", "--out", "a.zarr", capsys=capsys)
     assert "expected FILE.h5:DATASET" in text
     monkeypatch.setitem(sys.modules, "waterz", None)
@@ -216,12 +244,16 @@ def test_a_new_user_gets_segments(
 def test_small_voxels_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert affinities.coarser((250, 250, 250), (8.0, 8.0, 8.0)) == (16.0, 16.0, 16.0)
-    assert affinities.coarser((190, 250, 250), (8.0, 8.0, 8.0)) == (8.0, 8.0, 8.0)
-    assert affinities.coarser((50, 400, 400), (40.0, 4.0, 4.0)) == (40.0, 16.0, 16.0)
-    assert affinities.coarser((50, 400, 150), (40.0, 4.0, 4.0)) == (40.0, 4.0, 4.0)
-    assert affinities.coarser((99, 99, 99), (20.0, 20.0, 20.0)) == (20.0, 20.0, 20.0)
-    monkeypatch.setattr(affinities, "_LEFT", 32)
+    def coarser(shape: tuple[int, int, int], *size: float) -> tuple[float, float, float]:
+        return unets.coarser(shape, shape, (size[0], size[-1], size[-1]))
+
+    assert coarser((250, 250, 250), 8.0) == (16.0, 16.0, 16.0)
+    assert coarser((190, 250, 250), 8.0) == (8.0, 8.0, 8.0)
+    assert coarser((50, 400, 400), 40.0, 4.0) == (40.0, 16.0, 16.0)
+    assert coarser((50, 400, 150), 40.0, 4.0) == (40.0, 4.0, 4.0)
+    assert coarser((99, 99, 99), 20.0) == (20.0, 20.0, 20.0)
+    assert unets.coarser((250, 250, 250), (3, 250, 250), (8.0, 8.0, 8.0)) == (8.0, 8.0, 8.0)
+    monkeypatch.setattr(unets, "_LEFT", 32)
     monkeypatch.chdir(tmp_path)
     image, labels = data.synth((64, 64, 96), seed=5)
     data.write_volume("v.h5", {"raw": image, "labels": labels.astype(np.int32)})
@@ -257,7 +289,7 @@ def test_objects_may_touch_each_other(tmp_path: Path, capsys: pytest.CaptureFixt
     data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": grown})
     line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels"]
     found = planned(*line, "--voxel-nm", "20,20,20", "--out", f"{tmp_path}/v.toml", capsys=capsys)
-    assert not found["config"]["data"]["zero_is_boundary"]
+    assert not found["config"]["task"]["zero_is_boundary"]
 
 
 def test_the_kind_of_network(
@@ -276,10 +308,123 @@ def test_the_kind_of_network(
         minutes: planned(*line, "--minutes", minutes, capsys=capsys)["config"]["model"].get("kind")
         for minutes in ("239", "240")
     }
-    assert kinds == {"239": "unet3d", "240": None}
-    more = ["--replace", "--from", network, "--network", "affinities"]
+    assert kinds == {"239": "unet", "240": None}
+    more = ["--replace", "--from", network, "--task", "affinities"]
     text = refused("init", *line, *more, capsys=capsys)
     assert "only flood-filling networks are trained further" in text
+
+
+def masks(folder: Path) -> tuple[str, str]:
+    """Sections as TIFF and masks as PNG, 0 and 255, of which some have 1 bit and some smooth edges."""
+    imageio = pytest.importorskip("imageio.v3")
+    image, labels = data.synth((12, 64, 96), seed=3)
+    for number, (section, objects) in enumerate(zip(image, labels, strict=True)):
+        mask = (objects % 3 == 1) & (objects > 0)
+        shown = (255 * mask).astype(np.uint8)
+        if number % 4 == 2:
+            shown[0, :3] = 17, 140, 201
+        imageio.imwrite(folder / f"im{number:02}.tif", section)
+        imageio.imwrite(folder / f"mito{number:02}.png", mask if number % 4 == 1 else shown)
+    return f"{folder}/im*.tif", f"{folder}/mito*.png"
+
+
+def test_masks_of_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """init, train, predict and evaluate, from folders of TIFF and PNG as they are, without a voxel size."""
+    monkeypatch.chdir(tmp_path)
+    image, labels = masks(tmp_path)
+    found = planned(
+        image, "--labels", labels, "--task", "classes", "--out", "m.toml", capsys=capsys
+    )
+    document = found["config"]
+    assert list(document["task"]["classes"]) == ["0-127", "128-255"]
+    assert document["model"]["kernels"] == [[1, 3, 3]]
+    assert document["data"]["patch"][0] == 1
+    (held_out,) = parse_boxes(document["validation"]["box"])
+    assert held_out[1][1:] == (64, 96)  # whole sections
+    short = ["--set", "training.steps=12", "--set", "schedule.warmup_steps=1"]
+    assert cli.run(["train", "m.toml", *short]) == 0
+    box = ["--box", document["validation"]["box"]]
+    assert cli.run(["predict", "runs/m", image, "p.h5:m", *box]) == 0
+    capsys.readouterr()
+    assert cli.run(["evaluate", "p.h5:m", labels, *box, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    record = read_log(Path("runs/m/log.jsonl"))[-1]
+    validated = record["classes"][0]["dice_pooled"]
+    predicted = next(row for row in scores["classes"] if row["class"] == 255)
+    assert predicted["dice"] == pytest.approx(validated, abs=0.02)
+    assert predicted["true_voxels"] > 100
+
+
+def test_classes_or_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, labels = data.synth((24, 48, 48), seed=3)
+    few = np.select([labels == 1, labels == 2], [1, 2], 0).astype(np.uint8)
+    three = (labels % 3).astype(np.uint8)
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "few": few, "three": three})
+    out = ["--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"]
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:few", *out]
+    text = refused("init", *line, capsys=capsys)
+    assert "expected --task classes, or --task affinities for objects" in text
+    assert planned(*line, "--task", "affinities", capsys=capsys)["config"]["task"]
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:three", *out]
+    found = planned(*line, capsys=capsys)["config"]["task"]
+    assert found["classes"] == {"0": "background", "1": "class 1", "2": "class 2"}
+
+
+@pytest.mark.parametrize("place", ["box", "two", "sections", "thin"])
+def test_plans_use_labelled_parts_only(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, labels = data.synth((60, 64, 80), seed=4)
+    kept = np.zeros(labels.shape, bool)
+    if place == "box":
+        kept[10:50, 8:56, 16:72] = True
+    elif place == "two":
+        kept[:28, :, :40] = kept[32:, :, 44:] = True
+    elif place == "sections":
+        kept[[5, 17, 29, 41, 53]] = True
+    else:
+        kept[30:33] = True
+    from scipy import ndimage
+
+    nearest = ndimage.distance_transform_edt(
+        labels == 0, return_distances=False, return_indices=True
+    )
+    grown = np.where(kept, labels[tuple(nearest)], 0).astype(np.int32)  # touching objects
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": grown})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "20,20,20"]
+    line += ["--task", "affinities"]
+    found = planned(*line, "--out", f"{tmp_path}/v.toml", capsys=capsys)
+    document = found["config"]
+    assert not document["task"]["zero_is_boundary"]
+    training = parse_boxes(document["data"]["volumes"][0]["box"])
+    validation = parse_boxes(document["validation"]["box"])
+    seen = np.zeros(labels.shape, int)
+    for (z, y, x), (nz, ny, nx) in training + validation:
+        seen[z : z + nz, y : y + ny, x : x + nx] += 1
+    assert seen.max() == 1
+    assert not seen[~kept].any()
+    assert seen.sum() > 0.8 * kept.sum()
+    assert 0.1 < sum(np.prod(size) for _, size in validation) / seen.sum() < 0.4
+    flat = document["data"]["patch"][0] == 1
+    assert flat == (place == "sections")
+    assert [[-1, 0, 0] in document["task"]["offsets"]] == [not flat]
+
+
+def test_several_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        image, labels = data.synth((32, 40, 48 + 8 * number), seed=number)
+        arrays = {"raw": image, "labels": labels.astype(np.int32)}
+        data.write_volume(tmp_path / f"{number}.h5", arrays)
+    line = [f"{tmp_path}/1.h5:raw", f"{tmp_path}/2.h5:raw", "--voxel-nm", "20,20,20"]
+    line += ["--labels", f"{tmp_path}/1.h5:labels", "--out", f"{tmp_path}/v.toml"]
+    assert "2 image(s) and 1 labels" in refused("init", *line, capsys=capsys)
+    found = planned(*line, "--labels", f"{tmp_path}/2.h5:labels", capsys=capsys)["config"]
+    assert [volume["name"] for volume in found["data"]["volumes"]] == ["volume0", "volume1"]
+    assert found["validation"]["volume"] in ("volume0", "volume1")
+    assert cli.run(["inspect", f"{tmp_path}/v.toml", "--patches", f"{tmp_path}/p.png"]) == 0
+    assert (tmp_path / "p.png").stat().st_size > 10_000
 
 
 def test_partitions_of_the_training_are_those_of_the_command(
@@ -294,8 +439,8 @@ def test_partitions_of_the_training_are_those_of_the_command(
         labels,
         "--voxel-nm",
         "8,8,8",
-        "--network",
-        "ffn",
+        "--task",
+        "flood",
         "--out",
         "p.toml",
         capsys=capsys,
@@ -321,24 +466,23 @@ def test_partitions_of_the_training_are_those_of_the_command(
 def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = [str(stack / "stack.tif"), "--labels", str(stack / "labels.tif"), "--voxel-nm", "40,4,4"]
     out = ["--out", f"{tmp_path}/thick.toml"]
-    found = planned(*line, *out, "--network", "ffn", capsys=capsys)
+    found = planned(*line, *out, "--task", "flood", capsys=capsys)
     assert found["config"]["model"]["fov"] == [5, 17, 17]
-    assert found["config"]["data"]["permutable_axes"] == [1, 2]
+    assert found["config"]["augmentation"]["permutable_axes"] == [1, 2]
     assert any(
         "the voxel size or the order of the axes" in note for note in found["notes"]
     )  # the cells are round
     found = planned(*line, *out, capsys=capsys)
-    assert found["config"]["data"]["permutable_axes"] == [1, 2]
+    assert found["config"]["augmentation"]["permutable_axes"] == [1, 2]
     model = found["config"]["model"]
     assert model["kernels"] == [[1, 3, 3]] * 3 + [[3, 3, 3]]
-    assert model["pools"] == [[1, 2, 2]] * 3
-    assert model["offsets"][3:] == [
+    assert model["pools"] == [[1, 2, 2]]
+    assert found["config"]["task"]["offsets"][3:] == [
         [-2, 0, 0],
-        [0, -15, 0],
-        [0, 0, -15],
-        [-4, 0, 0],
-        [0, -16, 0],
-        [0, 0, -16],
+        [0, -3, 0],
+        [0, 0, -3],
+        [0, -8, 0],
+        [0, 0, -8],
     ]
 
 
@@ -427,7 +571,7 @@ def test_wrong_input_is_one_line(
     assert "store labels.transpose(2, " in text
     tifffile.imwrite(tmp_path / "none.tif", np.zeros(SHAPE, np.int32))
     text = refused("init", image, "--labels", f"{tmp_path}/none.tif", *size, *out, capsys=capsys)
-    assert "two objects" in text
+    assert "no voxel is labelled, expected labels" in text
     tifffile.imwrite(tmp_path / "colour.tif", np.zeros((9, 20, 20, 3), np.uint8), photometric="rgb")
     text = refused("init", f"{tmp_path}/colour.tif", "--labels", labels, *size, *out, capsys=capsys)
     assert "one channel" in text
@@ -604,8 +748,8 @@ def test_a_run_is_a_known_network(
         str(stack / "labels.tif"),
         "--voxel-nm",
         "8,8,8",
-        "--network",
-        "ffn",
+        "--task",
+        "flood",
     ]
     assert cli.run([*line, "--out", "r.toml"]) == 0
     short = ["--set", "training.steps=1", "--set", "validation.box="]

@@ -11,7 +11,7 @@ import pytest
 
 import floodtide
 from floodtide import config
-from floodtide.tasks import Classes
+from floodtide.base.tasks import Classes
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])

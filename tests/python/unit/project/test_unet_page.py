@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from floodtide import config
+from floodtide.base.tasks import Classes
 from floodtide.cli import run as command_line
 from floodtide.config.networks import UNetConfig
 from floodtide.data import synth
-from floodtide.tasks import Classes
 
 PAGE = Path(__file__).resolve().parents[4] / "docs/unet.md"
 _LONGEST = 25

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_page import Page
 from report_runs import make_run, training_record
+from unet_runs import validation_record
 
 from floodtide import cli, config, data, report
 from floodtide.base import style
@@ -324,6 +325,56 @@ def test_a_target_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> N
     (tmp_path / "scores.json").write_text("[]")
     with pytest.raises(StorageError, match="has no folder, expected a folder that exists"):
         report.write([tmp_path], tmp_path / "no" / "such" / "folder.html")
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "message"),
+    [
+        ("", {}, "counts patches, expected a config.toml with a task.kind that is learnt from"),
+        ('kind = "lsd"', {}, "step 40 has no channels, expected the scores of task 'lsd'"),
+        ('kind = "classes"', {"groups": ["one"]}, "step 40 has 1 classes, expected a Dice of each"),
+        (
+            'kind = "classes"',
+            {"confusion": [[1]]},
+            "step 40 has 1 classes, expected a Dice of each",
+        ),
+        ('kind = "classes"', {"confusion": [[1, 2], [3, -4]]}, "line 2: confusion is"),
+        ('kind = "boxes"', {}, "task is {'kind': 'boxes'}"),
+    ],
+)
+def test_a_validation_that_is_not_that_of_the_task_is_refused(
+    tmp_path: Path, config: str, change: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "config.toml").write_text(f"[task]\n{config}\n")
+    start = {"kind": "start", "step": 0, "time_s": 0.0, "unit": "patches"}
+    records = (start, {**validation_record("classes", 40, 7.0, 0.5), **change})
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(InvalidFileError, match=re.escape(message)):
+        read_run(tmp_path)
+
+
+def test_labels_of_a_part_are_compared_where_they_lie(tmp_path: Path) -> None:
+    """And voxels with the value that means no label are no object."""
+    labels = np.full((4, 6, 8), 9, np.uint32)
+    labels[:, :, :3], labels[:, :, 3:5] = 5, 6
+    data.write_volume(tmp_path / "labels.h5", {"labels": labels})
+    with h5py.File(tmp_path / "segmentation.h5", "w") as file:
+        file["segmentation"] = labels[1:3] * (labels[1:3] != 9)
+        file["segmentation"].attrs["box_start"] = (11, 20, 30)
+    (tmp_path / "config.toml").write_text(
+        f'[data]\nunlabelled = 9\n[[data.volumes]]\nimage = ""\nlabels = "{tmp_path}/labels.h5:labels"\n'
+        "labels_start = [10, 20, 30]\n"
+    )
+    found, _ = segmented.of_run(read_run(tmp_path), alone=True)
+    assert found is not None
+    assert isinstance(found.truth, data.Volume)
+    assert np.unique(found.truth.read()).tolist() == [0, 5, 6]
+    assert found.answers["segmentation"]["adapted_rand_error"] == 0
+    planes_shown = planes.read_segmentation(
+        found.segmentation, "", found.truth, None, placed=found.start
+    )
+    assert [plane.title for plane in planes_shown] == ["z = 12", "y = 23", "x = 34"]
+    assert all((plane.truth == plane.segmentation).all() for plane in planes_shown)
 
 
 def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:

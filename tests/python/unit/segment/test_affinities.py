@@ -14,6 +14,7 @@ from scipy import ndimage
 from skimage import measure
 
 from floodtide import cli, errors
+from floodtide.base.tasks.affinities import NEAREST
 from floodtide.data import Volume
 from floodtide.data.formats.geometry import Geometry
 from floodtide.segment import reconcile
@@ -25,7 +26,6 @@ from floodtide.segment.affinities import (
     write_segments,
 )
 from floodtide.segment.reconciling import read_reconciled
-from floodtide.tasks.affinities import NEAREST
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
 ALL = AffinityOptions(method="mutex", min_size=1)

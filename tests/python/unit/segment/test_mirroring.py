@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flat_unet import flat_unet
 from hypothesis import given
 from hypothesis import strategies as st
 
 from floodtide import nn
+from floodtide.base.tasks import Affinities, Classes, Distance, PatchTask, ShapeDescriptors
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment.predict import Predictor, bytes_per_voxel, mirrored_mean
 
@@ -59,15 +61,24 @@ def test_each_copy_has_the_same_say() -> None:
     assert pairs.ravel().tolist() == [0.0, 0.5, 0.0, 0.5]
 
 
-def test_mirrored_blocks_give_what_one_pass_gives() -> None:
-    model = nn.UNet3D(
-        nn.UNet3DOptions(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),)), seed=2
-    )
-    offsets = [(-1, 0, 0), (0, -1, 0), (0, 0, -3)]
+@pytest.mark.parametrize(
+    "task",
+    [
+        Classes(classes={0: "background", 9: "mitochondria"}),
+        Affinities(offsets=((-1, 0, 0), (0, -1, 0), (0, 0, -3))),
+        ShapeDescriptors(),
+        Distance(),
+    ],
+    ids=lambda task: task.kind,
+)
+def test_mirrored_blocks_give_what_one_pass_gives(task: PatchTask) -> None:
+    options = nn.UNetOptions(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),))
+    model = nn.UNet(options, classes=len(task.channels), output=task.output, seed=2)
     image = np.random.default_rng(3).integers(0, 256, (11, 45, 37)).astype(np.uint8)
-    settings: dict[str, Any] = {"mean": 100.0, "std": 50.0, "mirror": (0, 1, 2), "offsets": offsets}
+    settings: dict[str, Any] = {"mean": 100.0, "std": 50.0, "mirror": (0, 1, 2), "task": task}
     whole = Predictor(model, **settings).probabilities(image)
-    plain = Predictor(model, mean=100.0, std=50.0).probabilities(image)
+    plain = Predictor(model, mean=100.0, std=50.0, task=task).probabilities(image)
+    assert len(plain) == task.predicted
     assert np.abs(whole - plain).max() > 1e-3
     memory_mib = 1.5 * bytes_per_voxel(model) * 14 * 30 * 30 / 2**20
     predictor = Predictor(model, **settings, memory_mib=memory_mib)
@@ -79,9 +90,17 @@ def test_mirrored_blocks_give_what_one_pass_gives() -> None:
 
 
 def test_what_cannot_be_mirrored_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"mirror is \[0\] with a network for slices"):
-        Predictor(nn.UNet2D(nn.UNetOptions(depth=2)), mean=0.0, std=1.0, mirror=(0,))
-    with pytest.raises(InvalidArgumentError, match="needs the offsets of the 3 affinities"):
-        Predictor(nn.UNet3D(), mean=0.0, std=1.0, mirror=(0,))
+    unknown = nn.UNet(nn.UNetOptions(depth=2), classes=3, output="sigmoid")
+    with pytest.raises(InvalidArgumentError, match="mirror needs to know what the 3 outputs are"):
+        Predictor(unknown, mean=0.0, std=1.0, mirror=(0,))
     with pytest.raises(InvalidArgumentError, match="mirror"):
-        Predictor(nn.UNet2D(nn.UNetOptions(depth=2)), mean=0.0, std=1.0, mirror=(3,))
+        Predictor(flat_unet(), mean=0.0, std=1.0, mirror=(3,))
+
+
+def test_sections_mirrored_along_z_are_the_same_sections() -> None:
+    image = np.random.default_rng(3).integers(0, 256, (3, 16, 20)).astype(np.uint8)
+    plain, mirrored = (
+        Predictor(flat_unet(), mean=100.0, std=50.0, mirror=axes).probabilities(image)
+        for axes in ((), (0,))
+    )
+    np.testing.assert_allclose(mirrored, plain, atol=1e-6)

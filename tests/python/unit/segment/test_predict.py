@@ -10,20 +10,20 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from flat_unet import flat_unet
 
 from floodtide import cli, data, nn
+from floodtide.base.tasks import Affinities, Classes, Distance, ShapeDescriptors
 from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.segment import predict
 from floodtide.segment.predict import Predictor
-from floodtide.tasks.affinities import NEAREST
 
 # Of float32's precision: sums over 9 to 27 taps x 16 to 64 channels in ten layers, whose order windows may change.
 TOLERANCE = 100 * np.finfo(np.float32).eps
 
-SLICES = nn.UNet2D(nn.UNetOptions(depth=2), classes=3, seed=1)
-VOLUMES = nn.UNet3D(
-    nn.UNet3DOptions(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),)), seed=2
-)
+SLICES = flat_unet(classes=3, seed=1)
+ANISOTROPIC = nn.UNetOptions(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),))
+VOLUMES = nn.UNet(ANISOTROPIC, classes=3, output="sigmoid", seed=2)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +59,7 @@ def test_blocks_give_what_one_pass_gives(
 ) -> None:
     image = noise(shape)
     normalised = (image.astype(np.float32) - 100.0) / 50.0
-    whole = model.forward(normalised) if model is SLICES else model.forward(normalised[None])[0]
+    whole = model.forward(normalised[None])[0]
     assert whole.std() > 0.05
     predictor = Predictor(model, mean=100.0, std=50.0, memory_mib=memory_for(model, *window))
     blocks = list(predictor.blocks(image))
@@ -79,7 +79,7 @@ def test_blocks_give_what_one_pass_gives(
 
 def test_the_memory_of_a_block_is_what_the_network_plans() -> None:
     for model, shape in ((SLICES, (16, 64, 64)), (VOLUMES, (32, 64, 64))):
-        model.forward(np.zeros(shape if model is SLICES else (1, *shape), np.float32))
+        model.forward(np.zeros((1, *shape), np.float32))
         planned = model.core.workspace_bytes() / np.prod([n + 2 for n in shape])
         assert 0.9 < predict.bytes_per_voxel(model) / planned < 1.2  # it counts arrays outside, too
 
@@ -97,8 +97,15 @@ def test_wrong_arguments_are_named() -> None:
         Predictor(nn.FFN(depth=2, features=4), mean=0.0, std=1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="std is 0"):
         Predictor(SLICES, mean=0.0, std=0.0)
-    with pytest.raises(InvalidArgumentError, match="takes 2 channels"):
-        Predictor(nn.UNet2D(nn.UNetOptions(depth=1), in_channels=2), mean=0.0, std=1.0)
+    two = Predictor(flat_unet(1, in_channels=2), mean=0.0, std=1.0)
+    with pytest.raises(
+        InvalidArgumentError, match=r"1 image\(s\), expected 2: one for each channel"
+    ):
+        two.probabilities(noise((2, 20, 20)))
+    with pytest.raises(ShapeError, match=r"channels of shapes \(2, 20, 20\) and \(2, 20, 21\)"):
+        two.probabilities([noise((2, 20, 20)), noise((2, 20, 21))])
+    with pytest.raises(InvalidArgumentError, match="has 3 outputs, and its task 'distance' has"):
+        Predictor(SLICES, mean=0.0, std=1.0, task=Distance())
     predictor = Predictor(SLICES, mean=0.0, std=1.0)
     with pytest.raises(ShapeError, match=r"expected \(z, y, x\)"):
         predictor.probabilities(noise((20, 20)))
@@ -109,7 +116,7 @@ def test_wrong_arguments_are_named() -> None:
 
 
 def test_an_output_that_is_no_number_is_an_error() -> None:
-    broken = nn.UNet2D(nn.UNetOptions(depth=1))
+    broken = flat_unet(1)
     state = broken.state_dict()
     for values in state.values():
         values[...] = 3e38  # finite; sums overflow
@@ -131,15 +138,22 @@ def folder(tmp_path: Path) -> Path:
     data.write_volume(tmp_path / "image.h5", {"raw": raw, "flat": raw[0]})
     checkpoints = tmp_path / "run" / "checkpoints"
     checkpoints.mkdir(parents=True)
-    slices = '[model]\nkind = "unet2d"\n[data]\nmean = 100.0\nstd = 50.0\n'
-    save_with_configuration(nn.UNet2D(nn.UNetOptions(depth=2)), checkpoints / "step-9.h5", slices)
+    volume = f'[[data.volumes]]\nimage = "{tmp_path}/image.h5:raw"\nmean = 100.0\nstd = 50.0\n'
+    table = (
+        'classes = { 0 = "background", 100 = "vesicle", 101 = "vesicle", 255 = "mitochondria" }\n'
+    )
+    kind = f'[task]\nkind = "classes"\n{table}[model]\nkind = "unet"\n'
+    slices = f"{kind}{volume}[augmentation]\nreflectable_axes = []\n"
+    save_with_configuration(flat_unet(classes=3), checkpoints / "step-9.h5", slices)
     save_with_configuration(SLICES, checkpoints / "step-10.h5", slices)
     volumes = "".join(
         f'[[data.volumes]]\nname = "{n}"\nimage = "{tmp_path}/{n}.h5:raw"\nmean = {mean}\nstd = 50.0\n'
         for n, mean in (("image", 100.0), ("other", 90.0))
     )
     save_with_configuration(
-        VOLUMES, tmp_path / "volumes.h5", volumes + '[model]\nkind = "unet3d"\n'
+        VOLUMES,
+        tmp_path / "volumes.h5",
+        volumes + '[task]\nkind = "affinities"\n[model]\nkind = "unet"\n',
     )
     SLICES.save(tmp_path / "bare.h5")
     nn.FFN(depth=2, features=4).save(tmp_path / "ffn.h5")
@@ -173,11 +187,14 @@ def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
     box = ((1, 3, 0), (3, 37, 33))
     volume = data.Volume(f"{folder}/image.h5:raw")
     with h5py.File(folder / "out.h5") as file:
-        assert (file["labels"][()] == predictor.probabilities(volume, box).argmax(axis=0)).all()
+        likely = predictor.probabilities(volume, box).argmax(axis=0)
+        np.testing.assert_array_equal(file["labels"][()], np.array([0, 100, 255])[likely])
         assert file["labels"].dtype == np.uint8
         written = file["labels_probabilities"][()]
         np.testing.assert_array_equal(written, predictor.probabilities(volume, box))
         attributes = dict(file["labels"].attrs)
+    table = {"0": "background", "100": "vesicle", "101": "vesicle", "255": "mitochondria"}
+    assert json.loads(attributes["classes"]) == table
     assert attributes["box_start"].tolist() == [1, 3, 0]
     assert attributes["volume_shape"].tolist() == [4, 45, 40]
     for key, value in (("image", volume.name), ("mean", "100.0"), ("network", repr(SLICES))):
@@ -206,7 +223,7 @@ def test_the_command_mirrors_the_axes_that_training_reflected(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings: dict[str, Any] = {"mean": 100.0, "std": 50.0, "mirror": (0, 1, 2)}
-    expected = Predictor(VOLUMES, **settings, offsets=NEAREST).probabilities(noise((4, 45, 40)))
+    expected = Predictor(VOLUMES, **settings, task=Affinities()).probabilities(noise((4, 45, 40)))
     assert run(folder, "volumes.h5", "image.h5:raw", "--mirror", out="out.h5:a") == 0
     with h5py.File(folder / "out.h5") as file:
         np.testing.assert_allclose(file["a"][()], expected, rtol=0, atol=TOLERANCE)
@@ -214,6 +231,55 @@ def test_the_command_mirrors_the_axes_that_training_reflected(
     capsys.readouterr()
     assert run(folder, "run", "image.h5:raw", "--mirror") == 2
     assert "training reflected no axes" in capsys.readouterr().err
+
+
+def test_of_lsd_only_the_affinities_are_kept(tmp_path: Path) -> None:
+    task = ShapeDescriptors(offsets=((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, -4)))
+    model = nn.UNet(ANISOTROPIC, classes=14, output=task.output, seed=3)
+    predictor = Predictor(model, mean=100.0, std=50.0, task=task)
+    image = noise((4, 20, 24))
+    whole = model.forward(((image - np.float32(100)) / np.float32(50))[None])[0]
+    found = predictor.probabilities(image)
+    np.testing.assert_allclose(found, np.moveaxis(whole[..., :4], -1, 0), atol=TOLERANCE)
+    predictor.write(data.Volume(image, name="image"), f"{tmp_path}/out.h5:a")
+    with h5py.File(tmp_path / "out.h5") as file:
+        np.testing.assert_array_equal(file["a"][()], found)
+        assert json.loads(file["a"].attrs["offsets"]) == [list(offset) for offset in task.offsets]
+
+
+def test_channels_are_normalised_each_and_read_in_their_order(folder: Path) -> None:
+    model = flat_unet(in_channels=2, seed=5)
+    second = noise((4, 45, 40))[::-1].copy()
+    data.write_volume(folder / "second.h5", {"raw": second})
+    text = (
+        '[task]\nkind = "classes"\nclasses = { 3 = "none", 9 = "object" }\n[model]\nkind = "unet"\n'
+        f'[[data.volumes]]\nimage = "{folder}/image.h5:raw"\nmean = 100.0\nstd = 50.0\n'
+        f'channels = [{{ image = "{folder}/second.h5:raw", mean = 30.0, std = 9.0 }}]\n'
+    )
+    save_with_configuration(model, folder / "two.h5", text)
+    images = [(noise((4, 45, 40)) - np.float32(100)) / 50, (second - np.float32(30)) / 9]
+    expected = model.forward(np.stack(images, -1).astype(np.float32)[None])[0].argmax(-1)
+    channel = ("--channel", f"{folder}/second.h5:raw")
+    assert run(folder, "two.h5", "image.h5:raw", *channel) == 0
+    with h5py.File(folder / "out.h5") as file:
+        found = file["labels"][()]
+    assert set(np.unique(found)) <= {3, 9}
+    assert (found == np.array([3, 9])[expected]).mean() > 0.999
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [((0, 255), "uint8"), ((0, 256), "uint16"), ((-1, 255), "int16"), ((0, 2**40), "uint64")],
+)
+def test_values_of_classes_have_the_smallest_type(
+    tmp_path: Path, values: tuple[int, int], dtype: str
+) -> None:
+    task = Classes(classes=dict(zip(values, "ab", strict=True)))
+    predictor = Predictor(flat_unet(), mean=100.0, std=50.0, task=task)
+    predictor.write(data.Volume(noise((1, 16, 16)), name="image"), f"{tmp_path}/out.h5:a")
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert file["a"].dtype == dtype
+        assert set(np.unique(file["a"][()])) <= set(values)
 
 
 def test_the_command_line_normalises_where_the_checkpoint_does_not_say_how(folder: Path) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 import h5py
 import pytest
 import tomli_w
+import tomllib
 from fuzz.tensorflow_files import write_bundle
 
-from floodtide import nn
+from floodtide import config, nn
+from floodtide.base.tasks import TASKS
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.segment import trained
 
+UNET = '[task]\nkind = "classes"\n[model]\nkind = "unet"\n'
 NETWORK = nn.FFN(depth=1, fov=(5, 5, 5), deltas=(1, 1, 1), features=2)
 
 
@@ -35,29 +38,53 @@ def with_configuration(path: Path, text: str) -> Path:
 
 def test_any_image_has_the_normalisation_that_all_volumes_have_in_common(tmp_path: Path) -> None:
     path = checkpoint(tmp_path, {"a": (100.0, 20.0), "b": (100.0, 20.0)})
-    assert trained.normalisation(path, "elsewhere.h5:raw") == (100.0, 20.0)
+    assert trained.normalisations(path, "elsewhere.h5:raw") == [(100.0, 20.0)]
 
 
 def test_an_image_of_the_run_has_that_of_its_volume(tmp_path: Path) -> None:
     path = checkpoint(tmp_path, {"a": (100.0, 20.0), "b": (90.0, 20.0)})
-    assert trained.normalisation(path, f"{tmp_path}/b.h5:/raw") == (90.0, 20.0)
-    assert trained.normalisation(path, f"{tmp_path}/b.h5:other") is None
-    assert trained.normalisation(path, "elsewhere.h5:raw") is None
+    assert trained.normalisations(path, f"{tmp_path}/b.h5:/raw") == [(90.0, 20.0)]
+    assert trained.normalisations(path, f"{tmp_path}/b.h5:other") is None
+    assert trained.normalisations(path, "elsewhere.h5:raw") is None
+
+
+def test_channels_have_their_own_normalisation(tmp_path: Path) -> None:
+    channel = {"image": f"{tmp_path}/second.h5:raw", "mean": 7.0, "std": 3.0}
+    volume = {"image": f"{tmp_path}/a.h5:raw", "mean": 90.0, "std": 20.0, "channels": [channel]}
+    text = UNET + tomli_w.dumps({"data": {"volumes": [volume]}})
+    path = with_configuration(tmp_path / "network.h5", text)
+    expected = [(90.0, 20.0), (7.0, 3.0)]
+    assert trained.normalisations(path, f"{tmp_path}/a.h5:raw") == expected
+    assert trained.normalisations(path, "elsewhere.h5:raw") == expected
+
+
+@pytest.mark.parametrize("kind", [task.kind for task in TASKS])
+def test_a_checkpoint_says_what_its_network_has_learnt(tmp_path: Path, kind: str) -> None:
+    model = "ffn" if kind == "flood" else "unet"
+    table = 'classes = { 0 = "background", 255 = "mitochondria" }' if kind == "classes" else ""
+    text = f'[task]\nkind = "{kind}"\n{table}\n[model]\nkind = "{model}"\n'
+    task = trained.task_of(with_configuration(tmp_path / "network.h5", text))
+    if kind == "flood":
+        assert task is None
+    else:
+        assert task == config.from_dict(tomllib.loads(text)).task
+    NETWORK.save(tmp_path / "bare.h5")
+    assert trained.task_of(tmp_path / "bare.h5") is None
 
 
 def test_files_without_configuration_do_not_say(tmp_path: Path) -> None:
     NETWORK.save(tmp_path / "bare.h5")
     write_bundle(tmp_path / "model.ckpt-1", dict(NETWORK.state_dict()))
     for name in ("bare.h5", "model.ckpt-1", "model.ckpt-1.index"):
-        assert trained.normalisation(tmp_path / name, "image.h5:raw") is None
+        assert trained.normalisations(tmp_path / name, "image.h5:raw") is None
 
 
 @pytest.mark.parametrize(
     ("text", "axes"),
     [
-        ('[model]\nkind = "unet3d"\n[data]\nreflectable_axes = [1, 2]\n', (1, 2)),
-        ('[model]\nkind = "unet2d"\n[augmentation]\nflip_x = true\n', (2,)),
-        ('[model]\nkind = "unet2d"\n', ()),
+        (f"{UNET}[augmentation]\nreflectable_axes = [1, 2]\n", (1, 2)),
+        (f"{UNET}[augmentation]\nreflectable_axes = []\n", ()),
+        (UNET, (0, 1, 2)),
     ],
 )
 def test_a_checkpoint_says_which_axes_its_training_reflected(
@@ -73,10 +100,10 @@ def test_files_that_cannot_be_read_and_configurations_of_another_version_are_ref
 ) -> None:
     (tmp_path / "text.h5").write_text("no HDF5")
     with pytest.raises(InvalidFileError, match=r"text\.h5"):
-        trained.normalisation(tmp_path / "text.h5", "image.h5:raw")
+        trained.normalisations(tmp_path / "text.h5", "image.h5:raw")
     path = with_configuration(tmp_path / "newer.h5", "[segment]\nnew_key = 1\n")
     with pytest.raises(ConfigurationError, match=r"newer\.h5: configuration: .*new_key"):
-        trained.normalisation(path, "image.h5:raw")
+        trained.normalisations(path, "image.h5:raw")
 
 
 def test_a_run_directory_stands_for_its_newest_checkpoint(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tomllib
 from training_patches import KINDS, SHAPE, text, write_patches
 
 from floodtide import config, data
-from floodtide.tasks import PatchTask
+from floodtide.base.tasks import PatchTask
 from floodtide.train import Trainer, read_log
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -76,7 +76,7 @@ def test_a_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path, kind:
         "augmentation.rotation_deg=20",
         "augmentation.elastic=1",
         "augmentation.noise=0.1",
-        "augmentation.dark_section=0.3",
+        "augmentation.bad_sections=0.3",
         "training.average=0.9",
     )
     whole = trained(folder, kind, f"{kind} whole", *changes)

@@ -249,7 +249,7 @@ def test_initial_weights_are_loaded(folder: Path) -> None:
         ({"training": {"threshold": 0.99}}, "threshold"),
         ({"validation": {"volume": "other"}}, "validation.volume"),
         ({"data": {"volumes": []}}, "data.volumes"),
-        ({"data": {"permutable_axes": [0, 3]}}, "axes"),
+        ({"augmentation": {"permutable_axes": [0, 3]}}, "axes"),
         ({"model": {"initial_weights": "absent.h5"}}, "absent.h5"),
     ],
 )
@@ -345,7 +345,7 @@ def test_a_run_of_join_takes_each_example_once_and_stops(folder: Path) -> None:
     trainer = Trainer.from_config(config.from_dict(settings))
     trainer.run()
     sums = [r for r in read_log(folder / "join" / "log.jsonl") if r["kind"] == "train"]
-    assert sum(r["examples"] for r in sums) == trainer._loop.setup.task.examples
+    assert sum(r["examples"] for r in sums) == trainer._loop.setup.learner.examples
 
 
 def test_accumulated_fovs_and_traces(folder: Path) -> None:

@@ -14,7 +14,7 @@ import training_slices
 import training_volume
 from flat_unet import flat_unet
 
-from floodtide import config, data, nn, optim, tasks
+from floodtide import config, data, nn, optim
 from floodtide.config import CommConfig, Config, TrainingConfig
 from floodtide.config.sections import RunConfig, ValidationConfig
 from floodtide.errors import InvalidArgumentError
@@ -80,7 +80,7 @@ def slice_objects(folder: Path) -> dict[str, Any]:
             data.TrainingVolume(**training_slices.volume(folder / "slices.h5")),
             data.DataOptions(patch="whole"),
             data.Augmentation(reflectable_axes=(2,), noise=0.1),
-            task=tasks.Classes(classes=TABLE),
+            task=data.Classes(classes=TABLE),
             split=data.Split("training", 0.3),
             walkers=2,
             batch=2,
@@ -109,7 +109,7 @@ def patch_objects(folder: Path) -> dict[str, Any]:
         "model": nn.UNet(
             nn.UNetOptions(depth=2, pools=((1, 2, 2),)), classes=3, output="sigmoid", seed=4
         ),
-        "data": data.Patches(cube, options, task=tasks.Affinities(), walkers=2, seed=4),
+        "data": data.Patches(cube, options, task=data.Affinities(), walkers=2, seed=4),
         "optimizer": optim.Adam(),
         "training": TrainingConfig(loss="cross_entropy"),
         "validation": ValidationConfig(volume="cube", box="22:40,0:40,0:40"),
@@ -334,7 +334,7 @@ def test_sources_refuse_options_of_other_kinds_and_no_volume(folder: Path) -> No
         InvalidArgumentError,
         match=r"data\.min_object_size has no meaning for patches, expected it only for 'flood'",
     ):
-        data.Patches(volume, data.DataOptions(min_object_size=3), task=tasks.Affinities())
+        data.Patches(volume, data.DataOptions(min_object_size=3), task=data.Affinities())
     changes = data.Augmentation(elastic=2.0)
     with pytest.raises(InvalidArgumentError, match=r"augmentation\.elastic has no meaning"):
         data.Shards(volume, augmentation=changes, patch_size=(11, 11, 11))

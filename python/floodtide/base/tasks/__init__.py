@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What networks learn: a task is one file here, with its row in TASKS. `task.kind` of a configuration names it."""
 
-from floodtide.tasks.affinities import Affinities
-from floodtide.tasks.classes import Classes
-from floodtide.tasks.descriptors import ShapeDescriptors
-from floodtide.tasks.distance import Distance
-from floodtide.tasks.task import FloodTask, PatchTask, Task
+from floodtide.base.tasks.affinities import Affinities
+from floodtide.base.tasks.classes import Classes
+from floodtide.base.tasks.descriptors import ShapeDescriptors
+from floodtide.base.tasks.distance import Distance
+from floodtide.base.tasks.task import FloodTask, PatchTask, Task
 
 TASKS: tuple[type[Task], ...] = (FloodTask, Classes, Affinities, ShapeDescriptors, Distance)
 """The sections [task] of a configuration."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.tasks.affinities import Affinities
+from floodtide.base.tasks.affinities import Affinities
 
 _DESCRIPTORS = (
     *(f"offset {axis}" for axis in "zyx"),

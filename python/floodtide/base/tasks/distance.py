@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.tasks.task import PatchTask
+from floodtide.base.tasks.task import PatchTask
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option, shown
+from floodtide.base.tasks.task import PatchTask, Record
 from floodtide.errors import ConfigurationError
-from floodtide.tasks.task import PatchTask, Record
 
 _LARGEST_RANGE = 1 << 16
 _SMOOTH = 8  # values, above which labels are no classes as they are

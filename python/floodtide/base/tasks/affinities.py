@@ -12,7 +12,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.network_options import Vec3
 from floodtide.base.options import option
-from floodtide.tasks.task import PatchTask
+from floodtide.base.tasks.task import PatchTask
 
 NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 """Offsets of the predecessors along z, y, x."""
