@@ -50,10 +50,11 @@ napoleon_use_ivar = True  # else attributes that are functions have two entries
 
 
 def escape(line: str) -> str:
-    """Escape what reStructuredText takes for references: words that end in an underscore, and vertical bars."""
+    """Escape marks of reStructuredText: words that end in an underscore, vertical bars, patterns of files."""
     parts = line.split("`")
     parts[::2] = [
-        re.sub(r"(?<=\w)_(?!\w)", r"\\_", part).replace("|", r"\|") for part in parts[::2]
+        re.sub(r"(?<=\w)_(?!\w)", r"\\_", part).replace("|", r"\|").replace("*.", r"\*.")
+        for part in parts[::2]
     ]
     return "`".join(parts)
 

@@ -71,7 +71,7 @@ def main() -> None:
             f"{arguments.partitions}:af",
             box="0:157,0:250,0:250",
         ),
-        ft.data.DataOptions(permutable_axes=(), reflectable_axes=()),
+        augmentation=ft.data.Augmentation(permutable_axes=(), reflectable_axes=()),
         patch_size=(PATCH,) * 3,
     )
     with h5py.File(arguments.partitions) as file:

@@ -3,8 +3,8 @@
 
 Every training sees each slice 10 times, in batches of two a worker, so that W workers make 1/W of the updates of one.
 More workers than ranks are emulated: the training is that of so many workers, the time is not. Writes a report a rule
-(loss and Dice against time, slices a second, time to a loss), and one figure of all rules. What has
-been trained is not trained again, what was interrupted goes on.
+(loss and Dice against time, patches a second, time to a loss; each slice is a patch), and one figure of all rules.
+What has been trained is not trained again, what was interrupted goes on.
 
     FLOODTIDE_DATA=... python examples/lab/liver_workers.py    # from the repository's root; half an hour on two cores
     ... liver_workers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --workers 1 8 32
