@@ -459,10 +459,20 @@ def test_distances_equal_their_definition(scale: float) -> None:
         slice(int(np.ceil(2 * scale / v)), n - int(np.ceil(2 * scale / v)))
         for v, n in zip(voxel, labels.shape, strict=True)
     )
-    known = labels[inner] >= 0
+    hidden = ndimage.distance_transform_edt(labels >= 0, sampling=voxel).astype(np.float32)
+    known = ((hidden > np.abs(signed).astype(np.float32)) | (hidden >= 2 * scale))[inner]
     np.testing.assert_array_equal(weights[..., 0], known)
+    assert known.any()
+    assert not known.all()
     expected = 0.5 + 0.5 * np.tanh(signed[inner] / scale)
     np.testing.assert_allclose(found[..., 0][known], expected[known], atol=1e-6)
+
+
+def test_an_object_that_fills_its_box_has_no_known_boundary() -> None:
+    labels = np.full((40, 40, 40), -1)
+    labels[14:26, 14:26, 14:26] = 7
+    _, _, _, weights = core.distance_targets(4, voxel_size=(1, 1, 1)).make(labels, True)
+    assert not weights.any()
 
 
 @pytest.mark.parametrize(
