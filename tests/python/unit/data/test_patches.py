@@ -491,7 +491,7 @@ def test_python_and_the_core_agree_about_values_without_a_label(dtype: str) -> N
         shape,
         image=np.zeros(shape, np.uint8),
         labels=[labels],
-        targets=core.distance_targets(1, voxel_size=(1, 1, 1)),
+        targets=core.distance_targets(0.25, voxel_size=(1, 1, 1)),
     )
     _, _, _, weights = patches.fixed(0)
     none = no_label.missing(labels)
