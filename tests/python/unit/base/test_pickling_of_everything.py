@@ -30,7 +30,6 @@ from floodtide import (
     nn,
     optim,
     segment,
-    tasks,
     train,
 )
 from floodtide.agglomerate.merging import Merged
@@ -97,7 +96,7 @@ def volume_of(folder: Path) -> data.TrainingVolume:
 def patches(folder: Path) -> data.Patches:
     row = training_slices.volume(folder / "slices.h5")
     options = data.DataOptions(patch="whole")
-    return data.Patches(data.TrainingVolume(**row), options, task=tasks.Classes())
+    return data.Patches(data.TrainingVolume(**row), options, task=data.Classes())
 
 
 def contingency() -> evaluate.ContingencyTable:

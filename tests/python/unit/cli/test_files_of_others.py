@@ -24,8 +24,8 @@ from other_programs import ARRAY, hdf5, precomputed, zarr_array
 
 from floodtide import cli, data, errors, nn
 from floodtide.base import notes
+from floodtide.base.tasks import Classes
 from floodtide.data.look.trained_on import FIB25, to_text
-from floodtide.tasks import Classes
 
 LABELS = (np.indices((24, 24, 24)) // 8).sum(0).astype(np.uint32) + 1
 IMAGE = np.random.default_rng(0).integers(60, 200, LABELS.shape).astype(np.uint8)

@@ -13,11 +13,11 @@ import pytest
 import tensorstore
 
 from floodtide import cli, config, data, errors, evaluate
+from floodtide.base.tasks import Affinities, Classes
 from floodtide.data import no_label
 from floodtide.data.patches import UNLABELLED
 from floodtide.report import planes
 from floodtide.shapes.meshes import meshes_of
-from floodtide.tasks import Affinities, Classes
 from floodtide.train.data_checks import require_volumes_fit
 from floodtide.view.layers import layers_of
 from floodtide.view.server import _Array
