@@ -107,6 +107,13 @@ def unexpected_value(path: Path) -> None:
         file["mask"][7, 3, 3] = 5
 
 
+def no_label(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["mask"][...] = 0
+
+
+RELATIVE = {"image": "slices.h5:image", "labels": "slices.h5:mask", "groups": "slices.h5:patient"}
+MASKS = {**RELATIVE, "labels": "", "masks": {"a": "slices.h5:mask", "b": "slices.h5:mask"}}
 TABLE = {"classes": {"0": "background", "1": "disk"}}
 
 
@@ -153,15 +160,33 @@ TABLE = {"classes": {"0": "background", "1": "disk"}}
             ("data.unlabelled is 1", "task.classes"),
         ),
         ({"validation": {"box": "0:2,0:16,0:16"}}, None, ("validation.box and validation.share",)),
+        ({"data": {"volumes": [MASKS]}}, None, ("slices.h5:mask", "masks", "overlap at (0, ")),
+        (
+            {"data": {"volumes": [{**RELATIVE, "box": "0:13,0:16,0:16"}]}},
+            None,
+            ("volume 'volume'", "box 0:13,0:16,0:16 is not inside the labels, 0:12,0:16,0:16"),
+        ),
+        (
+            {"validation": {"share": 0.0, "volumes": [RELATIVE]}},
+            None,
+            ("6 group(s) of sections are trained on and held out: 1, 2", "expected other groups"),
+        ),
+        (
+            {"data": {"unlabelled": 0}, "task": {"classes": {"1": "disk", "2": "other"}}},
+            no_label,
+            ("no voxel", "label"),
+        ),
     ],
 )
 def test_mistakes_are_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     sections: dict[str, Any],
     spoil: Any,
     said: tuple[str, ...],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     path = write_slices(tmp_path)
     if spoil is not None:
         spoil(path)
