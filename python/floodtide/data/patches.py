@@ -90,7 +90,6 @@ class Patches(Samples):
         augmentation: Random changes of training patches; None: as a configuration without [augmentation].
         task: What the network learns of the labels.
         split: The part of the groups whose patches these are.
-        multiple: With patch "whole", sections are padded to a multiple of these sizes (z, y, x) in voxels.
         walkers: Streams of patches over all ranks.
         batch: Patches that a walker takes in a step.
         seed: Chooses positions and augmentation.
@@ -117,7 +116,6 @@ class Patches(Samples):
         *,
         task: PatchTask,
         split: Split = ALL,
-        multiple: Vec3 = (1, 1, 1),
         walkers: int = 1,
         batch: int = 1,
         seed: int = 0,
@@ -129,7 +127,7 @@ class Patches(Samples):
         self.augmentation = augmentation or Augmentation()
         self.task = with_classes(task, options)
         self.split = split
-        self.patch = patch_size(options, multiple)
+        self.patch = patch_size(options)
         regions = [
             (number, box, group)
             for number, volume in enumerate(options.volumes)
@@ -298,12 +296,8 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
     return numbers
 
 
-def patch_size(options: DataOptions, multiple: Sequence[int] = (1, 1, 1)) -> Vec3:
+def patch_size(options: DataOptions) -> Vec3:
     """Return the size (z, y, x) of the samples of options with volumes.
-
-    Args:
-        options: With volumes.
-        multiple: Whole sections without data.size are padded to a multiple of these sizes.
 
     Raises:
         ConfigurationError: If data.size is given without data.patch = "whole".
@@ -317,10 +311,7 @@ def patch_size(options: DataOptions, multiple: Sequence[int] = (1, 1, 1)) -> Vec
     if options.size != (0, 0):
         return (1, *options.size)
     shapes = [as_volume(volume.image).shape for volume in options.volumes]
-    y, x = (
-        -(-max(shape[axis] for shape in shapes) // multiple[axis]) * multiple[axis]
-        for axis in (1, 2)
-    )
+    y, x = (max(shape[axis] for shape in shapes) for axis in (1, 2))
     return 1, y, x
 
 

@@ -79,31 +79,13 @@ def make_plan(wish: Wish) -> TrainingPlan:
     labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
     recipe = (flooding_recipe if wish.task == "flood" else unet_recipe)(wish)
     split = _split(labels, wish, recipe)
-    volumes, notes = [], []
-    for number, image in enumerate(images):
-        boxes = split.training[number]
-        if not boxes and number != split.held_out:
-            continue
-        box = boxes[0] if len(boxes) == 1 else None
-        largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
-        size = None if wish.size_is_unknown else wish.voxel_size_nm
-        seen = look.image_statistics(image, box=box, voxel_size_nm=size)
-        mean, std, levels = judging.levels_for(
-            seen, wish.start, "the training box" if box else "the image"
-        )
-        notes += _notes(image, labels[number], largest, seen, wish, mean, std)
-        volumes.append(
-            {
-                "name": "volume" if len(images) == 1 else f"volume{number}",
-                "image": wish.images[number],
-                "labels": wish.labels[number],
-                "boxes": boxes,
-                "mean": mean,
-                "std": std,
-                "levels": levels,
-                "stated": wish.stated[number],
-            }
-        )
+    volumes: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for number, pair in enumerate(zip(images, labels, strict=True)):
+        if split.training[number] or number == split.held_out:
+            table, said = _volume(pair, number, split.training[number], wish)
+            volumes.append(table)
+            notes += said
     minutes = count_of(wish.minutes, "minute")
     rate = recipe.rate()
     examples = 60 * wish.minutes * TRAINED_SHARE * rate
@@ -147,6 +129,37 @@ def make_plan(wish: Wish) -> TrainingPlan:
         f" {_core.describe_bytes(memory)}" + _available(),
     )
     return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
+
+
+def _volume(
+    pair: tuple[Volume, Volume], number: int, boxes: Sequence[Box], wish: Wish
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what a template shows of a volume, and warnings about it.
+
+    Args:
+        pair: The image and its labels.
+        number: Its number in the wish.
+        boxes: The boxes that are trained on.
+        wish: What the user asks for.
+    """
+    image, labels = pair
+    box = boxes[0] if len(boxes) == 1 else None
+    largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
+    size = None if wish.size_is_unknown else wish.voxel_size_nm
+    seen = look.image_statistics(image, box=box, voxel_size_nm=size)
+    where = "the training box" if box else "the image"
+    mean, std, levels = judging.levels_for(seen, wish.start, where)
+    table = {
+        "name": "volume" if len(wish.images) == 1 else f"volume{number}",
+        "image": wish.images[number],
+        "labels": wish.labels[number],
+        "boxes": boxes,
+        "mean": mean,
+        "std": std,
+        "levels": levels,
+        "stated": wish.stated[number],
+    }
+    return table, _notes(image, labels, largest, seen, wish, mean, std)
 
 
 def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:

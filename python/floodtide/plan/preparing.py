@@ -70,19 +70,7 @@ def prepare(
         raise InvalidArgumentError(
             f"init: {out} exists, expected another --out, or --replace to write over it"
         )
-    if len(images) != len(labels):
-        raise InvalidArgumentError(
-            f"init: {len(images)} image(s) and {len(labels)} labels (--labels), expected the labels of each image, in"
-            " the same order"
-        )
-    pairs = [
-        (Volume(image), Volume(objects)) for image, objects in zip(images, labels, strict=True)
-    ]
-    for picture, objects in pairs:
-        require_labels(objects)
-        require_image(picture)
-        require_same_shape(picture, objects)
-        require_same_grid("init", objects, picture)
+    pairs = _pairs(images, labels)
     seen = [_seen(objects, unlabelled) for _, objects in pairs]
     task = _task(task, seen, start, minutes)
     size, known = _voxel_size([picture for picture, _ in pairs], voxel_size_nm, task)
@@ -122,6 +110,24 @@ def prepare(
         _ = plan.config  # every value is valid
         replace_text(out, plan.text)
     return plan
+
+
+def _pairs(images: Sequence[str], labels: Sequence[str]) -> list[tuple[Volume, Volume]]:
+    """Open the images with their labels, and check that they fit each other."""
+    if len(images) != len(labels):
+        raise InvalidArgumentError(
+            f"init: {len(images)} image(s) and {len(labels)} labels (--labels), expected the labels of each image, in"
+            " the same order"
+        )
+    pairs = [
+        (Volume(image), Volume(objects)) for image, objects in zip(images, labels, strict=True)
+    ]
+    for picture, objects in pairs:
+        require_labels(objects)
+        require_image(picture)
+        require_same_shape(picture, objects)
+        require_same_grid("init", objects, picture)
+    return pairs
 
 
 def _seen(labels: Volume, unlabelled: int | None) -> LabelStatistics:

@@ -265,15 +265,10 @@ class Predictor:
             file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
             held.callback(file.discard)
             for name, dtype in kinds.items():
-                shape = (self.outputs, *size) if dtype == "float32" else size
-                chunks = [*(1 for _ in shape[3:]), *(min(n, _CHUNK) for n in size)]
-                file.create(
-                    name,
-                    dtype,
-                    list(shape),
-                    chunks,
-                    _GZIP["float32" if dtype == "float32" else "classes"],
-                )
+                channels = [self.outputs] if dtype == "float32" else []
+                chunks = [*(1 for _ in channels), *(min(n, _CHUNK) for n in size)]
+                gzip = _GZIP["float32" if channels else "classes"]
+                file.create(name, dtype, [*channels, *size], chunks, gzip)
                 file.attribute(name, "box_start", list(start))
                 file.attribute(name, "box_size", list(size))
                 file.attribute(name, "volume_shape", list(first.shape))
@@ -283,11 +278,12 @@ class Predictor:
                     file.attribute(name, key, text)
             for block, kept in self.blocks(volumes, box, progress):
                 at = [a - b for a, b in zip(block[0], start, strict=True)]
+                outputs = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
                 for name, dtype in kinds.items():
-                    if dtype != "float32":
-                        file.write(name, at, values[_core.evaluate.most_likely_classes(kept)])
+                    if dtype == "float32":
+                        file.write(name, [0, *at], outputs)
                     else:
-                        file.write(name, [0, *at], np.ascontiguousarray(np.moveaxis(kept, -1, 0)))
+                        file.write(name, at, values[_core.evaluate.most_likely_classes(kept)])
             file.finish()
 
     def _channels(self, image: One | Sequence[One]) -> list[One]:

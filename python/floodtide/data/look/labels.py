@@ -177,20 +177,16 @@ def label_statistics(
         share = budget // len(inside)
         boxes = [part for one in inside for part in sample(one, share, sections)]
     total = sum(math.prod(size) for _, size in boxes)
-    tables: list[Array] = []
-    for _, stored in slabs(volume, boxes, progress):
-        tables.append(_table(cleared(stored, volume.name)))
-        if len(tables) == _TABLES:
-            tables = [_merged(tables)]
-    ids, sizes = _merged(tables)
-    sizes = sizes.astype(np.int64)
+    ids, sizes = _counted(volume, boxes, progress)
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     changes, boundary = _changes(volume, whole, budget)
     between, width = _between(volume, inside, budget)
-    unlabelled = float(sizes[ids == 0].sum()) / total
-    if found is not None:
-        unlabelled = 1 - found.voxels / math.prod(whole[1])
+    unlabelled = (
+        float(sizes[ids == 0].sum()) / total
+        if found is None
+        else 1 - found.voxels / math.prod(whole[1])
+    )
     frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)][:_VALUES]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
     main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
@@ -209,9 +205,7 @@ def label_statistics(
         empty_sections=0 if found is None else found.empty_sections,
         at_least=tuple(int(np.count_nonzero(voxels >= limit)) for limit in LIMITS),
         median_size=float(np.median(voxels)) if len(voxels) else 0.0,
-        largest=tuple(
-            (int(one), int(size)) for one, size in zip(objects[:10], voxels[:10], strict=True)
-        ),
+        largest=tuple(frequent[:10]),
         changes=changes,
         boundary=boundary,
         form="unknown" if found is None else found.form,
@@ -225,6 +219,19 @@ def label_statistics(
         kind=kind,
         kind_reason=reason,
     )
+
+
+def _counted(
+    volume: Volume, boxes: Sequence[Box], progress: Progress | None
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return the values in boxes, in ascending order, and the voxels of each."""
+    tables: list[Array] = []
+    for _, stored in slabs(volume, boxes, progress):
+        tables.append(_table(cleared(stored, volume.name)))
+        if len(tables) == _TABLES:
+            tables = [_merged(tables)]
+    ids, sizes = _merged(tables)
+    return ids, sizes.astype(np.int64)
 
 
 def require_labels(volume: Volume) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, nn
+from floodtide.base.data_options import WHOLE
 from floodtide.base.options import PATCHES
 from floodtide.base.tasks import PatchTask
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.config.networks import UNetConfig
-from floodtide.data import Patches, Split, Vec3
+from floodtide.data import DataOptions, Patches, Split, Vec3
 from floodtide.data.patches import patch_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.train.learners.learner import Learner, Record, held_out_volume
@@ -81,11 +82,10 @@ class PatchLearner(Learner):
     def data_of(cls, config: Config, walkers: int) -> Patches:
         return Patches(
             config.data.volumes,
-            config.data,
+            _data(config),
             config.augmentation,
             task=_task(config),
             split=_split(config, "training"),
-            multiple=_total_pool(config),
             walkers=walkers,
             batch=config.training.batch,
             seed=config.run.seed,
@@ -104,11 +104,10 @@ class PatchLearner(Learner):
         volumes = section.volumes or config.data.volumes
         return Patches(
             held_out_volume(config) if section.box else volumes,
-            config.data,
+            _data(config),
             config.augmentation,
             task=_task(config),
             split=_split(config, "validation"),
-            multiple=_total_pool(config),
         )
 
     @staticmethod
@@ -185,8 +184,20 @@ def _total_pool(config: Config) -> Vec3:
     return z, y, x
 
 
+def _data(config: Config) -> DataOptions:
+    """Return the section [data]; whole sections have a size, a multiple of the network's pooling."""
+    data = config.data
+    if data.patch != WHOLE or data.size != (0, 0):
+        return data
+    _, *largest = patch_size(data.of((*data.volumes, *config.validation.volumes)))
+    pools = _total_pool(config)[1:]
+    y, x = (-(-n // pool) * pool for n, pool in zip(largest, pools, strict=True))
+    return dataclasses.replace(data, size=(y, x))
+
+
 def _patch(config: Config) -> Vec3:
-    return patch_size(config.data.of(config.data.volumes), _total_pool(config))
+    data = _data(config)
+    return patch_size(data.of(data.volumes))
 
 
 def _require_fitting(model: nn.UNet, data: Patches) -> None:
