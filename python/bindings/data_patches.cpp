@@ -232,7 +232,6 @@ void register_patch_source(py::module_& m) {
       .def(py::init<>())
       .def_readwrite("patch", &PatchOptions::patch)
       .def_readwrite("whole", &PatchOptions::whole)
-      .def_readwrite("outside", &PatchOptions::outside)
       .def_readwrite("class_weights", &PatchOptions::class_weights)
       .def_readwrite("patches", &PatchOptions::patches)
       .def_readwrite("augmentation", &PatchOptions::augmentation)

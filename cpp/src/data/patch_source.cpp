@@ -185,7 +185,7 @@ struct PatchSource::Impl {
   [[nodiscard]] Drawn draw(const ExampleKey& key) const;
   /// Return a channel of a patch. Without places, the deformation moves axes only.
   [[nodiscard]] Tensor<float, 3> channel_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
-                                            const Volume& volume) const;
+                                            const Volume& volume, float mean) const;
   /// Return the labels of a patch with the margin of the targets.
   [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation,
                                                   const Places* places) const;
@@ -277,10 +277,10 @@ PatchSource::Impl::Drawn PatchSource::Impl::draw(const ExampleKey& key) const {
 }
 
 Tensor<float, 3> PatchSource::Impl::channel_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
-                                               const Volume& volume) const {
+                                               const Volume& volume, float mean) const {
   if (!places) return apply<float>(deformation.axes, volume.read_block<float>(drawn.box).view());
   const Box read = intersection(places->bounds(), volume.box());
-  const std::optional<float> outside = options.whole ? std::optional(static_cast<float>(options.outside)) : std::nullopt;
+  const std::optional<float> outside = options.whole ? std::optional(mean) : std::nullopt;
   return interpolate(*places, volume.read_block<float>(read).view(), read.start, outside);
 }
 
@@ -314,8 +314,8 @@ Sample PatchSource::Impl::read(const Drawn& drawn, const Deformation& deformatio
   const LabelledImage& name = names[static_cast<std::size_t>(region.image)];
   for (std::int64_t channel = 0; channel < format.channels; ++channel) {
     const auto number = static_cast<std::size_t>(channel);
-    const Tensor<float, 3> patch = channel_of(drawn, deformation, map, *image(region).channels[number]);
     const auto mean = static_cast<float>(name.channels[number].mean);
+    const Tensor<float, 3> patch = channel_of(drawn, deformation, map, *image(region).channels[number], mean);
     const auto scale = static_cast<float>(1 / name.channels[number].std);
     for (std::int64_t i = 0; i < patch.size(); ++i) {
       sample.image.data()[i * format.channels + channel] = (patch.data()[i] - mean) * scale;
@@ -338,8 +338,6 @@ PatchSource::PatchSource(std::vector<LabelledImage> images, std::vector<Region> 
                     "patch: ", Show{options.patch}, " (z, y, x) given, expected sizes above 0");
   FLOODTIDE_REQUIRE(!options.whole || options.patch[0] == 1, invalid_argument, "patch: whole sections of ", Show{options.patch},
                     " (z, y, x), expected one section");
-  FLOODTIDE_REQUIRE(std::isfinite(options.outside), invalid_argument, "outside: ", options.outside,
-                    " given, expected a number");
   require_valid(options.augmentation, options.patch);
   targets->check(options.patch);
   impl_->options = options;

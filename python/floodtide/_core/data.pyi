@@ -302,7 +302,6 @@ class SampleSource:
 class PatchOptions:
     augmentation: Augmentation
     order: tuple[int, int, int]
-    outside: float
     patches: int | None
     whole: bool
 

@@ -73,7 +73,7 @@ def command(
                 **found.stated,
                 "mean": found.image.proposed_mean,
                 "std": found.image.proposed_std,
-                **({"labels": found.labels.words} if found.labels else {}),
+                **({"labelled": found.labels.words} if found.labels else {}),
                 "verdict": inspection.verdict(found),
                 "mistake": [one.text for one in found.problems if one.error] or None,
                 "doubt": [one.text for one in found.problems if not one.error] or None,

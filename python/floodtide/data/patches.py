@@ -214,7 +214,6 @@ class Patches(Samples):
         made, given = _core.data.PatchOptions(), self.options
         made.patch = self.patch
         made.whole = given.patch == WHOLE
-        made.outside = given.volumes[0].mean
         made.patches = given.patches or None
         made.order = (self.walkers, self.batch, self.seed)
         if isinstance(self.task, Classes) and self.task.class_weights:

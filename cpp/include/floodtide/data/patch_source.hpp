@@ -40,8 +40,8 @@ struct Region {
 struct PatchOptions {
   Vec3 patch{1, 256, 256};
   /// Every section of the regions is one sample, which the patch (one section) holds in its middle: cut off if it is larger.
+  /// Outside of the image lies the mean of each channel; other patches repeat the edge of the image.
   bool whole = false;
-  double outside = 0;  ///< stored intensity of what lies outside of an image, for `whole`; other patches repeat its edge
   /// How often training patches are drawn for a voxel of each class; empty: each labelled voxel is equally likely.
   std::vector<double> class_weights;
   /// Number of training patches of an epoch; empty: as many as the windows of validation.

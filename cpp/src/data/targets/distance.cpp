@@ -11,6 +11,7 @@
 namespace floodtide::data {
 namespace {
 
+constexpr double kFar = 2;            // times the scale: the target is nearly 0 or 1
 constexpr double kMostVoxels = 1000;  // of the scale: patches have a margin of twice as many
 
 /// Return 1 for voxels of the object, or with `outside` 1 for all others.
@@ -33,11 +34,10 @@ class Distance final : public Targets {
   }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }
   [[nodiscard]] std::int64_t soft_from() const noexcept override { return 0; }
-  /// Beyond twice the scale, the target is nearly 0 or 1.
   [[nodiscard]] Vec3 margin() const noexcept override {
     Vec3 result{};
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      result[axis] = static_cast<std::int64_t>(std::ceil(2 * scale_ / voxel_size_[axis]));
+      result[axis] = static_cast<std::int64_t>(std::ceil(kFar * scale_ / voxel_size_[axis]));
     }
     return result;
   }
@@ -53,13 +53,16 @@ class Distance final : public Targets {
     Tensor<std::uint8_t, 3> objects(labels.shape());
     for (std::int64_t i = 0; i < labels.size(); ++i) objects.data()[i] = is_object(labels.data()[i]) ? 1 : 0;
     write(labels, whole, 0, objects, -1, signed_distance.view());
+    const Tensor<double, 3> unknown = squared_distance(mask_of(labels, whole, kNoLabel, false).view(), voxel_size_);
     const Vec3 border = margin();
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
     for_each_voxel({{}, {targets.shape(0), targets.shape(1), targets.shape(2)}}, [&](const Vec3& at) {
       const Vec3 from{at[0] + border[0], at[1] + border[1], at[2] + border[2]};
       const float distance = signed_distance.view().at(from);
       targets(at[0], at[1], at[2], 0) = 0.5F + 0.5F * std::tanh(distance / static_cast<float>(scale_));
-      weights(at[0], at[1], at[2], 0) = labels.at(from) == kNoLabel ? 0.0F : 1.0F;
+      const double hidden = unknown.view().at(from);
+      weights(at[0], at[1], at[2], 0) =
+          hidden >= 0 && is_hidden(static_cast<float>(std::sqrt(hidden)), std::abs(distance)) ? 0.0F : 1.0F;
     });
   }
 
@@ -74,6 +77,11 @@ class Distance final : public Targets {
       ++value;
       if (labels.at(at) == label) out.at(at) = sign * static_cast<float>(distance);
     });
+  }
+
+  /// A boundary may lie among voxels without a label that are nearer than the nearest known boundary.
+  [[nodiscard]] bool is_hidden(float unknown, float known) const noexcept {
+    return unknown <= known && unknown < kFar * scale_;
   }
 
   double scale_;

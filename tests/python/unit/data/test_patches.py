@@ -271,7 +271,7 @@ def test_wrong_augmentation_is_refused(changes: dict[str, Any], message: str) ->
 
 @pytest.mark.parametrize("size", [(40, 44), (48, 48), (30, 45)])
 def test_whole_sections_are_padded_or_cut(size: tuple[int, int]) -> None:
-    patches = source((1, *size), whole=True, outside=7.0, patches=None)
+    patches = source((1, *size), whole=True, patches=None)
     assert patches.fixed_size == len(IMAGE)
     _, image, classes = patches.fixed(5)
     for axis, (n, stored) in enumerate(zip(size, IMAGE.shape[1:], strict=True)):
@@ -288,7 +288,7 @@ def test_whole_sections_are_padded_or_cut(size: tuple[int, int]) -> None:
     )
     padded = np.ones(size, bool)
     padded[np.ix_(rows, columns)] = False
-    assert (image[0, :, :, 0][padded] == np.float32((7.0 - MEAN) / STD)).all()
+    assert (image[0, :, :, 0][padded] == 0).all()
     assert sorted(patches.number(0, 0, i) for i in range(len(IMAGE))) == list(range(len(IMAGE)))
 
 
@@ -459,10 +459,19 @@ def test_distances_equal_their_definition(scale: float) -> None:
         slice(int(np.ceil(2 * scale / v)), n - int(np.ceil(2 * scale / v)))
         for v, n in zip(voxel, labels.shape, strict=True)
     )
-    known = labels[inner] >= 0
+    hidden = ndimage.distance_transform_edt(labels >= 0, sampling=voxel).astype(np.float32)
+    known = ((hidden > np.abs(signed).astype(np.float32)) | (hidden >= 2 * scale))[inner]
     np.testing.assert_array_equal(weights[..., 0], known)
+    assert known.any()
     expected = 0.5 + 0.5 * np.tanh(signed[inner] / scale)
     np.testing.assert_allclose(found[..., 0][known], expected[known], atol=1e-6)
+
+
+def test_an_object_that_fills_its_box_has_no_known_boundary() -> None:
+    labels = np.full((40, 40, 40), -1)
+    labels[14:26, 14:26, 14:26] = 7
+    _, _, _, weights = core.distance_targets(4, voxel_size=(1, 1, 1)).make(labels, True)
+    assert not weights.any()
 
 
 @pytest.mark.parametrize(
@@ -482,7 +491,7 @@ def test_python_and_the_core_agree_about_values_without_a_label(dtype: str) -> N
         shape,
         image=np.zeros(shape, np.uint8),
         labels=[labels],
-        targets=core.distance_targets(1, voxel_size=(1, 1, 1)),
+        targets=core.distance_targets(0.25, voxel_size=(1, 1, 1)),
     )
     _, _, _, weights = patches.fixed(0)
     none = no_label.missing(labels)

@@ -90,7 +90,7 @@ def test_what_labels_are_and_what_cannot_be_known(
 ) -> None:
     assert inspect(folder, image, "--labels", f"{folder}/volume.h5:{labels}") == 0
     lines = capsys.readouterr().out
-    (line,) = [line for line in lines.splitlines() if line.startswith("labels: ")]
+    (line,) = [line for line in lines.splitlines() if line.startswith("labelled: ")]
     assert words in line
     assert doubt is None or doubt in lines
     assert ("Nothing looks wrong" in lines) == (doubt is None)
