@@ -14,7 +14,7 @@ def test_a_value_that_is_missing_is_an_error() -> None:
         render(
             "plan.toml",
             "plan/templates",
-            filters=dict.fromkeys(("toml", "box", "size", "line"), str),
+            filters=dict.fromkeys(("toml", "box", "boxes", "size", "line"), str),
         )
 
 
