@@ -90,7 +90,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
     rate = recipe.rate()
     examples = 60 * wish.minutes * TRAINED_SHARE * rate
     walkers = recipe.walkers(examples)
-    steps = min(max(10, round(examples / walkers)), int(limits.UPDATES.maximum))
+    each = walkers * recipe.batch
+    steps = min(max(10, round(examples / each)), int(limits.UPDATES.maximum))
     if steps < FEW_STEPS:
         notes.append(
             f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
@@ -108,6 +109,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
         axes=_exchanged(wish.voxel_size_nm, recipe.extents),
         rate=rate,
         walkers=walkers,
+        batch=recipe.batch,
         steps=steps,
         few_steps=FEW_STEPS,
         validations=VALIDATIONS,
@@ -123,8 +125,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
             for image in images
         ),
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
-        f" {count_of(_core.num_threads(), 'thread')}, so {walkers / rate:.2f} s a step. {steps} steps take about"
-        f" {steps * walkers / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
+        f" {count_of(_core.num_threads(), 'thread')}, so {each / rate:.2f} s a step. {steps} steps take about"
+        f" {steps * each / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
         f" after {minutes}. Memory: about"
         f" {_core.describe_bytes(memory)}" + _available(),
     )

@@ -15,6 +15,7 @@ from floodtide.plan import geometry, measuring
 from floodtide.plan.wish import Recipe, Wish, average_over
 
 FEATURES, WALKERS = 16, 4
+CLASS_WALKERS, CLASS_BATCH = 2, 4
 PATCH, FLAT_PATCH = 32, 256
 """Voxels of a patch along the axes with the smallest voxels: of three-dimensional and two-dimensional networks."""
 
@@ -108,7 +109,8 @@ def unet_recipe(wish: Wish) -> Recipe:
             "weights": {name: 1.0 for name in names},
         },
         rate=rate,
-        walkers=lambda _: max(WALKERS, _core.num_threads()),
+        walkers=lambda _: CLASS_WALKERS if classes else max(WALKERS, _core.num_threads()),
+        batch=CLASS_BATCH if classes else 1,
         look=look_at,
     )
 

@@ -81,6 +81,7 @@ class Recipe:
         sections: The network sees single sections.
         shown: What the template shows, by name.
         rate: Measures and returns the training examples per second on this machine.
+        batch: Examples of a walker in a step.
         walkers: Returns the number of walkers for a training of about so many examples.
         look: Returns what the template shows further, for labels, a box that is trained on, and the number of steps.
     """
@@ -94,6 +95,7 @@ class Recipe:
     shown: dict[str, Any]
     rate: Callable[[], float]
     walkers: Callable[[float], int]
+    batch: int = 1
     look: Callable[[Volume, Box, int], dict[str, Any]]
 
 

@@ -174,19 +174,16 @@ def label_statistics(
     inside = _some(found.boxes if found is not None and found.boxes else (whole,), _READ_BOXES)
     boxes = sample(whole, budget, sections)
     if math.prod(whole[1]) > budget:
-        share = budget // len(inside)
-        boxes = [part for one in inside for part in sample(one, share, sections)]
+        each = budget // len(inside)
+        boxes = [part for one in inside for part in sample(one, each, sections)]
     total = sum(math.prod(size) for _, size in boxes)
     ids, sizes = _counted(volume, boxes, progress)
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     changes, boundary = _changes(volume, whole, budget)
     between, width = _between(volume, inside, budget)
-    unlabelled = (
-        float(sizes[ids == 0].sum()) / total
-        if found is None
-        else 1 - found.voxels / math.prod(whole[1])
-    )
+    share = float(sizes[ids == 0].sum()) / total
+    unlabelled = share if found is None else 1 - found.voxels / math.prod(whole[1])
     frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)][:_VALUES]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
     main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
