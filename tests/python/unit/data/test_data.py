@@ -245,7 +245,7 @@ BAD_INPUT = {
     "missing.h5:d": "no such file",
     "a.h5:none": "its datasets are: flat, float, image",
     "a.h5:flat": "expected three",
-    "a.h5:float": "voxel (0, 0, 0) (z, y, x) is 0.5, expected whole numbers as labels",
+    "a.h5:float": "labels are float64, and 0.5 at 0, 0, 0 (z, y, x); expected whole numbers",
     "empty.h5:d": "cannot be opened as an HDF5 file",
     "text.h5:d": "signature",
     "truncated.h5:image": "truncated",
