@@ -7,12 +7,12 @@
 #include <optional>
 #include <thread>
 
-#include "floodtide/data/axis_map.hpp"
 #include "data/class_index.hpp"
 #include "data/deal.hpp"
 #include "data/purposes.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
+#include "floodtide/data/axis_map.hpp"
 
 namespace floodtide::data {
 namespace {

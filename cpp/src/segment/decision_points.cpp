@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "floodtide/base/error.hpp"
 #include "data/distance.hpp"
+#include "floodtide/base/error.hpp"
 #include "segment/filters.hpp"
 
 namespace floodtide::segment {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "data/distance.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/limits.hpp"
-#include "data/distance.hpp"
 #include "segment/filters.hpp"
 
 namespace floodtide::segment {

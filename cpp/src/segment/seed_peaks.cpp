@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <random>
 
-#include "floodtide/base/parallel.hpp"
 #include "data/distance.hpp"
+#include "floodtide/base/parallel.hpp"
 #include "segment/filters.hpp"
 #include "segment/seed_policies.hpp"
 

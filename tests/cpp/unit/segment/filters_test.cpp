@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/distance.hpp"
 #include "segment/filters.hpp"
+#include "data/distance.hpp"
 
 #include <gtest/gtest.h>
 
