@@ -152,7 +152,7 @@ GAIN = Range(0.0, 1.0, below=True)
 NOISE = Range(0.0, 1e6)
 SIGMA = Range(0.0, 64.0, "voxels")
 WINDOW = Range(0.0, 64.0, "voxels", above=True)
-DISTANCE_SCALE = Range(0.0, 1e6, "voxels", above=True)
+DISTANCE_SCALE = Range(0.0, 1e3, "voxels", above=True)
 STORED_VALUE = Range(-(2**63), 2**63 - 1)
 
 BUCKET = Range(1e-5, 1e6, "MiB")

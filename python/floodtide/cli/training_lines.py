@@ -86,17 +86,19 @@ def _scores(record: Any) -> str:
 
 def _channels(channels: Any) -> str:
     """Return the scores of affinities, and the mean of those of soft outputs."""
+    names = [name for name, row in channels.items() if "share_of_ones" in row]
+    scores = Affinities.scores_of({"channels": channels})
     pairs = [
-        f"{name} {_figure(row['boundary_average_precision'])} ({1 - row['share_of_ones']:.3f})"
-        for name, row in channels.items()
-        if "share_of_ones" in row
+        f"{name} {_figure(own)} ({base:.3f})"
+        for name, (own, base) in zip(names, scores, strict=True)
     ]
-    soft = [explained(row) for row in channels.values() if "variance" in row]
-    known = [value for value in soft if value is not None]
+    soft = [row for row in channels.values() if "variance" in row]
     text = f", boundaries' average precision (base rate) {', '.join(pairs)}" if pairs else ""
     if soft:
-        mean = sum(known) / len(known) if known else None
-        text += f", explained variance {_figure(mean)} (mean of {count_of(len(soft), 'output')})"
+        total = {key: sum(row[key] for row in soft) for key in ("mean_squared_error", "variance")}
+        text += (
+            f", explained variance {_figure(explained(total))} ({count_of(len(soft), 'output')})"
+        )
     return text
 
 

@@ -24,17 +24,24 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import PATCHES, Arguments
 from floodtide.base.progress import bar
 from floodtide.base.reading import reading
-from floodtide.base.tasks import Classes, PatchTask
+from floodtide.base.tasks import Classes, Distance, PatchTask
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.samples import Classes as ClassNumbers
 from floodtide.data.samples import Image, Samples
 from floodtide.data.volumes import as_volume, opened, require_same_size
-from floodtide.errors import ConfigurationError, InvalidArgumentError, OutOfRangeError, ShapeError
+from floodtide.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    InvalidFileError,
+    OutOfRangeError,
+    ShapeError,
+)
 
 _SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
 _BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels
 _BAD = ("missing_section", "dark_section", "defocused_section", "shifted_section")
+_ALIKE = 0.05  # difference of the edges of voxels, as a share
 _EXPECTED = "an HDF5 dataset of integers of one axis"
 
 UNLABELLED = 255
@@ -133,6 +140,7 @@ class Patches(Samples):
             for number, volume in enumerate(options.volumes)
             for box, group in _regions(volume)
         ]
+        self._require_fitting()
         groups = list(dict.fromkeys(group for _, _, group in regions))
         kept = split.of(groups)
         groups = [group for group in groups if group in kept]
@@ -146,7 +154,7 @@ class Patches(Samples):
                 if group in kept
             ],
             groups,
-            self.task.targets(_voxel_size(options.volumes[0])),
+            self.task.targets(self._voxel_size(), flat=self.patch[0] == 1),
             self._core_options(),
             None,
         )
@@ -177,6 +185,55 @@ class Patches(Samples):
     def fixed(self, number: int) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
         """Return a patch without augmentation, as `load` does. Voxels that count in another patch have no label."""
         return self.core.fixed(number)[1:]
+
+    def _require_fitting(self) -> None:
+        """Refuse options that do not fit each other, with the line that would."""
+        axes = self.augmentation.permutable_axes
+        if len({self.patch[axis] for axis in axes}) > 1:
+            raise ConfigurationError(
+                f"augmentation.permutable_axes is {list(axes)} for patches of {self.patch} (z, y, x), whose sizes"
+                " differ along them; expected augmentation.permutable_axes = []"
+            )
+        deep = [offset for offset in getattr(self.task, "offsets", ()) if offset[0] != 0]
+        if deep and self.patch[0] == 1:
+            raise ConfigurationError(
+                f"task.offsets has {list(deep[0])} for patches of one section, expected offsets in it:"
+                " task.offsets = [[0, -1, 0], [0, 0, -1]]"
+            )
+        weighted = isinstance(self.task, Classes) and self.task.class_weights
+        if self.options.patch == WHOLE and (weighted or self.options.patches):
+            key = "task.class_weights" if weighted else "data.patches"
+            raise ConfigurationError(
+                f'{key} has no meaning with data.patch = "{WHOLE}", expected it left out: each section is one sample'
+            )
+
+    def _voxel_size(self) -> Sequence[float]:
+        """Return the voxel size (z, y, x) of all volumes, in any unit, for tasks that measure distances.
+
+        Raises:
+            ConfigurationError: If such a task has volumes of different shapes of voxels, or exchanges unlike axes.
+        """
+        shapes = []
+        for volume in self.options.volumes:
+            stated = as_volume(volume.image).geometry.voxel_size_nm
+            z, y, x = volume.voxel_size_nm or stated or (1.0, 1.0, 1.0)
+            shapes.append((z / x, y / x, 1.0))
+        if isinstance(self.task, Distance):
+            flat = self.patch[0] == 1
+            turned = self.augmentation.permutable_axes
+            if self.augmentation.rotate_in_space:
+                turned = (0, 1, 2)
+            alike = all(
+                np.allclose(one[1 if flat else 0 :], shapes[0][1 if flat else 0 :], rtol=_ALIKE)
+                for one in shapes
+            )
+            if not alike or np.ptp([shapes[0][axis] for axis in turned] or [0.0]) > _ALIKE:
+                raise ConfigurationError(
+                    f"task.kind 'distance' has voxels of {shapes} (z, y, x; x is 1) and exchanges the axes"
+                    f" {list(turned)}; expected volumes of one shape of voxels, and axes exchanged"
+                    " only where voxels are alike"
+                )
+        return shapes[0]
 
     def _image(self, volume: TrainingVolume) -> _core.data.LabelledImage:
         first = as_volume(volume.image)
@@ -256,11 +313,17 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
             f" has shape {image.shape}; expected labels inside of it: labels_start is their first voxel"
         )
     boxes = parse_boxes(volume.box)
-    for box in boxes:
+    for number, box in enumerate(boxes):
         if intersection(box, whole) != box:
             raise OutOfRangeError(
                 f"volume '{volume.name}': box {box_text(box)} is not inside the labels, {box_text(whole)}"
             )
+        for other in boxes[:number]:
+            if intersection(box, other) is not None:
+                raise InvalidArgumentError(
+                    f"volume '{volume.name}': boxes {box_text(other)} and {box_text(box)} overlap, expected boxes"
+                    " without common voxels"
+                )
     return boxes or [whole]
 
 
@@ -315,11 +378,6 @@ def patch_size(options: DataOptions) -> Vec3:
     return 1, y, x
 
 
-def _voxel_size(volume: TrainingVolume) -> Sequence[float]:
-    stated = as_volume(volume.image).geometry.voxel_size_nm
-    return volume.voxel_size_nm or stated or (1.0, 1.0, 1.0)
-
-
 def with_classes(task: PatchTask, options: DataOptions) -> PatchTask:
     """Return the task with the table of classes that the labels or masks have, if it is one of classes without a table.
 
@@ -362,7 +420,13 @@ def _values(options: DataOptions) -> set[int]:
             for z in range(0, size[0], depth):
                 at = as_vec3([a - b for a, b in zip(start, volume.labels_start, strict=True)])
                 part = ((at[0] + z, *at[1:]), (min(depth, size[0] - z), *size[1:]))
-                found |= set(np.unique(no_label.cleared_values(labels.read(part))).tolist())
+                values = np.unique(no_label.cleared_values(labels.read(part)))
+                if values.dtype.kind == "f" and not (np.floor(values) == values).all():
+                    wrong = values[~(np.floor(values) == values)][0]
+                    raise InvalidFileError(
+                        f"{labels.name}: holds {wrong:g}, expected whole numbers as classes"
+                    )
+                found |= set(values.tolist())
                 done += int(np.prod(part[1]))
                 progress(done, total)
     return {int(value) for value in found} - {options.unlabelled}

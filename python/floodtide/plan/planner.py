@@ -199,7 +199,8 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split:
 def _kinds(labels: Volume, box: Box, wish: Wish) -> int:
     """Return the number of objects in a box, or of classes with their background."""
     found = look.label_statistics(labels, box=box, budget=look.QUICK)
-    return found.objects + (1 if wish.task == "classes" and found.lowest == 0 else 0)
+    zero = wish.task == "classes" and wish.unlabelled != 0 and found.lowest == 0
+    return found.objects + int(zero)
 
 
 def _notes(

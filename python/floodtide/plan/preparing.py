@@ -8,6 +8,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from floodtide.base import notes
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
@@ -18,7 +21,8 @@ from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
 from floodtide.data.look.labels import LabelStatistics, label_statistics, require_labels
-from floodtide.data.volumes import labels_of, require_same_grid, settled_size, stated_by
+from floodtide.data.no_label import missing
+from floodtide.data.volumes import labels_of, none_of, require_same_grid, settled_size, stated_by
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
@@ -95,8 +99,7 @@ def prepare(
         stated=tuple(stated_by(one, voxel_size_nm, "--voxel-nm").text for one, _ in pairs),
     )
     if task == "classes":
-        table, reason = classes_of(labels, seen)
-        wish = dataclasses.replace(wish, classes=table, classes_reason=reason)
+        wish = _with_classes(wish, [objects for _, objects in pairs])
     with contextlib.ExitStack() as held:
         held.enter_context(reserved("init", out, _TOML, files_of([*images, *labels])))
         wish = _at_wanted_size(wish, pairs, out)
@@ -134,6 +137,47 @@ def _seen(labels: Volume, unlabelled: int | None) -> LabelStatistics:
     known = labels_of(labels, unlabelled)
     with bar("voxels", f"look at {labels.name}") as progress:
         return label_statistics(known, progress=progress)
+
+
+def _with_classes(wish: Wish, labels: Sequence[Volume]) -> Wish:
+    """Return the wish with the table of classes, and with the boxes in which voxels have a class, 0 or another."""
+    seen, boxes = list(wish.labels_seen), list(wish.boxes)
+    for number, volume in enumerate(labels):
+        if wish.unlabelled is not None or none_of(volume) is not None:
+            found = _seen(Volume(_Known(volume, wish.unlabelled), name=volume.name), None)
+            values = tuple((value - 1, voxels) for value, voxels in found.values if value > 0)
+            seen[number] = dataclasses.replace(found, values=values)
+            boxes[number] = found.boxes
+        elif seen[number].form == "sections":
+            notes.show(
+                f"{volume.name}: {seen[number].empty_sections} of {seen[number].sections} sections hold 0 only, and are"
+                " taken for unlabelled; if they are background, set the boxes of the plan"
+            )
+    table, reason = classes_of(wish.labels, seen)
+    return dataclasses.replace(
+        wish,
+        labels_seen=tuple(seen),
+        boxes=tuple(boxes),
+        classes=table,
+        classes_reason=reason,
+    )
+
+
+class _Known:
+    """Labels as numbers from 1; 0 where voxels have no label."""
+
+    def __init__(self, volume: Volume, unlabelled: int | None) -> None:
+        self._volume, self._unlabelled = volume, unlabelled
+        self.shape, self.chunks, self.dtype = volume.shape, volume.chunks, np.dtype(np.int64)
+
+    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[np.int64]:
+        start = as_vec3([part.start for part in box])
+        block = self._volume.read((start, as_vec3([part.stop - part.start for part in box])))
+        none = missing(block)
+        unknown = np.zeros(block.shape, bool) if none is None else none
+        if self._unlabelled is not None:
+            unknown |= block == self._unlabelled
+        return np.where(unknown, 0, block.astype(np.int64) + 1)
 
 
 def _boxes(seen: LabelStatistics, task: str) -> tuple[Box, ...]:

@@ -111,7 +111,7 @@ class Predictor:
         )
         self.pool = model.core.total_pool
         self.context = context_of(options.depth, options.kernels, options.pools)
-        self.mirror = tuple(sorted(set(mirror)))
+        self.mirror = tuple(sorted(set(mirror) - ({0} if model.flat else set())))
         self.task = task
         if self.mirror:
             self._require_mirrors()
@@ -292,6 +292,7 @@ class Predictor:
         if len(images) != len(self.mean):
             raise InvalidArgumentError(
                 f"predict: {len(images)} image(s), expected {len(self.mean)}: one for each channel of the network"
+                " (--channel of `floodtide predict`)"
             )
         for one in images[1:]:
             if tuple(one.shape) != tuple(images[0].shape):

@@ -24,7 +24,7 @@ from floodtide.errors import (
     on_all_ranks,
 )
 from floodtide.optim import advice
-from floodtide.train.learners.learner import Model, Record, Setup
+from floodtide.train.learners.learner import Model, Record, Setup, require_same_task
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
 
@@ -97,6 +97,8 @@ class StepLoop:
         self.checkpoint = world.broadcast_object(newest) or ""
         if self.checkpoint:
             self._resume(self.checkpoint)
+            with world.agreed():
+                require_same_task(self.checkpoint, self.setup.config, "run.dir")
         with world.agreed():
             given_up = self.directory.given_up(self.steps_done)
         self.given_up = bool(world.broadcast_object(given_up))

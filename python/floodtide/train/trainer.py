@@ -30,8 +30,8 @@ class Trainer(Steering, NotPickled):
     `from_config` makes a trainer from a configuration file. A script makes one from objects::
 
         model = ft.nn.FFN(depth=9)
-        data = ft.data.Shards("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions",
-                              patch_size=model.patch_size, walkers=ft.size())
+        volume = ft.data.TrainingVolume("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions")
+        data = ft.data.Shards(volume, patch_size=model.patch_size, walkers=ft.size())
         trainer = ft.train.Trainer(model=model, data=data, optimizer=ft.optim.Adam(lr=1e-3),
                                    schedule=ft.optim.lr.Schedule("constant", warmup_steps=100),
                                    directory="runs/cube", steps=10_000)
@@ -53,8 +53,8 @@ class Trainer(Steering, NotPickled):
         schedule: The learning rate of each step, with warm-up and scaling with the number of walkers. If the schedule
             has no `base_lr`, the trainer takes the rate of the optimizer. If it has no `total_steps`, the trainer takes
             `steps`. None means the rate of the optimizer in every step.
-        validation: What the training validates on, and how often: a box of one of the volumes, a share of the patients
-            (then `data` are the others), or other stacks. None means no validation.
+        validation: What the training validates on, and how often: a box of one of the volumes, a share of the groups
+            (then `data` are the others), or other volumes. None means no validation.
         options: Callbacks, progress, and the remaining options of a configuration file.
 
     Raises:

@@ -53,7 +53,7 @@ class Affinities(PatchTask):
         """The offsets, as JSON."""
         return {"offsets": json.dumps(self.offsets)}
 
-    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+    def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
         return _core.data.affinity_targets(
             list(self.offsets), balance=self.balance, descriptors=(0.0, 0.0, 0.0)
         )
@@ -63,9 +63,15 @@ class Affinities(PatchTask):
 
     @staticmethod
     def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
-        """Return the average precision of boundaries (1 - affinity) of each offset, beside their share."""
+        """Return the average precision of boundaries (1 - affinity) of each offset, beside their share.
+
+        Pairs without a boundary, or without anything else, have no score.
+        """
+        rows = [row for row in record["channels"].values() if "share_of_ones" in row]
         return [
-            (row["boundary_average_precision"], 1.0 - row["share_of_ones"])
-            for row in record["channels"].values()
-            if "share_of_ones" in row
+            (
+                row["boundary_average_precision"] if 0 < row["share_of_ones"] < 1 else None,
+                1.0 - row["share_of_ones"],
+            )
+            for row in rows
         ]

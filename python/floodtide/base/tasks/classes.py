@@ -110,7 +110,7 @@ class Classes(PatchTask):
         name = next((name for low, high, name in self._rows if low <= value <= high), None)
         return None if name is None else self.written[self.channels.index(name)]
 
-    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+    def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
         return _core.data.class_targets(len(self.channels))
 
     def values(self) -> tuple[list[tuple[int, int]], bool]:
@@ -133,7 +133,12 @@ class Classes(PatchTask):
         """
         values = sorted(set(found))
         more = [value for value in values if value != 0]
-        if len(more) == 1:
+        if len(values) < 2:
+            shown_values = f"one value, {values[0]}" if values else "no value"
+            raise ConfigurationError(
+                f"{where}: the labels have {shown_values}, expected at least two classes to tell apart"
+            )
+        if values == [0, *more[:1]]:
             table = {"0": "background", str(more[0]): "foreground"}
             return dataclasses.replace(self, classes=table)
         table = {str(value): f"class {value}" if value else "background" for value in values[:8]}

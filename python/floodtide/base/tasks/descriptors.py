@@ -18,6 +18,8 @@ _DESCRIPTORS = (
     "size",
 )
 
+_NO_DEPTH = 0.05  # voxels of a window that sees one section
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeDescriptors(Affinities):
@@ -42,7 +44,9 @@ class ShapeDescriptors(Affinities):
     def predicted(self) -> int:
         return len(self.offsets)
 
-    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+    def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
         return _core.data.affinity_targets(
-            list(self.offsets), balance=self.balance, descriptors=self.window
+            list(self.offsets),
+            balance=self.balance,
+            descriptors=(_NO_DEPTH if flat else self.window[0], *self.window[1:]),
         )

@@ -12,6 +12,8 @@ from floodtide.base import limits
 from floodtide.base.options import option
 from floodtide.base.tasks.task import PatchTask
 
+_FAR = 1e6  # voxels to the next section
+
 
 @dataclass(frozen=True, kw_only=True)
 class Distance(PatchTask):
@@ -31,8 +33,10 @@ class Distance(PatchTask):
     def channels(self) -> list[str]:
         return ["distance"]
 
-    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
+    def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
         z, y, x = voxel_size
+        if flat:  # distances in the section
+            z = _FAR * x
         return _core.data.distance_targets(self.scale, voxel_size=(z / x, y / x, 1.0))
 
     @staticmethod

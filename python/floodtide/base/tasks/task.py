@@ -30,6 +30,11 @@ class Task(Checked):
     score_name: ClassVar[str] = ""
     least_gain: ClassVar[float] = 0.0
 
+    @property
+    def outputs(self) -> str:
+        """What the outputs of a network mean that has learnt this task, in words."""
+        return f"'{self.kind}'"
+
     @staticmethod
     @abstractmethod
     def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
@@ -81,9 +86,18 @@ class PatchTask(Task):
     def channels(self) -> list[str]:
         """The names of the outputs of a voxel."""
 
+    @property
+    def outputs(self) -> str:
+        return f"'{self.kind}' ({'; '.join(self.channels)})"
+
     @abstractmethod
-    def targets(self, voxel_size: Sequence[float]) -> _core.data.Targets:
-        """Return the targets of the core, for voxels of a size (z, y, x) in any unit."""
+    def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
+        """Return the targets of the core.
+
+        Args:
+            voxel_size: Size (z, y, x) of a voxel in any unit.
+            flat: Patches have one section, and their targets do not depend on others.
+        """
 
     def values(self) -> tuple[list[tuple[int, int]], bool]:
         """Return pairs of a stored value and its label, -1 for none; and True if other values are refused."""

@@ -4,22 +4,24 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.base.data_options import WHOLE
+from floodtide.base.data_options import WHOLE, volume_name
 from floodtide.base.options import PATCHES
 from floodtide.base.tasks import PatchTask
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.config.networks import UNetConfig
 from floodtide.data import DataOptions, Patches, Split, Vec3
-from floodtide.data.patches import patch_size
+from floodtide.data.boxes import box_text, intersection
+from floodtide.data.patches import boxes_of, patch_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.train.learners.learner import Learner, Record, held_out_volume
+from floodtide.train.learners.learner import Learner, Record, held_out_volume, require_same_task
 
 
 class PatchLearner(Learner):
@@ -46,6 +48,7 @@ class PatchLearner(Learner):
             np.zeros((1, *data.patch, options.in_channels), np.float32)
         )  # chooses the kernels for this size
         if self.held_out is not None:
+            _require_other_voxels(config)
             _require_other_groups(data, self.held_out)
         training = config.training
         self._loss = dataclasses.replace(
@@ -72,6 +75,7 @@ class PatchLearner(Learner):
     def initial_model(cls, config: Config) -> nn.UNet:
         path = config.model.initial_weights
         start, expected = nn.load(path), cls.new_model(config)
+        require_same_task(path, config, "model.initial_weights")
         if not isinstance(start, nn.UNet) or repr(start) != repr(expected):
             raise ConfigurationError(
                 f"model.initial_weights: {path} holds {start!r}, expected {expected!r}"
@@ -210,6 +214,19 @@ def _require_fitting(model: nn.UNet, data: Patches) -> None:
             f"Trainer: the network has {options.classes} outputs ({options.output}) for {options.in_channels} channels,"
             f" expected {expected[1]} ({expected[0]}) for {expected[2]}, as the patches of task '{task.kind}' have"
         )
+
+
+def _require_other_voxels(config: Config) -> None:
+    """Refuse volumes to validate on whose boxes are trained on."""
+    for own, other in itertools.product(config.data.volumes, config.validation.volumes):
+        image = volume_name(other.image)
+        if own.groups or volume_name(own.image) != image:
+            continue
+        for a, b in itertools.product(boxes_of(own), boxes_of(other)):
+            if common := intersection(a, b):
+                raise InvalidArgumentError(
+                    f"validation.volumes: voxels {box_text(common)} of {image} are trained on, expected others"
+                )
 
 
 def _require_other_groups(training: Patches, held_out: Patches) -> None:

@@ -449,9 +449,35 @@ BAD: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
         {"patch": (1, 4, 4), "size": (4, 4)},
         ("data.size is [4, 4]", 'data.patch = "whole"'),
     ),
+    "boxes that overlap": (
+        {"box": "0:2,0:6,0:7; 1:3,0:6,0:7"},
+        ("volume 'v'", "0:2,0:6,0:7 and 1:3,0:6,0:7 overlap"),
+    ),
+    "floats that are not whole": (
+        {"labels": np.where(MASK > 0, np.nan, 0.0).astype(np.float32)},
+        ("holds nan, expected whole numbers",),
+    ),
+    "one value": ({"labels": np.zeros((3, 6, 7), np.uint8)}, ("one value, 0", "two classes")),
+    "depth in a section": (
+        {"patch": (1, 4, 4), "task": Affinities()},
+        ("task.offsets has [-1, 0, 0]", "task.offsets = [[0, -1, 0], [0, 0, -1]]"),
+    ),
+    "distances along unlike axes": (
+        {
+            "patch": (2, 4, 2),
+            "task": Distance(),
+            "augmentation": Augmentation(permutable_axes=(0, 2)),
+            "voxel_size_nm": (40.0, 8.0, 8.0),
+        },
+        ("'distance' has voxels of [(5.0, 1.0, 1.0)]", "[0, 2]"),
+    ),
+    "weights of whole sections": (
+        {"task": Classes(class_weights={"foreground": 1.0})},
+        ("task.class_weights has no meaning",),
+    ),
     "axes of different lengths": (
         {"patch": (1, 4, 5), "augmentation": Augmentation(permutable_axes=(1, 2))},
-        ("permutable_axes", "axes 1 and 2", "(1, 4, 5)"),
+        ("permutable_axes", "differ along them", "(1, 4, 5)"),
     ),
 }
 

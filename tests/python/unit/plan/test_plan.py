@@ -412,6 +412,30 @@ def test_plans_use_labelled_parts_only(
     assert [[-1, 0, 0] in document["task"]["offsets"]] == [not flat]
 
 
+@pytest.mark.parametrize("unlabelled", [-1, 0, 9])
+def test_classes_with_unlabelled_voxels(
+    unlabelled: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Background is a class: what has one is trained on, whatever marks the rest."""
+    image, labels = data.synth((20, 64, 64), seed=4)
+    classes = 1 + (labels % 2) if unlabelled == 0 else labels % 2
+    stored = np.full(labels.shape, unlabelled, np.int16)
+    stored[5:15] = classes[5:15]
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": stored})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--task", "classes"]
+    line += [] if unlabelled == -1 else ["--unlabelled", str(unlabelled)]
+    found = planned(*line, "--out", f"{tmp_path}/v.toml", capsys=capsys)["config"]
+    least = int(unlabelled == 0)
+    assert list(found["task"]["classes"]) == [str(least), str(least + 1)]
+    boxes = parse_boxes(found["data"]["volumes"][0]["box"]) + parse_boxes(
+        found["validation"]["box"]
+    )
+    assert min(start[0] for start, _ in boxes) == 5
+    assert max(start[0] + size[0] for start, size in boxes) == 15
+    short = ["--set", "training.steps=1", "--set", "schedule.warmup_steps=0"]
+    assert cli.run(["train", f"{tmp_path}/v.toml", *short, "--set", f"run.dir={tmp_path}/run"]) == 0
+
+
 def test_several_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in (1, 2):
         image, labels = data.synth((32, 40, 48 + 8 * number), seed=number)

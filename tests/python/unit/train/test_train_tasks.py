@@ -14,6 +14,7 @@ from training_patches import KINDS, SHAPE, text, write_patches
 
 from floodtide import config, data
 from floodtide.base.tasks import PatchTask
+from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.train import Trainer, read_log
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -89,6 +90,38 @@ def test_patches_that_are_not_square_are_validated(folder: Path) -> None:
     more = ("data.patch=[1, 8, 16]", "augmentation.permutable_axes=[]", "training.steps=1")
     trained(folder, "two channels", "oblong", *more)
     assert np.sum(scores(folder, "oblong")[0]["confusion"]) == 8 * 32 * 32
+
+
+def test_a_checkpoint_of_another_task_is_refused(folder: Path) -> None:
+    """Of the same shape, but with outputs of another meaning: to start from, and to go on with."""
+    one = ("training.steps=1", "validation.box=")
+    trained(folder, "two channels", "named", *one)
+    other = 'task.classes={0="background", 255="vesicles"}'
+    start = f"model.initial_weights={folder}/named/checkpoints/step-1.h5"
+    for name, more in (("named", "training.steps=2"), ("fresh", start)):
+        with pytest.raises(ConfigurationError, match=r"foreground.*expected.*vesicles"):
+            trained(folder, "two channels", name, "validation.box=", other, more)
+
+
+def test_volumes_that_train_and_validate_are_refused(folder: Path) -> None:
+    document = tomllib.loads(text(folder, "two channels", "leak"))
+    document["validation"] = {"volumes": document["data"]["volumes"]}
+    document["validation"]["volumes"][0] |= {"name": "other", "box": "11:14,0:32,0:32"}
+    document["data"]["volumes"] = [{**document["data"]["volumes"][0], "box": "0:12,0:32,0:32"}]
+    with pytest.raises(InvalidArgumentError, match=r"voxels 11:12,0:32,0:32 of .* are trained on"):
+        Trainer.from_config(config.from_dict(document))
+
+
+def test_distances_of_single_sections_are_those_in_the_section(folder: Path) -> None:
+    """Sections above and below have no label here, and do not hide the boundary."""
+    more = (
+        "data.patch=[1, 16, 16]",
+        "model.kernels=[[1, 3, 3]]",
+        "data.volumes.0.box=3:4,0:32,0:32",
+    )
+    trained(folder, "distance", "flat", *more, "validation.box=5:6,0:32,0:32", "training.steps=1")
+    (row,) = scores(folder, "flat")[0]["channels"].values()
+    assert row["voxels"] > 500
 
 
 BOXES = ("2:5,0:32,3:30", "7:8,0:32,0:32"), ("13:14,0:32,0:32", "16:19,4:28,4:28")
