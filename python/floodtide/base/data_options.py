@@ -84,9 +84,9 @@ class TrainingVolume(Checked):
         "Voxel size (z, y, x) in nanometres; left out: what the image states, if it states one",
         range=limits.VOXEL_SIZE,
     )
-    labels_start: Vec3 = option(
-        (0, 0, 0),
-        "Voxel (z, y, x) of the image at which the labels begin, if they are smaller than the image",
+    labels_start: Vec3 | None = option(
+        None,
+        "Voxel (z, y, x) of the image at which the labels begin; needed if they are smaller than the image",
         kinds=(PATCHES,),
         range=limits.EXTENT,
     )
@@ -167,6 +167,15 @@ class DataOptions(Checked):
         "Number of threads per rank that load examples in advance; each loads one example at a time",
         range=limits.READERS,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [volume.name for volume in self.volumes if not volume.groups]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigurationError(
+                f"{self._prefix}volumes has two tables with the name '{twice}', expected different names"
+            )
 
     def of(self, volumes: TrainingVolume | Any) -> DataOptions:
         """Return the options of a source: these, with its volume or volumes.

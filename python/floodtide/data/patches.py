@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from floodtide import _core
-from floodtide.base import limits
+from floodtide.base import limits, notes
 from floodtide.base.data_options import (
     WHOLE,
     Augmentation,
@@ -158,6 +158,10 @@ class Patches(Samples):
             self._core_options(),
             None,
         )
+        if isinstance(self.task, Classes):
+            counts = zip(self.task.channels, self.core.label_counts, strict=True)
+            if absent := [name for name, count in counts if count == 0]:
+                notes.show(f"no voxel of the boxes has the class {', '.join(absent)}")
 
     @property
     def groups(self) -> list[str]:
@@ -262,7 +266,7 @@ class Patches(Samples):
                 for image, mean, std in channels
             ],
             labels=parts,
-            labels_start=volume.labels_start,
+            labels_start=volume.labels_start or (0, 0, 0),
         )
 
     def _core_options(self) -> _core.data.PatchOptions:
@@ -304,9 +308,14 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
         raise ConfigurationError(
             f"volume '{volume.name}': labels and masks are both given, expected one of them"
         )
-    whole = (volume.labels_start, as_volume(labels).shape)
+    image, shape = as_volume(volume.image), as_volume(labels).shape
+    if volume.labels_start is None and shape != image.shape:
+        raise ShapeError(
+            f"volume '{volume.name}': the labels {as_volume(labels).name} have shape {shape}, the image {image.shape};"
+            " expected the same, or labels_start, the voxel (z, y, x) of the image at which they begin"
+        )
+    whole = (volume.labels_start or (0, 0, 0), shape)
     ends = [a + n for a, n in zip(*whole, strict=True)]
-    image = as_volume(volume.image)
     if any(end > n for end, n in zip(ends, image.shape, strict=True)):
         raise ShapeError(
             f"volume '{volume.name}': the labels {as_volume(labels).name} have {box_text(whole)} of the image, which"
@@ -418,7 +427,9 @@ def _values(options: DataOptions) -> set[int]:
             labels = as_volume(volume.labels)
             depth = max(1, _BLOCK // (size[1] * size[2]))
             for z in range(0, size[0], depth):
-                at = as_vec3([a - b for a, b in zip(start, volume.labels_start, strict=True)])
+                at = as_vec3(
+                    [a - b for a, b in zip(start, volume.labels_start or (0, 0, 0), strict=True)]
+                )
                 part = ((at[0] + z, *at[1:]), (min(depth, size[0] - z), *size[1:]))
                 values = np.unique(no_label.cleared_values(labels.read(part)))
                 if values.dtype.kind == "f" and not (np.floor(values) == values).all():

@@ -431,7 +431,11 @@ BAD: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
     ),
     "labels larger than the image": (
         {"labels": np.zeros((3, 6, 8), np.uint8)},
-        ("volume 'v': the labels labels have 0:3,0:6,0:8", "(3, 6, 7)", "labels_start"),
+        ("volume 'v': the labels labels have shape (3, 6, 8)", "(3, 6, 7)", "labels_start"),
+    ),
+    "two volumes of one name": (
+        {"twice": True},
+        ("volumes has two tables with the name 'v'",),
     ),
     "labels that end outside": (
         {"labels_start": (1, 0, 0)},
@@ -489,7 +493,8 @@ def test_bad_input_is_one_line(name: str) -> None:
     options = DataOptions(**{"patch": "whole"} | {k: given_[k] for k in keys if k in given_})
     augmentation = given_.get("augmentation", PLAIN)
     others = {k: v for k, v in given_.items() if k not in (*keys, "task", "augmentation", "labels")}
-    bad = volume(ZEROS, given_.get("labels", MASK), name="v", **others)
+    number = 2 if others.pop("twice", False) else 1
+    bad = [volume(ZEROS, given_.get("labels", MASK), name="v", **others)] * number
     with pytest.raises(errors.Error) as caught:
         Patches(bad, options, augmentation, task=given_.get("task", Classes()))
     text = str(caught.value)

@@ -120,7 +120,7 @@ TABLE = {"classes": {"0": "background", "1": "disk"}}
 @pytest.mark.parametrize(
     ("sections", "spoil", "said"),
     [
-        ({}, wrong_shape, ("slices.h5:mask", "0:12,0:16,0:17", "(12, 16, 16)", "labels_start")),
+        ({}, wrong_shape, ("slices.h5:mask", "(12, 16, 17)", "(12, 16, 16)", "labels_start")),
         (
             {},
             unexpected_value,
