@@ -123,7 +123,7 @@ Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(co
     checksums = train::has_checksums(file);
     return train::read_network(file, named<kernels::Compute>(compute));
   });
-  // A raw pointer, because pybind11 returns a network as an object of its own class then.
+  // From a raw pointer, pybind11 makes an object of the class of the network, Ffn or UNet, and not of their base class.
   return py::make_tuple(py::cast(network.release(), py::return_value_policy::take_ownership), checksums);
 }
 

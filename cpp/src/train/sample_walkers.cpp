@@ -191,7 +191,8 @@ PassResult SampleWalkers::finish(std::int64_t step) {
 }
 
 void SampleWalkers::count(const nn::LossReport& report) {
-  // Of classes, all except class 0 (background) count; of channels, those that are 0 or 1. Voxels without truth do not count.
+  // Counted are all classes but the background (class 0), or all channels whose targets are 0 or 1. Voxels without truth do not
+  // count.
   // All images can be counted here, because a pass has the samples of all walkers.
   const data::SampleFormat& format = samples_.format();
   const auto first = static_cast<std::size_t>(format.labelled ? 1 : 0), end = static_cast<std::size_t>(format.soft_from);

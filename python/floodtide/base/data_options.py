@@ -32,7 +32,7 @@ class Channel(Checked):
     """One more channel of an image: a volume of the same shape."""
 
     image: VolumeName = option(
-        REQUIRED, "Intensities, as those of the volume", path=True, differs=FOLDER
+        REQUIRED, "Intensities, a volume of the same shape as the image", path=True, differs=FOLDER
     )
     mean: float = option(
         128.0,
@@ -109,6 +109,11 @@ class TrainingVolume(Checked):
     channels: tuple[Channel, ...] = option(
         (), "More channels of the image, one [[data.volumes.channels]] table each", kinds=(PATCHES,)
     )
+
+    @property
+    def labels_box_start(self) -> Vec3:
+        """The voxel (z, y, x) of the image at which the labels begin."""
+        return self.labels_start or (0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

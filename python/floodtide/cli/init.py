@@ -33,7 +33,7 @@ from floodtide.cli import options as shared
     "--unlabelled",
     type=shared.Number(limits.STORED_VALUE),
     metavar="VALUE",
-    help="Value of voxels that nobody has labelled.",
+    help="Value of voxels without a label.",
 )
 @shared.voxel_nm
 @click.option(

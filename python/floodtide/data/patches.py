@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -266,7 +267,7 @@ class Patches(Samples):
                 for image, mean, std in channels
             ],
             labels=parts,
-            labels_start=volume.labels_start or (0, 0, 0),
+            labels_start=volume.labels_box_start,
         )
 
     def _core_options(self) -> _core.data.PatchOptions:
@@ -299,8 +300,8 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
         OutOfRangeError: If a box is not inside the labels.
         InvalidArgumentError: If the volume has no labels, or a box is no box.
     """
-    labels = next(iter(volume.masks.values()), volume.labels)
-    if not labels:
+    named = next(iter(volume.masks.values()), volume.labels)
+    if not named:
         raise InvalidArgumentError(
             f"volume '{volume.name}': labels is empty, expected file:dataset"
         )
@@ -308,17 +309,17 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
         raise ConfigurationError(
             f"volume '{volume.name}': labels and masks are both given, expected one of them"
         )
-    image, shape = as_volume(volume.image), as_volume(labels).shape
-    if volume.labels_start is None and shape != image.shape:
+    image, labels = as_volume(volume.image), as_volume(named)
+    if volume.labels_start is None and labels.shape != image.shape:
         raise ShapeError(
-            f"volume '{volume.name}': the labels {as_volume(labels).name} have shape {shape}, the image {image.shape};"
+            f"volume '{volume.name}': the labels {labels.name} have shape {labels.shape}, the image {image.shape};"
             " expected the same, or labels_start, the voxel (z, y, x) of the image at which they begin"
         )
-    whole = (volume.labels_start or (0, 0, 0), shape)
+    whole = (volume.labels_box_start, labels.shape)
     ends = [a + n for a, n in zip(*whole, strict=True)]
     if any(end > n for end, n in zip(ends, image.shape, strict=True)):
         raise ShapeError(
-            f"volume '{volume.name}': the labels {as_volume(labels).name} have {box_text(whole)} of the image, which"
+            f"volume '{volume.name}': the labels {labels.name} have {box_text(whole)} of the image, which"
             f" has shape {image.shape}; expected labels inside of it: labels_start is their first voxel"
         )
     boxes = parse_boxes(volume.box)
@@ -420,17 +421,14 @@ def _values(options: DataOptions) -> set[int]:
     """Return the values of all labels in the boxes of volumes, without those that mean no label."""
     found: set[int] = set()
     boxes = [(volume, box) for volume in options.volumes for box in boxes_of(volume)]
-    total = sum(int(np.prod(size)) for _, (_, size) in boxes)
-    done = 0
+    done, total = 0, sum(math.prod(size) for _, (_, size) in boxes)
     with bar("voxels", "values of the labels") as progress:
         for volume, (start, size) in boxes:
             labels = as_volume(volume.labels)
+            z0, y0, x0 = (a - b for a, b in zip(start, volume.labels_box_start, strict=True))
             depth = max(1, _BLOCK // (size[1] * size[2]))
             for z in range(0, size[0], depth):
-                at = as_vec3(
-                    [a - b for a, b in zip(start, volume.labels_start or (0, 0, 0), strict=True)]
-                )
-                part = ((at[0] + z, *at[1:]), (min(depth, size[0] - z), *size[1:]))
+                part = ((z0 + z, y0, x0), (min(depth, size[0] - z), *size[1:]))
                 values = np.unique(no_label.cleared_values(labels.read(part)))
                 if values.dtype.kind == "f" and not (np.floor(values) == values).all():
                     wrong = values[~(np.floor(values) == values)][0]
@@ -438,6 +436,6 @@ def _values(options: DataOptions) -> set[int]:
                         f"{labels.name}: holds {wrong:g}, expected whole numbers as classes"
                     )
                 found |= set(values.tolist())
-                done += int(np.prod(part[1]))
+                done += math.prod(part[1])
                 progress(done, total)
     return {int(value) for value in found} - {options.unlabelled}

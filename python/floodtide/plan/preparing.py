@@ -240,13 +240,11 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
     """Return the wish with volumes at the voxel size of the training, which are written beside the plan if needed."""
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
     if wish.task == "affinities":
-        shape = pairs[0][0].shape
-        wanted = coarser(shape, wish.smallest, size)
+        z, y, x = (min(extents) for extents in zip(*wish.shapes, strict=True))
+        wanted = coarser((z, y, x), wish.smallest, size)
     if wish.start is not None and wish.start.voxel_size_nm is not None:
         wanted = wish.start.voxel_size_nm
     if not needs_resampling(size, wanted):
-        return wish
-    if len(pairs) > 1 and wish.start is None:
         return wish
     names = [
         _resampled(*pair, out, size, wanted, "" if len(pairs) == 1 else str(number))

@@ -148,7 +148,7 @@ def _made(run: Run) -> Segmented:
         note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.",
         grown=grown,
     )
-    table = {"labels": volume_name(source.labels), "labels_start": source.labels_start or (0, 0, 0)}
+    table = {"labels": volume_name(source.labels), "labels_start": source.labels_box_start}
     return _compared(run, found, table)
 
 

@@ -60,7 +60,7 @@ struct AffinityTargets {
 
 /// The distance d of a voxel of an object to the nearest voxel that is not of the object, as 1/2 + tanh(d / scale) / 2, and of
 /// a voxel of label 0 to the nearest object, with -d. The weight is 0 where a voxel without a label is nearer than that, and
-/// nearer than twice the scale: nobody knows the distance there. Beyond, the target is nearly 0 or 1.
+/// nearer than twice the scale: the distance is not known there. From twice the scale on, the target is nearly 0 or 1.
 ///
 /// @param scale      distance in the unit of voxel_size at which the target is 0.88
 /// @param voxel_size edges (z, y, x) of a voxel

@@ -143,7 +143,7 @@ class Classes(PatchTask):
             return dataclasses.replace(self, classes=table)
         table = {str(value): f"class {value}" if value else "background" for value in values[:8]}
         advice = "expected their names"
-        if values and values[0] >= 0 and len(values) > _SMOOTH:
+        if values[0] >= 0 and len(values) > _SMOOTH:
             half = values[-1] // 2
             table = {f"0-{half}": "background", f"{half + 1}-{values[-1]}": "foreground"}
             advice = 'expected objects, task.kind = "affinities"; or, for a mask with smooth edges,'

@@ -75,7 +75,7 @@ class PatchTask(Task):
 
     Attributes:
         output: Output of the network: "softmax" for classes, of which a voxel has one, else "sigmoid".
-        segments: What `floodtide segment` makes segments of: "affinities", "classes" or "distance".
+        segments: What a prediction holds, and segments are made of: "affinities", "classes" or "distance".
     """
 
     output: ClassVar[str] = "sigmoid"

@@ -130,8 +130,11 @@ class PatchLearner(Learner):
     @staticmethod
     def options_of(config: Config) -> _core.UNetOptions:
         task, volumes = _task(config), config.data.volumes
+        count = len(task.channels)
+        if task.output == "softmax":  # without labels that say their classes, as in benchmarks: two
+            count = count or 2
         return _section(config).core(
-            classes=max(2, len(task.channels)) if task.output == "softmax" else len(task.channels),
+            classes=count,
             in_channels=1 + (len(volumes[0].channels) if volumes else 0),
             output=task.output,
         )

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans for labels as people have them: masks, classes or objects, sparse labels, several images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plans import measure_nothing, planned, refused
+
+from floodtide import cli, data
+from floodtide.data import Volume
+from floodtide.data.boxes import parse_boxes
+from floodtide.plan import unets
+from floodtide.train import read_log
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure_nothing(monkeypatch)
+
+
+def masks(folder: Path) -> tuple[str, str]:
+    """Sections as TIFF and masks as PNG, 0 and 255, of which some have 1 bit and some smooth edges."""
+    imageio = pytest.importorskip("imageio.v3")
+    image, labels = data.synth((12, 64, 96), seed=3)
+    for number, (section, objects) in enumerate(zip(image, labels, strict=True)):
+        mask = (objects % 3 == 1) & (objects > 0)
+        shown = (255 * mask).astype(np.uint8)
+        if number % 4 == 2:
+            shown[0, :3] = 17, 140, 201
+        imageio.imwrite(folder / f"im{number:02}.tif", section)
+        imageio.imwrite(folder / f"mito{number:02}.png", mask if number % 4 == 1 else shown)
+    return f"{folder}/im*.tif", f"{folder}/mito*.png"
+
+
+def test_masks_of_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """init, train, predict and evaluate, from folders of TIFF and PNG as they are, without a voxel size."""
+    monkeypatch.chdir(tmp_path)
+    image, labels = masks(tmp_path)
+    found = planned(
+        image, "--labels", labels, "--task", "classes", "--out", "m.toml", capsys=capsys
+    )
+    document = found["config"]
+    assert list(document["task"]["classes"]) == ["0-127", "128-255"]
+    assert document["model"]["kernels"] == [[1, 3, 3]]
+    assert document["data"]["patch"][0] == 1
+    (held_out,) = parse_boxes(document["validation"]["box"])
+    assert held_out[1][1:] == (64, 96)  # whole sections
+    short = ["--set", "training.steps=12", "--set", "schedule.warmup_steps=1"]
+    assert cli.run(["train", "m.toml", *short]) == 0
+    box = ["--box", document["validation"]["box"]]
+    assert cli.run(["predict", "runs/m", image, "p.h5:m", *box]) == 0
+    capsys.readouterr()
+    assert cli.run(["evaluate", "p.h5:m", labels, *box, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    record = read_log(Path("runs/m/log.jsonl"))[-1]
+    validated = record["classes"][0]["dice_pooled"]
+    predicted = next(row for row in scores["classes"] if row["class"] == 255)
+    assert predicted["dice"] == pytest.approx(validated, abs=0.02)
+    assert predicted["true_voxels"] > 100
+
+
+def test_classes_or_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, labels = data.synth((24, 48, 48), seed=3)
+    few = np.select([labels == 1, labels == 2], [1, 2], 0).astype(np.uint8)
+    three = (labels % 3).astype(np.uint8)
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "few": few, "three": three})
+    out = ["--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"]
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:few", *out]
+    text = refused("init", *line, capsys=capsys)
+    assert "expected --task classes, or --task affinities for objects" in text
+    assert planned(*line, "--task", "affinities", capsys=capsys)["config"]["task"]
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:three", *out]
+    found = planned(*line, capsys=capsys)["config"]["task"]
+    assert found["classes"] == {"0": "background", "1": "class 1", "2": "class 2"}
+
+
+@pytest.mark.parametrize("place", ["box", "two", "sections", "thin"])
+def test_plans_use_labelled_parts_only(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, labels = data.synth((60, 64, 80), seed=4)
+    kept = np.zeros(labels.shape, bool)
+    if place == "box":
+        kept[10:50, 8:56, 16:72] = True
+    elif place == "two":
+        kept[:28, :, :40] = kept[32:, :, 44:] = True
+    elif place == "sections":
+        kept[[5, 17, 29, 41, 53]] = True
+    else:
+        kept[30:33] = True
+    from scipy import ndimage
+
+    nearest = ndimage.distance_transform_edt(
+        labels == 0, return_distances=False, return_indices=True
+    )
+    grown = np.where(kept, labels[tuple(nearest)], 0).astype(np.int32)  # touching objects
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": grown})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "20,20,20"]
+    line += ["--task", "affinities"]
+    found = planned(*line, "--out", f"{tmp_path}/v.toml", capsys=capsys)
+    document = found["config"]
+    assert not document["task"]["zero_is_boundary"]
+    training = parse_boxes(document["data"]["volumes"][0]["box"])
+    validation = parse_boxes(document["validation"]["box"])
+    seen = np.zeros(labels.shape, int)
+    for (z, y, x), (nz, ny, nx) in training + validation:
+        seen[z : z + nz, y : y + ny, x : x + nx] += 1
+    assert seen.max() == 1
+    assert not seen[~kept].any()
+    assert seen.sum() > 0.8 * kept.sum()
+    assert 0.1 < sum(np.prod(size) for _, size in validation) / seen.sum() < 0.4
+    flat = document["data"]["patch"][0] == 1
+    assert flat == (place == "sections")
+    assert [[-1, 0, 0] in document["task"]["offsets"]] == [not flat]
+
+
+@pytest.mark.parametrize("unlabelled", [-1, 0, 9])
+def test_classes_with_unlabelled_voxels(
+    unlabelled: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Background is a class: what has one is trained on, whatever marks the rest."""
+    image, labels = data.synth((20, 64, 64), seed=4)
+    classes = 1 + (labels % 2) if unlabelled == 0 else labels % 2
+    stored = np.full(labels.shape, unlabelled, np.int16)
+    stored[5:15] = classes[5:15]
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": stored})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--task", "classes"]
+    line += [] if unlabelled == -1 else ["--unlabelled", str(unlabelled)]
+    found = planned(*line, "--out", f"{tmp_path}/v.toml", capsys=capsys)["config"]
+    least = int(unlabelled == 0)
+    assert list(found["task"]["classes"]) == [str(least), str(least + 1)]
+    boxes = parse_boxes(found["data"]["volumes"][0]["box"]) + parse_boxes(
+        found["validation"]["box"]
+    )
+    assert min(start[0] for start, _ in boxes) == 5
+    assert max(start[0] + size[0] for start, size in boxes) == 15
+    short = ["--set", "training.steps=1", "--set", "schedule.warmup_steps=0"]
+    assert cli.run(["train", f"{tmp_path}/v.toml", *short, "--set", f"run.dir={tmp_path}/run"]) == 0
+
+
+def test_several_images_are_resampled_as_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(unets, "_LEFT", 32)
+    line = ["--voxel-nm", "8,8,8", "--task", "affinities", "--out", f"{tmp_path}/v.toml"]
+    for number, depth in ((1, 64), (2, 80)):
+        image, labels = data.synth((depth, 64, 96), seed=number)
+        arrays = {"raw": image, "labels": labels.astype(np.int32)}
+        data.write_volume(tmp_path / f"{number}.h5", arrays)
+        line += [f"{tmp_path}/{number}.h5:raw", "--labels", f"{tmp_path}/{number}.h5:labels"]
+    volumes = planned(*line, capsys=capsys)["config"]["data"]["volumes"]
+    assert [volume["voxel_size_nm"] for volume in volumes] == [[16, 16, 16]] * 2
+    assert [Volume(volume["image"]).shape[0] for volume in volumes] == [32, 40]
+
+
+def test_several_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        image, labels = data.synth((32, 40, 48 + 8 * number), seed=number)
+        arrays = {"raw": image, "labels": labels.astype(np.int32)}
+        data.write_volume(tmp_path / f"{number}.h5", arrays)
+    line = [f"{tmp_path}/1.h5:raw", f"{tmp_path}/2.h5:raw", "--voxel-nm", "20,20,20"]
+    line += ["--labels", f"{tmp_path}/1.h5:labels", "--out", f"{tmp_path}/v.toml"]
+    assert "2 image(s) and 1 labels" in refused("init", *line, capsys=capsys)
+    found = planned(*line, "--labels", f"{tmp_path}/2.h5:labels", capsys=capsys)["config"]
+    assert [volume["name"] for volume in found["data"]["volumes"]] == ["volume0", "volume1"]
+    assert found["validation"]["volume"] in ("volume0", "volume1")
+    assert cli.run(["inspect", f"{tmp_path}/v.toml", "--patches", f"{tmp_path}/p.png"]) == 0
+    assert (tmp_path / "p.png").stat().st_size > 10_000
