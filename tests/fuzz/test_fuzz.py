@@ -65,3 +65,8 @@ def test_a_failure_fails_the_run(tmp_path: Path) -> None:
     )
     assert judge(0, "", same, whole=("out",)) == "silent"
     assert judge(0, "", same) == "accepted"
+    assert judge(0, "mean nan\n", same) == "silent"
+    assert (
+        judge(0, "floodtide: note: a.h5: is [nan], expected three numbers: not used\n", same)
+        == "accepted"
+    )

@@ -43,6 +43,8 @@ _STDOUT, _STDERR = ".stdout", ".stderr"
 _REMARKS = re.compile(
     r"\d\d:\d\d:\d\d (step \d+|\d+ parameters,)|stopped at step |(floodtide: )?(note|warning): |\w+: \d+ of \d+ "
 )
+# A note that quotes what a file states and says that it is not used.
+_UNUSED = re.compile(r"^floodtide: note: .*\bnot used\b")
 _TEMPORARY = re.compile(r"\.(partial|part|tmp)\b|\.tmp-")
 _NOT_A_NUMBER = re.compile(r"(?<![\w./-])[+-]?(nan|inf|infinity)(?![\w./-])", re.IGNORECASE)
 
@@ -242,7 +244,8 @@ def verdict(
     missing = [name for name in whole if name not in names]
     if missing:
         return "silent", f"exit 0 without {', '.join(missing)}"
-    odd = _NOT_A_NUMBER.search(ending.stdout) or _NOT_A_NUMBER.search(text)
+    said = "".join(line for line in text.splitlines(keepends=True) if not _UNUSED.search(line))
+    odd = _NOT_A_NUMBER.search(ending.stdout) or _NOT_A_NUMBER.search(said)
     if odd:
         return "silent", f"prints {odd.group()}: {(ending.stdout + text)[-300:]}"
     return "accepted", ""
