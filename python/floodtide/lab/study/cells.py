@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trainings of a sweep, read from their run directories and sorted by configuration, workers, rate and seed."""
+"""The trainings of a sweep, read from their run directories and sorted by configuration, workers, rate and seed.
+
+The scores of a study can also be read from the file `curves.csv` that an earlier report of the same trainings wrote.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from floodtide import config
-from floodtide.base.tasks import Task
+from floodtide.base.tasks import FloodTask, Task
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.lab.study.scores import SMOOTHING, Floats, Score, series
 from floodtide.report import curves
@@ -29,6 +34,7 @@ _OWN = (
 )  # seed, directory, threads, records: nothing that changes what a worker learns on average
 # Keys that a label names only if the other keys do not tell the lines apart.
 _QUIET = ("comm.exactness", "training.steps")
+TRAINING = ("line", "batch", "workers", "ranks", "rate", "seed", "state")  # columns of curves.csv
 _NAMED = ("optimizer", "schedule")  # sections whose further keys depend on their name
 
 
@@ -208,14 +214,19 @@ class Study:
 
 
 def read_study(folders: Sequence[Path]) -> Study:
-    """Read the run directories in some folders; a folder may also be a run directory itself.
+    """Read the run directories in some folders; a folder may also be a run directory itself, or a table of scores.
 
     Trainings without a validation are left out, unless they diverged before it.
 
+    Args:
+        folders: Folders; or one file `curves.csv`.
+
     Raises:
-        InvalidFileError: If a run directory is malformed, if the trainings learn several tasks, or if none was
-            validated.
+        InvalidFileError: If a run directory or a table is malformed, if the trainings learn several tasks, or if none
+            was validated.
     """
+    if len(folders) == 1 and folders[0].suffix == ".csv":
+        return _read_curves(folders[0])
     paths = [
         path
         for folder in folders
@@ -252,6 +263,48 @@ def read_study(folders: Sequence[Path]) -> Study:
         )
     ]
     return Study(task=runs[0].task, lines=tuple(made), differing=tuple(differing))
+
+
+def _read_curves(path: Path) -> Study:
+    """Return the trainings of flood filling whose scores are in a table of `floodtide lab study --figures`."""
+    lines: dict[tuple[str, int], list[Training]] = {}
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file, strict=True))
+        for key, group in groupby(rows, key=lambda row: [row[name] for name in TRAINING]):
+            label, batch, workers, ranks, rate, seed, state = key
+            records = [_record(row) for row in group]
+            run = Run(
+                folder=path,
+                name=label,
+                start={"ranks": int(ranks), "walkers": int(workers)},
+                validation=[record | {"given_up": state == "stopped early"} for record in records],
+                failure="the loss is not finite" if state == "diverged" else "",
+            )
+            one = Training(run=run, workers=int(workers), rate=float(rate), seed=int(seed))
+            lines.setdefault((label, int(batch)), []).append(one)
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError) as error:
+        raise InvalidFileError(
+            f"{path}: {type(error).__name__} {error}; expected curves.csv of floodtide lab study"
+        ) from error
+    if not lines:
+        raise InvalidFileError(f"{path} has no rows; expected curves.csv of floodtide lab study")
+    made = [
+        Line(label=label, trainings=tuple(members), averaging=Averaging(), batch=batch)
+        for (label, batch), members in lines.items()
+    ]
+    return Study(task=FloodTask, lines=tuple(made), differing=())
+
+
+def _record(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return the validation record of a row."""
+    first = {
+        name if name == "average_precision" else f"{name}_50": float(text)
+        for name, text in row.items()
+        if name not in (*TRAINING, "step", "trivial") and text
+    }
+    trivial = {"all_object": {"accuracy_50": float(row["trivial"])}}
+    return {"step": int(row["step"]), "first_pass": first, "trivial": trivial}
 
 
 def _with_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,8 +8,8 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 
-from floodtide.lab.study.cells import Line, Study, Training
-from floodtide.lab.study.optimum import Optima
+from floodtide.lab.study.cells import TRAINING, Line, Study, Training
+from floodtide.lab.study.optimum import Exponent, Optima
 from floodtide.lab.study.pace import Pace
 from floodtide.lab.study.scores import Score
 from floodtide.lab.study.targets import Reached, updates_to
@@ -60,22 +60,37 @@ def best_table(results: Sequence[Optima]) -> tables.Table:
 
 
 def growth_table(results: Sequence[Optima]) -> tables.Table:
-    """Return the exponents of each line over ranges of workers, and the knee."""
+    """Return the exponents of each line over ranges of workers."""
     rows = []
     for found in results:
         for one in found.growth:
-            alpha = "-" if one.alpha is None else f"{one.alpha:.2f}"
-            interval = "-" if one.alpha is None else _interval(one.low, one.high, ".2f")
             name = f"{one.first} to {one.last}"
-            rows.append((found.line.label, name, alpha, interval, one.verdict))
-        knee = found.knee
-        value = "cannot tell" if knee.workers is None else f"{knee.workers:.0f} workers"
-        high = "no bound" if math.isinf(knee.high) else f"{knee.high:.0f}"
-        low = "no bound" if knee.low == 0 else f"{knee.low:.2g}"
-        rows.append((found.line.label, "crossover", value, f"{low} to {high}", ""))
-    return tables.Table(
-        ("", "workers", "exponent", "95 % interval", "the interval says"), tuple(rows)
+            fits = [_exponent(one.weighted), _exponent(one.equal)]
+            rows.append((found.line.label, name, *fits, one.verdict))
+    head = ("", "workers", "exponent, weighted", "exponent, equal weights", "both intervals say")
+    return tables.Table(head, tuple(rows))
+
+
+def crossover_table(results: Sequence[Optima]) -> tables.Table:
+    """Return how well one exponent and a law with a knee fit the best rates of each line."""
+    rows = []
+    for found in results:
+        one = found.crossover
+        if one is None:
+            continue
+        high = "no bound" if math.isinf(one.high) else f"{one.high:.0f}"
+        low = "no bound" if one.low == 0 else f"{one.low:.2g}"
+        knee = "cannot tell" if one.knee is None else f"{one.knee:.0f}"
+        better = f"{100 * one.power_law:.0f} % of the samples"
+        rows.append((found.line.label, f"{one.residuals:.2g}", better, knee, f"{low} to {high}"))
+    head = (
+        "",
+        "squared residuals, knee / power law",
+        "power law fits better in",
+        "knee (workers)",
+        "95 % interval",
     )
+    return tables.Table(head, tuple(rows))
 
 
 def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> tables.Table:
@@ -93,11 +108,21 @@ def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> table
                     str(one.workers),
                     f"{one.rate:g}" + (" (edge of the grid)" if one.at_edge else ""),
                     f"{one.mean:.0f} ± {one.deviation:.0f}",
+                    f"{one.ratio:.2g} ({_interval(one.low, one.high, '.2g')})",
                     f"{examples:,.0f}",
                     seconds,
                 )
             )
-    head = ("", "score", "workers", "rate", "updates", "examples", "seconds (computed)")
+    head = (
+        "",
+        "score",
+        "workers",
+        "rate",
+        "updates",
+        "updates / fewest workers (95 % interval)",
+        "examples",
+        "seconds (computed)",
+    )
     return tables.Table(head, tuple(rows))
 
 
@@ -115,7 +140,9 @@ def settings_table(study: Study) -> tables.Table:
         ]
         rows.append((title, ", ".join(shared)))
     names = {
-        str(volume.get("name")) for run in runs for volume in run.config["data"].get("volumes", [])
+        str(volume.get("name"))
+        for run in runs
+        for volume in run.config.get("data", {}).get("volumes", [])
     }
     seeds = sorted({training.seed for training in study.trainings})
     rows += [
@@ -147,6 +174,22 @@ def cells_csv(study: Study, scores: Sequence[Score], targets: Sequence[float]) -
     return _csv(head, rows)
 
 
+def curves_csv(study: Study, scores: Sequence[Score]) -> bytes:
+    """Return the scores of each validation of each training, which `floodtide lab study` can read again.
+
+    `trivial` is the first score of the trivial predictor.
+    """
+    rows = []
+    for line in study.lines:
+        for one in line.trainings:
+            known: list[object] = [line.label, line.batch, one.workers, one.run.ranks, one.rate]
+            known += [one.seed, _state(one, line.step)]
+            for record in one.run.validation:
+                values = [scores[0].trivial(record), *(score.of(record) for score in scores)]
+                rows.append([*known, record["step"], *map(_figure, values)])
+    return _csv([*TRAINING, "step", "trivial", *(score.name for score in scores)], rows)
+
+
 def table_csv(table: tables.Table) -> bytes:
     """Return a table of the page as comma-separated values."""
     head = [table.head[0] or "line", *(name or "note" for name in table.head[1:])]
@@ -165,6 +208,10 @@ def throughput_csv(pace: Pace) -> bytes:
         for n in pace.workers
     ]
     return _csv(["workers", "measured_per_s", "emulated_per_s", "forecast_per_s"], rows)
+
+
+def _exponent(one: Exponent | None) -> str:
+    return "-" if one is None else f"{one.alpha:.2f} ({_interval(one.low, one.high, '.2f')})"
 
 
 def _interval(low: float, high: float, style: str) -> str:

@@ -2,8 +2,10 @@
 """The best learning rate for each number of workers, and how it grows, with bootstrap intervals.
 
 The best rate is the vertex of the parabola through the means of the best cell and its two neighbours, over the
-logarithm of the rate. Bootstrap samples draw residuals from a cell and its neighbours, with replacement, because three
-seeds tell little about their spread. What a seed adds to all rates is no residual: it does not move the best rate.
+logarithm of the rate. A neighbour in which a training failed has no mean: then the best rate is only known to lie
+between the middles to the neighbours. Bootstrap samples draw residuals from a cell and its neighbours, with
+replacement, because three seeds tell little about their spread. What a seed adds to all rates is no residual: it does
+not move the best rate.
 """
 
 from __future__ import annotations
@@ -51,51 +53,65 @@ class Best:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exponent:
+    """An exponent with its 95 % interval; NaN with one seed."""
+
+    alpha: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Growth:
     """The exponent alpha in best rate ~ workers^alpha over a range of workers.
 
+    The fit is made twice: with the inverse variance of each best rate as its weight, and with equal weights.
+
     Attributes:
         first, last: Ends of the range.
-        alpha: The exponent; None with fewer than two numbers of workers whose optimum is inside the grid.
-        low, high: 95 % interval; NaN with one seed.
-        verdict: What the interval says (`verdict_of`).
+        weighted, equal: The exponents; None with fewer than two numbers of workers whose optimum is inside the grid.
+        verdict: What both intervals together say (`verdict_of`).
     """
 
     first: int
     last: int
-    alpha: float | None
-    low: float
-    high: float
+    weighted: Exponent | None
+    equal: Exponent | None
     verdict: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knee:
-    """The number of workers at which the growth of the best rate falls to the square root.
+class Crossover:
+    """Whether the growth of the best rate changes from linear to none, as the noise scale says, or keeps one exponent.
 
-    The rate is proportional to 1 / (1 + knee / workers) (McCandlish et al. 2018): its exponent is 1 far below the knee,
-    1/2 at the knee and 0 far above.
+    Two laws of one shape parameter are fitted: rate ~ workers^alpha, and rate ~ 1 / (1 + knee / workers) (McCandlish et
+    al. 2018), whose exponent is 1 far below the knee, 1/2 at the knee and 0 far above. The knee means something only
+    where the second law fits better.
 
     Attributes:
-        workers: The knee, or None if the data do not bound it.
-        low, high: 95 % interval; 0 and infinity where the data have no bound.
+        knee: Number of workers, or None if the data do not bound it.
+        low, high: 95 % interval of the knee; 0 and infinity where the data have no bound.
+        residuals: Sum of squared residuals of the second law, divided by that of the power law; NaN if both are 0.
+        power_law: Share of the bootstrap samples that the power law fits better.
     """
 
-    workers: float | None
+    knee: float | None
     low: float
     high: float
+    residuals: float
+    power_law: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optima:
-    """The best rates of a line, the exponents over ranges of workers, and the knee."""
+    """The best rates of a line, the exponents over ranges of workers, and whether a crossover is seen."""
 
     line: Line
     step: int
     means: Floats  # (rates, workers), NaN where no training reached the step
     best: tuple[Best, ...]
     growth: tuple[Growth, ...]
-    knee: Knee
+    crossover: Crossover | None
 
 
 def optima(line: Line, score: Score, step: int) -> Optima:
@@ -112,7 +128,9 @@ def optima(line: Line, score: Score, step: int) -> Optima:
             continue
         one = int(rows[np.nanargmax(means[rows, column])])
         edge = {rows[0]: "lowest", rows[-1]: "highest"}.get(one, "") if len(rows) > 1 else "lowest"
-        vertices = vertex(logs[rows], samples[:, rows, column])
+        vertices = vertex(
+            logs[rows], samples[:, rows, column], np.random.default_rng([_SEED, workers])
+        )
         low, high = np.percentile(vertices, _INTERVAL)
         if any(values[row][column].size == 1 for row in rows):
             low = high = np.nan
@@ -141,28 +159,30 @@ def optima(line: Line, score: Score, step: int) -> Optima:
         growth=tuple(
             _growth(ends, counts, logs_of, drawn, known=known) for ends in _ranges(line.workers)
         ),
-        knee=_knee(counts if known else [], logs_of, drawn),
+        crossover=_crossover(counts, logs_of, drawn) if known and len(counts) >= 3 else None,
     )
 
 
-def vertex(logs: Floats, values: Floats) -> Floats:
+def vertex(logs: Floats, values: Floats, random: np.random.Generator | None = None) -> Floats:
     """Return log2 of the best rate of each row of values (samples, rates), for log2 of rates (rates,).
 
-    The vertex stays between the middles to the neighbouring rates. A neighbour without a value counts as the lowest
-    value of its row. At an end of the rates, the rate of the best cell is returned.
+    The vertex stays between the middles to the neighbouring rates. If a neighbour has no value, the data tell no more
+    than that: the result is the rate of the best cell, or with `random` any rate between the middles. At an end of the
+    rates, the rate of the best cell is returned.
     """
-    filled = np.where(np.isfinite(values), values, np.nanmin(values, axis=1, keepdims=True))
-    best = filled.argmax(axis=1)
+    best = np.nanargmax(values, axis=1)
     result: Floats = logs[best].astype(np.float64)
     inner = (best > 0) & (best < len(logs) - 1)
     rows, middle = np.flatnonzero(inner), best[inner]
     left, right = logs[middle - 1] - logs[middle], logs[middle + 1] - logs[middle]
-    centre = filled[rows, middle]
-    down, up = filled[rows, middle - 1] - centre, filled[rows, middle + 1] - centre
+    centre = values[rows, middle]
+    down, up = values[rows, middle - 1] - centre, values[rows, middle + 1] - centre
     curvature = (up / right - down / left) / (right - left)
     slope = (down * right / left - up * left / right) / (right - left)
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.where(curvature < 0.0, -slope / (2.0 * curvature), 0.0)
+    unknown = np.isnan(down + up)
+    shift[unknown] = 0.0 if random is None else random.uniform(left / 2.0, right / 2.0)[unknown]
     result[rows] += np.clip(shift, left / 2.0, right / 2.0)
     return result
 
@@ -218,18 +238,21 @@ def _growth(
     inside = [n for n in counts if first <= n <= last]
     if len(inside) < 2:
         verdict = "cannot tell: fewer than two optima inside the grid"
-        return Growth(first=first, last=last, alpha=None, low=0.0, high=0.0, verdict=verdict)
+        return Growth(first=first, last=last, weighted=None, equal=None, verdict=verdict)
     x = np.log2(inside)
     samples = np.stack([drawn[n] for n in inside], axis=1)
-    weights = 1.0 / (samples.var(axis=0) + _LEAST_VARIANCE)  # flat optima tell less than sharp ones
-    alpha = float(slopes(x, np.array([[logs_of[n] for n in inside]]), weights)[0])
-    if not known:
-        verdict = "cannot tell: one seed"
-        return Growth(first=first, last=last, alpha=alpha, low=np.nan, high=np.nan, verdict=verdict)
-    low, high = (float(value) for value in np.percentile(slopes(x, samples, weights), _INTERVAL))
-    return Growth(
-        first=first, last=last, alpha=alpha, low=low, high=high, verdict=verdict_of(low, high)
-    )
+
+    def fitted(weights: Floats) -> Exponent:
+        alpha = float(slopes(x, np.array([[logs_of[n] for n in inside]]), weights)[0])
+        low, high = (float(v) for v in np.percentile(slopes(x, samples, weights), _INTERVAL))
+        return Exponent(alpha=alpha, low=low if known else np.nan, high=high if known else np.nan)
+
+    # Flat optima tell less than sharp ones.
+    weighted = fitted(1.0 / (samples.var(axis=0) + _LEAST_VARIANCE))
+    equal = fitted(np.ones(len(inside)))
+    low, high = min(weighted.low, equal.low), max(weighted.high, equal.high)
+    verdict = verdict_of(low, high) if known else "cannot tell: one seed"
+    return Growth(first=first, last=last, weighted=weighted, equal=equal, verdict=verdict)
 
 
 def slopes(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -261,24 +284,31 @@ def verdict_of(low: float, high: float) -> str:
     return f"cannot tell: {place}" if allowed else place
 
 
-def _knee(counts: Sequence[int], logs_of: dict[int, float], drawn: dict[int, Floats]) -> Knee:
-    if len(counts) < 3:
-        return Knee(workers=None, low=0.0, high=float("inf"))
+def _crossover(
+    counts: Sequence[int], logs_of: dict[int, float], drawn: dict[int, Floats]
+) -> Crossover:
     x = np.array(counts, dtype=np.float64)
     shapes = -np.log2(1.0 + 2.0 ** _KNEES[:, None] / x)  # (knees, counts)
     shapes -= shapes.mean(axis=1, keepdims=True)
+    logs = np.log2(x) - np.log2(x).mean()
 
-    def fitted(y: Floats) -> Floats:
+    def fitted(y: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log2 of the knee, and the squared residuals of the law with a knee and of the power law."""
         centred = y - y.mean(axis=1, keepdims=True)
         errors = ((centred[:, None, :] - shapes[None]) ** 2).sum(axis=2)
-        knees: Floats = _KNEES[errors.argmin(axis=1)]
-        return knees
+        straight = centred - np.outer(centred @ logs / (logs @ logs), logs)
+        return _KNEES[errors.argmin(axis=1)], errors.min(axis=1), (straight**2).sum(axis=1)
 
-    point = float(fitted(np.array([[logs_of[n] for n in counts]]))[0])
-    low, high = np.percentile(fitted(np.stack([drawn[n] for n in counts], axis=1)), _INTERVAL)
+    (point,), (bent,), (straight,) = fitted(np.array([[logs_of[n] for n in counts]]))
+    knees, all_bent, all_straight = fitted(np.stack([drawn[n] for n in counts], axis=1))
+    low, high = np.percentile(knees, _INTERVAL)
     bounded = _KNEES[0] < point < _KNEES[-1]
-    return Knee(
-        workers=2.0**point if bounded else None,
+    with np.errstate(divide="ignore", invalid="ignore"):
+        residuals = float(np.divide(bent, straight))
+    return Crossover(
+        knee=float(2.0**point) if bounded else None,
         low=float(2.0**low) if low > _KNEES[0] else 0.0,
         high=float(2.0**high) if high < _KNEES[-1] else float("inf"),
+        residuals=residuals,
+        power_law=float((all_straight < all_bent).mean()),
     )

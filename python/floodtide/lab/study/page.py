@@ -255,6 +255,7 @@ def _tables(results: Results) -> dict[str, Any]:
     return {
         "best_rates": numbers.best_table(results.found),
         "exponents": numbers.growth_table(results.found),
+        "crossover": numbers.crossover_table(results.found),
         "updates_to_score": numbers.target_table(results.reached, results.pace),
         "settings": numbers.settings_table(results.study),
     }
@@ -263,6 +264,7 @@ def _tables(results: Results) -> dict[str, Any]:
 def _csv(results: Results, tables: Mapping[str, Any]) -> dict[str, bytes]:
     return {
         "trainings": numbers.cells_csv(results.study, results.scores, results.targets),
+        "curves": numbers.curves_csv(results.study, results.scores),
         "throughput": numbers.throughput_csv(results.pace),
         **{name: numbers.table_csv(table) for name, table in tables.items()},
     }

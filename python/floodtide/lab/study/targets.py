@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates and examples that a number of workers needs to reach a score, at its best rate (Shallue et al. 2019)."""
+"""Updates and examples that a number of workers needs to reach a score, at its best rate (Shallue et al. 2019).
+
+A score reaches a target where its rising fit does: the closest curve that never falls (isotonic regression). A single
+lucky validation does not count then, and the fit does not lag behind the score as a moving average does.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from floodtide.lab.study.cells import Line, Training
-from floodtide.lab.study.scores import Score, series
+from floodtide.lab.study.scores import Floats, Score, series
 
-_DIGITS = 3  # of targets that are chosen here
+_GRID = 1000  # targets that are chosen here are multiples of a thousandth
+_SHARE = 0.9  # of the way from the trivial predictor to the score that is reached: there, the curve still rises
+_SAMPLES = 2000
+_SEED = 0
+_INTERVAL = (2.5, 97.5)  # percentiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +34,8 @@ class Reached:
         updates: Updates until then, for each seed.
         examples_per_update: Examples whose gradients make an update.
         at_edge: True if the rate is at an end of the rates of this number of workers.
+        ratio: Updates divided by those of the fewest workers that reach the score.
+        low, high: 95 % interval of `ratio`, with the choice of the rate; NaN with one seed.
     """
 
     workers: int
@@ -34,11 +44,14 @@ class Reached:
     updates: tuple[float, ...]
     examples_per_update: int
     at_edge: bool
+    ratio: float
+    low: float
+    high: float
 
     @property
     def mean(self) -> float:
-        """Mean number of updates."""
-        return float(np.mean(self.updates))
+        """Geometric mean of the updates over seeds."""
+        return float(np.exp(np.mean(np.log(self.updates))))
 
     @property
     def deviation(self) -> float:
@@ -46,9 +59,26 @@ class Reached:
         return float(np.std(self.updates, ddof=1)) if len(self.updates) > 1 else 0.0
 
 
+def rising(values: Floats) -> Floats:
+    """Return the curve (n,) that never falls and has the least squared distance from values (n,)."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    index = np.arange(len(values))
+    lengths = index[None, :] - index[:, None] + 1  # from row to column
+    means = np.full(lengths.shape, np.inf)
+    np.divide(sums[None, 1:] - sums[:-1, None], lengths, out=means, where=lengths > 0)
+    least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]  # over all ends from a column on
+    least[lengths <= 0] = -np.inf
+    result: Floats = least.max(axis=0)
+    return result
+
+
 def updates_to(training: Training, score: Score, target: float) -> float:
-    """Return the update at which the score first reaches a target, between validations by interpolation; else inf."""
+    """Return the update at which the rising fit of a score reaches a target; inf if it does not.
+
+    Between validations it is interpolated.
+    """
     steps, values = series(score, training.run.validation)
+    values = rising(values)
     reached = np.flatnonzero(values >= target)
     if not reached.size:
         return math.inf
@@ -61,61 +91,102 @@ def updates_to(training: Training, score: Score, target: float) -> float:
 
 def reached(line: Line, score: Score, target: float) -> list[Reached]:
     """Return how each number of workers reaches a score. Numbers of workers that do not reach it are left out."""
-    rows = []
+    updates: dict[int, dict[float, Floats]] = {}
     for workers in line.workers:
-        rates = [rate for rate in line.rates if line.cell(workers, rate)]
-        found = []
-        for rate in rates:
-            updates = [updates_to(one, score, target) for one in line.cell(workers, rate)]
-            if all(map(math.isfinite, updates)):
-                found.append((float(np.mean(updates)), rate, tuple(updates)))
-        if found:
-            _, rate, updates_of = min(found)
-            rows.append(
-                Reached(
-                    workers=workers,
-                    target=target,
-                    rate=rate,
-                    updates=updates_of,
-                    examples_per_update=line.examples(workers),
-                    at_edge=rate in (rates[0], rates[-1]),
-                )
+        for rate in line.rates:
+            cell = [updates_to(one, score, target) for one in line.cell(workers, rate)]
+            if cell and all(map(math.isfinite, cell)):
+                updates.setdefault(workers, {})[rate] = np.array(cell)
+    if not updates:
+        return []
+    logs = {n: [np.log(cell) for cell in rates.values()] for n, rates in updates.items()}
+    drawn = drawn_least(logs)
+    fewest = min(updates)
+    least = min(float(cell.mean()) for cell in logs[fewest])
+    rows = []
+    for workers, rates in updates.items():
+        means = {rate: float(np.log(cell).mean()) for rate, cell in rates.items()}
+        rate = min(means, key=means.__getitem__)
+        tried = [one for one in line.rates if line.cell(workers, one)]
+        low, high = np.exp(np.percentile(drawn[workers] - drawn[fewest], _INTERVAL))
+        rows.append(
+            Reached(
+                workers=workers,
+                target=target,
+                rate=rate,
+                updates=tuple(map(float, rates[rate])),
+                examples_per_update=line.examples(workers),
+                at_edge=rate in (tried[0], tried[-1]),
+                ratio=math.exp(means[rate] - least),
+                low=float(low),
+                high=float(high),
             )
+        )
     return rows
+
+
+def drawn_least(logs: dict[int, list[Floats]]) -> dict[int, Floats]:
+    """Return bootstrap samples of the least mean of the cells of each number of workers, for logarithms of updates.
+
+    Residuals come from all cells, because three seeds tell little about their spread; NaN if all cells have one seed.
+    """
+    random = np.random.default_rng(_SEED)
+    several = [cell for cells in logs.values() for cell in cells if cell.size > 1]
+    spread = np.concatenate(
+        [(cell - cell.mean()) * math.sqrt(cell.size / (cell.size - 1)) for cell in several]
+        or [np.array([np.nan])]
+    )
+    return {
+        workers: np.min(
+            [
+                cell.mean() + random.choice(spread, (_SAMPLES, cell.size)).mean(axis=1)
+                for cell in cells
+            ],
+            axis=0,
+        )
+        for workers, cells in logs.items()
+    }
 
 
 def choose(lines: Sequence[Line], score: Score) -> tuple[tuple[float, ...], int]:
     """Return one or two targets, and the number of workers that bridges them.
 
-    The low target is the highest score that every number of workers reaches with every seed, the high one the highest
-    that the upper half of the numbers of workers reaches. The bridge is the lowest number of that half. There is one
-    target, and the bridge is 0, if the two are equal.
+    A target lies 0.9 of the way from the trivial predictor to the highest score that each number of workers reaches
+    with every seed: the low target counts all numbers of workers, the high one the upper half of them. The bridge is
+    the lowest number of that half. There is one target, and the bridge is 0, if the two are equal.
     """
     highest: dict[int, float] = {}
+    trivial = 0.0
     for line in lines:
         for workers in line.workers:
             cells = [line.cell(workers, rate) for rate in line.rates]
             best = max((_surely(cell, score) for cell in cells if cell), default=-math.inf)
             highest[workers] = min(best, highest.get(workers, math.inf))
+        known = (one.run.validation[-1] for one in line.trainings if one.run.validation)
+        trivial = max((score.trivial(record) or 0.0 for record in known), default=trivial)
     counts = sorted(highest)
     if not counts:
         return (), 0
     bridge = counts[len(counts) // 2]
-    low = _down(min(highest.values()))
-    high = _down(min(highest[n] for n in counts if n >= bridge))
+    low = _below(min(highest.values()), trivial)
+    high = _below(min(highest[n] for n in counts if n >= bridge), trivial)
     if not math.isfinite(low):
         return (), 0
     return ((low, high), bridge) if high > low else ((low,), 0)
 
 
 def _surely(cell: Sequence[Training], score: Score) -> float:
-    """Return the highest score that all trainings of a cell reach."""
+    """Return the highest score that the rising fits of all trainings of a cell reach."""
     best = []
     for one in cell:
         values = series(score, one.run.validation)[1]
-        best.append(float(values.max()) if values.size else -math.inf)
+        best.append(float(rising(values)[-1]) if values.size else -math.inf)
     return min(best)
 
 
-def _down(value: float) -> float:
-    return math.floor(value * 10**_DIGITS) / 10**_DIGITS if math.isfinite(value) else value
+def _below(value: float, trivial: float) -> float:
+    """Return a target below a score, rounded down; minus infinity if no training has a score."""
+    if not math.isfinite(value):
+        return value
+    target = trivial + _SHARE * (value - trivial) if value > trivial else value
+    return math.floor(target * _GRID) / _GRID
