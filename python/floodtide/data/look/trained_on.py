@@ -178,8 +178,8 @@ FIB25 = TrainedOn(
 """The training volume of google/ffn's published network (models/fib25), a TensorFlow checkpoint without statistics.
 
 Normalisation and voxel size are those of the repository's inference configurations. The network's training volume
-(`validation_sample`) is not public; grey levels, lengths, detail and skewness are means of `image_statistics` of the
-data set's public samples `training_sample1` and `training_sample2`.
+(`validation_sample`) is in the bucket gs://ffn-flyem-fib25, which floodtide does not fetch; grey levels, lengths,
+detail and skewness are means of `image_statistics` of the data set's samples `training_sample1` and `training_sample2`.
 """
 
 PUBLISHED: dict[str, tuple[TrainedOn, ...]] = {"model.ckpt-27465036": (FIB25,)}

@@ -159,7 +159,7 @@ def optima(line: Line, score: Score, step: int) -> Optima:
         growth=tuple(
             _growth(ends, counts, logs_of, drawn, known=known) for ends in _ranges(line.workers)
         ),
-        crossover=_crossover(counts, logs_of, drawn) if known and len(counts) >= 3 else None,
+        crossover=crossover_of(counts, logs_of, drawn) if known and len(counts) >= 3 else None,
     )
 
 
@@ -284,9 +284,10 @@ def verdict_of(low: float, high: float) -> str:
     return f"cannot tell: {place}" if allowed else place
 
 
-def _crossover(
+def crossover_of(
     counts: Sequence[int], logs_of: dict[int, float], drawn: dict[int, Floats]
 ) -> Crossover:
+    """Return both fits of log2 of the best rates (by workers), and of their bootstrap samples (by workers)."""
     x = np.array(counts, dtype=np.float64)
     shapes = -np.log2(1.0 + 2.0 ** _KNEES[:, None] / x)  # (knees, counts)
     shapes -= shapes.mean(axis=1, keepdims=True)

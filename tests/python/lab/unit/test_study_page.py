@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sentences of docs/lab/study.md about how best rates grow follow from the tables of that page."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from floodtide.lab.study import optimum
+
+PAGE = Path(__file__).parents[4] / "docs" / "lab" / "study.md"
+
+
+def best_rates(column: int, table: int) -> dict[int, float]:
+    """Best rates by number of workers, of the first (synthetic) or the second (real EM) table."""
+    text = PAGE.read_text().split("| workers | Adam: best rate |")[table + 1]
+    lines = takewhile(lambda line: line.startswith("|"), text.splitlines()[2:])
+    rows = [line.split("|")[1:-1] for line in lines]
+    return {int(row[0]): float(row[column]) for row in rows}
+
+
+def exponent(rates: dict[int, float]) -> str:
+    logs = np.log2(np.array(list(rates.values())))
+    slope = optimum.slopes(np.log2(np.array(list(rates))), logs[None], np.ones(len(rates)))
+    return f"{slope[0]:.2f}"
+
+
+def residuals(rates: dict[int, float]) -> str:
+    logs = {n: float(np.log2(rate)) for n, rate in rates.items()}
+    found = optimum.crossover_of(list(rates), logs, {n: np.full(2, v) for n, v in logs.items()})
+    return f"{found.residuals:.1f}"
+
+
+@pytest.mark.parametrize(
+    ("column", "table", "sentence"),
+    [
+        (4, 0, r"From 1 to 64 workers the exponent is {} with equal weights\. With"),
+        (1, 0, r"from 1 to 64 workers the exponent is {} with equal weights and"),
+        (4, 1, r"it is {} from 1 to 32 workers with equal weights, 0\.54"),
+        (1, 1, r"on real EM {} and 0\.15"),
+    ],
+)
+def test_exponents_with_equal_weights(column: int, table: int, sentence: str) -> None:
+    text = " ".join(PAGE.read_text().split())
+    assert re.search(sentence.format(exponent(best_rates(column, table))), text)
+
+
+def test_momentum_without_the_number_of_workers_in_question() -> None:
+    rates = best_rates(4, 0)
+    del rates[32]
+    assert f"the exponent with equal weights is {exponent(rates)};" in PAGE.read_text()
+
+
+def test_one_power_law_against_a_law_with_a_knee() -> None:
+    text = " ".join(PAGE.read_text().split())
+    momentum, adam = (residuals(best_rates(column, 0)) for column in (4, 1))
+    assert f"one power law leaves {momentum} times smaller squared residuals" in text
+    assert f"on Adam's {adam} times smaller ones" in text
+
+
+def test_the_range_of_the_prediction() -> None:
+    """For noise scales of 35, 17 and 60 fields of view: 1 / (1 + noise / workers)."""
+    text = PAGE.read_text()
+
+    def growth(noise: float, workers: int) -> float:
+        return (1 + noise) / (1 + noise / workers)
+
+    for workers in (8, 64):
+        mean, low, high = (growth(noise, workers) for noise in (35, 17, 60))
+        name = f"from 1 to {workers} workers | x {mean:.2g} ({low:.2g} to {high:.2g})"
+        assert name in text
+    mean, low, high = (growth(noise, 64) ** 0.5 for noise in (35, 17, 60))
+    assert f"Adam, from 1 to 64 workers | x {mean:.2g} ({low:.2g} to {high:.2g})" in text
+    mean, high, low = (100 / growth(noise, 64) for noise in (35, 17, 60))
+    assert f"{mean:.1f} % ({low:.1f} to {high:.1f} %)" in text
