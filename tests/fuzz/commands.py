@@ -205,7 +205,7 @@ COMMANDS = {
         outputs=("out.",),
     ),
     "init": Command(
-        "init volume.h5:raw --labels volume.h5:labels --voxel-nm 8,8,8 --out out.toml",
+        "init volume.h5:raw --labels volume.h5:labels --task affinities --voxel-nm 8,8,8 --out out.toml",
         nothing,
         outputs=("out.toml",),
         whole=("out.toml",),

@@ -26,7 +26,7 @@ _LINES = {
     "evaluate": "evaluate segmentation.h5:segmentation volume.h5:labels",
     "lab compare": "lab compare segmentation.h5:segmentation segmentation.h5:segmentation",
     "convert": "convert network.h5 out.h5",
-    "init": "init volume.h5:raw --labels volume.h5:labels --voxel-nm 8,8,8 --out out.toml",
+    "init": "init volume.h5:raw --labels volume.h5:labels --task affinities --voxel-nm 8,8,8 --out out.toml",
     "train": "train train.toml --set run.dir=out --set run.stop_after_s=1.0",
     "lab simulate": "lab simulate --compute-s 0.1 --ranks 1,2 --steps 20 --network 10gbe",
     "report": "report run2 run2 --out out.html",
