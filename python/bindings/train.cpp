@@ -15,6 +15,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/train/flood_walkers.hpp"
+#include "floodtide/train/gradient_products.hpp"
 #include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
@@ -284,6 +285,23 @@ void register_train(py::module_& m) {
           },
           py::arg("hook"), "hook(index, values, parts, last), or None; see floodtide.train.Trainer.register_comm_hook.")
       .def("check_replicas", &train::Trainer::check_replicas, py::call_guard<py::gil_scoped_release>());
+
+  py::class_<train::GradientProducts>(m, "GradientProducts",
+                                      "Gradients at fixed weights; see floodtide.train.GradientProducts.")
+      .def(py::init<std::shared_ptr<train::Walkers>>(), py::arg("walkers").none(false), py::keep_alive<1, 2>(),
+           py::call_guard<py::gil_scoped_release>())
+      .def("add_pass", &train::GradientProducts::add_pass, py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("passes", &train::GradientProducts::passes)
+      .def_property_readonly("batch", &train::GradientProducts::batch)
+      .def(
+          "products", [](const train::GradientProducts& self) { return copied(without_lock([&] { return self.products(); })); },
+          "float64 (walkers, walkers): inner products of the sums of the walkers' gradients.")
+      .def(
+          "squares",
+          [](const train::GradientProducts& self) {
+            return py::array_t<double>(std::ssize(self.squares()), self.squares().data());
+          },
+          "float64 (walkers,): sum of the squared norms of each walker's gradients.");
 
   py::class_<train::ValidationResult>(m, "ValidationResult")
       .def("summary", &summary, "Return scores pooled over all centres, and those of trivial predictors.")

@@ -11,6 +11,8 @@
 namespace floodtide::optim {
 namespace {
 
+constexpr const char* kNoiseScale = "noise_scale";  // of the rule auto: the noise scale, if it is known before the training
+
 double count_of(const Workers& workers) { return static_cast<double>(workers.count); }
 double examples_of(const Workers& workers) { return static_cast<double>(workers.count) * static_cast<double>(workers.batch); }
 
@@ -29,10 +31,10 @@ double paper(const Workers& workers, const ParameterValues& values) {
 /// Source: McCandlish et al., "An empirical model of large-batch training", arXiv 1812.06162, equation 2.7 for gradient
 /// descent, and section 2.3 for Adam, with an exponent from 0.5 to 1. Until the noise scale is known, the base rate is used.
 double automatic(const Workers& workers, const ParameterValues& values) {
-  if (!workers.noise_scale) return 1.0;
-  const auto batch = static_cast<double>(workers.batch);
-  const double one = 1 + *workers.noise_scale / batch;
-  const double all = 1 + *workers.noise_scale / examples_of(workers);
+  const double given = number(values, kNoiseScale);
+  const double noise_scale = given > 0 ? given : workers.noise_scale.value_or(0);
+  const double one = 1 + noise_scale / static_cast<double>(workers.batch);
+  const double all = 1 + noise_scale / examples_of(workers);
   return std::pow(one / all, number(values, "exponent"));
 }
 
@@ -87,10 +89,14 @@ std::span<const ScaleRow> scale_rows() {
       {.name = "lamb", .factor = &square_root, .parameters = {}, .help = "as sqrt, for LAMB", .optimizers = {"lamb"}},
       {.name = "auto",
        .factor = &automatic,
-       .parameters = {real("exponent", 1, "exponent of the growth: 1 for gradient descent, 0.5 to 1 for Adam", {0, 1})},
+       .parameters = {real("exponent", 1, "exponent of the growth: 1 for gradient descent, 0.5 to 1 for Adam", {0, 1}),
+                      real(
+                          kNoiseScale, 0,
+                          "gradient noise scale in examples, as `floodtide lab noise` measures it; 0: the training measures it",
+                          {0, 1e9})},
        .help =
            "the base rate times ((1 + B / b) / (1 + B / (b n)))^exponent, with n workers of b examples, and the gradient noise"
-           " scale B, which the training measures",
+           " scale B",
        .measures_noise = true},
   };
   return rows;
@@ -111,6 +117,8 @@ double Scaling::factor(std::optional<double> noise_scale) const {
   workers.noise_scale = noise_scale;
   return row_->factor(workers, values_);
 }
+
+bool Scaling::measures_noise() const { return row_->measures_noise && workers_.count > 1 && number(values_, kNoiseScale) == 0; }
 
 double scale_factor(std::string_view rule, const ParameterValues& values, const Workers& workers) {
   return Scaling(rule, values, workers).factor(workers.noise_scale);

@@ -47,7 +47,7 @@ class ParameterUpdates final : public Updates {
   /// Return the norm of the gradient of the last update, before clipping.
   [[nodiscard]] double gradient_norm() const noexcept { return gradient_norm_; }
   /// Return whether the noise scale is measured. Then give the small batches of each step before its update().
-  [[nodiscard]] bool measures_noise() const noexcept { return options_.measure_noise || scaling_.measures_noise(); }
+  [[nodiscard]] bool measures_noise() const { return options_.measure_noise || scaling_.measures_noise(); }
   void give_small_batches(const SmallBatches& batches) noexcept { small_batches_ = batches; }
   [[nodiscard]] optim::NoiseScale& noise_scale() noexcept { return noise_scale_; }
   void set_rate_factor(double factor) noexcept { rate_factor_ = factor; }

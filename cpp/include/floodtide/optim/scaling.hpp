@@ -53,8 +53,8 @@ class Scaling {
 
   /// Return the factor of the base learning rate, given the noise scale in examples, if it is known.
   [[nodiscard]] double factor(std::optional<double> noise_scale) const;
-  /// Return whether the factor depends on the noise scale: never with a single worker.
-  [[nodiscard]] bool measures_noise() const noexcept { return row_->measures_noise && workers_.count > 1; }
+  /// Return whether the training must measure the noise scale: never with a single worker, or if a parameter gives it.
+  [[nodiscard]] bool measures_noise() const;
 
  private:
   const ScaleRow* row_;

@@ -162,6 +162,17 @@ class Setup:
     warnings: tuple[str, ...]
 
 
+def stored_configuration(checkpoint: str) -> Config | None:
+    """Return the configuration that a floodtide checkpoint stores; None if it has a network only.
+
+    Raises:
+        InvalidFileError: If the file cannot be read.
+    """
+    text = _core.stored_text(checkpoint, "configuration")
+    where = f"{checkpoint}: configuration"
+    return from_dict(reading.parse_toml(text, where), where) if text else None
+
+
 def require_same_task(checkpoint: str, config: Config, what: str) -> None:
     """Refuse a checkpoint whose network has learnt another task than the configuration says, or other outputs.
 
@@ -174,14 +185,11 @@ def require_same_task(checkpoint: str, config: Config, what: str) -> None:
         ConfigurationError: If the tasks differ.
         InvalidFileError: If the file cannot be read.
     """
-    text = _core.stored_text(checkpoint, "configuration")
-    if not text:
-        return
-    where = f"{checkpoint}: configuration"
-    stored = from_dict(reading.parse_toml(text, where), where).task
-    if stored.outputs != config.task.outputs:
+    stored = stored_configuration(checkpoint)
+    if stored and stored.task.outputs != config.task.outputs:
         raise ConfigurationError(
-            f"{what}: {checkpoint} has learnt the task {stored.outputs}, expected {config.task.outputs}, as [task] says"
+            f"{what}: {checkpoint} has learnt the task {stored.task.outputs}, expected {config.task.outputs}, as [task]"
+            " says"
         )
 
 

@@ -47,12 +47,14 @@ TEST(AutoRule, FollowsTheNoiseScale) {
   EXPECT_NEAR(with_noise(64, 0, 1), 1, 1e-15);  // no noise: more examples do not help
   EXPECT_NEAR(with_noise(4, 3, 1), 4 / 1.75, 1e-15);
   EXPECT_NEAR(scale_factor("auto", {}, {.count = 4, .batch = 2, .noise_scale = 6.0}), 4 / 1.75, 1e-15);
+  EXPECT_NEAR(scale_factor("auto", {{"noise_scale", 3.0}}, {.count = 4, .noise_scale = 1e9}), 4 / 1.75, 1e-15);
 }
 
 TEST(Scaling, MeasuresNoiseOnlyWhereItMatters) {
   EXPECT_TRUE(Scaling("auto", {}, {.count = 2}).measures_noise());
   EXPECT_FALSE(Scaling("auto", {}, {.count = 1}).measures_noise());
   EXPECT_FALSE(Scaling("sqrt", {}, {.count = 2}).measures_noise());
+  EXPECT_FALSE(Scaling("auto", {{"noise_scale", 22.0}}, {.count = 2}).measures_noise());
 }
 
 TEST(ScaledOptimizer, ScalesTheMomentsOfAdam) {
