@@ -24,17 +24,9 @@ from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, parse_box, parse_boxes
-from floodtide.data.formats.conventions import geometry_of
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
-from floodtide.data.formats.readers import (
-    Source,
-    array_volume,
-    attributes_of,
-    object_volume,
-    require_zyx,
-)
-from floodtide.data.formats.stores import from_zero
+from floodtide.data.formats.readers import Source, open_object
 from floodtide.data.formats.table import HDF5, format_of, open_volume
 from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
@@ -80,24 +72,13 @@ class Volume:
     ) -> None:
         kept = None if isinstance(source, np.ndarray) else source  # the core keeps an array
         self._arguments = (kept, dataset, channel, name)  # for pickle and copy
-        if dataset is not None:
-            assert isinstance(source, str | os.PathLike)
-            opened = open_dataset(os.fspath(source), dataset, channel)
-        elif isinstance(source, str | os.PathLike):
+        if not isinstance(source, str | os.PathLike):
+            opened = open_object(source, name)
+        elif dataset is None:
             opened = open_volume(os.fspath(source), channel)
-        elif isinstance(source, np.ndarray) and type(source).__module__.startswith("numpy.ma"):
-            raise InvalidArgumentError(
-                f"{name or 'the array'}: is a masked array, expected a plain one: fill it first (array.filled(0))"
-            )
-        elif isinstance(source, np.ndarray):
-            require_zyx(source, name or "the array")
-            opened = array_volume(source, name or "the array")
         else:
-            text = name or f"the {type(source).__name__} object"
-            require_zyx(source, text)
-            geometry = geometry_of(text, attributes_of(source))
-            opened = object_volume(from_zero(source), text, geometry=geometry)
-        self._volume, self._geometry = opened.core, opened.geometry
+            opened = open_dataset(os.fspath(source), dataset, channel)
+        self._volume, self._geometry, self._place = opened.core, opened.geometry, opened.place
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
@@ -174,6 +155,15 @@ class Volume:
     def geometry(self) -> Geometry:
         """Voxel size and offset, if the format states them, and what states them."""
         return self._geometry
+
+    @functools.cached_property
+    def whole(self) -> Geometry:
+        """Geometry in the whole volume: that of a result of floodtide follows from its image, see `whole_geometry`."""
+        return whole_geometry(self._geometry, self.text("image"))
+
+    def is_same(self, other: Volume) -> bool:
+        """Return True if both are one volume of one file, under any name of the file, or one object."""
+        return self is other or (self._place is not None and self._place == other._place)
 
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
@@ -310,8 +300,8 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
         image: The name of the image; "": the volume is no result of floodtide.
     """
     found = Geometry()
-    with contextlib.suppress(Error):  # the image is not needed otherwise
-        if image and volume_exists(image):
+    with contextlib.suppress(Error):  # the image is not needed otherwise, and may be gone
+        if image:
             found = Volume(image).geometry
     if geometry.voxel_size_nm is None and found.voxel_size_nm is not None:
         source = f"{found.size_source} of its image {image}"
@@ -326,16 +316,15 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
 
 def place_of(volume: Volume) -> Vec3 | None:
     """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it."""
-    return whole_geometry(volume.geometry, volume.text("image")).offset
+    return volume.whole.offset
 
 
 def stated_by(volume: Volume, given: Sequence[float] | None, option: str) -> Geometry:
     """Return the geometry of a volume, with the voxel size that an option gives, if it is given."""
-    stated = whole_geometry(volume.geometry, volume.text("image"))
     if given is None:
-        return stated
+        return volume.whole
     z, y, x = given
-    return dataclasses.replace(stated, voxel_size_nm=(z, y, x), size_source=option)
+    return dataclasses.replace(volume.whole, voxel_size_nm=(z, y, x), size_source=option)
 
 
 def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
@@ -346,14 +335,13 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
         given: What the user states; None: nothing.
         what: The result that gets this size, for the note.
     """
-    stated = whole_geometry(volume.geometry, volume.text("image"))
-    own = stated.voxel_size_nm
+    own = volume.whole.voxel_size_nm
     if given is None:
         return own
     z, y, x = given
     if own is not None and not same_size(own, (z, y, x)):
         notes.show(
-            f"{volume.name}: {stated.size_source} states voxels of {size_text(own)} nm, and {what} states"
+            f"{volume.name}: {volume.whole.size_source} states voxels of {size_text(own)} nm, and {what} states"
             f" {size_text((z, y, x))} nm"
         )
     return z, y, x
@@ -370,7 +358,7 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
     Raises:
         ShapeError: If they state different sizes.
     """
-    mine, other = (whole_geometry(one.geometry, one.text("image")) for one in (a, b))
+    mine, other = a.whole, b.whole
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
     if not same_size(mine.voxel_size_nm, other.voxel_size_nm):
@@ -393,7 +381,7 @@ def require_same_grid(what: str, a: Volume, b: Volume) -> None:
         ShapeError: If they state different sizes or places.
     """
     require_same_size(what, a, b)
-    mine, other = place_of(a), place_of(b)
+    mine, other = a.whole.offset, b.whole.offset
     if mine is not None and other is not None and mine != other:
         raise ShapeError(
             f"{what}: {a.name} begins at voxel {mine} ({a.geometry.offset_source}), {b.name} at {other}"

@@ -21,17 +21,20 @@ from floodtide.base.libraries import tensorstore_library
 from floodtide.base.limits import require_decoded
 from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import read_json, reason
-from floodtide.data.formats.conventions import (
+from floodtide.data.formats.geometry import (
     NO_SIZE,
     SIZES,
     WRITTEN_BY,
+    Geometry,
     geometry_of,
+    is_triple,
     names_of,
+    not_used,
     order_of,
+    size_of,
 )
-from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
 from floodtide.data.formats.names import refuse_other
-from floodtide.data.formats.readers import CACHE_BYTES, Opened, object_volume
+from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, object_volume
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
@@ -172,31 +175,6 @@ def _zarr_chunks(document: Mapping[str, Any], rank: int) -> re.Pattern[str]:
     first = encoding.get("name") == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if first else ".")
     return re.compile(re.escape(str(separator)).join(["c"] * first + [r"\d+"] * rank))
-
-
-def from_zero(source: Any) -> Any:
-    """Return a tensorstore array whose positions count from 0; any other object as it is."""
-    if not type(source).__module__.startswith("tensorstore"):
-        return source
-    return Store(source[tensorstore_library("the array").d[:].translate_to[0]], "the array")
-
-
-class Store:
-    """A tensorstore array, read box by box.
-
-    Args:
-        store: The array.
-        name: For messages.
-    """
-
-    def __init__(self, store: Any, name: str) -> None:
-        self._store, self._name = store, name
-        self.shape = tuple(store.shape)
-        self.dtype = store.dtype.numpy_dtype
-
-    def __getitem__(self, box: tuple[slice, slice, slice]) -> Any:
-        tensorstore_library(self._name)  # refuses a child of fork()
-        return self._store[box].read().result()
 
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:

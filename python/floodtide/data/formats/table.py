@@ -35,7 +35,16 @@ class Format:
     matches: Callable[[str], bool]
     open: _Open  # name, and index of a channel or None
     create: Callable[[str, Plan], AbstractContextManager[Writer]]
-    path: Callable[[str], Path] = Path  # the volume's file or folder
+    parts: Callable[[str], tuple[str, str]] = lambda reference: (reference, "")
+
+    def path(self, reference: str) -> Path:
+        """Return the file or folder of a volume: the first of the `parts` of its name."""
+        return Path(self.parts(reference)[0])
+
+    def place(self, reference: str) -> tuple[str, str]:
+        """Return the real path of the file or folder of a volume, and the rest of its name. Equal for one volume."""
+        path, rest = self.parts(reference)
+        return os.path.realpath(path), rest.strip("/")
 
 
 def _one_channel(open_it: Callable[[str], Opened]) -> _Open:
@@ -68,12 +77,17 @@ def _open_nifti(reference: str) -> Opened:
     return open_nifti(reference)
 
 
+def _file_and_number(reference: str) -> tuple[str, str]:
+    path, series = file_and_series(reference)
+    return path, str(series or 0)
+
+
 HDF5 = Format(
     form="file.h5:dataset",
     matches=_is_hdf5_name,
     open=hdf5.open_hdf5,
     create=writers.hdf5,
-    path=lambda reference: Path(path_and_dataset(reference)[0]),
+    parts=path_and_dataset,
 )
 
 FORMATS: tuple[Format, ...] = (
@@ -83,7 +97,7 @@ FORMATS: tuple[Format, ...] = (
         matches=lambda reference: reference.startswith(PRECOMPUTED),
         open=stores.open_precomputed,
         create=writers.precomputed,
-        path=lambda reference: Path(reference.removeprefix(PRECOMPUTED)),
+        parts=lambda reference: (reference.removeprefix(PRECOMPUTED), ""),
     ),
     Format(
         form="volume.zarr[/path]",
@@ -102,7 +116,7 @@ FORMATS: tuple[Format, ...] = (
         matches=pictures.is_stack,
         open=_one_channel(pictures.open_stack),
         create=writers.tiff_stack,
-        path=lambda reference: Path(file_and_series(reference)[0]),
+        parts=_file_and_number,
     ),
     Format(
         form="volume.nii, volume.nii.gz",
@@ -115,7 +129,7 @@ FORMATS: tuple[Format, ...] = (
         matches=pictures.is_folder,
         open=_one_channel(pictures.open_folder),
         create=writers.not_written,
-        path=lambda reference: Path(os.path.dirname(reference)),
+        parts=os.path.split,
     ),
 )
 
@@ -148,7 +162,7 @@ def open_volume(reference: str, channel: int | None = None) -> Opened:
     """
     row = format_of(reference)
     try:
-        return row.open(reference, channel)
+        return row.open(reference, channel)._replace(place=row.place(reference))
     except Error:
         raise
     except Exception as error:  # libraries raise many kinds
@@ -164,20 +178,12 @@ def stem(reference: str) -> str:
 
 
 def place(reference: str) -> tuple[str, str]:
-    """Return the real path of the file or folder of a volume, and the rest of the name. Equal for the same volume.
+    """Return `Format.place` of a name.
 
     Raises:
         InvalidArgumentError: If the name has no known form.
     """
-    row = format_of(reference)
-    rest = ""
-    if row is HDF5:
-        rest = path_and_dataset(reference)[1].strip("/")
-    elif pictures.is_folder(reference):
-        rest = os.path.basename(reference)
-    elif pictures.is_stack(reference):
-        rest = str(file_and_series(reference)[1] or 0)
-    return os.path.realpath(row.path(reference)), rest
+    return format_of(reference).place(reference)
 
 
 def forms() -> str:

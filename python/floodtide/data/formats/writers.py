@@ -25,8 +25,7 @@ from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.outputs import PRECOMPUTED
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
-from floodtide.data.formats.conventions import NO_SIZE, WRITTEN_BY
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
 from floodtide.errors import Error, InvalidArgumentError, StorageError
 
