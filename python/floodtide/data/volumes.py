@@ -56,6 +56,10 @@ class Volume:
             volume; a volume of three axes has channel 0. None: the volume has three axes.
         name: What messages call an array or object.
 
+    Attributes:
+        place: Real path of the file or folder, and which volume in it: equal for the same volume. None: neither a file
+            nor a folder.
+
     Raises:
         InvalidArgumentError: If `source` is none of these.
         InvalidFileError: If the volume is missing or unreadable, has not three axes, or does not hold numbers.
@@ -77,8 +81,10 @@ class Volume:
         elif dataset is None:
             opened = open_volume(os.fspath(source), channel)
         else:
-            opened = open_dataset(os.fspath(source), dataset, channel)
-        self._volume, self._geometry, self._place = opened.core, opened.geometry, opened.place
+            place = (os.path.realpath(source), dataset.strip("/"))
+            opened = open_dataset(os.fspath(source), dataset, channel)._replace(place=place)
+        self._volume, self._geometry = opened.core, opened.geometry
+        self.place = opened.place
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
@@ -163,7 +169,7 @@ class Volume:
 
     def is_same(self, other: Volume) -> bool:
         """Return True if both are one volume of one file, under any name of the file, or one object."""
-        return self is other or (self._place is not None and self._place == other._place)
+        return self is other or (self.place is not None and self.place == other.place)
 
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"

@@ -124,18 +124,18 @@ def open_object(source: Any, name: str) -> Opened:
         InvalidArgumentError: If it is no such object, or its axes have another order than z, y, x.
         InvalidFileError: If it has not three axes, or is of another type than numbers.
     """
-    if not isinstance(source, np.ndarray):
-        name = name or f"the {type(source).__name__} object"
-        _require_zyx(source, name)
-        geometry = geometry_of(name, attributes_of(source))
-        return object_volume(_from_zero(source), name, geometry=geometry)
-    name = name or "the array"
-    if type(source).__module__.startswith("numpy.ma"):
+    is_array = isinstance(source, np.ndarray)
+    name = name or ("the array" if is_array else f"the {type(source).__name__} object")
+    if is_array and type(source).__module__.startswith("numpy.ma"):
         raise InvalidArgumentError(
             f"{name}: is a masked array, expected a plain one: fill it first (array.filled(0))"
         )
-    _require_zyx(source, name)
-    return array_volume(source, name)
+    attributes = attributes_of(source)
+    _require_zyx(source, name, attributes)
+    if is_array:
+        return array_volume(source, name)
+    opened = object_volume(_from_zero(source), name)
+    return opened._replace(geometry=geometry_of(name, attributes))
 
 
 def _from_zero(source: Any) -> Any:
@@ -183,14 +183,13 @@ def attributes_of(source: Any) -> dict[str, Any]:
     return {key: plain(found[key]) for key in KEYS if isinstance(found, Mapping) and key in found}
 
 
-def _require_zyx(source: Any, name: str) -> None:
+def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
     """Refuse an object with axes in another order: it names them, or is of a library whose arrays have x, y, z."""
     library = type(source).__module__.partition(".")[0]
     if library in _XYZ:
         raise InvalidArgumentError(
             f"{name}: has the axes x, y, z of {library}, expected z, y, x: numpy.asarray(array).T"
         )
-    attributes = attributes_of(source)
     stated = (
         getattr(source, "dims", None),
         getattr(getattr(source, "metadata", None), "dimension_names", None),

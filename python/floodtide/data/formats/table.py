@@ -60,12 +60,6 @@ def _one_channel(open_it: Callable[[str], Opened]) -> _Open:
     return opened
 
 
-def _is_hdf5_file(reference: str) -> bool:
-    """Return True if the name is file:dataset and the file exists. Such a name has no other meaning."""
-    path, colon, dataset = reference.rpartition(":")
-    return bool(colon and dataset) and exists(path) and not pictures.is_stack(reference)
-
-
 def _is_hdf5_name(reference: str) -> bool:
     path, colon, dataset = reference.rpartition(":")
     return bool(path and colon and dataset) and "://" not in reference
@@ -141,8 +135,9 @@ def format_of(reference: str) -> Format:
         InvalidArgumentError: If the name has no known form, or is not valid UTF-8. The message names the nearest form.
     """
     require_utf8(reference, "the name of a volume")
-    if _is_hdf5_file(reference):
-        return HDF5
+    path, _, dataset = reference.rpartition(":")
+    if dataset and exists(path) and not pictures.is_stack(reference):
+        return HDF5  # the name of an existing file with a dataset has no other meaning
     for row in (*FORMATS[1:], HDF5):  # a name of another format may have a colon, too
         if row.matches(reference):
             return row
