@@ -28,12 +28,11 @@ from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_te
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import Source, open_object
 from floodtide.data.formats.table import HDF5, format_of, open_volume
+from floodtide.data.formats.writers import CHUNK, GZIP
 from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP)
 
-_CHUNK = 64  # voxels along each axis of the chunks of volumes written here
-_GZIP = 4
 _FITS = (
     1 << 20
 )  # voxels of a box that fits into any memory, so that small reads do not pay for the check
@@ -206,14 +205,14 @@ def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {key} is empty, expected file:dataset"
             )
-    image, labels = opened(volume.image), opened_labels(volume.labels)
-    partitions = opened(volume.partitions)
+    image, partitions = as_volume(volume.image), as_volume(volume.partitions)
+    labels = labels_of(volume.labels)
     return [
         _core.data.SourceOptions(
             name=volume.name,
-            image=image,
-            labels=labels,
-            partitions=partitions,
+            image=image.core,
+            labels=labels.core,
+            partitions=partitions.core,
             box=box,
             mean=volume.mean,
             std=volume.std,
@@ -276,11 +275,6 @@ class _Cleared:
         if self._unlabelled is None:
             return labels
         return np.where(labels == self._unlabelled, labels.dtype.type(0), labels)
-
-
-def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
-    """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
-    return labels_of(volume).core if volume else opened(volume)
 
 
 def volume_exists(name: str) -> bool:
@@ -406,7 +400,7 @@ def write_volume(
     path: str | os.PathLike[str],
     arrays: Mapping[str, NDArray[Any]],
     *,
-    gzip: int = _GZIP,
+    gzip: int = GZIP,
     command: str = "floodtide write_volume",
 ) -> None:
     """Write arrays as the datasets of an HDF5 file, in chunks of at most 64 voxels an axis.
@@ -423,7 +417,7 @@ def write_volume(
         file = _core.data.Hdf5Writer(os.fspath(path), command, list(arrays))
         try:
             for name, array in sorted(arrays.items()):
-                chunks = [min(n, _CHUNK) for n in array.shape]
+                chunks = [min(n, CHUNK) for n in array.shape]
                 file.create(name, array.dtype.name, array.shape, chunks, gzip)
                 file.write(name, [0] * array.ndim, array)
             file.finish()

@@ -97,6 +97,8 @@ def settings_for(
 ) -> tuple[Config, Setting]:
     """Return a configuration that segments an image with a network, and how the network sees the image.
 
+    A look at the image's grey levels gives mean and std, unless `overrides` have both.
+
     Args:
         image: Name of a volume.
         model: fib25, a checkpoint or a run directory.
@@ -104,27 +106,46 @@ def settings_for(
         overrides: Changed values, as `["segment.min_segment_size=125"]`.
 
     Raises:
-        floodtide.errors.Error: If image or network cannot be read, or the voxel size is unknown.
+        floodtide.errors.Error: If image or network cannot be read, it is no image, or its voxel size is unknown.
     """
     network = known_network(model)
     base: dict[str, Any] = {"image": image, "checkpoint": network.path, "reflect": True}
     base |= {"pad_value": network.seed_pad}
     settings = config.from_dict({"segment": base}, "segment --model", overrides)
     set_threads(settings.run.threads)
-    given = settings.segment
-    if given.fov is not None or given.deltas is not None:
+    options = settings.segment
+    if options.fov is not None or options.deltas is not None:
         raise InvalidArgumentError(
             "--set segment.fov or segment.deltas with --model, expected a configuration for another field of view"
         )
-    setting = setting_for(Volume(image), network, voxel_nm, given)
-    volume = TrainingVolume(
-        name="image",
-        image=image,
-        mean=setting.options.mean or 0.0,
-        std=setting.options.std or 1.0,
-        voxel_size_nm=setting.voxel_size_nm,
+    opened = Volume(image)
+    size = judging.voxel_size_of(opened, voxel_nm)
+    seen = look.image_statistics(opened, voxel_size_nm=size, sections=False)
+    mean, std, why = judging.levels_for(seen, network, "the image")
+    if options.mean is not None and options.std is not None:
+        mean, std, why = options.mean, options.std, "As given."
+    wanted = network.voxel_size_nm
+    if wanted is None or problems.fits(size, wanted):
+        wanted = size
+    found = problems.of_image(
+        seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=wanted, trained=network.images
     )
-    named = dataclasses.replace(setting.options, image=volume.name)
+    notes = problems.raise_errors(found)
+    if network.voxel_size_nm is None:
+        text = f"{network.name} does not state its voxel size: the image is taken as it is"
+        notes = (*notes, text)
+    options = dataclasses.replace(options, mean=mean, std=std)
+    setting = Setting(
+        image=opened,
+        network=network,
+        voxel_size_nm=size,
+        wanted_nm=wanted,
+        options=options,
+        levels=why,
+        notes=notes,
+    )
+    volume = TrainingVolume(name="image", image=image, mean=mean, std=std, voxel_size_nm=size)
+    named = dataclasses.replace(options, image=volume.name)
     data = dataclasses.replace(settings.data, volumes=(volume,))
     return dataclasses.replace(settings, data=data, segment=named), setting
 
@@ -144,49 +165,6 @@ def require_same_voxels(setting: Setting) -> None:
         )
 
 
-def setting_for(
-    image: Volume,
-    network: KnownNetwork,
-    voxel_size_nm: Sequence[float] | None,
-    options: SegmentOptions,
-) -> Setting:
-    """Return how a network sees an image, after a look at the image's grey levels.
-
-    Args:
-        image: The image.
-        network: The network.
-        voxel_size_nm: Voxel size (z, y, x); None: what the image states.
-        options: Options; mean and std that are not None are kept.
-
-    Raises:
-        InvalidArgumentError: If the voxel size is unknown.
-        InvalidFileError: If the image cannot be read, or is no image.
-    """
-    size = judging.voxel_size_of(image, voxel_size_nm)
-    seen = look.image_statistics(image, voxel_size_nm=size, sections=False)
-    mean, std, why = judging.levels_for(seen, network, "the image")
-    if options.mean is not None and options.std is not None:
-        mean, std, why = options.mean, options.std, "As given."
-    wanted = network.voxel_size_nm
-    if wanted is None or problems.fits(size, wanted):
-        wanted = size
-    found = problems.of_image(
-        seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=wanted, trained=network.images
-    )
-    notes = [*problems.raise_errors(found)]
-    if network.voxel_size_nm is None:
-        notes.append(f"{network.name} does not state its voxel size: the image is taken as it is")
-    return Setting(
-        image=image,
-        network=network,
-        voxel_size_nm=size,
-        wanted_nm=wanted,
-        options=dataclasses.replace(options, mean=mean, std=std),
-        levels=why,
-        notes=tuple(notes),
-    )
-
-
 def preview(
     setting: Setting,
     out: str,
@@ -199,7 +177,7 @@ def preview(
     The faces of the box are reflected, so that fields of view reach them.
 
     Args:
-        setting: From `settings_for` or `setting_for`.
+        setting: From `settings_for`.
         out: The name of the segmentation.
         box: Box (start, size) of the image; None: one in the middle that takes about two minutes.
         progress: Called as progress(voxels settled, voxels).

@@ -7,6 +7,7 @@ Rank 0 looks at a sample of every volume, which takes about a second, and change
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -66,13 +67,23 @@ DATASET = "partitions"
 
 @dataclass(frozen=True)
 class Looked:
-    """An image of the training data, with statistics of its training box and of the whole, and how it is read."""
+    """A volume of the training data, with statistics of its training box and of the whole, and how it is read."""
 
+    volume: TrainingVolume
     image: Volume
     statistics: ImageStatistics
     whole: ImageStatistics
     reading: Reading
-    name: str
+
+    @property
+    def name(self) -> str:
+        """Name of the volume."""
+        return self.volume.name
+
+    @functools.cached_property
+    def labels(self) -> Volume:
+        """The labels, opened when they are first asked for."""
+        return labels_of(self.volume.labels)
 
     @property
     def parts(self) -> list[tuple[str, ImageStatistics]]:
@@ -143,10 +154,14 @@ def look_at(data: Data) -> list[Looked]:
     """Return the statistics of the first MOST images of the training data, from a sample."""
     options, found = data.options, []
     for number, volume in enumerate(options.volumes[:MOST]):
-        size = settled_size(as_volume(volume.image), volume.voxel_size_nm, "the configuration")
+        image, boxes = as_volume(volume.image), parse_boxes(volume.box)
+        size = settled_size(image, volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        found.append(_look(volume, reading))
+        whole = statistics = image_statistics(image, budget=QUICK, sections=False)
+        if len(boxes) == 1 and boxes[0] != whole_of(image.shape):
+            statistics = image_statistics(image, box=boxes[0], budget=QUICK, sections=False)
+        found.append(Looked(volume, image, statistics, whole, reading))
     return found
 
 
@@ -163,13 +178,13 @@ def training_problems(
             found += problems.of_axes(one.statistics, one.reading.where, size, trained)
             found += problems.of_padding(one.statistics, one.reading.where)
     if not (isinstance(data, Patches) and isinstance(data.task, Classes)):
-        for volume, one in zip(data.options.volumes, looked, strict=False):
-            found += _of_labels(volume, one)
+        for one in looked:
+            found += _of_labels(one)
     if held_out is not None:
         found += _of_boxes(held_out, data.options.volumes)
     if isinstance(data, Shards):
-        for volume in data.options.volumes[:MOST]:
-            found += _of_partitions(volume, data.patch_size)
+        for one in looked:
+            found += _of_partitions(one, data.patch_size)
         found += _of_centres(data)
     return found
 
@@ -179,19 +194,8 @@ def _flat(data: Data) -> bool:
     return isinstance(data, Patches) and data.patch[0] == 1
 
 
-def _look(volume: TrainingVolume, reading: Reading) -> Looked:
-    image, boxes = as_volume(volume.image), parse_boxes(volume.box)
-    whole = image_statistics(image, budget=QUICK, sections=False)
-    statistics = whole
-    if len(boxes) == 1 and boxes[0] != whole_of(image.shape):
-        statistics = image_statistics(image, box=boxes[0], budget=QUICK, sections=False)
-    return Looked(image, statistics, whole, reading, volume.name)
-
-
-def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
-    labels = labels_of(volume.labels)
-    where = one.reading.where
-    boxes = parse_boxes(volume.box)
+def _of_labels(one: Looked) -> list[Problem]:
+    labels, where, boxes = one.labels, one.reading.where, parse_boxes(one.volume.box)
     if len(boxes) > 1 or labels.shape != one.image.shape:
         return []
     statistics = label_statistics(
@@ -232,10 +236,9 @@ def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[P
     return found
 
 
-def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Problem]:
+def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether partitions have another radius than the patches, or were made of other labels."""
-    partitions = as_volume(volume.partitions)
-    labels = labels_of(volume.labels)
+    partitions, labels = as_volume(one.volume.partitions), one.labels
     found = []
     radius = partitions.core.integers("lom_radius_zyx")
     half = [size // 2 for size in patch_size]
@@ -245,14 +248,14 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
         found.append(
             Problem(
                 False,
-                f"volume '{volume.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
+                f"volume '{one.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
                 f" network reach {wanted} voxels: make partitions with --lom-radius {wanted}",
             )
         )
     if partitions.shape != labels.shape:
         return found  # the engine refuses them
     compared = differ = 0
-    boxes = parse_boxes(volume.box) or [whole_of(labels.shape)]
+    boxes = parse_boxes(one.volume.box) or [whole_of(labels.shape)]
     for cube in (cube for box in boxes for cube in cubes_within(box, QUICK)):
         classes, ids = partitions.read(cube), labels.read(cube)
         known = classes <= _INSIDE
@@ -267,7 +270,7 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
         found.append(
             Problem(
                 True,
-                f"volume '{volume.name}': {partitions.name} was not made from {labels.name}: they contradict each"
+                f"volume '{one.name}': {partitions.name} was not made from {labels.name}: they contradict each"
                 f" other at {100 * differ / compared:.0f} % of the sampled voxels; make partitions of these labels with"
                 " `floodtide partition`",
             )

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import notes
-from floodtide.base.files import path_and_dataset
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
@@ -40,13 +39,8 @@ _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
 
-def open_hdf5(reference: str, channel: int | None) -> Opened:
-    """Open a dataset of three axes, or a channel of one of four, with the axes in the order that it states."""
-    return open_dataset(*path_and_dataset(reference), channel)
-
-
 def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
-    """Open a dataset of a file. See `open_hdf5`."""
+    """Open a dataset of three axes, or a channel of one of four, with the axes in the order that it states."""
     try:
         volume = _core.data.Volume(path, dataset, channel)
     except InvalidFileError as error:

@@ -18,7 +18,7 @@ from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import PRECOMPUTED, volume_folder
 from floodtide.base.reading import exists, reason
-from floodtide.data.formats import hdf5, pictures, stores, writers
+from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
 from floodtide.data.formats.names import NIFTI, file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
@@ -65,12 +65,6 @@ def _is_hdf5_name(reference: str) -> bool:
     return bool(path and colon and dataset) and "://" not in reference
 
 
-def _open_nifti(reference: str) -> Opened:
-    from floodtide.data.formats.nifti import open_nifti
-
-    return open_nifti(reference)
-
-
 def _file_and_number(reference: str) -> tuple[str, str]:
     path, series = file_and_series(reference)
     return path, str(series or 0)
@@ -79,7 +73,7 @@ def _file_and_number(reference: str) -> tuple[str, str]:
 HDF5 = Format(
     form="file.h5:dataset",
     matches=_is_hdf5_name,
-    open=hdf5.open_hdf5,
+    open=lambda reference, channel: hdf5.open_dataset(*path_and_dataset(reference), channel),
     create=writers.hdf5,
     parts=path_and_dataset,
 )
@@ -115,7 +109,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         form="volume.nii, volume.nii.gz",
         matches=lambda reference: reference.lower().endswith(NIFTI),
-        open=_one_channel(_open_nifti),
+        open=_one_channel(nifti.open_nifti),
         create=writers.not_written,
     ),
     Format(
