@@ -167,7 +167,7 @@ class Volume:
         return whole_geometry(self._geometry, self.text("image"))
 
     def is_same(self, other: Volume) -> bool:
-        """Return True if both are one volume of one file, under any name of the file, or one object."""
+        """Return True if both are one volume of one file, under any name and of any channel, or one object."""
         return self is other or (self.place is not None and self.place == other.place)
 
     def __repr__(self) -> str:

@@ -77,7 +77,9 @@ def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Pr
         rates_of(settings)
         model, data = objects_of(settings, world.size())
         looked = look_at(data)
-        found = training_problems(data, looked, held_out_volume(settings), model.origin)
+        found = training_problems(
+            settings.task, data, looked, held_out_volume(settings), model.origin
+        )
     except Error as error:  # what `train` would stop with
         return [], [Problem(True, str(error))]
     volumes = [

@@ -21,7 +21,7 @@ import numpy as np
 from floodtide.base.files import make_folder
 from floodtide.base.options import FLOOD, PATCHES
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Classes
+from floodtide.base.tasks import Classes, Task
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
 from floodtide.data import Patches, Shards, TrainingVolume, Vec3, Volume, partition
@@ -118,11 +118,12 @@ def require_volumes_fit(config: Config) -> None:
 
 
 def check_data(
-    data: Data, held_out: TrainingVolume | None, start: str
+    task: Task, data: Data, held_out: TrainingVolume | None, start: str
 ) -> tuple[str, tuple[str, ...]]:
     """Look at the training data. Not collective: only rank 0 does this.
 
     Args:
+        task: What the network learns.
         data: The training data.
         held_out: The volume of which a box is held out; None: none.
         start: File of the weights that the training starts from; "": none.
@@ -134,7 +135,7 @@ def check_data(
         floodtide.errors.Error: If the data cannot be what somebody wants to train on.
     """
     looked = look_at(data)
-    found = training_problems(data, looked, held_out, start)
+    found = training_problems(task, data, looked, held_out, start)
     warnings = problems.raise_errors(found)
     kept = [
         trained_on(
@@ -166,9 +167,13 @@ def look_at(data: Data) -> list[Looked]:
 
 
 def training_problems(
-    data: Data, looked: Sequence[Looked], held_out: TrainingVolume | None, start: str
+    task: Task,
+    data: Data,
+    looked: Sequence[Looked],
+    held_out: TrainingVolume | None,
+    start: str,
 ) -> list[Problem]:
-    """Return what is probably wrong with the data of a training. Arguments as for `check_data`."""
+    """Return what is probably wrong with the data of a training. Arguments as for `check_data`, and `look_at(data)`."""
     found = []
     trained = training_images(start) if start else ()
     for one in looked:
@@ -177,7 +182,7 @@ def training_problems(
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size, trained)
             found += problems.of_padding(one.statistics, one.reading.where)
-    if not (isinstance(data, Patches) and isinstance(data.task, Classes)):
+    if not isinstance(task, Classes):
         for one in looked:
             found += _of_labels(one)
     if held_out is not None:

@@ -79,7 +79,9 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
         if comm.rank == 0:
             from floodtide.train.data_checks import check_data
 
-            statistics, warnings = check_data(data, held_out_volume(config), model.origin)
+            statistics, warnings = check_data(
+                config.task, data, held_out_volume(config), model.origin
+            )
         _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, data.walkers)
         setup = Setup(
             config=config,
