@@ -328,8 +328,6 @@ def with_partitions(config: Config) -> Config:
         volume if volume.partitions or not volume.labels else _with_own(volume, config)
         for volume in config.data.volumes
     )
-    if volumes == config.data.volumes:
-        return config
     return dataclasses.replace(config, data=dataclasses.replace(config.data, volumes=volumes))
 
 
