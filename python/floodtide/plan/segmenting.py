@@ -159,8 +159,8 @@ def require_same_voxels(setting: Setting) -> None:
     if setting.resampled:
         image, own, wanted = setting.image.name, setting.voxel_size_nm, setting.wanted_nm
         raise InvalidArgumentError(
-            f"{image}: has voxels of {problems.sizes(own)} nm, {setting.network.name} needs"
-            f" {problems.sizes(wanted)} nm: resample it first with {problems.resampling(image, own, wanted)};"
+            f"{image}: has voxels of {size_text(own)} nm, {setting.network.name} needs"
+            f" {size_text(wanted)} nm: resample it first with {problems.resampling(image, own, wanted)};"
             " --preview resamples by itself"
         )
 
