@@ -28,7 +28,7 @@ from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.table import format_of
 from floodtide.data.formats.writers import Plan
-from floodtide.data.volumes import require_same_size, whole_geometry
+from floodtide.data.volumes import require_same_size
 from floodtide.segment import Segmenter
 from floodtide.segment.commands import prepared
 from floodtide.segment.flooding import call_rate
@@ -171,7 +171,7 @@ def write_merged(
     plan = Plan(
         shape=segmentation.shape,
         dtype=segmentation.dtype,
-        geometry=whole_geometry(segmentation.geometry, segmentation.text("image")),
+        geometry=segmentation.whole,
         command="floodtide agglomerate",
         notes={"segmentation": segmentation.name},
     )

@@ -3,16 +3,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from floodtide import config, segment
+from floodtide.base import notes, progress
+from floodtide.base.files import path_and_dataset
 from floodtide.base.options import PATCHES
+from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
 from floodtide.cli import options as shared
 from floodtide.comm import world
+from floodtide.data import Volume, parse_box
+from floodtide.data.boxes import box_text
+from floodtide.data.formats.geometry import size_text
+from floodtide.data.formats.table import HDF5, format_of, stem
 from floodtide.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from floodtide.plan.segmenting import Setting
 
 Report = dict[str, Any]
 
@@ -36,13 +49,36 @@ def run(
         shared.refuse_given(("subvolumes", "estimate"), "with --preview, expected one of them")
     elif out is None:
         raise click.UsageError("--out is missing, expected FILE.h5:DATASET, or a folder")
-    if model is not None and preview:
-        return _previewed(file, model, voxel_nm, out, box, overrides)
-    assert out is not None
+    report: Report = {}
     with world.agreed():
-        settings = _settings(file, model, voxel_nm, overrides)
+        if model is None:
+            settings = config.load(file, overrides)
+        else:
+            from floodtide.plan.segmenting import require_same_voxels, settings_for
+
+            settings, setting = settings_for(file, model, voxel_nm, overrides)
+            if preview:
+                if world.rank() == 0:
+                    report = _previewed(
+                        setting, out or f"{stem(file)}-preview.h5:segmentation", box
+                    )
+                return report
+            require_same_voxels(setting)
+            if world.rank() == 0:
+                _say(setting)
+    assert out is not None
     if settings.task.examples == PATCHES:
-        return _predicted(file, settings, out, box)
+        from floodtide.agglomerate import segment_predicted
+
+        shared.refuse_given(
+            ("subvolumes", "estimate"),
+            "with a U-Net, expected a flood-filling network; for large volumes there are `floodtide predict` and, for"
+            " affinities, `floodtide agglomerate --subvolume`",
+        )
+        with world.agreed():
+            if world.rank() == 0:
+                report = segment_predicted(file, settings, out, box)
+        return report
     if estimate:
         return segment.estimate(file, settings, out, box)
     if settings.segment.subvolume is not None:
@@ -54,53 +90,52 @@ def run(
     return segment.segment_volume(file, settings, out, box)
 
 
-def _previewed(
-    image: str,
-    model: str,
-    voxel_nm: Sequence[float] | None,
-    out: str | None,
-    box: str | None,
-    overrides: Sequence[str],
-) -> Report:
-    from floodtide.cli import segment_preview
-    from floodtide.plan.segmenting import settings_for
-
-    report: dict[str, Any] = {}
-    with world.agreed():
-        _, setting = settings_for(image, model, voxel_nm, overrides)
-        if world.rank() == 0:
-            report = segment_preview.run(image, setting, out, box)
-    return report
-
-
-def _settings(
-    file: str, model: str | None, voxel_nm: Sequence[float] | None, overrides: Sequence[str]
-) -> config.Config:
-    if model is None:
-        return config.load(file, overrides)
-    from floodtide.cli import segment_preview
+def _previewed(setting: Setting, out: str, box: str | None) -> Report:
+    """Segment a box, and write it and its picture. Return the report."""
     from floodtide.plan import segmenting
+    from floodtide.report import planes
 
-    settings, setting = segmenting.settings_for(file, model, voxel_nm, overrides)
-    segmenting.require_same_voxels(file, setting)
-    if world.rank() == 0:
-        segment_preview.say(file, setting)
-    return settings
+    if format_of(out) is not HDF5:
+        raise InvalidArgumentError(f"--out {out}: expected FILE.h5:DATASET for a preview")
+    image, path = setting.image.name, Path(path_and_dataset(out)[0])
+    picture = path.with_suffix(".png")
+    inputs: list[str | Path] = [*files_of([image]), *files_in(setting.network.path)]
+    refuse_inputs("segment", [path], inputs)
+    with reserved("segment", picture, PICTURES[".png"], inputs):
+        _say(setting)
+        for text in setting.notes:
+            notes.warn(text)
+        end_s = time.monotonic() + segmenting.LIMIT_S
+        with progress.bar(
+            "voxels",
+            "preview",
+            line_every_s=10.0,
+            at_most_s=lambda: max(0.0, end_s - time.monotonic()),
+        ) as shown:
+            found = segmenting.preview(setting, out, box=parse_box(box or ""), progress=shown)
+        drawn = planes.read_segmentation(Volume(out), image, "", setting.voxel_size_nm)
+        planes.save_planes(drawn, setting.voxel_size_nm, picture)
+    late = "the time was over before the whole box was settled: expected a smaller --box"
+    said = [*setting.notes, late] if found.stopped else setting.notes
+    return dataclasses.asdict(found) | {
+        "box": box_text(found.box),
+        "out": out,
+        "picture": str(picture),
+        "notes": said,
+        "mean": setting.options.mean,
+        "std": setting.options.std,
+        "voxel_size_nm": setting.voxel_size_nm,
+        "segmented_at_nm": setting.wanted_nm,
+    }
 
 
-def _predicted(file: str, settings: config.Config, out: str, box: str | None) -> Report:
-    from floodtide.agglomerate import segment_predicted
-
-    shared.refuse_given(
-        ("subvolumes", "estimate"),
-        "with a U-Net, expected a flood-filling network; for large volumes there are `floodtide predict` and, for"
-        " affinities, `floodtide agglomerate --subvolume`",
-    )
-    report: dict[str, Any] = {}
-    with world.agreed():
-        if world.rank() == 0:
-            report = segment_predicted(file, settings, out, box)
-    return report
+def _say(setting: Setting) -> None:
+    """Print how the network sees the image, before the long work."""
+    voxels = f"{size_text(setting.voxel_size_nm)} nm"
+    if setting.resampled:
+        voxels += f", resampled to {size_text(setting.wanted_nm)} nm for {setting.network.name}"
+    mean, std = setting.options.mean, setting.options.std
+    notes.show(f"{setting.image.name}: {voxels}; mean {mean:g}, std {std:g}. {setting.levels}")
 
 
 def _range(text: str) -> range:

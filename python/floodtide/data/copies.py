@@ -19,8 +19,7 @@ from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, v
 from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
 from floodtide.data.boxes import Box, Progress
-from floodtide.data.formats.conventions import WRITTEN_BY
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
 from floodtide.data.resampling import Resampled

@@ -78,6 +78,15 @@ class Resampled:
             end.append(min(max(math.ceil((a + n) / r - 1e-9), start[-1] + 1), whole))
         return as_vec3(start), as_vec3([b - a for a, b in zip(start, end, strict=True)])
 
+    def old_box_of(self, box: Box) -> Box:
+        """Return the box of old voxels for a box of new ones."""
+        start, size = [], []
+        for a, n, r, whole in zip(*box, self.ratio, self._volume.shape, strict=True):
+            low = min(round(a * r), whole - 1)
+            start.append(low)
+            size.append(max(1, min(round((a + n) * r), whole) - low))
+        return as_vec3(start), as_vec3(size)
+
     def read(self, box: Box) -> NDArray[Any]:
         """Return the new voxels of a box (start, size)."""
         points = [

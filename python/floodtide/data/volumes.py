@@ -24,24 +24,15 @@ from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, parse_box, parse_boxes
-from floodtide.data.formats.conventions import geometry_of
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
-from floodtide.data.formats.readers import (
-    Source,
-    array_volume,
-    attributes_of,
-    object_volume,
-    require_zyx,
-)
-from floodtide.data.formats.stores import from_zero
+from floodtide.data.formats.readers import Source, open_object
 from floodtide.data.formats.table import HDF5, format_of, open_volume
+from floodtide.data.formats.writers import CHUNK, GZIP
 from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP)
 
-_CHUNK = 64  # voxels along each axis of the chunks of volumes written here
-_GZIP = 4
 _FITS = (
     1 << 20
 )  # voxels of a box that fits into any memory, so that small reads do not pay for the check
@@ -64,6 +55,10 @@ class Volume:
             volume; a volume of three axes has channel 0. None: the volume has three axes.
         name: What messages call an array or object.
 
+    Attributes:
+        place: Real path of the file or folder, and which volume in it: equal for the same volume. None: neither a file
+            nor a folder.
+
     Raises:
         InvalidArgumentError: If `source` is none of these.
         InvalidFileError: If the volume is missing or unreadable, has not three axes, or does not hold numbers.
@@ -80,24 +75,15 @@ class Volume:
     ) -> None:
         kept = None if isinstance(source, np.ndarray) else source  # the core keeps an array
         self._arguments = (kept, dataset, channel, name)  # for pickle and copy
-        if dataset is not None:
-            assert isinstance(source, str | os.PathLike)
-            opened = open_dataset(os.fspath(source), dataset, channel)
-        elif isinstance(source, str | os.PathLike):
+        if not isinstance(source, str | os.PathLike):
+            opened = open_object(source, name)
+        elif dataset is None:
             opened = open_volume(os.fspath(source), channel)
-        elif isinstance(source, np.ndarray) and type(source).__module__.startswith("numpy.ma"):
-            raise InvalidArgumentError(
-                f"{name or 'the array'}: is a masked array, expected a plain one: fill it first (array.filled(0))"
-            )
-        elif isinstance(source, np.ndarray):
-            require_zyx(source, name or "the array")
-            opened = array_volume(source, name or "the array")
         else:
-            text = name or f"the {type(source).__name__} object"
-            require_zyx(source, text)
-            geometry = geometry_of(text, attributes_of(source))
-            opened = object_volume(from_zero(source), text, geometry=geometry)
+            place = (os.path.realpath(source), dataset.strip("/"))
+            opened = open_dataset(os.fspath(source), dataset, channel)._replace(place=place)
         self._volume, self._geometry = opened.core, opened.geometry
+        self.place = opened.place
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
@@ -175,6 +161,15 @@ class Volume:
         """Voxel size and offset, if the format states them, and what states them."""
         return self._geometry
 
+    @functools.cached_property
+    def whole(self) -> Geometry:
+        """Geometry in the whole volume: that of a result of floodtide follows from its image, see `whole_geometry`."""
+        return whole_geometry(self._geometry, self.text("image"))
+
+    def is_same(self, other: Volume) -> bool:
+        """Return True if both are one volume of one file, under any name and of any channel, or one object."""
+        return self is other or (self.place is not None and self.place == other.place)
+
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
 
@@ -210,14 +205,14 @@ def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {key} is empty, expected file:dataset"
             )
-    image, labels = opened(volume.image), opened_labels(volume.labels)
-    partitions = opened(volume.partitions)
+    image, partitions = as_volume(volume.image), as_volume(volume.partitions)
+    labels = labels_of(volume.labels)
     return [
         _core.data.SourceOptions(
             name=volume.name,
-            image=image,
-            labels=labels,
-            partitions=partitions,
+            image=image.core,
+            labels=labels.core,
+            partitions=partitions.core,
             box=box,
             mean=volume.mean,
             std=volume.std,
@@ -282,11 +277,6 @@ class _Cleared:
         return np.where(labels == self._unlabelled, labels.dtype.type(0), labels)
 
 
-def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
-    """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
-    return labels_of(volume).core if volume else opened(volume)
-
-
 def volume_exists(name: str) -> bool:
     """True if there is a volume of this name; False also for a name that no volume can have."""
     try:
@@ -310,8 +300,8 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
         image: The name of the image; "": the volume is no result of floodtide.
     """
     found = Geometry()
-    with contextlib.suppress(Error):  # the image is not needed otherwise
-        if image and volume_exists(image):
+    with contextlib.suppress(Error):  # the image is not needed otherwise, and may be gone
+        if image:
             found = Volume(image).geometry
     if geometry.voxel_size_nm is None and found.voxel_size_nm is not None:
         source = f"{found.size_source} of its image {image}"
@@ -326,16 +316,15 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
 
 def place_of(volume: Volume) -> Vec3 | None:
     """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it."""
-    return whole_geometry(volume.geometry, volume.text("image")).offset
+    return volume.whole.offset
 
 
 def stated_by(volume: Volume, given: Sequence[float] | None, option: str) -> Geometry:
     """Return the geometry of a volume, with the voxel size that an option gives, if it is given."""
-    stated = whole_geometry(volume.geometry, volume.text("image"))
     if given is None:
-        return stated
+        return volume.whole
     z, y, x = given
-    return dataclasses.replace(stated, voxel_size_nm=(z, y, x), size_source=option)
+    return dataclasses.replace(volume.whole, voxel_size_nm=(z, y, x), size_source=option)
 
 
 def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
@@ -346,14 +335,13 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
         given: What the user states; None: nothing.
         what: The result that gets this size, for the note.
     """
-    stated = whole_geometry(volume.geometry, volume.text("image"))
-    own = stated.voxel_size_nm
+    own = volume.whole.voxel_size_nm
     if given is None:
         return own
     z, y, x = given
     if own is not None and not same_size(own, (z, y, x)):
         notes.show(
-            f"{volume.name}: {stated.size_source} states voxels of {size_text(own)} nm, and {what} states"
+            f"{volume.name}: {volume.whole.size_source} states voxels of {size_text(own)} nm, and {what} states"
             f" {size_text((z, y, x))} nm"
         )
     return z, y, x
@@ -370,7 +358,7 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
     Raises:
         ShapeError: If they state different sizes.
     """
-    mine, other = (whole_geometry(one.geometry, one.text("image")) for one in (a, b))
+    mine, other = a.whole, b.whole
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
     if not same_size(mine.voxel_size_nm, other.voxel_size_nm):
@@ -393,7 +381,7 @@ def require_same_grid(what: str, a: Volume, b: Volume) -> None:
         ShapeError: If they state different sizes or places.
     """
     require_same_size(what, a, b)
-    mine, other = place_of(a), place_of(b)
+    mine, other = a.whole.offset, b.whole.offset
     if mine is not None and other is not None and mine != other:
         raise ShapeError(
             f"{what}: {a.name} begins at voxel {mine} ({a.geometry.offset_source}), {b.name} at {other}"
@@ -412,7 +400,7 @@ def write_volume(
     path: str | os.PathLike[str],
     arrays: Mapping[str, NDArray[Any]],
     *,
-    gzip: int = _GZIP,
+    gzip: int = GZIP,
     command: str = "floodtide write_volume",
 ) -> None:
     """Write arrays as the datasets of an HDF5 file, in chunks of at most 64 voxels an axis.
@@ -429,7 +417,7 @@ def write_volume(
         file = _core.data.Hdf5Writer(os.fspath(path), command, list(arrays))
         try:
             for name, array in sorted(arrays.items()):
-                chunks = [min(n, _CHUNK) for n in array.shape]
+                chunks = [min(n, CHUNK) for n in array.shape]
                 file.create(name, array.dtype.name, array.shape, chunks, gzip)
                 file.write(name, [0] * array.ndim, array)
             file.finish()

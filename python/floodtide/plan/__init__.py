@@ -3,6 +3,6 @@
 
 from floodtide.plan.checking import check
 from floodtide.plan.preparing import prepare
-from floodtide.plan.previewing import preview
+from floodtide.plan.segmenting import preview
 
 __all__ = ["check", "prepare", "preview"]

@@ -15,13 +15,9 @@ from floodtide.data.look.problems import Problem
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.segment.commands import reading_of, require_same_sizes, resolved
-from floodtide.train.data_checks import (
-    look_at,
-    require_volumes_fit,
-    training_problems,
-    with_partitions,
-)
-from floodtide.train.setup import objects_of, rates_of
+from floodtide.train.data_checks import look_at, training_problems
+from floodtide.train.learners.learner import held_out_volume
+from floodtide.train.setup import objects_of, prepared, rates_of
 
 
 def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -47,7 +43,7 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     refused = []
     if trains:
         try:
-            settings = with_partitions(settings)
+            settings = prepared(settings)
         except Error as error:  # on every rank alike
             refused.append(Problem(True, str(error)))
     report: dict[str, Any] = {}
@@ -78,11 +74,12 @@ def _to_be_trained(settings: config.Config) -> bool:
 
 def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Problem]]:
     try:
-        require_volumes_fit(settings)
         rates_of(settings)
-        _, data = objects_of(settings, world.size())
+        model, data = objects_of(settings, world.size())
         looked = look_at(data)
-        found = training_problems(settings, data, looked)
+        found = training_problems(
+            settings.task, data, looked, held_out_volume(settings), model.origin
+        )
     except Error as error:  # what `train` would stop with
         return [], [Problem(True, str(error))]
     volumes = [

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from floodtide.data import Box, Volume, look
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
-from floodtide.data.look.problems import Problem, Reading
-from floodtide.data.look.trained_on import TrainedOn
+from floodtide.data.look.problems import Problem
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import KnownNetwork
@@ -78,39 +76,6 @@ def levels_for(
         " numbers, the network receives the same range of values."
     )
     return mean, std, why
-
-
-def problems_of(
-    seen: ImageStatistics,
-    *,
-    mean: float,
-    std: float,
-    voxel_size_nm: SizeNm,
-    wanted_nm: SizeNm,
-    trained: Sequence[TrainedOn],
-) -> list[Problem]:
-    """Return what is wrong with an image that a network reads, resampled to `wanted_nm`, as (image - mean) / std.
-
-    Args:
-        seen: Statistics of the image as it is stored.
-        mean, std: What the network reads the image with.
-        voxel_size_nm: Voxel size (z, y, x) of the image.
-        wanted_nm: Voxel size at which the network reads the image.
-        trained: The images that the network was trained on; empty for a new network.
-    """
-    where = "the image"
-    found = problems.of_axes(seen, where, voxel_size_nm)
-    if seen.sharpness is not None:
-        z, y, x = (
-            None if n is None else n * old / new
-            for n, old, new in zip(seen.sharpness.length, voxel_size_nm, wanted_nm, strict=True)
-        )
-        sharpness = dataclasses.replace(seen.sharpness, length=(z, y, x))
-        if voxel_size_nm != wanted_nm:  # resampling changes fine detail
-            sharpness = dataclasses.replace(sharpness, autocorrelation=((), (), ()), skewness=())
-        seen = dataclasses.replace(seen, sharpness=sharpness)
-    reading = Reading(where, mean, std, "segment.mean and segment.std", wanted_nm)
-    return found + problems.of_grey_levels(seen, reading, trained)
 
 
 def label_problems(image: Volume, labels: Volume, box: Box) -> list[Problem]:

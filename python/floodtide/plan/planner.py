@@ -220,7 +220,7 @@ def _notes(
     found = (
         []
         if wish.size_is_unknown
-        else judging.problems_of(
+        else problems.of_image(
             seen,
             mean=mean,
             std=std,

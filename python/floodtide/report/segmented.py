@@ -122,9 +122,8 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
     Raises:
         InvalidArgumentError: If the run holds nothing out.
     """
-    if settings.validation.box:
-        volume = held_out_volume(settings)
-    else:
+    volume = held_out_volume(settings)
+    if volume is None:
         held_out = learner_of(settings).held_out_of(settings)
         if held_out is None:
             raise InvalidArgumentError("the run holds nothing out; [validation] names what")

@@ -16,9 +16,8 @@ from floodtide.data import Patches, Shards
 from floodtide.data.patches import UNLABELLED
 from floodtide.report import drawing
 from floodtide.report.drawing import Floats
-from floodtide.train.data_checks import with_partitions
 from floodtide.train.learners import learner_of
-from floodtide.train.setup import with_task
+from floodtide.train.setup import prepared
 
 _ROWS, _COLUMNS = 4, 6
 COUNT = _ROWS * _COLUMNS
@@ -39,7 +38,7 @@ def write_patches(settings: config.Config, out: Path) -> None:
     Raises:
         floodtide.errors.Error: If the training could not start with these data, or the file cannot be written.
     """
-    settings = with_partitions(with_task(settings))
+    settings = prepared(settings)
     with world.agreed():
         if world.rank() > 0:
             return

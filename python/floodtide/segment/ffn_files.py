@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from floodtide.base.files import make_folder, path_and_dataset, replace_bytes
 from floodtide.base.reading import reading
 from floodtide.data import Vec3, Volume
-from floodtide.data.formats.conventions import WRITTEN_BY
+from floodtide.data.formats.geometry import WRITTEN_BY
 from floodtide.errors import InvalidFileError
 
 _MODULE = "ffn.inference.storage"

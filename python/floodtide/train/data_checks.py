@@ -7,6 +7,7 @@ Rank 0 looks at a sample of every volume, which takes about a second, and change
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -20,12 +21,11 @@ import numpy as np
 from floodtide.base.files import make_folder
 from floodtide.base.options import FLOOD, PATCHES
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Classes
+from floodtide.base.tasks import Classes, Task
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig
 from floodtide.data import Patches, Shards, TrainingVolume, Vec3, Volume, partition
 from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
-from floodtide.data.formats.table import format_of, place
 from floodtide.data.look import (
     QUICK,
     alignment,
@@ -44,7 +44,6 @@ from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
 from floodtide.data.patches import boxes_of
 from floodtide.data.volumes import (
-    VolumeLike,
     as_volume,
     labels_of,
     name_of,
@@ -53,7 +52,7 @@ from floodtide.data.volumes import (
     volume_exists,
 )
 from floodtide.errors import InvalidArgumentError
-from floodtide.train.learners.learner import Data, held_out_volume
+from floodtide.train.learners.learner import Data
 
 MOST = 8
 """Volumes that are looked at. More would take longer than a start should."""
@@ -68,13 +67,23 @@ DATASET = "partitions"
 
 @dataclass(frozen=True)
 class Looked:
-    """An image of the training data, with statistics of its training box and of the whole, and how it is read."""
+    """A volume of the training data, with statistics of its training box and of the whole, and how it is read."""
 
+    volume: TrainingVolume
     image: Volume
     statistics: ImageStatistics
     whole: ImageStatistics
     reading: Reading
-    name: str
+
+    @property
+    def name(self) -> str:
+        """Name of the volume."""
+        return self.volume.name
+
+    @functools.cached_property
+    def labels(self) -> Volume:
+        """The labels, opened when they are first asked for."""
+        return labels_of(self.volume.labels)
 
     @property
     def parts(self) -> list[tuple[str, ImageStatistics]]:
@@ -96,25 +105,28 @@ def require_volumes_fit(config: Config) -> None:
             boxes_of(volume)
         if not volume.labels:
             continue
-        image = as_volume(volume.image)
-        if _same_volume(volume.image, volume.labels):
+        image, labels = as_volume(volume.image), as_volume(volume.labels)
+        if image.is_same(labels):
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
                 " one id for each object"
             )
-        labels = as_volume(volume.labels)
         require_labels(labels)
         if config.task.examples == FLOOD:
             require_same_shape(image, labels)
             require_same_grid(f"volume '{volume.name}'", labels, image)
 
 
-def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
+def check_data(
+    task: Task, data: Data, held_out: TrainingVolume | None, start: str
+) -> tuple[str, tuple[str, ...]]:
     """Look at the training data. Not collective: only rank 0 does this.
 
     Args:
-        config: The whole configuration.
-        data: The training data that it describes.
+        task: What the network learns.
+        data: The training data.
+        held_out: The volume of which a box is held out; None: none.
+        start: File of the weights that the training starts from; "": none.
 
     Returns:
         The statistics that checkpoints keep, and warnings.
@@ -123,7 +135,8 @@ def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
         floodtide.errors.Error: If the data cannot be what somebody wants to train on.
     """
     looked = look_at(data)
-    warnings = problems.raise_errors(training_problems(config, data, looked))
+    found = training_problems(task, data, looked, held_out, start)
+    warnings = problems.raise_errors(found)
     kept = [
         trained_on(
             statistics,
@@ -142,17 +155,26 @@ def look_at(data: Data) -> list[Looked]:
     """Return the statistics of the first MOST images of the training data, from a sample."""
     options, found = data.options, []
     for number, volume in enumerate(options.volumes[:MOST]):
-        size = settled_size(as_volume(volume.image), volume.voxel_size_nm, "the configuration")
+        image, boxes = as_volume(volume.image), parse_boxes(volume.box)
+        size = settled_size(image, volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        found.append(_look(volume, reading))
+        whole = statistics = image_statistics(image, budget=QUICK, sections=False)
+        if len(boxes) == 1 and boxes[0] != whole_of(image.shape):
+            statistics = image_statistics(image, box=boxes[0], budget=QUICK, sections=False)
+        found.append(Looked(volume, image, statistics, whole, reading))
     return found
 
 
-def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> list[Problem]:
-    """Return what is probably wrong with the data of a training."""
+def training_problems(
+    task: Task,
+    data: Data,
+    looked: Sequence[Looked],
+    held_out: TrainingVolume | None,
+    start: str,
+) -> list[Problem]:
+    """Return what is probably wrong with the data of a training. Arguments as for `check_data`, and `look_at(data)`."""
     found = []
-    start = config.model.initial_weights
     trained = training_images(start) if start else ()
     for one in looked:
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
@@ -160,15 +182,15 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size, trained)
             found += problems.of_padding(one.statistics, one.reading.where)
-    if not isinstance(config.task, Classes):
-        for volume, one in zip(data.options.volumes, looked, strict=False):
-            found += _of_labels(volume, one)
-    found += _of_boxes(config, data.options.volumes)
+    if not isinstance(task, Classes):
+        for one in looked:
+            found += _of_labels(one)
+    if held_out is not None:
+        found += _of_boxes(held_out, data.options.volumes)
     if isinstance(data, Shards):
-        assert isinstance(config.model, FfnConfig)
-        for volume in data.options.volumes[:MOST]:
-            found += _of_partitions(volume, config.model.patch_size)
-        found += _of_centres(data, config.model.patch_size)
+        for one in looked:
+            found += _of_partitions(one, data.patch_size)
+        found += _of_centres(data)
     return found
 
 
@@ -177,19 +199,8 @@ def _flat(data: Data) -> bool:
     return isinstance(data, Patches) and data.patch[0] == 1
 
 
-def _look(volume: TrainingVolume, reading: Reading) -> Looked:
-    image, boxes = as_volume(volume.image), parse_boxes(volume.box)
-    whole = image_statistics(image, budget=QUICK, sections=False)
-    statistics = whole
-    if len(boxes) == 1 and boxes[0] != whole_of(image.shape):
-        statistics = image_statistics(image, box=boxes[0], budget=QUICK, sections=False)
-    return Looked(image, statistics, whole, reading, volume.name)
-
-
-def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
-    labels = labels_of(volume.labels)
-    where = one.reading.where
-    boxes = parse_boxes(volume.box)
+def _of_labels(one: Looked) -> list[Problem]:
+    labels, where, boxes = one.labels, one.reading.where, parse_boxes(one.volume.box)
     if len(boxes) > 1 or labels.shape != one.image.shape:
         return []
     statistics = label_statistics(
@@ -202,20 +213,18 @@ def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
     return found + problems.of_alignment(aligned, where, labels.name)
 
 
-def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem]:
+def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[Problem]:
     """Return whether voxels are trained on and held out, or held-out ones show nothing."""
-    if not config.validation.box:
-        return []
-    held = held_out_volume(config)
     found = []
-    for box in parse_boxes(held.box):
-        seen = image_statistics(as_volume(held.image), box=box, budget=QUICK, sections=False)
+    validated, held_image = parse_boxes(held.box), as_volume(held.image)
+    for box in validated:
+        seen = image_statistics(held_image, box=box, budget=QUICK, sections=False)
         found += problems.of_padding(seen, "validation.box")
     for volume in volumes:
-        if not _same_volume(volume.image, held.image):
+        image = as_volume(volume.image)
+        if not image.is_same(held_image):
             continue
-        whole = whole_of(as_volume(volume.image).shape)
-        trained, validated = parse_boxes(volume.box) or [whole], parse_boxes(held.box)
+        trained = parse_boxes(volume.box) or [whole_of(image.shape)]
         shared = [intersection(a, b) for a in trained for b in validated]
         common = sum(math.prod(box[1]) for box in shared if box is not None)
         if common:
@@ -232,10 +241,9 @@ def _of_boxes(config: Config, volumes: Sequence[TrainingVolume]) -> list[Problem
     return found
 
 
-def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Problem]:
+def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether partitions have another radius than the patches, or were made of other labels."""
-    partitions = as_volume(volume.partitions)
-    labels = labels_of(volume.labels)
+    partitions, labels = as_volume(one.volume.partitions), one.labels
     found = []
     radius = partitions.core.integers("lom_radius_zyx")
     half = [size // 2 for size in patch_size]
@@ -245,14 +253,14 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
         found.append(
             Problem(
                 False,
-                f"volume '{volume.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
+                f"volume '{one.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
                 f" network reach {wanted} voxels: make partitions with --lom-radius {wanted}",
             )
         )
     if partitions.shape != labels.shape:
         return found  # the engine refuses them
     compared = differ = 0
-    boxes = parse_boxes(volume.box) or [whole_of(labels.shape)]
+    boxes = parse_boxes(one.volume.box) or [whole_of(labels.shape)]
     for cube in (cube for box in boxes for cube in cubes_within(box, QUICK)):
         classes, ids = partitions.read(cube), labels.read(cube)
         known = classes <= _INSIDE
@@ -267,7 +275,7 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
         found.append(
             Problem(
                 True,
-                f"volume '{volume.name}': {partitions.name} was not made from {labels.name}: they contradict each"
+                f"volume '{one.name}': {partitions.name} was not made from {labels.name}: they contradict each"
                 f" other at {100 * differ / compared:.0f} % of the sampled voxels; make partitions of these labels with"
                 " `floodtide partition`",
             )
@@ -275,7 +283,7 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
     return found
 
 
-def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
+def _of_centres(shards: Shards) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
     boxes = [
         box
@@ -284,12 +292,12 @@ def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     ]
     voxels = sum(math.prod(size) for _, size in boxes)
     room = sum(
-        math.prod(max(0, n - patch + 1) for n, patch in zip(size, patch_size, strict=True))
+        math.prod(max(0, n - patch + 1) for n, patch in zip(size, shards.patch_size, strict=True))
         for _, size in boxes
     )
     if len(shards) >= _FEW * voxels:
         return []
-    patch = " x ".join(map(str, patch_size))
+    patch = " x ".join(map(str, shards.patch_size))
     advice = "but partitions allow few of them: make partitions with a smaller --lom-radius or --min-size"
     if room < 2 * _FEW * voxels:
         advice = (
@@ -304,16 +312,6 @@ def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     ]
 
 
-def _same_volume(a: VolumeLike, b: VolumeLike) -> bool:
-    """Return True if two names or objects are the same volume."""
-    if isinstance(a, Volume) or isinstance(b, Volume):
-        return a is b
-    try:
-        return place(str(a)) == place(str(b))
-    except InvalidArgumentError:
-        return str(a) == str(b)
-
-
 def with_partitions(config: Config) -> Config:
     """Return the configuration with partitions for every labelled volume. Collective.
 
@@ -326,15 +324,10 @@ def with_partitions(config: Config) -> Config:
     """
     if not isinstance(config.model, FfnConfig):
         return config
-    with world.agreed():
-        if world.current().rank == 0:  # partitions of wrong labels would take long before the error
-            require_volumes_fit(config)
     volumes = tuple(
         volume if volume.partitions or not volume.labels else _with_own(volume, config)
         for volume in config.data.volumes
     )
-    if volumes == config.data.volumes:
-        return config
     return dataclasses.replace(config, data=dataclasses.replace(config.data, volumes=volumes))
 
 
@@ -367,11 +360,11 @@ def _with_own(volume: TrainingVolume, config: Config) -> TrainingVolume:
 
 def _digest(volume: TrainingVolume, radius: Vec3, least: int) -> str:
     """Return a short text that differs for other labels or other parameters."""
-    path = format_of(volume.labels).path(volume.labels)
-    try:
-        status = os.stat(path)
-        changed = [status.st_size, status.st_mtime_ns]
-    except (OSError, ValueError):  # opening the labels says what is wrong
-        changed = []
-    facts = [place(volume.labels), changed, radius, least, THRESHOLDS]
+    place = as_volume(volume.labels).place
+    if place is None:
+        raise InvalidArgumentError(
+            f"volume '{volume.name}': labels are no file, expected partitions too (ft.data.partition makes them)"
+        )
+    status = os.stat(place[0])
+    facts = [place, [status.st_size, status.st_mtime_ns], radius, least, THRESHOLDS]
     return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:12]

@@ -22,7 +22,7 @@ from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.learners import learner_of, learner_of_model
-from floodtide.train.learners.learner import Data, Model, Record, Setup
+from floodtide.train.learners.learner import Data, Model, Record, Setup, held_out_volume
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 
 # share of an estimate that is needed for certain: the estimate may be a fifth too high
@@ -66,29 +66,22 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
     require_same_configuration("train", config)
     if config.run.bind == "ranks":
         bind_ranks()
-    if given is None:
-        config = with_task(config)
     with world.agreed():
+        optimizer, schedule = rates_of(config)
         set_threads(config.run.threads)
         require_enough_memory(config, comm.size)
-    # Ranks import modules only when they need them: a thousand ranks read the files at once.
-    if given is None and any(v.labels and not v.partitions for v in config.data.volumes):
-        from floodtide.train.data_checks import with_partitions
-
-        config = with_partitions(config)
+    if given is None:
+        config = prepared(config)
     statistics = ""
     warnings: tuple[str, ...] = ()
     with world.agreed():
-        optimizer, schedule = rates_of(config)
+        model, data = given or objects_of(config, comm.size)
         if comm.rank == 0:
-            from floodtide.train import data_checks
+            from floodtide.train.data_checks import check_data
 
-            if given is None:
-                data_checks.require_volumes_fit(config)
-            model, data = given or objects_of(config, comm.size)
-            statistics, warnings = data_checks.check_data(config, data)
-        else:
-            model, data = given or objects_of(config, comm.size)
+            statistics, warnings = check_data(
+                config.task, data, held_out_volume(config), model.origin
+            )
         _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, data.walkers)
         setup = Setup(
             config=config,
@@ -106,19 +99,29 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
     return setup
 
 
-def with_task(config: Config) -> Config:
-    """Return the configuration with the table of classes that the labels have, if it has none. Collective.
+def prepared(config: Config) -> Config:
+    """Return the configuration with what it leaves to the data: classes of the labels, and partitions. Collective.
 
     Raises:
-        floodtide.errors.Error: On every rank alike, as `with_classes` of `floodtide.data.patches` does.
+        floodtide.errors.Error: On every rank alike, for volumes that no training can use.
     """
-    task = config.task
-    if not (isinstance(task, Classes) and not task.classes):
-        return config
+    # Ranks import modules only when they need them: a thousand ranks read the files at once.
+    task: Any = config.task
+    unknown = isinstance(task, Classes) and not task.classes
     with world.agreed():
         if world.rank() == 0:
-            task = with_classes(task, config.data.of(config.data.volumes))
-    return dataclasses.replace(config, task=world.broadcast_object(task))
+            from floodtide.train.data_checks import require_volumes_fit
+
+            require_volumes_fit(config)
+            if unknown:
+                task = with_classes(task, config.data.of(config.data.volumes))
+    if unknown:
+        config = dataclasses.replace(config, task=world.broadcast_object(task))
+    if any(volume.labels and not volume.partitions for volume in config.data.volumes):
+        from floodtide.train.data_checks import with_partitions
+
+        config = with_partitions(config)
+    return config
 
 
 def objects_of(config: Config, ranks: int) -> Objects:

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a volume lies and how large its voxels are, as its file states it."""
+"""Where a volume lies and how large its voxels are, as its file states it in the names that other programs use.
+
+`AXES`, `NM`, `SIZES` and `OFFSETS` are the tables. Readers pass what a file states through the functions below. They
+use it, refuse it in one line, or note that it was not used.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from floodtide.base import limits, notes
 from floodtide.data.boxes import Vec3
@@ -16,6 +25,95 @@ SizeNm = tuple[float, float, float]
 
 SAME = 1e-3  # sizes that differ by less are the same; files keep rounded numbers
 _WHOLE = 0.02  # of a voxel: positions that are as close to a whole number need no note
+
+NM: dict[str, float] = {
+    "pm": 1e-3, "picometer": 1e-3, "angstrom": 0.1, "å": 0.1, "nm": 1.0, "nanometer": 1.0, "nanometre": 1.0,
+    "um": 1e3, "µm": 1e3, "\\u00b5m": 1e3, "micron": 1e3, "micrometer": 1e3, "micrometre": 1e3,
+    "mm": 1e6, "millimeter": 1e6, "millimetre": 1e6, "cm": 1e7, "centimeter": 1e7, "centimetre": 1e7,
+    "m": 1e9, "meter": 1e9, "metre": 1e9, "in": 2.54e7, "inch": 2.54e7,
+}  # fmt: skip
+"""Lengths in nm of the names of units, in lower case."""
+
+VOXEL_UNITS = ("", "pixel", "pixels", "voxel", "voxels", "px", "none", "null", "index", "arbitrary")
+"""Names of units that are no length."""
+
+AXES = {
+    "z": "z", "y": "y", "x": "x", "c": "c", "ch": "c", "channel": "c", "channels": "c", "t": "t", "time": "t",
+    "depth": "z", "height": "y", "width": "x", "plane": "z", "pln": "z", "slice": "z", "row": "y", "col": "x",
+    "column": "x",
+}  # fmt: skip
+"""Axes of the names that files use, in lower case and without the ^ of funlib."""
+
+WRITTEN_BY = "written_by"
+"""Key of the command that has written a volume, in all formats that have keys."""
+
+NO_SIZE = "floodtide_voxel_size_unknown"
+"""Key of an info whose `resolution` of 1 nm stands for an unknown voxel size: the format has no other way."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """An attribute of an array that states a size or an offset.
+
+    Attributes:
+        key: Its name.
+        unit: Its unit; None: the array's attribute `units`, else nm.
+        reverse: True if the numbers are in the reverse order of the array's axes.
+    """
+
+    key: str
+    unit: str | None = None
+    reverse: bool = False
+
+
+SIZES = (
+    Stated("voxel_size"),  # funlib, gunpowder
+    Stated("resolution"),  # floodtide, CREMI, N5
+    Stated("voxel_size_nm", "nm"),
+    Stated("voxel_size_um", "um"),
+    Stated("element_size_um", "um"),  # ilastik, PlantSeg
+    Stated("spacings", reverse=True),  # as in NRRD: the fastest axis comes first
+)
+OFFSETS = (
+    Stated("box_start", "voxel"),  # floodtide
+    Stated("offset"),
+    Stated("space origin", reverse=True),  # as in NRRD
+)
+NOTED = (
+    "space directions",
+    "spacing",
+    "Spacing",
+    "scale",
+    "voxelsize",
+    "voxelSize",
+    "voxel_resolution",
+    "resolution_nm",
+    "element_size",
+    "element_size_nm",
+    "pixel_size",
+    "pixelResolution",
+)
+"""Attributes that state a size in an order or a unit that files do not agree about."""
+NOTED_PLACES = ("voxel_offset", "translate", "translation", "origin")
+"""Attributes that state a position, likewise."""
+NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_value": 0}
+"""Attributes of netCDF and xarray that change voxels, with the values that change none."""
+UNITS = ("units", "unit", "space units")
+NAMES = (
+    "dimension_names",
+    "axis_names",
+    "axes",
+    "_ARRAY_DIMENSIONS",
+    "axistags",
+    "DIMENSION_LABELS",
+)
+KEYS = (
+    *dict.fromkeys(
+        [one.key for one in (*SIZES, *OFFSETS)]
+        + [*NOTED, *NOTED_PLACES, *NOTED_VALUES, *UNITS, *NAMES]
+    ),
+)
+"""Every attribute of an array that is looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,3 +211,283 @@ def voxels_of(name: str, position: Sequence[float], what: str) -> Vec3:
             f"{name}: {what} puts the first voxel at {exact} (z, y, x) voxels, taken as {z}, {y}, {x}"
         )
     return z, y, x
+
+
+def unit_nm(unit: Any) -> float | None:
+    """Return a unit in nm; None if it is no length that is known."""
+    name = str(unit).strip().replace("\u03bc", "µ").lower()
+    return NM.get(name) or NM.get(name.removesuffix("s"))
+
+
+def stated_size(
+    name: str, source: str, edges: Sequence[float], units: Sequence[str]
+) -> SizeNm | None:
+    """Return the voxel size (z, y, x) in nm of edges in these units; None, with a note, if they are no lengths.
+
+    Edges of one voxel, or of one without a unit, state nothing, and get no note.
+    """
+    nm = [unit_nm(unit) for unit in units]
+    if None not in nm:
+        z, y, x = (n * (factor or 1.0) for n, factor in zip(edges, nm, strict=True))
+        return size_of(name, source, (z, y, x))
+    if set(edges) != {1.0} or any(unit.strip().lower() not in VOXEL_UNITS for unit in units):
+        named = ", ".join(dict.fromkeys(unit for unit in units if unit))
+        unit = f"in '{named}'" if named else "without a unit"
+        text = (
+            f"voxels of {size_text(edges)} (z, y, x) {unit}, as stated by {source}, are no length"
+        )
+        not_used(name, text)
+    return None
+
+
+def plain(value: Any) -> Any:
+    """Return an attribute of h5py or zarr as JSON would hold it: a text, or a list."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, str | Mapping):
+        return value
+    if getattr(value, "shape", ()) is None:  # h5py.Empty
+        return []
+    return [
+        plain(one) if isinstance(one, bytes) else one for one in np.asarray(value).ravel().tolist()
+    ]
+
+
+def axis_names(given: Any) -> tuple[str, ...] | None:
+    """Return the names of axes of a list, of a text such as "zyx", or of vigra's axistags; None if it has none."""
+    given = _parsed(given)
+    if isinstance(given, Mapping):
+        given = given.get("axes")
+    if isinstance(given, str):
+        given = re.split(r"[\s,;]+", given.strip()) if re.search(r"[\s,;]", given) else list(given)
+        if not all(one.lower() in AXES for one in given):
+            return None  # a text about something else
+    if not isinstance(given, list | tuple) or not given:
+        return None
+    plain = [one.get("key", one.get("name")) if isinstance(one, Mapping) else one for one in given]
+    found = [AXES.get(str(one).lower().rstrip("^"), "") for one in plain]
+    if not any(found):
+        return None  # dim_0, dim_1, ...
+    return tuple(a or str(b) for a, b in zip(found, plain, strict=True))
+
+
+def _parsed(given: Any) -> Any:
+    """Return what a text of JSON holds, as axistags of vigra or "[40, 4, 4]"; anything else as it is."""
+    if isinstance(given, str) and given.startswith(("{", "[")):
+        with contextlib.suppress(ValueError):  # a text about something else
+            return json.loads(given)
+    return given
+
+
+def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
+    """Return the names of the axes of an array that its attributes state; None if they state none.
+
+    Raises:
+        InvalidFileError: If two attributes contradict each other, or there is another number of axes.
+    """
+    found, source = None, ""
+    for key in NAMES:
+        given = _parsed(attributes.get(key))
+        names = axis_names(given)
+        if names is None:
+            texts = [one for one in given if isinstance(one, str)] if type(given) is list else []
+            if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in texts):
+                notes.show(
+                    f"{name}: {key} names the axes {', '.join(texts)}, which are not known: taken as z, y, x"
+                )
+            continue
+        if len(names) != rank or (found is not None and names != found):
+            raise InvalidFileError(
+                f"{name}: {key} names the axes {', '.join(names)}, expected"
+                + (f" {rank} axes" if found is None else f" {', '.join(found)} as {source} does")
+            )
+        found, source = names, key
+        tags = given.get("axes") or () if isinstance(given, Mapping) else ()
+        sizes = [one.get("resolution") for one in tags if isinstance(one, Mapping)]
+        if any(sizes):  # of vigra
+            text = f"{key} state a resolution of {', '.join(map(str, sizes))} without a unit"
+            not_used(name, text)
+    return found
+
+
+def order_of(
+    name: str, names: Sequence[str] | None, shape: Sequence[int], channel: int | None
+) -> tuple[tuple[int | slice, ...], Vec3]:
+    """Return an index that leaves three axes of an array, and the order in which these become z, y, x.
+
+    Args:
+        name: The volume, for messages.
+        names: The names of its axes; None: z, y, x, or channel, z, y, x if there is a channel and a fourth axis.
+        shape: Its shape.
+        channel: The channel to read; None: there must be one.
+
+    Raises:
+        InvalidFileError: If z, y and x are not all there, or more than one voxel lies along another axis.
+    """
+    if names is None:
+        names = ("c", "z", "y", "x") if channel is not None and len(shape) == 4 else ("z", "y", "x")
+        if len(shape) != len(names):
+            raise InvalidFileError(
+                f"{name}: has {len(shape)} axes, shape {tuple(shape)}; expected three (z, y, x)"
+            )
+    text = f"{name}: has axes {', '.join(names)} of {tuple(shape)}"
+    if len(names) != len(shape) or len(set(names)) != len(names) or not set("zyx") <= set(names):
+        raise InvalidFileError(f"{text}, expected z, y and x, each once")
+    channels = shape[names.index("c")] if "c" in names else 1
+    if channel is not None and channel >= channels:
+        raise InvalidFileError(
+            f"{name}: has {channels} channel{'s' * (channels != 1)}, expected one with the index {channel}"
+        )
+    index: list[int | slice] = []
+    for axis, size in zip(names, shape, strict=True):
+        if axis in ("z", "y", "x"):
+            index.append(slice(None))
+        elif axis == "c" and channel is not None:
+            index.append(channel)
+        elif size == 1:
+            index.append(0)
+        else:
+            how = "; ft.data.convert(ft.data.Volume(name, channel=0), copy) in Python copies one"
+            raise InvalidFileError(
+                f"{text}, expected one time and one channel{how if axis == 'c' else ''}"
+            )
+    left = [axis for axis in names if axis in ("z", "y", "x")]
+    return tuple(index), (left.index("z"), left.index("y"), left.index("x"))
+
+
+def geometry_of(
+    name: str,
+    attributes: Mapping[str, Any],
+    axes: Sequence[str] | None = None,
+    *,
+    reverse: bool = False,
+    sizes: Sequence[Stated] = SIZES,
+) -> Geometry:
+    """Return the geometry that the attributes of an array state.
+
+    Args:
+        name: The volume, for messages.
+        attributes: Of the array.
+        axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
+        reverse: True if the numbers are in the order x, y, z (N5).
+        sizes: The attributes that state a voxel size.
+
+    Raises:
+        InvalidFileError: If two attributes contradict each other.
+    """
+    transform = attributes.get("transform")
+    if isinstance(transform, Mapping) and not {"resolution", "voxel_size"} & set(attributes):
+        # of Cellmap, which names its axes
+        axes, reverse = axis_names(transform.get("axes")) or ("z", "y", "x"), False
+        stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
+        attributes = {**stated, **({"units": transform["units"]} if "units" in transform else {})}
+    size: SizeNm | None = None
+    offset: Vec3 | None = None
+    size_source = offset_source = ""
+    for one in sizes:
+        found = _numbers(name, one, attributes, axes, reverse)
+        edges = stated_size(name, f"attribute {one.key}", *found) if found else None
+        if edges is not None:
+            if size is not None and not same_size(size, edges):
+                raise InvalidFileError(
+                    f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
+                    f" {size_text(edges)} nm; expected one voxel size"
+                )
+            size, size_source = size or edges, size_source or f"attribute {one.key}"
+    for one in OFFSETS:
+        found = _numbers(name, one, attributes, axes, reverse)
+        start = _start(name, f"attribute {one.key}", *found, size) if found else None
+        if start is not None:
+            if offset is not None and start != offset:
+                raise InvalidFileError(
+                    f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start}"
+                    " (z, y, x); expected one position"
+                )
+            offset, offset_source = start, offset_source or f"attribute {one.key}"
+    read = {one.key for one in sizes}
+    _note_unused(
+        name, {key: attributes[key] for key in attributes if key not in read}, size, offset
+    )
+    named = next((key for key in NAMES if axis_names(attributes.get(key))), None)
+    return Geometry(
+        voxel_size_nm=size,
+        offset=offset,
+        size_source=size_source,
+        offset_source=offset_source,
+        axes_source="" if named is None else f"attribute {named}",
+    )
+
+
+def _numbers(
+    name: str,
+    one: Stated,
+    attributes: Mapping[str, Any],
+    axes: Sequence[str] | None,
+    reverse: bool,
+) -> tuple[SizeNm, list[str]] | None:
+    """Return the numbers (z, y, x) of an attribute and their units; None without it, or with a note if it is wrong."""
+    values = _parsed(attributes.get(one.key))
+    if values is None:
+        return None
+    units = next((attributes[key] for key in UNITS if key in attributes), None)
+    given, turned = one.unit, one.reverse
+    if given is None:
+        given, turned = "nm" if units is None else units, one.reverse != reverse
+    found = _in_order(values, axes, turned)
+    named = _in_order([given] * 3 if isinstance(given, str) else given, axes, turned)
+    if found is not None and named is not None and is_triple(found):
+        return (float(found[0]), float(found[1]), float(found[2])), [*map(str, named)]
+    text = f"{name}: attribute {one.key} is {str(values)[:100]}"
+    text += f" in {str(units)[:60]}" if units is not None else ""
+    if one.key == "box_start":  # of floodtide itself
+        raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
+    notes.show(f"{text}, expected three numbers: not used")
+    return None
+
+
+def _note_unused(
+    name: str, attributes: Mapping[str, Any], size: SizeNm | None, offset: Vec3 | None
+) -> None:
+    """Note attributes that may state an unknown size or position, or change the voxels."""
+    keys = (*(NOTED if size is None else ()), *(NOTED_PLACES if offset is None else ()))
+    for key in keys:
+        if attributes.get(key):
+            not_used(name, f"attribute {key} is {str(attributes[key])[:100]}")
+    for key, neutral in NOTED_VALUES.items():
+        value = attributes.get(key)
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if value not in (None, neutral) and str(value).lower() != "nan":
+            notes.show(
+                f"{name}: attribute {key} is {str(value)[:100]}: not used, the voxels are read as they are stored"
+            )
+
+
+def _start(
+    name: str, what: str, position: SizeNm, units: Sequence[str], size: SizeNm | None
+) -> Vec3 | None:
+    """Return an offset in voxels; None, with a note, if it is a length and the voxel size is unknown."""
+    if all(unit.lower() in VOXEL_UNITS for unit in units):
+        return voxels_of(name, position, what)
+    nm = [unit_nm(unit) for unit in units]
+    if size is None or None in nm:
+        if any(position):
+            notes.show(
+                f"{name}: {what} is {list(position)}, and no voxel size is known: the position is not used"
+            )
+        return None
+    edges = zip(position, nm, size, strict=True)
+    return voxels_of(name, [n * (factor or 1.0) / m for n, factor, m in edges], what)
+
+
+def _in_order(values: Any, axes: Sequence[str] | None, reverse: bool) -> list[Any] | None:
+    """Return what belongs to z, y and x of a list with a value for each axis, or for these three."""
+    if not isinstance(values, list | tuple):
+        return None
+    plain = list(values)[::-1] if reverse else list(values)
+    if axes is None:
+        return plain if len(plain) == 3 else None
+    if len(plain) != len(axes):
+        axes = [axis for axis in axes if axis in ("z", "y", "x")]
+    if len(plain) != len(axes) or not set("zyx") <= set(axes):
+        return None
+    return [plain[list(axes).index(axis)] for axis in "zyx"]

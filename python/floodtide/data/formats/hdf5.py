@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import notes
-from floodtide.base.files import path_and_dataset
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.conventions import (
+from floodtide.data.formats.geometry import (
     KEYS,
     NAMES,
     SIZES,
@@ -30,9 +29,9 @@ from floodtide.data.formats.conventions import (
     axis_names,
     geometry_of,
     names_of,
+    not_used,
     order_of,
 )
-from floodtide.data.formats.geometry import not_used
 from floodtide.data.formats.readers import Opened, attributes_of, object_volume
 from floodtide.errors import Error, InvalidFileError
 
@@ -40,25 +39,27 @@ _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
 
-def open_hdf5(reference: str, channel: int | None) -> Opened:
-    """Open a dataset of three axes, or a channel of one of four, with the axes in the order that it states."""
-    return open_dataset(*path_and_dataset(reference), channel)
-
-
 def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
-    """Open a dataset of a file. See `open_hdf5`."""
+    """Open a dataset of three axes, or a channel of one of four, with the axes in the order that it states."""
     try:
         volume = _core.data.Volume(path, dataset, channel)
     except InvalidFileError as error:
         enumerated = "elements are enumerated" in str(error)
-        if enumerated or " axes, shape " in str(error):
-            other = _by_h5py(path, dataset, channel, named=not enumerated)
-            if other is not None:
-                return other
-        raise
+        if not enumerated and " axes, shape " not in str(error):
+            raise
+        other = _by_h5py(path, dataset, channel, named=not enumerated)
+        if other is None:
+            raise
+        return other
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
     names = names_of(volume.name, stated, len(given))
+    unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
+    as_stored = not unsigned and (names is None or names[-3:] == ("z", "y", "x"))
+    if not as_stored and names is not None and len(names) != 3:
+        other = _by_h5py(path, dataset, channel)
+        if other is not None:
+            return other
     geometry = geometry_of(volume.name, stated, names)
     if names is None and _core.data.has_attributes(path, dataset, ["MATLAB_class"]):
         notes.show(
@@ -67,13 +68,9 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         )
     if geometry.voxel_size_nm is None:
         _note_elsewhere(volume.name, path, dataset)
-    unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
-    if not unsigned and (names is None or names[-3:] == ("z", "y", "x")):
+    if as_stored:
         return Opened(volume, geometry, plain=True)
     names = names or ("z", "y", "x")
-    other = _by_h5py(path, dataset, channel) if len(names) != 3 else None
-    if other is not None:
-        return other
     if set(names) != set("zyx"):
         raise InvalidFileError(
             f"{volume.name}: names the axes {', '.join(names)}, expected z, y, x, after a channel if there is one"

@@ -14,19 +14,17 @@ from typing import Any
 
 from floodtide.base import notes
 from floodtide.base.reading import read_json
-from floodtide.data.formats.conventions import (
+from floodtide.data.formats.geometry import (
     NAMES,
     SIZES,
     UNITS,
+    Geometry,
+    SizeNm,
     Stated,
     axis_names,
     geometry_of,
-    names_of,
-)
-from floodtide.data.formats.geometry import (
-    Geometry,
-    SizeNm,
     is_triple,
+    names_of,
     not_used,
     same_size,
     size_of,

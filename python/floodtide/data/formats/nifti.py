@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
-from floodtide.data.formats.conventions import stated_size
-from floodtide.data.formats.geometry import SAME, Geometry, size_text, voxels_of
+from floodtide.data.formats.geometry import SAME, Geometry, size_text, stated_size, voxels_of
 from floodtide.data.formats.readers import Opened, array_volume
 from floodtide.errors import InvalidFileError
 

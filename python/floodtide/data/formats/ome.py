@@ -8,8 +8,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodtide.data.formats.conventions import axis_names, stated_size
-from floodtide.data.formats.geometry import Geometry, voxels_of
+from floodtide.data.formats.geometry import Geometry, axis_names, stated_size, voxels_of
 from floodtide.errors import InvalidFileError
 
 _BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name no axes

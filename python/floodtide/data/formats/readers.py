@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.conventions import KEYS, NAMES, axis_names, plain
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import KEYS, NAMES, Geometry, axis_names, geometry_of, plain
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 CACHE_BYTES = 64 << 20
@@ -38,11 +38,12 @@ class Source(Protocol):
 
 
 class Opened(NamedTuple):
-    """A volume of the core, where it lies, and if the core can open it by its name."""
+    """A volume of the core, where it lies, if the core can open it by its name, and `Format.place` of its name."""
 
     core: _core.data.Volume
     geometry: Geometry
     plain: bool = False
+    place: tuple[str, str] | None = None
 
 
 def array_volume(
@@ -116,6 +117,52 @@ def object_volume(
     return Opened(volume, geometry)
 
 
+def open_object(source: Any, name: str) -> Opened:
+    """Open an array, or another object that a volume can read.
+
+    Raises:
+        InvalidArgumentError: If it is no such object, or its axes have another order than z, y, x.
+        InvalidFileError: If it has not three axes, or is of another type than numbers.
+    """
+    is_array = isinstance(source, np.ndarray)
+    name = name or ("the array" if is_array else f"the {type(source).__name__} object")
+    if is_array and type(source).__module__.startswith("numpy.ma"):
+        raise InvalidArgumentError(
+            f"{name}: is a masked array, expected a plain one: fill it first (array.filled(0))"
+        )
+    attributes = attributes_of(source)
+    _require_zyx(source, name, attributes)
+    if is_array:
+        return array_volume(source, name)
+    opened = object_volume(_from_zero(source), name)
+    return opened._replace(geometry=geometry_of(name, attributes))
+
+
+def _from_zero(source: Any) -> Any:
+    """Return a tensorstore array whose positions count from 0; any other object as it is."""
+    if not type(source).__module__.startswith("tensorstore"):
+        return source
+    return Store(source[tensorstore_library("the array").d[:].translate_to[0]], "the array")
+
+
+class Store:
+    """A tensorstore array, read box by box.
+
+    Args:
+        store: The array.
+        name: For messages.
+    """
+
+    def __init__(self, store: Any, name: str) -> None:
+        self._store, self._name = store, name
+        self.shape = tuple(store.shape)
+        self.dtype = store.dtype.numpy_dtype
+
+    def __getitem__(self, box: tuple[slice, slice, slice]) -> Any:
+        tensorstore_library(self._name)  # refuses a child of fork()
+        return self._store[box].read().result()
+
+
 def _shape(source: Any, name: str) -> Vec3:
     try:
         shape = tuple(int(n) for n in source.shape)
@@ -136,14 +183,13 @@ def attributes_of(source: Any) -> dict[str, Any]:
     return {key: plain(found[key]) for key in KEYS if isinstance(found, Mapping) and key in found}
 
 
-def require_zyx(source: Any, name: str) -> None:
+def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
     """Refuse an object with axes in another order: it names them, or is of a library whose arrays have x, y, z."""
     library = type(source).__module__.partition(".")[0]
     if library in _XYZ:
         raise InvalidArgumentError(
             f"{name}: has the axes x, y, z of {library}, expected z, y, x: numpy.asarray(array).T"
         )
-    attributes = attributes_of(source)
     stated = (
         getattr(source, "dims", None),
         getattr(getattr(source, "metadata", None), "dimension_names", None),

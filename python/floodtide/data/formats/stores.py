@@ -2,7 +2,7 @@
 """Chunked arrays in folders, through tensorstore: Zarr 2 and 3, OME-Zarr, N5, Neuroglancer precomputed.
 
 Zarr stores the axes z, y, x, or those that the array or an OME-Zarr image names. N5 and precomputed store x, y, z. All
-are read as z, y, x.
+are read as z, y, x. An absent chunk holds the fill value by definition, so that a lost one looks like zeros.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,27 @@ from floodtide.base.libraries import tensorstore_library
 from floodtide.base.limits import require_decoded
 from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import read_json, reason
-from floodtide.data.formats.conventions import (
+from floodtide.data.formats.geometry import (
     NO_SIZE,
     SIZES,
     WRITTEN_BY,
+    Geometry,
     geometry_of,
+    is_triple,
     names_of,
+    not_used,
     order_of,
+    size_of,
 )
-from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_of
 from floodtide.data.formats.names import refuse_other
-from floodtide.data.formats.readers import CACHE_BYTES, Opened, object_volume
+from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, object_volume
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
+_ENDINGS = (".gz", ".br", ".zst", ".zstd", ".bz2", ".xz", ".lz4")
+_MANY = 0.1  # share of absent chunks above which a note says so
+_MOST = 1 << 16  # files that rank 0 looks at
+_FEW = 64  # files that every other rank looks at: a volume is listed once, and each rank refuses what it would misread
 
 
 def is_in(reference: str, suffix: str) -> bool:
@@ -48,7 +55,6 @@ def is_in(reference: str, suffix: str) -> bool:
 
 def open_zarr(reference: str, channel: int | None = None) -> Opened:
     """Open an array of a Zarr 2 or 3 folder, or the finest level of an OME-Zarr image."""
-    from floodtide.data.formats.chunks import check_chunks
     from floodtide.data.formats.ome import geometry_of_level
 
     array = _zarr_array(reference)
@@ -67,13 +73,12 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     if level is None and geometry.voxel_size_nm is None:
         _note_above(reference, array.parent.absolute(), names or ())
     known, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
-    check_chunks(reference, array.parent, known.fullmatch, _chunks_of(store), writer)
+    _check_chunks(reference, array.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
 
 
 def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
-    from floodtide.data.formats.chunks import check_chunks
     from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
 
     path = Path(reference, "attributes.json")
@@ -95,13 +100,12 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     geometry = dataclasses.replace(geometry, axes_source=source)
     opened = _volume(reference, store, names, channel, geometry, path)
     known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)
-    check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
+    _check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
 
 
 def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
-    from floodtide.data.formats.chunks import check_chunks, of_precomputed
 
     folder = reference.removeprefix(PRECOMPUTED)
     refuse_other(folder)
@@ -124,9 +128,11 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     )
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
     if scale.get("sharding") is None:
-        known = of_precomputed((i, j, k), scale["size"], store.chunk_layout.write_chunk.shape[:3])
+        known = _names_of_precomputed(
+            (i, j, k), scale["size"], store.chunk_layout.write_chunk.shape[:3]
+        )
         chunks, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
-        check_chunks(reference, chunks, known, _chunks_of(store) // channels, writer)
+        _check_chunks(reference, chunks, known, _chunks_of(store) // channels, writer)
     return opened
 
 
@@ -163,6 +169,90 @@ def _chunks_of(store: Any) -> int:
     return math.prod(-(-n // (size or n or 1)) for n, size in sizes)
 
 
+def _check_chunks(
+    name: str, folder: Path, known: Callable[[str], object], expected: int, writer: Any
+) -> None:
+    """Refuse files of chunks that would be passed over. On rank 0, note if many chunks do not exist.
+
+    Args:
+        name: The volume, for messages.
+        folder: Where its chunks are.
+        known: Says if a path in the folder is that of a chunk.
+        expected: Number of chunks of the volume.
+        writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
+
+    Raises:
+        InvalidFileError: If a chunk has another ending or is no file, or all have names of another form.
+    """
+    digits = re.compile(r"[\dc]+([./][\dc]+)*|(-?\d+--?\d+_){2}-?\d+--?\d+")
+    found, other, most = 0, "", _MOST if notes.speaks() else _FEW
+    for number, path in enumerate(_files(folder, "")):
+        if number >= most:
+            expected = 0  # not all are listed
+            break
+        if known(path):
+            found += 1
+            continue
+        plain, ending = os.path.splitext(path)
+        if ending in _ENDINGS and known(plain):
+            raise InvalidFileError(
+                f"{name}: the chunk {folder / path} is compressed as a whole file, expected {plain}: decompress the"
+                f" chunks, or write the volume without the ending {ending} (CloudVolume: compress=False)"
+            )
+        if digits.fullmatch(path):
+            other = path
+    if not found and other:
+        raise InvalidFileError(
+            f"{name}: no chunk has the name that its metadata states, and {folder / other} has another one; expected"
+            " the separator and the chunk size of the metadata"
+        )
+    own = isinstance(writer, str) and writer.startswith("floodtide")
+    if expected - found > (0 if own else _MANY * expected):
+        more = f" ({writer} wrote all of them)" if own else ""
+        notes.show(
+            f"{name}: {expected - found} of {expected} chunks do not exist{more}, and are read as the fill value"
+        )
+
+
+def _names_of_precomputed(
+    start: Sequence[int], size: Sequence[int], chunk: Sequence[int]
+) -> Callable[[str], bool]:
+    """Return a function that says if a name is that of a chunk of a precomputed scale: "0-64_64-128_0-40".
+
+    Args:
+        start: The first voxel (x, y, z) of the scale.
+        size: Of the scale.
+        chunk: Of a chunk.
+    """
+    ranges = [
+        {f"{a}-{min(a + c, first + n)}" for a in range(first, first + n, c)}
+        for first, n, c in zip(start, size, chunk, strict=True)
+    ]
+
+    def known(name: str) -> bool:
+        parts = name.split("_")
+        return len(parts) == 3 and all(one in axis for one, axis in zip(parts, ranges, strict=True))
+
+    return known
+
+
+def _files(folder: Path, below: str) -> Iterator[str]:
+    """Yield the paths of the files in a folder."""
+    try:
+        entries = os.scandir(folder / below)
+    except OSError:
+        return  # a folder that does not exist has no chunks; reading names one that cannot be read
+    with entries:
+        for entry in entries:
+            path = f"{below}{entry.name}"
+            if entry.is_dir():
+                yield from _files(folder, f"{path}/")
+            elif not entry.is_file():  # reading a FIFO would never end
+                raise InvalidFileError(f"{folder / path} is no regular file, expected a chunk")
+            else:
+                yield path
+
+
 def _zarr_chunks(document: Mapping[str, Any], rank: int) -> re.Pattern[str]:
     """Return the regular expression of the paths of the chunks of a Zarr array."""
     if "chunk_key_encoding" not in document:  # version 2
@@ -172,31 +262,6 @@ def _zarr_chunks(document: Mapping[str, Any], rank: int) -> re.Pattern[str]:
     first = encoding.get("name") == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if first else ".")
     return re.compile(re.escape(str(separator)).join(["c"] * first + [r"\d+"] * rank))
-
-
-def from_zero(source: Any) -> Any:
-    """Return a tensorstore array whose positions count from 0; any other object as it is."""
-    if not type(source).__module__.startswith("tensorstore"):
-        return source
-    return Store(source[tensorstore_library("the array").d[:].translate_to[0]], "the array")
-
-
-class Store:
-    """A tensorstore array, read box by box.
-
-    Args:
-        store: The array.
-        name: For messages.
-    """
-
-    def __init__(self, store: Any, name: str) -> None:
-        self._store, self._name = store, name
-        self.shape = tuple(store.shape)
-        self.dtype = store.dtype.numpy_dtype
-
-    def __getitem__(self, box: tuple[slice, slice, slice]) -> Any:
-        tensorstore_library(self._name)  # refuses a child of fork()
-        return self._store[box].read().result()
 
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import PRECOMPUTED, volume_folder
 from floodtide.base.reading import exists, reason
-from floodtide.data.formats import hdf5, pictures, stores, writers
+from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
 from floodtide.data.formats.names import NIFTI, file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
@@ -35,7 +35,16 @@ class Format:
     matches: Callable[[str], bool]
     open: _Open  # name, and index of a channel or None
     create: Callable[[str, Plan], AbstractContextManager[Writer]]
-    path: Callable[[str], Path] = Path  # the volume's file or folder
+    parts: Callable[[str], tuple[str, str]] = lambda reference: (reference, "")
+
+    def path(self, reference: str) -> Path:
+        """Return the file or folder of a volume: the first of the `parts` of its name."""
+        return Path(self.parts(reference)[0])
+
+    def place(self, reference: str) -> tuple[str, str]:
+        """Return the real path of the file or folder of a volume, and the rest of its name. Equal for one volume."""
+        path, rest = self.parts(reference)
+        return os.path.realpath(path), rest.strip("/")
 
 
 def _one_channel(open_it: Callable[[str], Opened]) -> _Open:
@@ -51,29 +60,22 @@ def _one_channel(open_it: Callable[[str], Opened]) -> _Open:
     return opened
 
 
-def _is_hdf5_file(reference: str) -> bool:
-    """Return True if the name is file:dataset and the file exists. Such a name has no other meaning."""
-    path, colon, dataset = reference.rpartition(":")
-    return bool(colon and dataset) and exists(path) and not pictures.is_stack(reference)
-
-
 def _is_hdf5_name(reference: str) -> bool:
     path, colon, dataset = reference.rpartition(":")
     return bool(path and colon and dataset) and "://" not in reference
 
 
-def _open_nifti(reference: str) -> Opened:
-    from floodtide.data.formats.nifti import open_nifti
-
-    return open_nifti(reference)
+def _file_and_number(reference: str) -> tuple[str, str]:
+    path, series = file_and_series(reference)
+    return path, str(series or 0)
 
 
 HDF5 = Format(
     form="file.h5:dataset",
     matches=_is_hdf5_name,
-    open=hdf5.open_hdf5,
+    open=lambda reference, channel: hdf5.open_dataset(*path_and_dataset(reference), channel),
     create=writers.hdf5,
-    path=lambda reference: Path(path_and_dataset(reference)[0]),
+    parts=path_and_dataset,
 )
 
 FORMATS: tuple[Format, ...] = (
@@ -83,7 +85,7 @@ FORMATS: tuple[Format, ...] = (
         matches=lambda reference: reference.startswith(PRECOMPUTED),
         open=stores.open_precomputed,
         create=writers.precomputed,
-        path=lambda reference: Path(reference.removeprefix(PRECOMPUTED)),
+        parts=lambda reference: (reference.removeprefix(PRECOMPUTED), ""),
     ),
     Format(
         form="volume.zarr[/path]",
@@ -102,12 +104,12 @@ FORMATS: tuple[Format, ...] = (
         matches=pictures.is_stack,
         open=_one_channel(pictures.open_stack),
         create=writers.tiff_stack,
-        path=lambda reference: Path(file_and_series(reference)[0]),
+        parts=_file_and_number,
     ),
     Format(
         form="volume.nii, volume.nii.gz",
         matches=lambda reference: reference.lower().endswith(NIFTI),
-        open=_one_channel(_open_nifti),
+        open=_one_channel(nifti.open_nifti),
         create=writers.not_written,
     ),
     Format(
@@ -115,7 +117,7 @@ FORMATS: tuple[Format, ...] = (
         matches=pictures.is_folder,
         open=_one_channel(pictures.open_folder),
         create=writers.not_written,
-        path=lambda reference: Path(os.path.dirname(reference)),
+        parts=os.path.split,
     ),
 )
 
@@ -127,8 +129,9 @@ def format_of(reference: str) -> Format:
         InvalidArgumentError: If the name has no known form, or is not valid UTF-8. The message names the nearest form.
     """
     require_utf8(reference, "the name of a volume")
-    if _is_hdf5_file(reference):
-        return HDF5
+    path, _, dataset = reference.rpartition(":")
+    if dataset and exists(path) and not pictures.is_stack(reference):
+        return HDF5  # the name of an existing file with a dataset has no other meaning
     for row in (*FORMATS[1:], HDF5):  # a name of another format may have a colon, too
         if row.matches(reference):
             return row
@@ -148,7 +151,7 @@ def open_volume(reference: str, channel: int | None = None) -> Opened:
     """
     row = format_of(reference)
     try:
-        return row.open(reference, channel)
+        return row.open(reference, channel)._replace(place=row.place(reference))
     except Error:
         raise
     except Exception as error:  # libraries raise many kinds
@@ -164,20 +167,12 @@ def stem(reference: str) -> str:
 
 
 def place(reference: str) -> tuple[str, str]:
-    """Return the real path of the file or folder of a volume, and the rest of the name. Equal for the same volume.
+    """Return `Format.place` of a name.
 
     Raises:
         InvalidArgumentError: If the name has no known form.
     """
-    row = format_of(reference)
-    rest = ""
-    if row is HDF5:
-        rest = path_and_dataset(reference)[1].strip("/")
-    elif pictures.is_folder(reference):
-        rest = os.path.basename(reference)
-    elif pictures.is_stack(reference):
-        rest = str(file_and_series(reference)[1] or 0)
-    return os.path.realpath(row.path(reference)), rest
+    return format_of(reference).place(reference)
 
 
 def forms() -> str:

@@ -17,8 +17,16 @@ from numpy.typing import NDArray
 from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.conventions import NM, VOXEL_UNITS, stated_size
-from floodtide.data.formats.geometry import Geometry, is_triple, not_used, size_text, voxels_of
+from floodtide.data.formats.geometry import (
+    NM,
+    VOXEL_UNITS,
+    Geometry,
+    is_triple,
+    not_used,
+    size_text,
+    stated_size,
+    voxels_of,
+)
 from floodtide.errors import InvalidFileError, UnsupportedError
 
 _SECTIONS = "ZQI"  # axes along which pages are sections: z, or an unnamed sequence

@@ -25,13 +25,12 @@ from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.outputs import PRECOMPUTED
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
-from floodtide.data.formats.conventions import NO_SIZE, WRITTEN_BY
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
 from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
-_GZIP = 4
+GZIP = 4  # level of the compression of HDF5 files
 _LARGEST_TIFF = 4_000_000_000  # bytes of voxels; positions in larger files need 64 bits
 
 
@@ -101,7 +100,7 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
         file.write(dataset, list(box[0]), np.ascontiguousarray(block))
 
     try:
-        file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
+        file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), GZIP)
         if plan.geometry.voxel_size_nm is not None:
             file.attribute(dataset, "resolution", np.array(plan.geometry.voxel_size_nm, np.float64))
         if any(plan.offset):

@@ -230,6 +230,39 @@ def _of_size(
     ]
 
 
+def of_image(
+    seen: ImageStatistics,
+    *,
+    mean: float,
+    std: float,
+    voxel_size_nm: tuple[float, float, float],
+    wanted_nm: tuple[float, float, float],
+    trained: Sequence[TrainedOn],
+) -> list[Problem]:
+    """Return what is wrong with an image that a network reads, resampled to `wanted_nm`, as (image - mean) / std.
+
+    Args:
+        seen: Statistics of the image as it is stored.
+        mean, std: What the network reads the image with.
+        voxel_size_nm: Voxel size (z, y, x) of the image.
+        wanted_nm: Voxel size at which the network reads the image.
+        trained: The images that the network was trained on; empty for a new network.
+    """
+    where = "the image"
+    found = of_axes(seen, where, voxel_size_nm)
+    if seen.sharpness is not None:
+        z, y, x = (
+            None if n is None else n * old / new
+            for n, old, new in zip(seen.sharpness.length, voxel_size_nm, wanted_nm, strict=True)
+        )
+        sharpness = dataclasses.replace(seen.sharpness, length=(z, y, x))
+        if voxel_size_nm != wanted_nm:  # resampling changes fine detail
+            sharpness = dataclasses.replace(sharpness, autocorrelation=((), (), ()), skewness=())
+        seen = dataclasses.replace(seen, sharpness=sharpness)
+    reading = Reading(where, mean, std, "segment.mean and segment.std", wanted_nm)
+    return found + of_grey_levels(seen, reading, trained)
+
+
 def of_pixels(
     image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn]
 ) -> list[Problem]:

@@ -158,11 +158,11 @@ class FloodLearner(Learner):
 
     @staticmethod
     def held_out_of(config: Config) -> FloodValidation | None:
-        section = config.validation
-        if not section.box:
+        section, held_out = config.validation, held_out_volume(config)
+        if held_out is None:
             return None
         return FloodValidation(
-            held_out_volume(config),
+            held_out,
             patch_size=_section(config).patch_size,
             centres=section.centres,
             seed=section.seed,

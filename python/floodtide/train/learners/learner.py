@@ -193,13 +193,15 @@ def require_same_task(checkpoint: str, config: Config, what: str) -> None:
         )
 
 
-def held_out_volume(config: Config) -> TrainingVolume:
-    """Return the volume of the section [validation], with its box.
+def held_out_volume(config: Config) -> TrainingVolume | None:
+    """Return the volume of which the section [validation] holds out a box, with the box; None: it names no box.
 
     Raises:
         ConfigurationError: If there is no such volume.
     """
     section, volumes = config.validation, config.data.volumes
+    if not section.box:
+        return None
     for volume in volumes:
         if section.volume in ("", volume.name):
             return dataclasses.replace(volume, box=section.box)

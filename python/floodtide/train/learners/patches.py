@@ -107,7 +107,7 @@ class PatchLearner(Learner):
             return None
         volumes = section.volumes or config.data.volumes
         return Patches(
-            held_out_volume(config) if section.box else volumes,
+            held_out_volume(config) or volumes,
             _data(config),
             config.augmentation,
             task=_task(config),

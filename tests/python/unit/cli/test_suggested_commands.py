@@ -53,11 +53,12 @@ def test_the_training_of_a_plan(
 
 def test_the_command_that_resamples(capsys: pytest.CaptureFixture[str]) -> None:
     network = SimpleNamespace(name="fib25")
+    image = SimpleNamespace(name=f"{NAME}.tif")
     setting = SimpleNamespace(
-        resampled=True, voxel_size_nm=(40, 4, 4), wanted_nm=(8, 8, 8), network=network
+        resampled=True, voxel_size_nm=(40, 4, 4), wanted_nm=(8, 8, 8), network=network, image=image
     )
     with pytest.raises(errors.InvalidArgumentError) as caught:
-        segmenting.require_same_voxels(f"{NAME}.tif", setting)
+        segmenting.require_same_voxels(setting)
 
     words = suggested(cli._one_line(str(caught.value)).partition("with `")[2])
     assert words[:4] == ["floodtide", "convert", f"{NAME}.tif", "resampled.zarr"]

@@ -61,6 +61,20 @@ def test_volume_reads_boxes_in_its_own_type(tmp_path: Path, dtype: str) -> None:
     np.testing.assert_array_equal(volume.read(((1, 0, 2), (2, 2, 3))), array[1:3, 0:2, 2:5])
 
 
+def test_volumes_know_if_they_are_the_same(tmp_path: Path) -> None:
+    array = np.zeros((4, 5, 6), np.uint8)
+    path = write(tmp_path / "v.h5", raw=array, labels=array)
+    (tmp_path / "link.h5").symlink_to(path)
+    raw = data.Volume(f"{path}:raw")
+
+    assert raw.is_same(data.Volume(f"{tmp_path}/link.h5:/raw"))
+    assert raw.is_same(data.Volume(path, "raw"))
+    assert not raw.is_same(data.Volume(f"{path}:labels"))
+    one, other = data.Volume(array), data.Volume(array)
+    assert one.is_same(one)
+    assert not one.is_same(other)
+
+
 def test_write_volume_is_read_by_h5py(tmp_path: Path) -> None:
     image = np.arange(8 * 9 * 70, dtype=np.uint8).reshape(8, 9, 70)
     labels = image.astype(np.uint64) << np.uint64(56)

@@ -16,7 +16,7 @@ import tensorstore
 import tifffile
 
 from floodtide import cli, data, errors
-from floodtide.data.formats import chunks
+from floodtide.data.formats import stores
 
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
@@ -344,20 +344,20 @@ def test_only_rank_0_lists_the_chunks(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     array[:] = 1
     listed: list[str] = []
-    files = chunks._files
+    files = stores._files
 
     def counted(folder: Path, below: str) -> Any:
         for path in files(folder, below):
             listed.append(path)
             yield path
 
-    monkeypatch.setattr(chunks, "_files", counted)
+    monkeypatch.setattr(stores, "_files", counted)
     data.Volume(tmp_path / "a.zarr")
     assert len(listed) == 102  # with the metadata
     listed.clear()
-    monkeypatch.setattr(chunks.notes, "speaks", lambda: False)  # as on any other rank
+    monkeypatch.setattr(stores.notes, "speaks", lambda: False)  # as on any other rank
     data.Volume(tmp_path / "a.zarr")
-    assert len(listed) <= chunks._FEW + 1
+    assert len(listed) <= stores._FEW + 1
     for path in (tmp_path / "a.zarr").glob("[0-9]*"):
         path.rename(f"{path}.gz")
     with pytest.raises(errors.InvalidFileError, match="compressed as a whole file"):

@@ -27,7 +27,7 @@ from floodtide.data.boxes import intersection
 from floodtide.data.look import FIB25
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.load import load_ffn
-from floodtide.plan import document, geometry, judging, known, previewing, unets
+from floodtide.plan import document, geometry, judging, known, segmenting, unets
 from floodtide.plan.known import known_network
 from floodtide.train import read_log
 
@@ -567,7 +567,7 @@ def test_previews_end_in_time(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("floodtide.plan.previewing.LIMIT_S", 0.0)
+    monkeypatch.setattr("floodtide.plan.segmenting.LIMIT_S", 0.0)
     bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
     line = ["segment", "volume.h5:raw", "--model", network, "--preview", "--voxel-nm", "8,8,8"]
     assert cli.run(line) == 0
@@ -593,7 +593,7 @@ def test_the_time_left_of_a_preview_is_at_most_its_limit(
     line = ["segment", "volume.h5:raw", "--model", network, "--preview", "--voxel-nm", "8,8,8"]
     assert cli.run(line) == 0
     assert len(seen) == 1
-    assert 0.0 < seen[0] <= previewing.LIMIT_S
+    assert 0.0 < seen[0] <= segmenting.LIMIT_S
 
 
 @pytest.mark.parametrize(

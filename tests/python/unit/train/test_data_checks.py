@@ -248,6 +248,26 @@ def test_no_partitions_are_made_of_wrong_labels(
         assert not (tmp_path / "run").exists()
 
 
+def test_volumes_are_checked_once_and_after_the_rates(
+    volume: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    checked, check = [], data_checks.require_volumes_fit
+    monkeypatch.setattr(
+        data_checks, "require_volumes_fit", lambda given: checked.append(1) or check(given)
+    )
+    words = ["train", str(volume / "config.toml"), "--set", f"run.dir={tmp_path}/run"]
+    words += ["--set", "data.volumes.0.partitions=", "--set", "data.min_object_size=300"]
+    assert cli.run([*words, "--set", "schedule.warmup_steps=9"]) == 2
+    assert "warmup_steps" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()  # no partitions were made for a wrong schedule
+    assert checked == []
+    assert cli.run(words) == 0
+    assert checked == [1]
+
+
 def test_resuming_with_another_field_of_view_is_refused(
     volume: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
