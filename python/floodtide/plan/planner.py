@@ -16,6 +16,7 @@ from floodtide import _core, config
 from floodtide.base import limits
 from floodtide.base.counts import count_of
 from floodtide.base.reading import parse_toml
+from floodtide.base.tasks import Classes
 from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
@@ -78,9 +79,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
     images = [Volume(name) for name in wish.images]
     labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
     recipe = (flooding_recipe if wish.task == "flood" else unet_recipe)(wish)
-    split = _split(labels, wish, recipe)
+    split, notes = _split(labels, wish, recipe)
     volumes: list[dict[str, Any]] = []
-    notes: list[str] = []
     for number, pair in enumerate(zip(images, labels, strict=True)):
         if split.training[number] or number == split.held_out:
             table, said = _volume(pair, number, split.training[number], wish)
@@ -97,6 +97,10 @@ def make_plan(wish: Wish) -> TrainingPlan:
             f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
         )
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
+    shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
+    far = [one for one in shown.get("offsets", ()) if min(one) < -1]
+    thin = [one for one in far if not split.holds(one)]
+    shown["offsets"] = [one for one in shown.get("offsets", ()) if one not in thin]
     sections = document.sections(
         wish.task,
         flooding=wish.task == "flood",
@@ -114,8 +118,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
         few_steps=FEW_STEPS,
         validations=VALIDATIONS,
         every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
-        **recipe.shown,
-        **recipe.look(labels[trained], split.training[trained][0], steps),
+        thin=thin,
+        **shown,
     )
     memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
     nm = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
@@ -180,27 +184,48 @@ def _available() -> str:
     return "." if free is None else f" of {_core.describe_bytes(free)} that are available."
 
 
-def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split:
-    """Return the first split with objects, or with all classes, in both parts."""
-    least = 2 if wish.task != "classes" else len(set(wish.classes.values()))
-    shape = {"inside": recipe.inside, "sections": recipe.sections}
-    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, **shape):
+def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split, list[str]]:
+    """Return the first split with two objects, or with all classes, in both parts, and notes about it.
+
+    Without one, some classes may be missing in the validation part.
+    """
+    task = Classes(classes=wish.classes) if wish.task == "classes" else None
+    wanted, what = (set(task.channels), "all classes") if task else (set(), "two objects")
+    more: dict[str, Any] = {
+        "inside": recipe.inside,
+        "sections": recipe.sections,
+        "reach": recipe.reach,
+    }
+    second: tuple[Split, list[str]] | None = None
+    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, **more):
         trained = [(n, box) for n, own in enumerate(split.training) for box in own]
-        parts = (trained, [(split.held_out, box) for box in split.validation])
-        if all(sum(_kinds(labels[n], box, wish) for n, box in part) >= least for part in parts):
-            return split
-    what = "two objects" if wish.task != "classes" else "all classes"
+        learnt, held_out = (
+            {one for n, box in part for one in _kinds(n, labels[n], box, task, wish)}
+            for part in (trained, [(split.held_out, box) for box in split.validation])
+        )
+        if min(len(learnt), len(held_out)) < 2 or not wanted <= learnt:
+            continue
+        if wanted <= held_out:
+            return split, []
+        missing = ", ".join(f"'{name}'" for name in sorted(wanted - held_out))
+        note = f"no held-out voxel has the class {missing}, which gets no score: label it at more places"
+        second = second or (split, [note])
+    if second is not None:
+        return second
     raise InvalidArgumentError(
         f"init: {', '.join(wish.labels)}: no cut along an axis leaves {what} in both the training and the validation"
         " part; expected more labels"
     )
 
 
-def _kinds(labels: Volume, box: Box, wish: Wish) -> int:
-    """Return the number of objects in a box, or of classes with their background."""
+def _kinds(number: int, labels: Volume, box: Box, task: Classes | None, wish: Wish) -> set[Any]:
+    """Return the names of the classes in a box of a volume, or some of its objects."""
     found = look.label_statistics(labels, box=box, budget=look.QUICK)
-    zero = wish.task == "classes" and wish.unlabelled != 0 and found.lowest == 0
-    return found.objects + int(zero)
+    if task is None:
+        return {(number, value) for value, _ in found.values if value}
+    written = dict(zip(task.written, task.channels, strict=True))
+    values = {value for value, _ in found.values if value or wish.unlabelled != 0}
+    return {written[n] for value in values if (n := task.written_for(value)) is not None}
 
 
 def _notes(

@@ -180,17 +180,14 @@ def _of_kind(labels: LabelStatistics) -> list[Problem]:
     """Return a doubt if values may be classes or objects."""
     if labels.kind != "unsure" or labels.objects == 0 or labels.like_image:
         return []
-    return [
-        Problem(
-            False,
-            f"labels: whether values of {labels.name} are objects or classes cannot be told ({labels.kind_reason})",
-        )
-    ]
+    return problems.doubt(
+        f"labels: whether values of {labels.name} are objects or classes cannot be told ({labels.kind_reason})"
+    )
 
 
 def _of_values(image: ImageStatistics) -> list[Problem]:
     """Return remarks on grey levels and brightness that only the page and its lines make."""
-    found = []
+    found: list[Problem] = []
     missing = 0.0
     if image.sections is not None:
         kinds = [one.kind for one in image.sections.findings]
@@ -200,20 +197,14 @@ def _of_values(image: ImageStatistics) -> list[Problem]:
         (image.highest_share, "highest", image.maximum),
     ):
         if share - missing > _CLIPPED and f"value {value:g} " not in image.left_out:
-            found.append(
-                Problem(
-                    False,
-                    f"image: {100 * share:.1f} % of the voxels have the {end} possible value, {value:g}: the image is"
-                    " clipped, or padded",
-                )
+            found += problems.doubt(
+                f"image: {100 * share:.1f} % of the voxels have the {end} possible value, {value:g}: the image is"
+                " clipped, or padded"
             )
     if image.sections is not None and image.sections.drift > _DRIFT:
-        found.append(
-            Problem(
-                False,
-                f"image: the mean of the sections changes by {image.sections.drift:.1f} standard deviations along z:"
-                " equalise the sections' brightness before training, for example by CLAHE",
-            )
+        found += problems.doubt(
+            f"image: the mean of the sections changes by {image.sections.drift:.1f} standard deviations along z:"
+            " equalise the sections' brightness before training, for example by CLAHE"
         )
     return found
 

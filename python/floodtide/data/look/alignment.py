@@ -201,7 +201,8 @@ def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
     if not orders:
         raise ShapeError(
             f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape};"
-            " expected the same shape (z, y, x): cut both to the same part"
+            " expected the same shape (z, y, x): cut both to the same part, or write a configuration with labels_start"
+            " of the volume, the voxel of the image at which the labels begin"
         )
     return orders
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base import limits
 from floodtide.data.boxes import Box, Progress, as_vec3, box_text, part_of
 from floodtide.data.look.labelled import Form, Labelled, labelled
 from floodtide.data.look.sampling import (
@@ -35,7 +37,14 @@ _CUBES = 1 << 23  # voxels in which changes between neighbours are counted
 _TABLES = 64  # tables of sizes that are merged at a time
 _SHOWN = 4  # boxes that messages list
 _READ_BOXES = 16  # labelled boxes that are looked at
-_VALUES = 32  # values that may be classes
+_VALUES = int(limits.MASK_CLASSES.maximum)  # values that may be classes
+_EDGE = 0.5  # share of the voxels of a value that lie between a lower and a higher one, if it is that of smooth edges
+_FEW_EDGES, _GREY = (
+    3,
+    0.4,
+)  # such values at least, and share of all voxels at most, of a mask with smooth edges
+_MOSTLY = 0.8  # share of the voxels of further values that these values have
+_SOME = 0.001  # share of the voxels that a value inside of a mask has at least
 _BLOCK, _BLOCKS = 1 << 21, 4  # voxels of a block in which connected pieces are counted, and blocks
 _MAIN = 0.995  # share of the labelled voxels that decide; smoothed edges of masks have more values
 _SPECK = 10  # voxels; smaller pieces do not count
@@ -68,7 +77,10 @@ class LabelStatistics(Sample):
         zero_between: Share of the changes from one object to another along an axis, inside of the boxes, with voxels
             labelled 0 between the two objects; the others touch.
         zero_width: Median number of voxels between two such objects; 0 without any.
-        values: (value, voxels) of the 32 most frequent values, and of 0 if it occurs, in ascending order.
+        values: (value, voxels) of the 33 most frequent values, and of 0 if it occurs, in ascending order.
+        run: Mean number of voxels along z, y and x that an object extends, inside of the boxes.
+        inner: The values of a mask whose edges are smooth, because it was resized or compressed: most voxels of other
+            values lie between a lower and a higher one. Empty for other labels.
         pieces: (value, connected pieces of at least 10 voxels) in a sample of the boxes, for the values that make up
             99.5 % of the labelled voxels; empty if these are more than 32.
         kind: Whether values are "classes" or "objects"; "unsure" if a sample does not tell.
@@ -93,6 +105,8 @@ class LabelStatistics(Sample):
     zero_between: float
     zero_width: float
     values: tuple[tuple[int, int], ...]
+    run: tuple[float, float, float]
+    inner: tuple[int, ...]
     pieces: tuple[tuple[int, int], ...]
     kind: Literal["classes", "objects", "unsure"]
     kind_reason: str
@@ -123,6 +137,13 @@ class LabelStatistics(Sample):
         share = sum(math.prod(size) for _, size in self.boxes) / math.prod(self.shape)
         found = "" if self.exact else ", as far as a sample tells"
         return f"{len(self.boxes)} {count} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last value that count to each of the values `inner`."""
+        ends = [(a + b) // 2 for a, b in itertools.pairwise(self.inner)]
+        starts = [min(self.lowest, *self.inner), *(end + 1 for end in ends)]
+        return tuple(zip(starts, [*ends, self.highest], strict=True)) if self.inner else ()
 
     @property
     def largest_share(self) -> float:
@@ -181,14 +202,21 @@ def label_statistics(
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     changes, boundary = _changes(volume, whole, budget)
-    between, width = _between(volume, inside, budget)
+    near = _neighbours(volume, inside, budget)
     share = float(sizes[ids == 0].sum()) / total
     unlabelled = share if found is None else 1 - found.voxels / math.prod(whole[1])
-    frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)][:_VALUES]
+    frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)]
+    frequent = frequent[: _VALUES + 1]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
     main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
     pieces = _pieces(volume, inside, budget, main) if 0 < len(main) <= _VALUES else ()
     kind, reason = _kind(len(objects), main, pieces)
+    if near.inner:
+        shown = ", ".join(map(str, near.inner))
+        kind, reason = (
+            "classes",
+            f"a mask of {shown} with smooth edges, which have {len(ids)} values",
+        )
     return LabelStatistics(
         name=volume.name,
         shape=whole[1],
@@ -209,9 +237,11 @@ def label_statistics(
         boxes=(whole,) if found is None else found.boxes,
         labelled_share=1 - unlabelled if found is None else found.share,
         exact=found is not None and found.exact,
-        zero_between=between,
-        zero_width=width,
+        zero_between=near.between,
+        zero_width=near.width,
         values=tuple(sorted(zero + frequent)),
+        run=near.run,
+        inner=near.inner,
         pieces=pieces,
         kind=kind,
         kind_reason=reason,
@@ -289,24 +319,75 @@ def _changes(volume: Volume, whole: Box, budget: int) -> tuple[tuple[float, floa
     return (z, y, x), at_boundary / voxels
 
 
-def _between(volume: Volume, boxes: Sequence[Box], budget: int) -> tuple[float, float]:
-    """Return the share of changes between two objects with 0 between them, and the median width of the 0."""
+@dataclass(frozen=True)
+class _Neighbours:
+    """What lies beside what along the axes: `between` and `width` of 0, `run` and `inner`, as in `LabelStatistics`."""
+
+    between: float
+    width: float
+    run: tuple[float, float, float]
+    inner: tuple[int, ...]
+
+
+def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> _Neighbours:
+    """Compare voxels with their neighbours along each axis, in cubes."""
     touching, widths = 0, []
+    voxels, runs = 0, np.zeros(3)
+    tables: list[Array] = []
+    edges: list[Array] = []
     for box in boxes:
         for cube in cubes_within(box, min(budget, _CUBES) // len(boxes)):
             labels = cleared(volume.read(cube))
+            voxels += int(np.count_nonzero(labels))
+            edge = np.zeros(labels.shape, bool)
             for axis in range(3):
                 # One after the other, the labelled voxels of all lines along an axis.
                 lines = np.moveaxis(labels, axis, -1).reshape(-1, labels.shape[axis])
                 line, at = np.nonzero(lines)
                 ids = lines[line, at]
-                pair = (line[1:] == line[:-1]) & (ids[1:] != ids[:-1])
-                gaps = (at[1:] - at[:-1])[pair] - 1
-                touching += int(np.count_nonzero(gaps == 0))
-                widths.append(gaps[gaps > 0])
+                same, other = line[1:] == line[:-1], ids[1:] != ids[:-1]
+                gaps = at[1:] - at[:-1] - 1
+                pairs = gaps[same & other]
+                touching += int(np.count_nonzero(pairs == 0))
+                widths.append(pairs[pairs > 0])
+                runs[axis] += len(ids) - np.count_nonzero(same & ~other & (gaps == 0))
+                along, marked = np.moveaxis(labels, axis, 0), np.moveaxis(edge, axis, 0)[1:-1]
+                low, middle, high = along[:-2], along[1:-1], along[2:]
+                alone = (low != middle) & (middle != high)
+                # Along z, an object may be in one section.
+                marked |= alone if axis else alone & ((low < middle) == (middle < high))
+            judged = tuple(slice(1, -1) if n > 2 else slice(None) for n in labels.shape)
+            tables.append(_table(labels[judged]))
+            edges.append(_table(labels[judged][edge[judged]]))
     apart = np.concatenate(widths)
     share = len(apart) / max(1, len(apart) + touching)
-    return share, float(np.median(apart)) if len(apart) else 0.0
+    z, y, x = voxels / np.maximum(runs, 1)
+    return _Neighbours(
+        share,
+        float(np.median(apart)) if len(apart) else 0.0,
+        (float(z), float(y), float(x)),
+        _inner(_merged(tables), _merged(edges)),
+    )
+
+
+def _inner(counted: Array, edges: Array) -> tuple[int, ...]:
+    """Return the values inside of a mask with smooth edges; none for other labels.
+
+    Args:
+        counted: Table of all voxels.
+        edges: Table of the voxels that lie between a lower and a higher value.
+    """
+    values, voxels = counted
+    at_edge = np.zeros(len(values))
+    at_edge[np.searchsorted(values, edges[0])] = edges[1]
+    smooth = at_edge > _EDGE * voxels
+    inside = ~smooth & (voxels >= _SOME * voxels.sum())
+    found = values[inside]
+    if not 2 <= len(found) <= _FEW_IDS or np.count_nonzero(smooth) < max(_FEW_EDGES, len(found)):
+        return ()
+    grey = voxels[~inside].sum()
+    likely = voxels[smooth].sum() > _MOSTLY * grey and grey < _GREY * voxels.sum()
+    return tuple(map(int, found)) if likely else ()
 
 
 def _pieces(
@@ -354,7 +435,7 @@ def _kind(
 def _table(labels: Array) -> Array:
     """Return the ids of a block and how many voxels each has, as two rows. Runs of equal voxels are counted at once."""
     flat = labels.reshape(-1)
-    first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
+    first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]])[: flat.size])
     lengths = np.diff(np.append(first, flat.size))
     ids, inverse = np.unique(flat[first].astype(np.uint64), return_inverse=True)
     return np.stack([ids, np.bincount(inverse, lengths).astype(np.uint64)])
