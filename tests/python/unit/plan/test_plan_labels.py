@@ -299,6 +299,58 @@ def test_classes_with_unlabelled_voxels(
     assert cli.run(["train", f"{tmp_path}/v.toml", *short, "--set", f"run.dir={tmp_path}/run"]) == 0
 
 
+def test_coverage_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """inspect CONFIG.toml tells how much of both parts each class has, sections and boxes included."""
+    image, _ = data.synth((12, 40, 48), seed=3)
+    labels = np.zeros(image.shape, np.uint8)
+    labels[1, 5:9, 10:20] = labels[3:5, 30:, 40:] = 1
+    labels[8:10, :10] = 2
+    labels[2] = 7
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": labels})
+    names = {"a": "0:4,0:40,0:30", "b": "4:6,20:40,30:48", "held": "8:12,0:40,0:48"}
+    (tmp_path / "v.toml").write_text(
+        f"""
+[[data.volumes]]
+image = "{tmp_path}/v.h5:raw"
+labels = "{tmp_path}/v.h5:labels"
+box = "{names["a"]}; {names["b"]}"
+[data]
+patch = [1, 16, 16]
+unlabelled = 7
+[task]
+classes = {{ 0 = "background", 1 = "mito", 2 = "er" }}
+kind = "classes"
+[model]
+kind = "unet"
+kernels = [[1, 3, 3]]
+pools = [[1, 2, 2]]
+[training]
+steps = 1
+[validation]
+box = "{names["held"]}"
+"""
+    )
+    assert cli.run(["inspect", f"{tmp_path}/v.toml", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["classes"]
+    found = {
+        (row["part"], row["class"]): (row["voxels"], row["sections"], row["boxes"]) for row in rows
+    }
+    all_a, all_b = 3 * 40 * 30, 2 * 20 * 18
+    assert found == {
+        ("training", "background"): (all_a + all_b - 40 - 80, "5 of 5", "2 of 2"),
+        ("training", "mito"): (40 + 80, "2 of 5", "2 of 2"),
+        ("training", "er"): (0, "0 of 5", "0 of 2"),
+        ("held out", "background"): (4 * 40 * 48 - 2 * 10 * 48, "4 of 4", "1 of 1"),
+        ("held out", "mito"): (0, "0 of 4", "0 of 1"),
+        ("held out", "er"): (2 * 10 * 48, "2 of 4", "1 of 1"),
+    }
+    assert sum(row["share"] for row in rows) == pytest.approx(2)
+    outside = ["--set", "validation.box=10:14,0:40,0:48"]
+    assert cli.run(["inspect", f"{tmp_path}/v.toml", "--json", *outside]) == 2
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert "validation.box: volume 'volume': box 10:14,0:40,0:48 is not inside the labels" in error
+
+
 def test_several_images_are_resampled_as_one_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
