@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -122,40 +122,35 @@ def _classes_in(part: str, data: object) -> list[dict[str, Any]]:
     """Return how many voxels, sections (z) and boxes of a part of the data have each class; none for other tasks."""
     if not isinstance(data, Patches) or not isinstance(data.task, Classes):
         return []
-    boxes = [
-        (number, box) for number, one in enumerate(data.options.volumes) for box in boxes_of(one)
-    ]
-    voxels: Counter[int] = Counter()
-    sections: dict[int, set[Any]] = defaultdict(set)
-    places: dict[int, set[Any]] = defaultdict(set)
+    boxes = [boxes_of(volume) for volume in data.options.volumes]
+    voxels: Counter[tuple[int, Any, Any]] = Counter()  # of a class in a section of a box
     for number in range(data.fixed_size):
         image, start, _ = data.core.fixed_place(number)
         truth = data.fixed(number)[1]
-        at = np.argwhere(truth != UNLABELLED)
-        if not len(at):
-            continue
-        first = as_vec3((at[0] + start).tolist())
-        place = next(
-            box for n, box in boxes if n == image and intersection(box, (first, (1, 1, 1)))
+        for at in np.argwhere(truth != UNLABELLED)[:1]:  # windows reach beyond their box
+            voxel = as_vec3((at + start).tolist()), (1, 1, 1)
+            box = image, next(one for one in boxes[image] if intersection(one, voxel))
+            for z, section in enumerate(truth, start[0]):
+                values, counts = np.unique(section[section != UNLABELLED], return_counts=True)
+                voxels.update(
+                    {(v, (image, z), box): int(n) for v, n in zip(values, counts, strict=True)}
+                )
+    sections = len({section for _, section, _ in voxels})
+    rows = []
+    for value, name in enumerate(data.task.channels):
+        own = [key for key in voxels if key[0] == value]
+        count = sum(voxels[key] for key in own)
+        rows.append(
+            {
+                "part": part,
+                "class": name,
+                "voxels": count,
+                "share": count / voxels.total(),
+                "sections": f"{len({section for _, section, _ in own})} of {sections}",
+                "boxes": f"{len({box for _, _, box in own})} of {sum(map(len, boxes))}",
+            }
         )
-        for z, section in enumerate(truth, start[0]):
-            for value, count in zip(*np.unique(section, return_counts=True), strict=True):
-                voxels[value] += int(count)
-                sections[value].add((image, z))
-                places[value].add((image, place))
-    del voxels[UNLABELLED]
-    known = {one for value, own in sections.items() if value != UNLABELLED for one in own}
-    return [
-        {
-            "part": part,
-            "class": name,
-            "voxels": voxels[value],
-            "share": voxels[value] / voxels.total(),
-            "sections": f"{len(sections[value])} of {len(known)}",
-            "boxes": f"{len(places[value])} of {len(boxes)}",
-        }
-        for value, name in enumerate(data.task.channels)
-    ]
+    return rows
 
 
 def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:

@@ -154,7 +154,7 @@ def _with_classes(wish: Wish, labels: Sequence[Volume]) -> Wish:
             boxes[number] = found.boxes
         elif seen[number].form == "sections":
             notes.show(
-                f"{volume.name}: {seen[number].empty_sections} of {seen[number].sections} sections hold 0 only, and are"
+                f"{volume.name}: {seen[number].empty_sections} of {volume.shape[0]} sections hold 0 only, and are"
                 " taken for unlabelled; if they are background, set the boxes of the plan"
             )
     table, reason = classes_of(wish.labels, seen)

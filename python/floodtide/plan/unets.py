@@ -81,12 +81,9 @@ def unet_recipe(wish: Wish) -> Recipe:
     if wish.task in ("affinities", "lsd"):
         offsets = _offsets(patch, _FLAT_FAR if flat else _FAR)
     names = list(dict.fromkeys(wish.classes.values())) if classes else []
-    outputs = {
-        "classes": len(names),
-        "affinities": len(offsets),
-        "lsd": len(ShapeDescriptors(offsets=offsets).channels),
-        "distance": 1,
-    }[wish.task]
+    outputs = len(names) if classes else len(offsets) or 1  # 1: the distance
+    if wish.task == "lsd":
+        outputs = len(ShapeDescriptors(offsets=offsets).channels)
     runs = np.mean([one.run for one in wish.labels_seen], axis=0)
     half = np.clip(_HALF * runs, 1, np.maximum(1, np.divide(patch, 4))).round(1).tolist()
     loss = "dice+cross_entropy" if classes else "cross_entropy"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.data.boxes import Box, Progress, as_vec3, box_text, part_of
-from floodtide.data.look.labelled import Form, Labelled, labelled
+from floodtide.data.look.labelled import Labelled, labelled
 from floodtide.data.look.sampling import (
     FULL,
     QUICK,
@@ -52,10 +52,30 @@ _PIECES = 4.0  # connected pieces of a value from which the values are classes
 _WHOLE = 2.0  # up to which they are objects, if their ids say so
 _FEW_IDS = 8  # values up to which whole pieces may be large classes
 _SMALL = 255  # highest id that a class has
+_NOISY = 0.3  # share of neighbours that differ, above which they do not look like labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelStatistics(Sample):
+class Neighbours:
+    """What lies beside what along the axes, inside of the boxes that have labels.
+
+    Attributes:
+        zero_between: Share of the changes from one object to another along an axis with voxels labelled 0 between the
+            two objects; the others touch.
+        zero_width: Median number of voxels between two such objects; 0 without any.
+        run: Mean number of voxels along z, y and x that an object extends.
+        inner: The values of a mask whose edges are smooth, because it was resized or compressed: most voxels of other
+            values lie between a lower and a higher one. Empty for other labels.
+    """
+
+    zero_between: float
+    zero_width: float
+    run: tuple[float, float, float]
+    inner: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelStatistics(Labelled, Neighbours, Sample):
     """Statistics of a box of a label volume. 0 is no object.
 
     Attributes:
@@ -63,24 +83,12 @@ class LabelStatistics(Sample):
         lowest: Lowest id that occurs, 0 included.
         highest: Highest id that occurs.
         unlabelled: Share of the voxels labelled 0.
-        sections: Number of sections (z).
-        empty_sections: Number of these without labels.
         at_least: Number of objects of at least LIMITS voxels.
         median_size: Median size of the objects in voxels.
         largest: The ten largest objects, as (id, voxels).
         changes: Along z, y and x: share of neighbouring voxels that differ.
         boundary: Share of voxels that differ from a neighbour along some axis.
-        form: Where labels are: see `Labelled`. "unknown" if this was not asked for.
-        boxes: Boxes (start, size) in voxels of the volume that contain all labels.
-        labelled_share: Share of the voxels in the boxes that are not 0.
-        exact: True if every voxel was read to find the boxes.
-        zero_between: Share of the changes from one object to another along an axis, inside of the boxes, with voxels
-            labelled 0 between the two objects; the others touch.
-        zero_width: Median number of voxels between two such objects; 0 without any.
         values: (value, voxels) of the 33 most frequent values, and of 0 if it occurs, in ascending order.
-        run: Mean number of voxels along z, y and x that an object extends, inside of the boxes.
-        inner: The values of a mask whose edges are smooth, because it was resized or compressed: most voxels of other
-            values lie between a lower and a higher one. Empty for other labels.
         pieces: (value, connected pieces of at least 10 voxels) in a sample of the boxes, for the values that make up
             99.5 % of the labelled voxels; empty if these are more than 32.
         kind: Whether values are "classes" or "objects"; "unsure" if a sample does not tell.
@@ -91,22 +99,12 @@ class LabelStatistics(Sample):
     lowest: int
     highest: int
     unlabelled: float
-    sections: int
-    empty_sections: int
     at_least: tuple[int, ...]
     median_size: float
     largest: tuple[tuple[int, int], ...]
     changes: tuple[float, float, float]
     boundary: float
-    form: Form | Literal["unknown"]
-    boxes: tuple[Box, ...]
-    labelled_share: float
-    exact: bool
-    zero_between: float
-    zero_width: float
     values: tuple[tuple[int, int], ...]
-    run: tuple[float, float, float]
-    inner: tuple[int, ...]
     pieces: tuple[tuple[int, int], ...]
     kind: Literal["classes", "objects", "unsure"]
     kind_reason: str
@@ -116,7 +114,7 @@ class LabelStatistics(Sample):
         """What the values are, where they are, and what lies between objects, in one line."""
         unsure = "objects or classes, unsure which"
         parts = [f"{unsure if self.kind == 'unsure' else self.kind} ({self.kind_reason})"]
-        if self.form in ("everywhere", "unknown"):
+        if self.form == "everywhere":
             parts.append("everywhere")
         elif self.form != "none":
             parts.append(f"in {self.place}")
@@ -161,7 +159,12 @@ class LabelStatistics(Sample):
     @property
     def like_image(self) -> bool:
         """True if many neighbouring voxels differ along all axes, as grey levels do and objects do not."""
-        return min(self.changes) > 0.3
+        return min(self.changes) > _NOISY
+
+
+def like_image(volume: Volume) -> bool:
+    """Return `LabelStatistics.like_image` of a whole volume, from a sample."""
+    return min(_changes(volume, whole_of(volume.shape), QUICK)[0]) > _NOISY
 
 
 def label_statistics(
@@ -170,7 +173,6 @@ def label_statistics(
     box: Box | None = None,
     budget: int = FULL,
     sections: bool = True,
-    where: bool = True,
     progress: Progress | None = None,
 ) -> LabelStatistics:
     """Return the statistics of labels. A box of more than `budget` voxels is sampled, where labels are.
@@ -180,7 +182,6 @@ def label_statistics(
         box: The part (start, size) to look at; None: the whole volume.
         budget: Voxels to read. To find where labels are, up to 16 times as many are read.
         sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
-        where: Find out where labels are. Else the whole box is taken for labelled.
         progress: Called as progress(voxels read, voxels to read).
 
     Raises:
@@ -188,23 +189,17 @@ def label_statistics(
     """
     require_labels(volume)
     whole = box or whole_of(volume.shape)
-    found: Labelled | None = None
-    if where:
-        found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
-        progress = progress and part_of(progress, 1, 2)
-    inside = _some(found.boxes if found is not None and found.boxes else (whole,), _READ_BOXES)
+    found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
+    inside = _some(found.boxes or (whole,), _READ_BOXES)
     boxes = sample(whole, budget, sections)
     if math.prod(whole[1]) > budget:
         each = budget // len(inside)
         boxes = [part for one in inside for part in sample(one, each, sections)]
-    total = sum(math.prod(size) for _, size in boxes)
-    ids, sizes = _counted(volume, boxes, progress)
+    ids, sizes = _counted(volume, boxes, progress and part_of(progress, 1, 2))
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     changes, boundary = _changes(volume, whole, budget)
     near = _neighbours(volume, inside, budget)
-    share = float(sizes[ids == 0].sum()) / total
-    unlabelled = share if found is None else 1 - found.voxels / math.prod(whole[1])
     frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)]
     frequent = frequent[: _VALUES + 1]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
@@ -212,39 +207,28 @@ def label_statistics(
     pieces = _pieces(volume, inside, budget, main) if 0 < len(main) <= _VALUES else ()
     kind, reason = _kind(len(objects), main, pieces)
     if near.inner:
-        shown = ", ".join(map(str, near.inner))
-        kind, reason = (
-            "classes",
-            f"a mask of {shown} with smooth edges, which have {len(ids)} values",
-        )
+        kind = "classes"
+        reason = f"a mask of {', '.join(map(str, near.inner))} with smooth edges, which have {len(ids)} values"
     return LabelStatistics(
         name=volume.name,
         shape=whole[1],
         dtype=volume.dtype.name,
-        sampled=total,
+        sampled=int(sizes.sum()),
         objects=len(objects),
         lowest=int(ids.min()),
         highest=int(ids.max()),
-        unlabelled=unlabelled,
-        sections=whole[1][0],
-        empty_sections=0 if found is None else found.empty_sections,
+        unlabelled=1 - found.voxels / math.prod(whole[1]),
         at_least=tuple(int(np.count_nonzero(voxels >= limit)) for limit in LIMITS),
         median_size=float(np.median(voxels)) if len(voxels) else 0.0,
         largest=tuple(frequent[:10]),
         changes=changes,
         boundary=boundary,
-        form="unknown" if found is None else found.form,
-        boxes=(whole,) if found is None else found.boxes,
-        labelled_share=1 - unlabelled if found is None else found.share,
-        exact=found is not None and found.exact,
-        zero_between=near.between,
-        zero_width=near.width,
         values=tuple(sorted(zero + frequent)),
-        run=near.run,
-        inner=near.inner,
         pieces=pieces,
         kind=kind,
         kind_reason=reason,
+        **vars(found),
+        **vars(near),
     )
 
 
@@ -319,17 +303,7 @@ def _changes(volume: Volume, whole: Box, budget: int) -> tuple[tuple[float, floa
     return (z, y, x), at_boundary / voxels
 
 
-@dataclass(frozen=True)
-class _Neighbours:
-    """What lies beside what along the axes: `between` and `width` of 0, `run` and `inner`, as in `LabelStatistics`."""
-
-    between: float
-    width: float
-    run: tuple[float, float, float]
-    inner: tuple[int, ...]
-
-
-def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> _Neighbours:
+def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> Neighbours:
     """Compare voxels with their neighbours along each axis, in cubes."""
     touching, widths = 0, []
     voxels, runs = 0, np.zeros(3)
@@ -360,13 +334,12 @@ def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> _Neighbour
             tables.append(_table(labels[judged]))
             edges.append(_table(labels[judged][edge[judged]]))
     apart = np.concatenate(widths)
-    share = len(apart) / max(1, len(apart) + touching)
     z, y, x = voxels / np.maximum(runs, 1)
-    return _Neighbours(
-        share,
-        float(np.median(apart)) if len(apart) else 0.0,
-        (float(z), float(y), float(x)),
-        _inner(_merged(tables), _merged(edges)),
+    return Neighbours(
+        zero_between=len(apart) / max(1, len(apart) + touching),
+        zero_width=float(np.median(apart)) if len(apart) else 0.0,
+        run=(float(z), float(y), float(x)),
+        inner=_inner(_merged(tables), _merged(edges)),
     )
 
 

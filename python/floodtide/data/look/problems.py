@@ -417,19 +417,19 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
     if labels.form in ("box", "boxes", "sections"):
         empty = ""
         if labels.empty_sections > 0:
-            empty = f"; {labels.empty_sections} of {labels.sections} sections (z) have none"
+            empty = f"; {labels.empty_sections} of {labels.shape[0]} sections (z) have none"
         return doubt(
             f"{where}: {labels.name} has labels only in {labels.place}{empty}: 0 outside of them means not labelled,"
             " rather than background: train on these parts only"
         )
     if labels.form == "scattered":
         return doubt(
-            f"{where}: labels of {labels.name} reach over {labels.place}, and fill {100 * labels.labelled_share:.0f} %"
+            f"{where}: labels of {labels.name} reach over {labels.place}, and fill {100 * labels.share:.0f} %"
             " of it: whether 0 is background, or not labelled, cannot be told"
         )
-    if labels.empty_sections > _EMPTY * labels.sections:
+    if labels.empty_sections > _EMPTY * labels.shape[0]:
         return doubt(
-            f"{where}: {labels.empty_sections} of {labels.sections} sections (z) of {labels.name} have no labels"
+            f"{where}: {labels.empty_sections} of {labels.shape[0]} sections (z) of {labels.name} have no labels"
         )
     return []
 

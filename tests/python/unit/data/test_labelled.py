@@ -62,7 +62,7 @@ def doubts(labels: Array) -> list[str]:
 def test_boxes_of_labels_are_found(touching: Array, form: str, boxes: list[Box]) -> None:
     found = statistics(part(touching, *boxes))
     assert (found.form, list(found.boxes), found.exact) == (form, boxes, True)
-    assert (found.labelled_share, found.zero_between) == (1, 0)
+    assert (found.share, found.zero_between) == (1, 0)
     (text,) = doubts(part(touching, *boxes))
     assert "10:40,12:46,14:54" in text
     assert ("in 1 box (" if len(boxes) == 1 else "in 2 boxes (") in text
