@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from floodtide.data import Box, Vec3
@@ -226,10 +226,30 @@ def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
     Raises:
         InvalidArgumentError: If the volume is too small for training and validation.
     """
-    for fov, delta in VIEWS:
-        if fov > largest:
-            continue
-        view = fitted(view_of(fov, delta, voxel_size_nm), shape)
+    return _first(
+        shape, (view_of(fov, delta, voxel_size_nm) for fov, delta in VIEWS if fov <= largest)
+    )
+
+
+def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
+    """Return the view of a trained network, made smaller along all axes until the volume can be split.
+
+    Raises:
+        InvalidArgumentError: If the volume is too small.
+    """
+
+    def smaller() -> Iterator[View]:
+        for less in range(0, max(fov), 2):
+            size = as_vec3([max(_LEAST_FOV, n - less) for n in fov])
+            steps = [_step(d, n, f) for d, n, f in zip(deltas, size, fov, strict=True)]
+            yield View(fov=size, deltas=as_vec3(steps) if less else deltas)
+
+    return _first(shape, smaller())
+
+
+def _first(shape: Vec3, views: Iterable[View]) -> View:
+    """Return the first view with which a volume can be split, made smaller along its thin axes."""
+    for view in (fitted(one, shape) for one in views):
         if cuts(shape, view.patch, view.fov):
             return view
     raise too_small(shape)
@@ -241,19 +261,3 @@ def too_small(shape: Vec3) -> InvalidArgumentError:
         f"init: a volume of {size_text(shape)} voxels is too small for a training and a validation part with a guard"
         " band between them; expected more voxels along one axis"
     )
-
-
-def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
-    """Return the view of a trained network, made smaller along thin axes until the volume can be split.
-
-    Raises:
-        InvalidArgumentError: If the volume is too small.
-    """
-    view = fitted(View(fov=fov, deltas=deltas), shape)
-    while not cuts(shape, view.patch, view.fov):
-        smaller = as_vec3([max(_LEAST_FOV, n - 2) for n in view.fov])
-        if smaller == view.fov:
-            raise too_small(shape)
-        steps = [_step(d, n, f) for d, n, f in zip(deltas, smaller, fov, strict=True)]
-        view = View(fov=smaller, deltas=as_vec3(steps))
-    return view

@@ -20,7 +20,7 @@ from floodtide.base.tasks import Classes
 from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
-from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.problems import Problem
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import document, geometry, judging
@@ -98,9 +98,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
         )
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
     shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
-    far = [one for one in shown.get("offsets", ()) if min(one) < -1]
-    thin = [one for one in far if not split.holds(one)]
-    shown["offsets"] = [one for one in shown.get("offsets", ()) if one not in thin]
+    offsets = shown.pop("offsets", ())
+    thin = [one for one in offsets if min(one) < -1 and not split.holds(one)]
     sections = document.sections(
         wish.task,
         flooding=wish.task == "flood",
@@ -118,6 +117,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
         few_steps=FEW_STEPS,
         validations=VALIDATIONS,
         every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
+        offsets=[one for one in offsets if one not in thin],
         thin=thin,
         **shown,
     )
@@ -147,14 +147,32 @@ def _volume(
         number: Its number in the wish.
         boxes: The boxes that are trained on.
         wish: What the user asks for.
+
+    Raises:
+        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
     """
     image, labels = pair
     box = boxes[0] if len(boxes) == 1 else None
-    largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
     size = None if wish.size_is_unknown else wish.voxel_size_nm
     seen = look.image_statistics(image, box=box, voxel_size_nm=size)
-    where = "the training box" if box else "the image"
-    mean, std, levels = judging.levels_for(seen, wish.start, where)
+    mean, std, levels = judging.levels_for(
+        seen, wish.start, "the training box" if box else "the image"
+    )
+    found: list[Problem] = []
+    if size is not None:
+        trained = wish.start.images if wish.start else ()
+        found += judging.problems_of(
+            seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=size, trained=trained
+        )
+    found += problems.of_sections(seen, "the image")
+    if wish.task != "classes":
+        largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
+        found += judging.label_problems(image, labels, largest)
+    if wish.start is not None and not wish.start.images:
+        found += problems.doubt(
+            f"{wish.start.name} does not keep what its training images looked like, so that mean, contrast and voxel"
+            f" size of {image.name} were not compared with them"
+        )
     table = {
         "name": "volume" if len(wish.images) == 1 else f"volume{number}",
         "image": wish.images[number],
@@ -165,7 +183,7 @@ def _volume(
         "levels": levels,
         "stated": wish.stated[number],
     }
-    return table, _notes(image, labels, largest, seen, wish, mean, std)
+    return table, list(problems.raise_errors(found))
 
 
 def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
@@ -226,38 +244,3 @@ def _kinds(number: int, labels: Volume, box: Box, task: Classes | None, wish: Wi
     written = dict(zip(task.written, task.channels, strict=True))
     values = {value for value, _ in found.values if value or wish.unlabelled != 0}
     return {written[n] for value in values if (n := task.written_for(value)) is not None}
-
-
-def _notes(
-    image: Volume,
-    labels: Volume,
-    box: Box,
-    seen: ImageStatistics,
-    wish: Wish,
-    mean: float,
-    std: float,
-) -> list[str]:
-    """Return warnings about the volumes.
-
-    Raises:
-        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
-    """
-    found = (
-        []
-        if wish.size_is_unknown
-        else judging.problems_of(
-            seen,
-            mean=mean,
-            std=std,
-            voxel_size_nm=wish.voxel_size_nm,
-            wanted_nm=wish.voxel_size_nm,
-            trained=() if wish.start is None else wish.start.images,
-        )
-    )
-    found += problems.of_sections(seen, "the image")
-    if wish.task != "classes":
-        found += judging.label_problems(image, labels, box)
-    notes = problems.raise_errors(found)
-    if wish.start is not None and not wish.start.images:
-        notes = (*notes, problems.unknown_training_images(wish.start.name, image.name))
-    return list(notes)

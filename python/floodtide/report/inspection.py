@@ -16,6 +16,7 @@ import numpy as np
 from floodtide import _core
 from floodtide._core import __version__
 from floodtide.base import style
+from floodtide.base.counts import count_of
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
@@ -168,11 +169,7 @@ def verdict(found: Inspection) -> str:
     doubts = len(found.problems) - errors
     if not found.problems:
         return "Nothing looks wrong." if found.labels else "Nothing looks wrong with the image."
-    parts = [
-        f"{count} {word}{'s' * (count > 1)}"
-        for count, word in ((errors, "mistake"), (doubts, "doubt"))
-        if count
-    ]
+    parts = [count_of(n, what) for n, what in ((errors, "mistake"), (doubts, "doubt")) if n]
     return f"{' and '.join(parts)}: see below what to change."
 
 

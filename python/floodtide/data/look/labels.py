@@ -131,10 +131,11 @@ class LabelStatistics(Labelled, Neighbours, Sample):
         texts = [box_text(box) for box in self.boxes[:_SHOWN]]
         more = f" and {len(self.boxes) - _SHOWN} more" if len(self.boxes) > _SHOWN else ""
         word = "section" if self.form == "sections" else "box"
-        count = {"section": "sections", "box": "boxes"}[word] if len(self.boxes) > 1 else word
+        if len(self.boxes) > 1:
+            word = {"section": "sections", "box": "boxes"}[word]
         share = sum(math.prod(size) for _, size in self.boxes) / math.prod(self.shape)
         found = "" if self.exact else ", as far as a sample tells"
-        return f"{len(self.boxes)} {count} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
+        return f"{len(self.boxes)} {word} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodtide.base import notes
+from floodtide.data.formats.geometry import size_text
 from floodtide.data.look.alignment import Alignment
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.labels import LabelStatistics
@@ -86,14 +86,6 @@ def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
         if problem.error:
             raise ConfigurationError(problem.text)
     return tuple(problem.text for problem in problems)
-
-
-def unknown_training_images(checkpoint: str, image: str | os.PathLike[str]) -> str:
-    """Return what a note says if a checkpoint keeps no statistics of its training images."""
-    return (
-        f"{checkpoint} does not keep what its training images looked like, so that mean, contrast and voxel size of"
-        f" {image} were not compared with them"
-    )
 
 
 def settle(problems: Sequence[Problem]) -> None:
@@ -217,8 +209,8 @@ def _of_size(
         known, key=lambda one: sum(abs(math.log(a / b)) for a, b in zip(own, one[0], strict=True))
     )
     text = (
-        f"{reading.where}: {image.name} has voxels of {sizes(own)} nm, and the network was trained on voxels of"
-        f" {sizes(wanted)} nm ({name})"
+        f"{reading.where}: {image.name} has voxels of {size_text(own)} nm, and the network was trained on voxels of"
+        f" {size_text(wanted)} nm ({name})"
     )
     if adapts:
         return doubt(f"{text}: the training must adapt it to other sizes of structures")
@@ -266,7 +258,7 @@ def _of_scale(
                 f"has structures that are {max(larger, 1 / larger):.1f} times {how} in voxels"
             )
             if volume.voxel_size_nm is not None:
-                like = sizes([n / larger for n in volume.voxel_size_nm])
+                like = size_text([float(f"{n / larger:.3g}") for n in volume.voxel_size_nm])
                 differ[0] += f", as voxels of about {like} nm would make them"
         if abs(by_detail) > abs(by_length) / 2:
             what = "more" if finer > 1 else "less"
@@ -344,8 +336,8 @@ def of_axes(
         return []
     if voxel_size_nm is not None and len(set(voxel_size_nm)) > 1:
         return doubt(
-            f"{where}: with voxels of {sizes(voxel_size_nm)} nm (z, y, x), structures of {image.name} are {times:.1f}"
-            f" times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of the axes is"
+            f"{where}: with voxels of {size_text(voxel_size_nm)} nm (z, y, x), structures of {image.name} are"
+            f" {times:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of the axes is"
             " probably wrong"
         )
     if least != 0:
@@ -358,7 +350,7 @@ def of_axes(
         return []  # thick sections, as usual, and no voxel size that says otherwise
     return doubt(
         f"{where}: {image.name} changes {times:.1f} times as fast along z as along {_AXES[most]}, but the voxel size"
-        f" is {sizes(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
+        f" is {size_text(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
     )
 
 
@@ -457,8 +449,3 @@ def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
             f" with {best.orientation.words}: store {best.orientation.expression} instead",
         )
     ]
-
-
-def sizes(voxel_size_nm: Sequence[float]) -> str:
-    """Return a voxel size as text: "40 x 4 x 4"."""
-    return " x ".join(f"{size:.3g}" for size in voxel_size_nm)
