@@ -337,8 +337,8 @@ def of_axes(
     if voxel_size_nm is not None and len(set(voxel_size_nm)) > 1:
         return doubt(
             f"{where}: with voxels of {size_text(voxel_size_nm)} nm (z, y, x), structures of {image.name} are"
-            f" {times:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of the axes is"
-            " probably wrong"
+            f" {times:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of"
+            " the axes is probably wrong"
         )
     if least != 0:
         return doubt(
