@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from floodtide.data import Box, Vec3
@@ -67,28 +67,29 @@ def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> View:
         voxel_size_nm: Voxel size (z, y, x).
     """
     least = min(voxel_size_nm)
-    sizes, steps = [], []
-    for size in voxel_size_nm:
-        extent = max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1)
-        sizes.append(extent)
-        steps.append(_step(delta, extent, fov))
-    return View(fov=as_vec3(sizes), deltas=as_vec3(steps))
+    sizes = [max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1) for size in voxel_size_nm]
+    return _resized(View(fov=(fov, fov, fov), deltas=(delta, delta, delta)), sizes)
 
 
 def fitted(view: View, shape: Vec3) -> View:
     """Return a view that is smaller along thin axes, so that a quarter of the voxels there are centres of patches."""
-    sizes, steps = [], []
+    sizes = []
     for fov, delta, whole in zip(view.fov, view.deltas, shape, strict=True):
-        extent, step = fov, delta
-        while extent > _LEAST_FOV and extent + 2 * step > (1 - _CENTRES) * whole + 1:
+        extent, most = fov, (1 - _CENTRES) * whole + 1
+        while extent > _LEAST_FOV and extent + 2 * _step(delta, extent, fov) > most:
             extent -= 2
-            step = _step(delta, extent, fov)
         sizes.append(extent)
-        steps.append(step)
+    return _resized(view, sizes)
+
+
+def _resized(view: View, sizes: Sequence[int]) -> View:
+    steps = [_step(d, n, f) for d, n, f in zip(view.deltas, sizes, view.fov, strict=True)]
     return View(fov=as_vec3(sizes), deltas=as_vec3(steps))
 
 
 def _step(delta: int, extent: int, fov: int) -> int:
+    if extent == fov:
+        return delta
     return max(1, min(round(delta * extent / fov), (extent - 1) // 2))
 
 
@@ -238,13 +239,9 @@ def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
         InvalidArgumentError: If the volume is too small.
     """
 
-    def smaller() -> Iterator[View]:
-        for less in range(0, max(fov), 2):
-            size = as_vec3([max(_LEAST_FOV, n - less) for n in fov])
-            steps = [_step(d, n, f) for d, n, f in zip(deltas, size, fov, strict=True)]
-            yield View(fov=size, deltas=as_vec3(steps) if less else deltas)
-
-    return _first(shape, smaller())
+    view = View(fov=fov, deltas=deltas)
+    smaller = ([max(_LEAST_FOV, n - less) for n in fov] for less in range(0, max(fov), 2))
+    return _first(shape, (_resized(view, sizes) for sizes in smaller))
 
 
 def _first(shape: Vec3, views: Iterable[View]) -> View:

@@ -122,6 +122,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
         **shown,
     )
     memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
+    free = _core.available_bytes()
+    available = "" if free is None else f" of {_core.describe_bytes(free)} that are available"
     nm = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
     head = (
         *(
@@ -131,8 +133,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
         f" {count_of(_core.num_threads(), 'thread')}, so {each / rate:.2f} s a step. {steps} steps take about"
         f" {steps * each / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
-        f" after {minutes}. Memory: about"
-        f" {_core.describe_bytes(memory)}" + _available(),
+        f" after {minutes}. Memory: about {_core.describe_bytes(memory)}{available}.",
     )
     return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
 
@@ -195,11 +196,6 @@ def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
 
     groups = ([0, 1, 2], [1, 2], [0, 2], [0, 1])
     return next((g for g in groups if all(alike(a, b) for a in g for b in g)), [])
-
-
-def _available() -> str:
-    free = _core.available_bytes()
-    return "." if free is None else f" of {_core.describe_bytes(free)} that are available."
 
 
 def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split, list[str]]:

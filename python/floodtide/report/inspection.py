@@ -130,7 +130,11 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
             of_labels = label_statistics(labels, progress=progress)
         aligned = alignment(image, labels)
         found += problems.of_labels(of_labels, "labels")
-        found += _of_kind(of_labels)
+        if of_labels.kind == "unsure" and of_labels.objects > 0 and not of_labels.like_image:
+            found += problems.doubt(
+                f"labels: whether values of {labels.name} are objects or classes cannot be told"
+                f" ({of_labels.kind_reason})"
+            )
         found += problems.of_alignment(aligned, "labels", labels.name)
     return Inspection(
         image=statistics,
@@ -171,15 +175,6 @@ def verdict(found: Inspection) -> str:
         return "Nothing looks wrong." if found.labels else "Nothing looks wrong with the image."
     parts = [count_of(n, what) for n, what in ((errors, "mistake"), (doubts, "doubt")) if n]
     return f"{' and '.join(parts)}: see below what to change."
-
-
-def _of_kind(labels: LabelStatistics) -> list[Problem]:
-    """Return a doubt if values may be classes or objects."""
-    if labels.kind != "unsure" or labels.objects == 0 or labels.like_image:
-        return []
-    return problems.doubt(
-        f"labels: whether values of {labels.name} are objects or classes cannot be told ({labels.kind_reason})"
-    )
 
 
 def _of_values(image: ImageStatistics) -> list[Problem]:
