@@ -43,7 +43,8 @@ def classes_of(
             raise InvalidArgumentError(
                 f"init: {each}, some with smooth edges; expected masks of the same values"
             )
-        table = {f"{a}-{b}": names[n] for (a, b), n in zip(seen[0].ranges, known, strict=True)}
+        ranges = max(seen, key=lambda one: one.highest).ranges
+        table = {f"{a}-{b}": names[n] for (a, b), n in zip(ranges, known, strict=True)}
         shown = " or ".join(map(str, known))
         reason = (
             f"The labels are {shown} but at smooth edges, where values count to the nearer one."

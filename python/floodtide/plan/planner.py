@@ -21,6 +21,7 @@ from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
 from floodtide.data.look.problems import Problem
+from floodtide.data.look.sampling import FULL
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import document, geometry, judging
@@ -234,7 +235,9 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
 
 def _kinds(number: int, labels: Volume, box: Box, task: Classes | None, wish: Wish) -> set[Any]:
     """Return the names of the classes in a box of a volume, or some of its objects."""
-    found = look.label_statistics(labels, box=box, budget=look.QUICK)
+    # A rare class needs a look at every voxel; two objects are found everywhere.
+    budget = look.QUICK if task is None else FULL
+    found = look.label_statistics(labels, box=box, budget=budget)
     if task is None:
         return {(number, value) for value, _ in found.values if value}
     written = dict(zip(task.written, task.channels, strict=True))

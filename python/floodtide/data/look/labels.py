@@ -39,11 +39,9 @@ _SHOWN = 4  # boxes that messages list
 _READ_BOXES = 16  # labelled boxes that are looked at
 _VALUES = int(limits.MASK_CLASSES.maximum)  # values that may be classes
 _EDGE = 0.5  # share of the voxels of a value that lie between a lower and a higher one, if it is that of smooth edges
-_FEW_EDGES, _GREY = (
-    3,
-    0.4,
-)  # such values at least, and share of all voxels at most, of a mask with smooth edges
-_MOSTLY = 0.8  # share of the voxels of further values that these values have
+_FEW_EDGES = 3  # such values that a mask with smooth edges has at least
+_GREY = 0.4  # share of all voxels that are not of a value inside of such a mask, at most
+_MOSTLY = 0.8  # share of these voxels that such values have
 _SOME = 0.001  # share of the voxels that a value inside of a mask has at least
 _BLOCK, _BLOCKS = 1 << 21, 4  # voxels of a block in which connected pieces are counted, and blocks
 _MAIN = 0.995  # share of the labelled voxels that decide; smoothed edges of masks have more values
