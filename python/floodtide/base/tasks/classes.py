@@ -153,7 +153,16 @@ class Classes(PatchTask):
         )
 
     def of_masks(self, names: Sequence[str]) -> Classes:
-        """Return this task with the classes of masks: 0 is the background, and the masks are numbered from 1."""
+        """Return this task with the classes of masks: 0 is the background, and the masks are numbered from 1.
+
+        Raises:
+            ConfigurationError: If a mask has the name of the background.
+        """
+        if "background" in names:
+            raise ConfigurationError(
+                "data.volumes.masks has the name 'background', which is the class of voxels in no mask; expected this"
+                " mask left out, or another name"
+            )
         return dataclasses.replace(
             self, classes={str(n): name for n, name in enumerate(["background", *names])}
         )
