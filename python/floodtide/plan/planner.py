@@ -171,7 +171,10 @@ def _volume(
         largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
         found += judging.label_problems(image, labels, largest)
     if wish.start is not None and not wish.start.images:
-        found += problems.doubt(problems.unknown_training_images(wish.start.name, image.name))
+        found += problems.doubt(
+            f"{wish.start.name} does not keep what its training images looked like, so that mean, contrast and voxel"
+            f" size of {image.name} were not compared with them"
+        )
     table = {
         "name": "volume" if len(wish.images) == 1 else f"volume{number}",
         "image": wish.images[number],
