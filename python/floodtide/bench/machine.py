@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +46,6 @@ def facts() -> dict[str, Any]:
     if commit := _commit():
         found["commit"] = commit
     return found
-
-
-def title(found: Mapping[str, Any]) -> str:
-    """Return the name of the processor. Virtual machines hide the model's name, so family and model numbers follow."""
-    if "family" not in found:
-        return str(found["processor"])
-    return f"{found['processor']} (family {found['family']}, model {found['model']})"
-
-
-def file_name(found: Mapping[str, Any]) -> str:
-    """Return the title as the name of a file, without suffix: "amd-epyc-family-26-model-2"."""
-    return re.sub(r"[^a-z0-9]+", "-", title(found).lower()).strip("-")
 
 
 def _commit() -> str:

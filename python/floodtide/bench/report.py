@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table and the page about all benchmarks of a machine."""
+"""The table of all benchmarks of a machine."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from floodtide.base.counts import count_of
-from floodtide.base.files import make_folder, replace_bytes, replace_text
-from floodtide.base.templates import render
-from floodtide.bench import machine, roofline
 from floodtide.bench.everything import Benchmark, Result
 from floodtide.bench.rows import Row
 
@@ -32,28 +26,6 @@ def document(found: Mapping[str, Any], results: Sequence[Result]) -> dict[str, A
     """Return the facts of a machine and all rows, for JSON."""
     rows = [row | {"benchmark": str(benchmark)} for benchmark, rows in results for row in rows]
     return {**found, "rows": rows}
-
-
-def write(out: Path, found: Mapping[str, Any], results: Sequence[Result]) -> None:
-    """Write the page, its picture and all rows to a folder, which is created if it is missing.
-
-    Raises:
-        StorageError: If a file cannot be written.
-    """
-    make_folder(out)
-    base = machine.file_name(found)
-    page = render(
-        "machine.txt",
-        "bench/templates",
-        title=machine.title(found),
-        command=f"floodtide bench all --out {shlex.quote(str(out))}",
-        conditions=conditions(found),
-        picture=f"{base}.svg",
-        table=[*HEADER, *(line for benchmark, rows in results for line in lines(benchmark, rows))],
-    )
-    replace_bytes(out / f"{base}.svg", roofline.draw(results, "svg"))
-    replace_text(out / f"{base}.md", page)
-    replace_text(out / f"{base}.json", json.dumps(document(found, results), indent=1) + "\n")
 
 
 def conditions(found: Mapping[str, Any]) -> str:

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Picture of a machine's measurements: the roofline of a convolution, and bars of the passes compared with PyTorch."""
+"""The page about the speed of a machine: all benchmarks of computation in a table, and a picture.
+
+Left: the roofline of a convolution. Right: bars of the passes compared with PyTorch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from floodtide.base import style
 from floodtide.base.counts import count_of
+from floodtide.base.files import make_folder, replace_bytes, replace_text
+from floodtide.base.templates import render
 from floodtide.bench.everything import Result
+from floodtide.bench.report import HEADER, conditions, document, lines
 from floodtide.bench.rows import Row
 
 if TYPE_CHECKING:
@@ -17,6 +27,41 @@ if TYPE_CHECKING:
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
 _CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
 _FLOPS_PER_BYTE = (0.1, 1000.0)
+
+
+def write(out: Path, found: Mapping[str, Any], results: Sequence[Result]) -> Path:
+    """Write the page, its picture and all rows to a folder, which is created if it is missing. Return the page.
+
+    Raises:
+        StorageError: If a file cannot be written.
+    """
+    make_folder(out)
+    base = file_name(found)
+    page = render(
+        "machine.txt",
+        "lab/bench/templates",
+        title=title(found),
+        command=f"floodtide lab bench machine {shlex.quote(str(out))}",
+        conditions=conditions(found),
+        picture=f"{base}.svg",
+        table=[*HEADER, *(line for benchmark, rows in results for line in lines(benchmark, rows))],
+    )
+    replace_bytes(out / f"{base}.svg", draw(results, "svg"))
+    replace_text(out / f"{base}.md", page)
+    replace_text(out / f"{base}.json", json.dumps(document(found, results), indent=1) + "\n")
+    return out / f"{base}.md"
+
+
+def title(found: Mapping[str, Any]) -> str:
+    """Return the name of the processor. Virtual machines hide the model's name, so family and model numbers follow."""
+    if "family" not in found:
+        return str(found["processor"])
+    return f"{found['processor']} (family {found['family']}, model {found['model']})"
+
+
+def file_name(found: Mapping[str, Any]) -> str:
+    """Return the title as the name of a file, without suffix: "amd-epyc-family-26-model-2"."""
+    return re.sub(r"[^a-z0-9]+", "-", title(found).lower()).strip("-")
 
 
 def draw(results: Sequence[Result], kind: str) -> bytes:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide lab bench machine`: the page about the speed of a machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from floodtide.bench import everything
+from floodtide.lab.bench import machine
+from floodtide.lab.cli.bench import command
+
+pytestmark = pytest.mark.extra
+
+
+def row(name: str, **fields: Any) -> dict[str, Any]:
+    common = {"threads": 1, "median_s": 0.1, "p10_s": 0.09, "p90_s": 0.2, "level": "avx2"}
+    return common | {"name": name, "gflops": 200.0, "peak_gflops": 100.0, "ratio": 2.0} | fields
+
+
+def test_pictures_have_a_bar_for_each_comparison() -> None:
+    peak, read, conv, step, *_ = everything.BENCHMARKS
+    reading = {"name": "bandwidth", "shape": "4 MiB for each thread", "gb_per_s": 50.0}
+    reading |= {"threads": 1, "median_s": 0.1, "p10_s": 0.09, "p90_s": 0.2}
+    measured = [
+        (peak, [row("peak", gflops=100.0, ratio=1.0)]),
+        (read, [reading]),
+        (conv, [row("conv forward"), row("conv backward_data")]),
+        (step, [row("step", speedup=2.5), row("step torch channels_last")]),
+    ]
+    assert machine.draw(measured, "png").startswith(b"\x89PNG")
+    assert machine.draw(measured[:3], "svg").startswith(b"<?xml")  # nothing to compare
+
+
+def test_the_files_have_the_name_of_the_processor() -> None:
+    found = {"processor": "A (R) B@2.5", "family": 6, "model": 7}
+    assert machine.file_name(found) == "a-r-b-2-5-family-6-model-7"
+    assert machine.title({"processor": "arm"}) == "arm"
+
+
+def test_the_command_writes_page_picture_and_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(everything, "BENCHMARKS", everything.BENCHMARKS[:3])
+    words = ["machine", str(tmp_path / "results"), "--threads", "1", "--seconds", "0"]
+    done = CliRunner().invoke(command, words, standalone_mode=False)
+    assert done.exception is None, done.output
+    page, rows, picture = (
+        next((tmp_path / "results").glob(f"*{suffix}")) for suffix in (".md", ".json", ".svg")
+    )
+    assert done.stdout == f"{page}\n"
+    names = {found["name"] for found in json.loads(rows.read_text())["rows"]}
+    assert names >= {"peak", "bandwidth", "conv forward"}
+    assert f"]({picture.name})" in page.read_text("utf-8")
