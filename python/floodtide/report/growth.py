@@ -32,7 +32,6 @@ FILE = "flood.npz"
 _MOST_SNAPSHOTS = 1000
 _BRIGHTEST = 1e30  # higher intensities would overflow in drawings
 _SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginning
-_STRIP = 6  # frames side by side in the printed strip
 _VISITED = 0.16  # strength of the tint of the visited region
 
 
@@ -162,25 +161,6 @@ def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tup
             style.scale_bar(axes[0], wide, high, float(size[2]) if voxel_size_nm else None)
             result.append((_caption(growth, index), style.data_uri(drawn, "png", dpi=100)))
     return result
-
-
-def strip_figure(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> str:
-    """Return a figure of up to six snapshots side by side, from the first to the last. PNG as data URI."""
-    size = voxel_size_nm or (1.0, 1.0, 1.0)
-    picked = np.unique(np.linspace(0, len(growth.moves) - 1, _STRIP).round().astype(int))
-    heights = [1.0 / width for width in _widths(growth, size)]
-    width = min(1.7, 8.0 / sum(heights))
-    with style.figure(width * len(picked) + 0.3, width * sum(heights) + 0.3) as drawn:
-        axes = drawn.subplots(3, len(picked), squeeze=False, height_ratios=heights)
-        for column, index in enumerate(picked.tolist()):
-            for fixed in range(3):
-                _draw(axes[fixed][column], growth, index, fixed, size)
-            axes[0][column].set_title(count_of(int(growth.moves[index]), "move"), fontsize=9)
-        for fixed in range(3):
-            axes[fixed][0].set_ylabel(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
-        wide, high = growth.image.shape[2], growth.image.shape[1]
-        style.scale_bar(axes[0][0], wide, high, float(size[2]) if voxel_size_nm else None)
-        return style.data_uri(drawn, "png", dpi=130)
 
 
 def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:

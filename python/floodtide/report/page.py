@@ -31,7 +31,6 @@ def write(
     run_folders: Sequence[Path],
     out: Path | None = None,
     figures: Path | None = None,
-    losses: Sequence[float] = (),
 ) -> Path:
     """Write `report.html` about one or several runs.
 
@@ -40,8 +39,6 @@ def write(
         out: File to write; None: `report.html` in the first run directory.
         figures: Folder to which the curves are also written as SVG files (`training.svg`, `validation.svg`, ...), if
             the runs have data for them. The folder is created if it is missing.
-        losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
-            lowest loss that all converged runs reached.
 
     Returns:
         The path of the report.
@@ -55,7 +52,7 @@ def write(
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
     drawn = {name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))}
     target = out or runs[0].folder / "report.html"
-    outputs = {target: render(runs, drawn, losses).encode()}
+    outputs = {target: render(runs, drawn).encode()}
     if figures:
         make_folder(figures)
         for name, uri in drawn.items():
@@ -64,7 +61,7 @@ def write(
     return target
 
 
-def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float] = ()) -> str:
+def render(runs: Sequence[Run], drawn: Mapping[str, str]) -> str:
     """Return the HTML page with all figures embedded. Curves are drawn already: {name: SVG as data URI}."""
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
@@ -87,7 +84,7 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
         curves=drawn,
-        comparison=comparison.comparison_table(runs, losses),
+        comparison=comparison.comparison_table(runs),
         pictures=pictures,
         absent=absent,
     )
@@ -112,7 +109,6 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     grown = growth.read_growth(run.folder) or (found.grown if found else None)
     if grown is not None:
         made["frames"] = growth.frames(grown, size)
-        made["strip"] = growth.strip_figure(grown, size)
     if found is not None:
         read = planes.read_segmentation(
             found.segmentation,
