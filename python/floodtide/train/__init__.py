@@ -6,7 +6,6 @@ from floodtide.train.learners.learner import Record
 from floodtide.train.recorded_run import Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
 from floodtide.train.setup import MoreOptions, require_trainable
-from floodtide.train.steering import message_buckets
 from floodtide.train.step_loop import Step
 from floodtide.train.trainer import Trainer
 
@@ -18,7 +17,6 @@ __all__ = [
     "RunDirectory",
     "Step",
     "Trainer",
-    "message_buckets",
     "read_log",
     "read_run",
     "require_trainable",
