@@ -160,9 +160,7 @@ def make(folder: Path) -> None:
     _run("predict slices_run slices.h5:image predicted.h5:labels")
     _report_parts()
     _calibrations()
-    shutil.copytree(
-        "run", "run2", ignore=shutil.ignore_patterns("checkpoints", "segmentation.h5")
-    )
+    shutil.copytree("run", "run2", ignore=shutil.ignore_patterns("checkpoints", "segmentation.h5"))
 
 
 def _checkpoint() -> None:

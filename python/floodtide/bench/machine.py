@@ -15,6 +15,8 @@ from typing import Any
 from floodtide import _core
 from floodtide.bench.rows import now
 
+available_cores = _core.available_cores
+
 PEERS = ("torch", "numpy")
 _CPUINFO = Path("/proc/cpuinfo")
 

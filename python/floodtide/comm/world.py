@@ -230,11 +230,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _use(communicator: Communicator) -> None:
-    _state.comm = communicator
-    _state.local_ranks = _places(communicator)
-
-
 def is_initialized() -> bool:
     """Return True after `init` and before `shutdown`."""
     return _state.comm is not None
@@ -427,7 +422,7 @@ class ProcessSet:
         """
         own = self.communicator()
         self._outer.append((current(), _state.numbers, _state.local_ranks))
-        _use(own)
+        _state.comm, _state.local_ranks = own, _places(own)
         _state.numbers = self.ranks
         return self
 

@@ -101,7 +101,9 @@ def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tup
                 axis.set_title(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
             wide, high = growth.image.shape[2], growth.image.shape[1]
             style.scale_bar(axes[0], wide, high, float(size[2]) if voxel_size_nm else None)
-            result.append((_caption(growth, index), style.data_uri(drawn, "png", dpi=100)))
+            voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
+            caption = f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
+            result.append((caption, style.data_uri(drawn, "png", dpi=100)))
     return result
 
 
@@ -109,11 +111,6 @@ def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:
     """Return the widths of the three planes if they are drawn side by side at equal height."""
     z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
     return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
-
-
-def _caption(growth: Snapshots, index: int) -> str:
-    voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
-    return f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
 
 
 def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[float]) -> None:

@@ -321,9 +321,9 @@ class Pieces:
         """Return True if the segmentation of a subvolume is there."""
         return self.path(number).exists()
 
-    def missing(self, numbers: range | None = None) -> Iterator[int]:
+    def missing(self) -> Iterator[int]:
         """Yield the numbers of the subvolumes that are not segmented yet."""
-        return (n for n in numbers or range(len(self.cut)) if not self.done(n))
+        return (n for n in range(len(self.cut)) if not self.done(n))
 
     def network_calls(self) -> list[int]:
         """Return the network calls of the subvolumes that are segmented and state them.

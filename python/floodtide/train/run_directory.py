@@ -225,7 +225,9 @@ class RunDirectory(NotPickled):
             for stale in (
                 *(self.path / "traces").glob("rank-*.json"),
                 *self.path.glob("failure-rank-*.json"),
-                *self._left_over(),
+                # of killed processes
+                *self.path.glob(f".*{SUFFIX}"),
+                *(self.path / "checkpoints").glob(f".step-*{SUFFIX}"),
             ):
                 stale.unlink(missing_ok=True)
             if config.run.trace:
@@ -287,11 +289,6 @@ class RunDirectory(NotPickled):
         for folder in self._made:
             with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
-
-    def _left_over(self) -> Iterator[Path]:
-        """Yield the unfinished files of killed processes."""
-        yield from self.path.glob(f".*{SUFFIX}")
-        yield from (self.path / "checkpoints").glob(f".step-*{SUFFIX}")
 
     @contextlib.contextmanager
     def _storing(self, what: str) -> Iterator[None]:

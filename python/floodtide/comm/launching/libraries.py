@@ -60,7 +60,7 @@ def libraries(family: str) -> list[str]:
             return loaded
         raise UnsupportedError(
             "mpi: mpi4py uses an MPI library that no plug-in supports "
-            f"({_one_line(sys.modules['mpi4py.MPI'].Get_library_version())}, standard ABI)"
+            f"({first_line(sys.modules['mpi4py.MPI'].Get_library_version())}, standard ABI)"
         )
     beside = [Path(sys.prefix) / "lib" / name for name in LIBRARIES[family]]
     return [str(path) for path in beside if path.exists()] + LIBRARIES[family]
@@ -188,5 +188,6 @@ def _started(launched: Launcher | None) -> str:
     return f"{launched.name} started{ranks or ' this process'}, but "
 
 
-def _one_line(text: str) -> str:
-    return text.splitlines()[0].strip() if text else ""
+def first_line(text: str) -> str:
+    """Return the first line of a text that an MPI library gives, without null characters."""
+    return " ".join(text.replace("\0", "").splitlines()[0].split()) if text else ""

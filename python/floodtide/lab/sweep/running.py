@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any
 
 from floodtide.base.files import make_folder
-from floodtide.base.openmp import available_cores
 from floodtide.base.options import option
+from floodtide.bench.machine import available_cores
 from floodtide.errors import Interrupted, InvalidArgumentError
 from floodtide.lab import ranges
 from floodtide.lab.sweep.grid import Cell, Sweep
