@@ -17,7 +17,7 @@ from floodtide.data.formats.geometry import size_text
 from floodtide.data.formats.table import HDF5, format_of, stem
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import preview, previewing
-from floodtide.plan.previewing import Preview, Setting
+from floodtide.plan.previewing import Setting
 from floodtide.report import planes
 from floodtide.segment import SegmentOptions
 
@@ -55,7 +55,18 @@ def run(
             )
         drawn = planes.read_segmentation(Volume(name), image, "", setting.voxel_size_nm)
         planes.save_planes(drawn, setting.voxel_size_nm, picture)
-    return _facts(found, setting, name, picture)
+    late = "the time was over before the whole box was settled: expected a smaller --box"
+    return {
+        **dataclasses.asdict(found),
+        "box": box_text(found.box),
+        "out": name,
+        "picture": str(picture),
+        "notes": [*setting.notes, late] if found.stopped else setting.notes,
+        "mean": setting.options.mean,
+        "std": setting.options.std,
+        "voxel_size_nm": setting.voxel_size_nm,
+        "segmented_at_nm": setting.wanted_nm,
+    }
 
 
 def say(image: str, setting: Setting) -> None:
@@ -65,13 +76,3 @@ def say(image: str, setting: Setting) -> None:
     if setting.resampled:
         voxels += f", resampled to {size_text(setting.wanted_nm)} nm for {setting.network.name}"
     notes.show(f"{image}: {voxels}; mean {options.mean:g}, std {options.std:g}. {setting.levels}")
-
-
-def _facts(found: Preview, setting: Setting, out: str, picture: Path) -> dict[str, Any]:
-    facts = dataclasses.asdict(found) | {"box": box_text(found.box)}
-    late = "the time was over before the whole box was settled: expected a smaller --box"
-    said = [*setting.notes, late] if found.stopped else setting.notes
-    facts |= {"out": out, "picture": str(picture), "notes": said}
-    facts |= {"mean": setting.options.mean, "std": setting.options.std}
-    facts |= {"voxel_size_nm": setting.voxel_size_nm, "segmented_at_nm": setting.wanted_nm}
-    return facts

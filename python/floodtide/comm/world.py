@@ -240,12 +240,12 @@ def current() -> Communicator:
     return _join(None)
 
 
-def ensure_init(comm: Any = None) -> None:
+def ensure_init() -> None:
     """Initialise the ranks if `init` was not called, for functions that users may call before `init`. Collective.
 
     This sets no time limit, because ranks of a command may wait long for files of rank 0. `init` or a trainer sets one.
     """
-    _join(comm)
+    _join(None)
 
 
 def rank() -> int:
@@ -459,7 +459,12 @@ def agreed() -> Iterator[None]:
         if failure is not None:
             raise failure
         return
-    record = b"" if failure is None else _record_of(failure)
+    record = b""
+    if failure is not None:
+        # A usage error of click, which this module does not import, is an invalid argument.
+        usage = hasattr(failure, "exit_code")
+        kind = errors.InvalidArgumentError if usage else type(failure)
+        record = json.dumps([kind.__name__, str(failure)]).encode()
     for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
         if not other:
             continue
@@ -469,13 +474,6 @@ def agreed() -> Iterator[None]:
         with contextlib.suppress(AttributeError):
             failure.agreed = True  # type: ignore[attr-defined]
         raise failure
-
-
-def _record_of(failure: Exception) -> bytes:
-    kind = type(failure).__name__
-    if hasattr(failure, "exit_code"):  # of click, which this module does not import
-        kind = errors.InvalidArgumentError.__name__
-    return json.dumps([kind, str(failure)]).encode()
 
 
 def _rebuilt(failed_rank: int, kind: str, message: str) -> errors.Error:
