@@ -10,7 +10,6 @@ import numpy as np
 
 from floodtide.base import style
 from floodtide.base.options import FLOOD
-from floodtide.base.tasks.distance import explained
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
@@ -32,7 +31,6 @@ _OF_LINE: dict[str, dict[str, Any]] = {
     "-": {"ls": "-", "marker": "o", "ms": 3.5},
     "--": {"ls": (0, (4, 2)), "marker": "s", "ms": 4.5, "mfc": "white", "lw": 1.3},
 }
-_MOST_OFFSETS = 3  # that are drawn; the table has all
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
 _TIME_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -354,82 +352,36 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
 
 
 @curve
-def affinities_figure(runs: Sequence[Run]) -> str | None:
-    """Draw the average precision of affinities and of boundaries (1 - affinity); None without data.
-
-    Of networks with several offsets, the first three that all runs have are drawn: in most of them, z, y and x.
-    """
-    shown = [run for run in _validated(runs, "channels") if _affinities(run.validation[-1])]
-    records = [_affinities(record) for run in shown for record in run.validation]
-    names = [name for name in next(iter(records), {}) if all(name in record for record in records)]
-    if not names:
-        return None
-    names = names[:_MOST_OFFSETS]
-    with style.figure(10.5, 5.2) as drawn:
-        axes = drawn.subplots(2, len(names), sharex=True, sharey=True, squeeze=False)
-        for column, name in enumerate(names):
-            for run in shown:
-                colour = style.series_colour(runs.index(run))
-                rows = [(r["step"], r["channels"][name]) for r in run.validation]
-                steps = [step for step, _ in rows]
-                for line, key in enumerate(("average_precision", "boundary_average_precision")):
-                    values = [values[key] for _, values in rows]
-                    axes[line][column].plot(steps, values, **style.series_look(colour))
-                share = rows[-1][1]["share_of_ones"]
-                axes[0][column].axhline(share, color=style.GREY, ls="--", lw=1.3)
-                axes[1][column].axhline(1.0 - share, color=style.GREY, ls="--", lw=1.3)
-            axes[0][column].set_title(f"Affinity along {name}")
-            axes[1][column].set_title(f"Boundaries along {name}")
-            axes[1][column].set_xlabel("step (updates)")
-        for axis in axes[0]:
-            add_time_axis(axis, shown)
-        for row in axes:
-            row[0].set_ylabel("average precision")
-            row[0].set_ylim(0.0, 1.02)
-        legend(drawn, runs, shown, grey_line("base rate: what any constant has"))
-        return style.data_uri(drawn, "svg")
-
-
-def _affinities(record: Record) -> Record:
-    """Return the outputs of a validation record that are affinities."""
-    return {name: row for name, row in record["channels"].items() if "share_of_ones" in row}
-
-
-@curve
-def variance_figure(runs: Sequence[Run]) -> str | None:
-    """Draw the explained variance of outputs that are no probabilities: each faintly, and their mean.
+def scores_figure(runs: Sequence[Run]) -> str | None:
+    """Draw the main score of outputs that are no classes: each faintly, and their mean; grey: of trivial predictions.
 
     Returns:
-        An SVG as data URI, or None if no run has such outputs.
+        An SVG as data URI, or None if no run has such scores.
     """
-    shown = [run for run in _validated(runs, "channels") if _explained(run.validation[-1])]
+    shown = [run for run in _validated(runs, "channels") if run.task.scores_of(run.validation[-1])]
     if not shown:
         return None
-    with style.figure(7.0, 3.2) as drawn:
-        axis = drawn.subplots()
+    names = list(dict.fromkeys(run.task.score_name for run in shown))
+    with style.figure(max(7.0, 5.2 * len(names)), 3.2) as drawn:
+        axes = drawn.subplots(1, len(names), squeeze=False)[0]
         for run in shown:
+            axis = axes[names.index(run.task.score_name)]
             colour = style.series_colour(runs.index(run))
-            found = [(record["step"], _explained(record)) for record in run.validation]
-            names = dict.fromkeys(name for _, values in found for name in values)
-            for name in names if len(names) > 1 else ():
-                points = [(step, values[name]) for step, values in found if name in values]
-                axis.plot(*zip(*points, strict=True), color=colour, alpha=0.25, lw=0.8)
-            means = [(step, np.mean(list(values.values()))) for step, values in found if values]
-            axis.plot(*zip(*means, strict=True), **style.series_look(colour))
-        axis.set_ylabel("explained variance")
-        axis.set_xlabel("step (updates)")
-        axis.set_ylim(min(axis.get_ylim()[0], -0.05), 1.02)
-        axis.axhline(0.0, color=style.GREY, ls="--", lw=1.3)
-        add_time_axis(axis, shown)
-        legend(drawn, runs, shown, grey_line("best constant"))
+            scores = [(record["step"], run.task.scores_of(record)) for record in run.validation]
+            alike = [(step, rows) for step, rows in scores if len(rows) == len(scores[-1][1])]
+            steps = [step for step, _ in alike]
+            table = np.ma.masked_invalid(np.array([rows for _, rows in alike], dtype=np.float64))
+            if table.shape[1] > 1:
+                axis.plot(steps, table[..., 0], color=colour, alpha=0.25, lw=0.8)
+            axis.plot(steps, table[..., 0].mean(axis=1), **style.series_look(colour))
+            axis.axhline(float(table[-1, :, 1].mean()), color=style.GREY, ls="--", lw=1.3)
+        for axis, name in zip(axes, names, strict=True):
+            axis.set_ylabel(name)
+            axis.set_xlabel("step (updates)")
+            axis.set_ylim(min(axis.get_ylim()[0], -0.05), 1.02)
+            add_time_axis(axis, shown)
+        legend(drawn, runs, shown, grey_line("trivial prediction"))
         return style.data_uri(drawn, "svg")
-
-
-def _explained(record: Record) -> dict[str, float]:
-    """Return the explained variance of the outputs that have one."""
-    rows = {name: row for name, row in record["channels"].items() if "variance" in row}
-    values = {name: explained(row) for name, row in rows.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _of_class(record: Record, name: str) -> Record:
