@@ -140,8 +140,7 @@ def _world() -> Communicator:
     if not several and (mpi4py is None or mpi4py.COMM_WORLD.size == 1):
         return _core.comm.self()
     if mpi4py is None:
-        libraries.require_there(launched)
-        libraries.hide_others(launched)
+        libraries.prepare_for(launched)
     library = _load(launched)
     world = library.world()
     if launched is None or launched.ranks in (None, world.size):

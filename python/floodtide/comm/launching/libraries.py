@@ -129,21 +129,16 @@ def _beside() -> list[str]:
     ]
 
 
-def require_there(launched: Launcher | None) -> None:
-    """Check that the launcher that MPI needs in order to start may still exist.
+def prepare_for(launched: Launcher | None) -> None:
+    """Check that the launcher that MPI needs in order to start may still exist, and hide other launchers from MPI.
+
+    MPICH aborts if it finds PMIx variables in addition to its own: they are removed from this process's environment.
 
     Raises:
         UnsupportedError: If the channel to the launcher is closed.
     """
     if launched is not None and launched.gone and launched.ranks != 1:
         raise _agreed(f"mpi: {_started(launched)}{launched.gone}: {_left_over(launched)}")
-
-
-def hide_others(launched: Launcher | None) -> None:
-    """Remove environment variables of another launcher from this process, because MPI libraries read them too.
-
-    MPICH aborts if it finds PMIx variables in addition to its own.
-    """
     if launched is not None and launched.live and launched.family == "mpich":
         for name in [name for name in os.environ if name.startswith("PMIX_")]:
             del os.environ[name]
