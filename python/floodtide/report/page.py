@@ -14,7 +14,6 @@ from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
     drawing,
-    growth,
     held_out,
     pages,
     planes,
@@ -105,8 +104,6 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     size = run.voxel_size_nm
     held, absent = held_out.pictures(run)
     made: dict[str, Any] = {"name": run.name, "absent": absent, "held_out": held, "note": ""}
-    if found is not None and found.grown is not None:
-        made["frames"] = growth.frames(found.grown, size)
     if found is not None:
         read = planes.read_segmentation(
             found.segmentation,
