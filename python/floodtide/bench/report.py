@@ -34,7 +34,6 @@ def conditions(found: Mapping[str, Any]) -> str:
         count_of(found["cores"], "core"),
         f"{found['memory_bytes'] / 2**30:.0f} GiB of memory",
         found["isa"],
-        f"commit {found.get('commit', 'unknown')}",
     ]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return f"{', '.join(parts)}; {versions}; {found['date']}."

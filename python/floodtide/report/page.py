@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
 from floodtide.base.counts import count_of
-from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
     drawing,
@@ -25,18 +23,12 @@ from floodtide.report import (
 from floodtide.train.recorded_run import Run, read_run
 
 
-def write(
-    run_folders: Sequence[Path],
-    out: Path | None = None,
-    figures: Path | None = None,
-) -> Path:
+def write(run_folders: Sequence[Path], out: Path | None = None) -> Path:
     """Write `report.html` about one or several runs.
 
     Args:
         run_folders: Run directories, at least one. Several runs are shown in the same figures.
         out: File to write; None: `report.html` in the first run directory.
-        figures: Folder to which the curves are also written as SVG files (`training.svg`, `validation.svg`, ...), if
-            the runs have data for them. The folder is created if it is missing.
 
     Returns:
         The path of the report.
@@ -44,23 +36,18 @@ def write(
     Raises:
         InvalidFileError: If a folder is not a run directory, or one of its files is malformed.
         StorageError: If the report cannot be written.
-        InvalidArgumentError: If an existing file is not an older report or figure.
+        InvalidArgumentError: If an existing file is not an older report.
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
-    drawn = {name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))}
     target = out or runs[0].folder / "report.html"
-    outputs = {target: render(runs, drawn).encode()}
-    if figures:
-        make_folder(figures)
-        for name, uri in drawn.items():
-            outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
-    pages.write_all(outputs, [path for run in runs for path in pages.inputs(run)])
+    inputs = [path for run in runs for path in pages.inputs(run)]
+    pages.write_all({target: render(runs).encode()}, inputs)
     return target
 
 
-def render(runs: Sequence[Run], drawn: Mapping[str, str]) -> str:
-    """Return the HTML page with all figures embedded. Curves are drawn already: {name: SVG as data URI}."""
+def render(runs: Sequence[Run]) -> str:
+    """Return the HTML page with all figures embedded."""
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
     for run in runs:
@@ -81,7 +68,7 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str]) -> str:
         filters={"setting": tables.setting, "sources": tables.sources, "text": tables.text},
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
-        curves=drawn,
+        curves={name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))},
         comparison=comparison.comparison_table(runs),
         pictures=pictures,
         absent=absent,

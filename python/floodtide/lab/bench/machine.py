@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from floodtide.base import style
 from floodtide.base.counts import count_of
 from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.templates import render
+from floodtide.bench import machine
 from floodtide.bench.everything import Result
 from floodtide.bench.report import HEADER, conditions, document, lines
 from floodtide.bench.rows import Row
@@ -24,9 +26,25 @@ from floodtide.bench.rows import Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_CPUINFO = Path("/proc/cpuinfo")
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
 _CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
 _FLOPS_PER_BYTE = (0.1, 1000.0)
+
+
+def facts() -> dict[str, Any]:
+    """Return the facts of `floodtide bench all`, and family and model of the processor and the commit of floodtide.
+
+    What the system does not tell is missing: family and model outside of x86, the commit outside of a Git checkout.
+    """
+    found = machine.facts()
+    cpuinfo = _CPUINFO.read_text("utf-8") if _CPUINFO.exists() else ""
+    for name, key in (("family", "cpu family"), ("model", "model")):
+        if match := re.search(rf"^{key}\s*: (\d+)$", cpuinfo, re.MULTILINE):
+            found[name] = int(match[1])
+    if commit := _commit():
+        found["commit"] = commit
+    return found
 
 
 def write(out: Path, found: Mapping[str, Any], results: Sequence[Result]) -> Path:
@@ -42,7 +60,7 @@ def write(out: Path, found: Mapping[str, Any], results: Sequence[Result]) -> Pat
         "lab/bench/templates",
         title=title(found),
         command=f"floodtide lab bench machine {shlex.quote(str(out))}",
-        conditions=conditions(found),
+        conditions=conditions(found).replace(";", f", commit {found.get('commit', 'unknown')};", 1),
         picture=f"{base}.svg",
         table=[*HEADER, *(line for benchmark, rows in results for line in lines(benchmark, rows))],
     )
@@ -62,6 +80,19 @@ def title(found: Mapping[str, Any]) -> str:
 def file_name(found: Mapping[str, Any]) -> str:
     """Return the title as the name of a file, without suffix: "amd-epyc-family-26-model-2"."""
     return re.sub(r"[^a-z0-9]+", "-", title(found).lower()).strip("-")
+
+
+def _commit() -> str:
+    """Return the commit of floodtide's source tree that this package lies in, with "+" if it has changes; else ""."""
+    tree = Path(__file__).parents[4]
+    if not (tree / "cpp" / "include" / "floodtide").is_dir():
+        return ""  # an installed package; a Git checkout around it is somebody else's
+    command = ["git", "-C", str(tree), "describe", "--always", "--abbrev=12", "--dirty=+"]
+    try:
+        done = subprocess.run([*command, "--exclude=*"], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
 
 
 def draw(results: Sequence[Result], kind: str) -> bytes:

@@ -50,14 +50,13 @@ def machine(out: Path, **options: Any) -> None:
     Example: floodtide lab bench machine docs/performance
     """
     from floodtide.bench import everything
-    from floodtide.bench.machine import facts
     from floodtide.lab.bench import machine as page
 
     results = []
     for result in everything.measure(filled(Timing, options)):
         results.append(result)
         click.echo(f"{result[0]}: measured", err=True)
-    click.echo(str(page.write(out, facts(), results)))
+    click.echo(str(page.write(out, page.facts(), results)))
 
 
 def _of_one_process(name: str) -> click.Command:

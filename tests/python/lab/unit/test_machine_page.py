@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,16 @@ def test_the_files_have_the_name_of_the_processor() -> None:
     found = {"processor": "A (R) B@2.5", "family": 6, "model": 7}
     assert machine.file_name(found) == "a-r-b-2-5-family-6-model-7"
     assert machine.title({"processor": "arm"}) == "arm"
+
+
+def test_an_installed_package_has_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Git checkout around an environment is not the source of floodtide."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    inside = tmp_path / "environment" / "floodtide" / "lab" / "bench" / "machine.py"
+    monkeypatch.setattr(machine, "__file__", str(inside))
+    assert "commit" not in machine.facts()
 
 
 def test_the_command_writes_page_picture_and_rows(
