@@ -19,18 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
-    ("Cross-entropy", (("cross_entropy", "-"),)),
-    ("F1", (("f1_50", "-"), ("f1_90", "--"))),
-    ("Matthews correlation", (("mcc_50", "-"), ("mcc_90", "--"))),
-    ("Average precision", (("average_precision", "-"),)),
+# Title of a panel of the validation of flood filling, and the key in the log.
+_PANELS = (
+    ("Cross-entropy", "cross_entropy"),
+    ("F1 at probability 0.5", "f1_50"),
+    ("Average precision", "average_precision"),
 )
 UNITS = {"fovs": "fields of view", "patches": "patches"}
-# Style of the lines at probability 0.5 ("-") and 0.9 ("--"). They differ in markers, too.
-_OF_LINE: dict[str, dict[str, Any]] = {
-    "-": {"ls": "-", "marker": "o", "ms": 3.5},
-    "--": {"ls": (0, (4, 2)), "marker": "s", "ms": 4.5, "mfc": "white", "lw": 1.3},
-}
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
 _TIME_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -204,28 +199,20 @@ def unit_name(runs: Sequence[Run]) -> str:
 def validation_figure(runs: Sequence[Run]) -> str | None:
     """Draw validation curves of flood-filling networks and of trivial predictors; None without validation.
 
-    Each part of the protocol (first pass, moves) has a row, each metric a column. Solid lines are at
-    probability 0.5 with filled circles, dashed lines at 0.9 with hollow squares. Several runs differ in their markers.
+    Each part of the protocol (first pass, moves) has a row, each metric a column.
     """
-    from matplotlib.lines import Line2D
-
     shown = _validated(runs, "first_pass")
     if not shown:
         return None
-    several = len(shown) > 1
-    with style.figure(11.0, 5.6) as drawn:
+    with style.figure(10.5, 5.6) as drawn:
         axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
         for row, (part, trivial, title) in zip(axes, PARTS, strict=True):
-            for axis, (name, lines) in zip(row, _PANELS, strict=True):
-                for key, line in lines:
-                    for run in shown:
-                        points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
-                        colour = style.series_colour(runs.index(run))
-                        look = dict(_OF_LINE[line])
-                        if several:  # the markers tell the runs apart
-                            look["marker"] = style.series_look(colour)["marker"]
-                        axis.plot(*column(points, key), color=colour, **look)
-                _draw_trivial(axis, shown, trivial, lines[0][0])
+            for axis, (name, key) in zip(row, _PANELS, strict=True):
+                for run in shown:
+                    points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
+                    look = style.series_look(style.series_colour(runs.index(run)))
+                    axis.plot(*column(points, key), **look)
+                _draw_trivial(axis, shown, trivial, key)
                 axis.set_title(name)
                 finish(axis)
             row[0].set_ylabel(title)
@@ -233,16 +220,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
             axis.set_xlabel("step (updates)")
         for axis in axes[0]:
             add_time_axis(axis, shown)
-        colour = "black" if several else style.SERIES[0]
-        at_50, at_90 = ({**look, "marker": ""} if several else look for look in _OF_LINE.values())
-        legend(
-            drawn,
-            runs,
-            shown,
-            Line2D([], [], color=colour, label="at probability 0.5", **at_50),
-            Line2D([], [], color=colour, label="at 0.9", **at_90),
-            *(grey_line(label, line) for _, label, line in TRIVIAL),
-        )
+        legend(drawn, runs, shown, *(grey_line(label, line) for _, label, line in TRIVIAL))
         return style.data_uri(drawn, "svg")
 
 
