@@ -16,9 +16,8 @@ from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import evaluate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.data import Volume, parse_box
-from floodtide.evaluate.classes import ClassReport, noted_classes
-from floodtide.evaluate.reporting import Report
+from floodtide.data import Box, Volume, parse_box
+from floodtide.evaluate.classes import noted_classes
 
 Outcome = tuple[dict[str, Any], str, Collection[str]]
 """The report, tables for a terminal, and what they show of it."""
@@ -62,13 +61,9 @@ def run(
             if picture is not None and world.rank() == 0:
                 inputs = files_of([segmentation, truth, image, before])
                 held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
-        report: Report | ClassReport | None
         if classes:
-            report = evaluate.class_report(segments, objects, part, **of_classes)
-        else:
-            report = evaluate.report(
-                segments, objects, part, before=earlier, image=image, worst=worst
-            )
+            return _classes(segments, objects, part, picture, image, voxel_nm, of_classes)
+        report = evaluate.report(segments, objects, part, before=earlier, image=image, worst=worst)
         with world.agreed():
             if report is None:
                 return None
@@ -76,13 +71,6 @@ def run(
                 from floodtide.cli import evaluate_extras
 
                 size = voxel_nm or evaluate_extras.stated_size([objects, segments], image)
-            if isinstance(report, ClassReport):
-                if picture:
-                    evaluate_extras.draw_classes(
-                        report, segments, objects, Path(picture), image, size
-                    )
-                facts = report.as_dict()
-                return facts, evaluate_text.of_classes(report), facts.keys()
             if skeletons:
                 pair = (segments, objects)
                 evaluate_extras.add_run_lengths(report, pair, part, size, merge_nodes)
@@ -99,6 +87,28 @@ def run(
             if skeletons:
                 facts["run_lengths"]["unit"] = report.unit
             return facts, evaluate_text.compared(report) + "\n", _IN_TABLE
+
+
+def _classes(
+    segments: Volume,
+    objects: Volume,
+    box: Box | None,
+    picture: str | None,
+    image: str,
+    voxel_nm: tuple[float, float, float] | None,
+    options: dict[str, Any],
+) -> Outcome | None:
+    report = evaluate.class_report(segments, objects, box, **options)
+    with world.agreed():
+        if report is None:
+            return None
+        if picture:
+            from floodtide.cli import evaluate_extras
+
+            size = voxel_nm or evaluate_extras.stated_size([objects, segments], image)
+            evaluate_extras.draw_classes(report, segments, objects, Path(picture), image, size)
+        facts = report.as_dict()
+        return facts, evaluate_text.of_classes(report), facts.keys()
 
 
 def _match(text: str) -> dict[int, int]:
