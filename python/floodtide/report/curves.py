@@ -294,7 +294,7 @@ def finish(axis: Axes) -> None:
 
 @curve
 def dice_figure(runs: Sequence[Run]) -> str | None:
-    """Draw, for each class, Dice over all voxels; of several groups also the mean with its spread, and Dice of each.
+    """Draw, for each class, Dice over all voxels, and of several groups also their mean with its spread.
 
     Returns:
         An SVG as data URI, or None if no run validated classes.
@@ -306,8 +306,8 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
         return None
     names = list(dict.fromkeys(r["name"] for run in shown for r in run.validation[-1]["classes"]))
     several = any(len(run.validation[-1]["groups"]) > 1 for run in shown)
-    parts = (_draw_pooled, _draw_mean, _draw_groups)[: 3 if several else 1]
-    with style.figure(3.5 * max(len(parts), 2), 2.9 * len(names) + 0.5) as drawn:
+    parts = (_draw_pooled, _draw_mean)[: 2 if several else 1]
+    with style.figure(max(5.0 * len(parts), 7.0), 2.9 * len(names) + 0.5) as drawn:
         axes = drawn.subplots(len(names), len(parts), squeeze=False)
         for row, name in zip(axes, names, strict=True):
             for axis, draw in zip(row, parts, strict=True):
@@ -315,15 +315,13 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
                     draw(axis, run, name, style.series_colour(runs.index(run)))
                 axis.set_ylim(0.0, 1.02)
             row[0].set_ylabel(f"Dice, {style.plain(name)}")
-        titles = ("All voxels pooled", "Mean of the groups", "Each group, last validation")
+        titles = ("All voxels pooled", "Mean of the groups")
         for axis, title in zip(axes[0], titles, strict=False):
             axis.set_title(title)
-        for axis in axes[-1][:2]:
+        for axis in axes[-1]:
             axis.set_xlabel("step (updates)")
-        for axis in axes[0][:2]:
+        for axis in axes[0]:
             add_time_axis(axis, shown)
-        if several:
-            axes[-1][2].set_xlabel("groups, worst first (%)")
         band = Patch(color=style.SERIES[0], alpha=0.18, lw=0, label="band: half of the groups")
         legend(drawn, runs, shown, grey_line("everything is this class"), *[band][: int(several)])
         return style.data_uri(drawn, "svg")
@@ -388,10 +386,3 @@ def _draw_mean(axis: Axes, run: Run, name: str, colour: str) -> None:
     low, high = ([np.percentile(values, share) for _, values in rows] for share in (25, 75))
     axis.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
     axis.plot(steps, [values.mean() for _, values in rows], **style.series_look(colour))
-
-
-def _draw_groups(axis: Axes, run: Run, name: str, colour: str) -> None:
-    values = _groups(run.validation[-1], name)
-    if values.size:
-        share = 100.0 * (np.arange(values.size) + 0.5) / values.size
-        axis.plot(share, values, ls="", alpha=0.8, **style.series_look(colour))
