@@ -111,21 +111,13 @@ class RunDirectory(NotPickled):
         """Return the path of the checkpoint after `step` updates."""
         return checkpoint_path(self.path, step)
 
-    def checkpoints(self) -> list[Path]:
-        """Return the paths of all checkpoints, oldest first.
-
-        Raises:
-            InvalidFileError: If the folder cannot be read.
-        """
-        return checkpoints(self.path)
-
     def newest_checkpoint(self) -> str:
         """Return the path of the newest checkpoint; empty if there is none, and on ranks that do not write.
 
         Raises:
             InvalidFileError: If the folder cannot be read.
         """
-        paths = self.checkpoints() if self._writer else []
+        paths = checkpoints(self.path) if self._writer else []
         return str(paths[-1]) if paths else ""
 
     def advice(self, checkpoint: str) -> str:
@@ -134,7 +126,7 @@ class RunDirectory(NotPickled):
             return ""
         if _intact(Path(checkpoint)):
             return ": another network or optimizer needs another run.dir"
-        older = [path for path in self.checkpoints() if str(path) != checkpoint]
+        older = [path for path in checkpoints(self.path) if str(path) != checkpoint]
         whole = next(filter(_intact, reversed(older)), None)
         if whole is None:
             return "; no older checkpoint is intact" if older else ""
@@ -154,7 +146,7 @@ class RunDirectory(NotPickled):
         if self._writer:
             self.require_taken()
             with self._storing("remove old checkpoints"):
-                for path in self.checkpoints()[: -max(keep, 1)]:
+                for path in checkpoints(self.path)[: -max(keep, 1)]:
                     if not is_one_of(path, inputs):
                         path.unlink(missing_ok=True)
 
