@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All benchmarks of computation in one run. `report` makes a table of them.
+"""All benchmarks of computation in one run.
 
 Each benchmark runs in its own process, so that the memory and the threads of one do not disturb the next.
 """
@@ -36,15 +36,6 @@ class Benchmark:
 
     def __str__(self) -> str:
         return f"{self.command} --against {self.peer}" if self.peer else self.command
-
-    def label(self, row: Row) -> str:
-        """Return what one of its rows measures."""
-        if row["name"] == "peak":
-            return f"{self.what}, {row['level']}"
-        if row["name"] == "bandwidth":
-            return f"{self.what} {row['shape']}"
-        _, space, part = row["name"].partition(" ")
-        return f"{self.what}: {part.replace('_', '-')}" if space else self.what
 
     def rows(self, seconds: float, thread_counts: Sequence[int], with_peer: bool) -> list[Row]:
         """Run the benchmark and return its rows.

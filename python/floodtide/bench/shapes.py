@@ -12,6 +12,8 @@ from floodtide.base.options import option
 
 CLASSES = 2  # of the U-Net
 
+available_cores = _core.available_cores
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
@@ -27,7 +29,7 @@ class Timing:
     @property
     def counts(self) -> tuple[int, ...]:
         """Return the numbers of threads; 1 and the number of cores if none are given."""
-        return self.threads or tuple(sorted({1, _core.available_cores()}))
+        return self.threads or tuple(sorted({1, available_cores()}))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,30 +30,25 @@ def command() -> None:
 
 @command.command(name="all")
 @of_fields(Timing)
-@shared.as_json
+@as_json
 def everything(as_json: bool, **options: Any) -> None:
-    """Measure everything that computes, beside PyTorch if it is installed, and print a table.
+    """Measure everything that computes, beside PyTorch if it is installed.
 
     It takes some minutes. Other programs should not run meanwhile.
 
     Example: floodtide bench all
     """
-    from floodtide.bench import machine, report
     from floodtide.bench.everything import has_torch, measure
 
     if not has_torch():
         click.echo(
             "PyTorch is not installed: the table has no comparisons (pip install torch)", err=True
         )
-    found, results = machine.facts(), []
-    if not as_json:
-        click.echo("\n".join([report.conditions(found), "", *report.HEADER]))
-    for result in measure(filled(Timing, options)):
-        results.append(result)
-        if not as_json:
-            click.echo("\n".join(report.lines(*result)))
-    if as_json:
-        click.echo(json.dumps(report.document(found, results)))
+    results = measure(filled(Timing, options))
+    print_rows(
+        ({"benchmark": str(benchmark), **row} for benchmark, rows in results for row in rows),
+        as_json,
+    )
 
 
 @command.command()

@@ -16,8 +16,8 @@ import numpy as np
 from floodtide import config, data, run
 from floodtide.base import limits, notes
 from floodtide.base.options import option
-from floodtide.bench.machine import available_cores
 from floodtide.bench.rows import Row
+from floodtide.bench.shapes import available_cores
 from floodtide.comm import world
 from floodtide.errors import InvalidArgumentError
 from floodtide.lab import ranges, simulate

@@ -6,7 +6,10 @@ Left: the roofline of a convolution. Right: bars of the passes compared with PyT
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
+import platform
 import re
 import shlex
 import subprocess
@@ -18,14 +21,19 @@ from floodtide.base import style
 from floodtide.base.counts import count_of
 from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.templates import render
-from floodtide.bench import machine
-from floodtide.bench.everything import Result
-from floodtide.bench.report import HEADER, conditions, document, lines
-from floodtide.bench.rows import Row
+from floodtide.bench.everything import Benchmark, Result
+from floodtide.bench.rows import Row, now
+from floodtide.doctor.build import about
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+PEERS = ("torch", "numpy")
+HEADER = (
+    "| what | command | threads | time in ms (10 % to 90 %) | rate | share of peak | PyTorch's time / ours"
+    " | memory in MiB |",
+    "|---|---|---|---|---|---|---|---|",
+)
 _CPUINFO = Path("/proc/cpuinfo")
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
 _CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
@@ -33,11 +41,26 @@ _FLOPS_PER_BYTE = (0.1, 1000.0)
 
 
 def facts() -> dict[str, Any]:
-    """Return the facts of `floodtide bench all`, and family and model of the processor and the commit of floodtide.
+    """Return the processor, its instruction set, cores, memory, versions, date (UTC), and the commit of floodtide.
 
     What the system does not tell is missing: family and model outside of x86, the commit outside of a Git checkout.
     """
-    found = machine.facts()
+    installed = [name for name in PEERS if importlib.util.find_spec(name) is not None]
+    build = about()
+    found: dict[str, Any] = {
+        "processor": build["processor"],
+        "isa": build["isa"],
+        "cores": build["cores"],
+        "memory_bytes": build["memory_bytes"],
+        "date": now(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {
+            "floodtide": build["version"],
+            "python": platform.python_version(),
+            "compiler": str(build["build"]["compiler"]),
+            **{name: importlib.metadata.version(name) for name in installed},
+        },
+    }
     cpuinfo = _CPUINFO.read_text("utf-8") if _CPUINFO.exists() else ""
     for name, key in (("family", "cpu family"), ("model", "model")):
         if match := re.search(rf"^{key}\s*: (\d+)$", cpuinfo, re.MULTILINE):
@@ -45,6 +68,55 @@ def facts() -> dict[str, Any]:
     if commit := _commit():
         found["commit"] = commit
     return found
+
+
+def label(benchmark: Benchmark, row: Row) -> str:
+    """Return what a row of a benchmark measures."""
+    if row["name"] == "peak":
+        return f"{benchmark.what}, {row['level']}"
+    if row["name"] == "bandwidth":
+        return f"{benchmark.what} {row['shape']}"
+    _, space, part = row["name"].partition(" ")
+    return f"{benchmark.what}: {part.replace('_', '-')}" if space else benchmark.what
+
+
+def lines(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
+    """Return the rows of the table that show a benchmark. PyTorch's own rows are in the ratio of ours."""
+    return [_line(benchmark, row) for row in rows if " torch" not in row["name"]]
+
+
+def document(found: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
+    """Return the facts of a machine and all rows, for JSON."""
+    rows = [row | {"benchmark": str(benchmark)} for benchmark, rows in results for row in rows]
+    return {**found, "rows": rows}
+
+
+def conditions(found: Mapping[str, Any]) -> str:
+    """Return one line about machine and versions."""
+    parts = [
+        count_of(found["cores"], "core"),
+        f"{found['memory_bytes'] / 2**30:.0f} GiB of memory",
+        found["isa"],
+        f"commit {found.get('commit', 'unknown')}",
+    ]
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return f"{', '.join(parts)}; {versions}; {found['date']}."
+
+
+def _line(benchmark: Benchmark, row: Row) -> str:
+    spread = f" ({row['p10_s'] * 1e3:.3g} to {row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
+    flops = "gflops" in row
+    cells = [
+        label(benchmark, row),
+        f"`floodtide bench {benchmark}`",
+        str(row["threads"]),
+        f"{row['median_s'] * 1e3:.3g}{spread}",
+        f"{row['gflops']:.0f} GFLOP/s" if flops else f"{row['gb_per_s']:.0f} GB/s",
+        f"{row['ratio']:.2f}" if flops and row["name"] != "peak" else "",
+        f"{row['speedup']:.2f}" if "speedup" in row else "",
+        f"{row['step_memory_mib']:.0f}" if "step_memory_mib" in row else "",
+    ]
+    return "| " + " | ".join(cells) + " |"
 
 
 def write(out: Path, found: Mapping[str, Any], results: Sequence[Result]) -> Path:
@@ -60,7 +132,7 @@ def write(out: Path, found: Mapping[str, Any], results: Sequence[Result]) -> Pat
         "lab/bench/templates",
         title=title(found),
         command=f"floodtide lab bench machine {shlex.quote(str(out))}",
-        conditions=conditions(found).replace(";", f", commit {found.get('commit', 'unknown')};", 1),
+        conditions=conditions(found),
         picture=f"{base}.svg",
         table=[*HEADER, *(line for benchmark, rows in results for line in lines(benchmark, rows))],
     )
@@ -145,7 +217,7 @@ def _roofline(axes: Axes, rows: Sequence[Row]) -> None:
 
 def _bars(axes: Axes, results: Sequence[Result]) -> None:
     compared = [
-        (f"{benchmark.label(row)}, {count_of(row['threads'], 'thread')}", row["speedup"])
+        (f"{label(benchmark, row)}, {count_of(row['threads'], 'thread')}", row["speedup"])
         for benchmark, rows in results
         for row in rows
         if "speedup" in row

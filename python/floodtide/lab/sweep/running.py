@@ -18,7 +18,7 @@ from typing import Any
 
 from floodtide.base.files import make_folder
 from floodtide.base.options import option
-from floodtide.bench.machine import available_cores
+from floodtide.bench.shapes import available_cores
 from floodtide.errors import Interrupted, InvalidArgumentError
 from floodtide.lab import ranges
 from floodtide.lab.sweep.grid import Cell, Sweep

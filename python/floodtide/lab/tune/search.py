@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from floodtide import config
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench.machine import available_cores
 from floodtide.bench.rows import Row
+from floodtide.bench.shapes import available_cores
 from floodtide.errors import ConfigurationError
 from floodtide.lab import ranges
 from floodtide.lab.tune.measuring import Measurement, Network, measure
