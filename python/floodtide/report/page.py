@@ -12,6 +12,7 @@ from floodtide.base.counts import count_of
 from floodtide.report import (
     comparison,
     drawing,
+    growth,
     held_out,
     pages,
     planes,
@@ -91,6 +92,8 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     size = run.voxel_size_nm
     held, absent = held_out.pictures(run)
     made: dict[str, Any] = {"name": run.name, "absent": absent, "held_out": held, "note": ""}
+    if found is not None and found.grown is not None:
+        made["frames"] = growth.frames(found.grown, size)
     if found is not None:
         read = planes.read_segmentation(
             found.segmentation,

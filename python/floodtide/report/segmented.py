@@ -33,7 +33,8 @@ from floodtide.errors import (
 )
 from floodtide.evaluate import trivial
 from floodtide.nn.checkpoint_files import checkpoints
-from floodtide.report import planes
+from floodtide.report import growth, planes
+from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, predict, trained
 from floodtide.segment.affinities import objects_of, segments_of
 from floodtide.train.learners import learner_of
@@ -58,6 +59,7 @@ class Segmented:
         image: Name of the image of the whole, "" if there is none.
         truth: Ids of the truth in the same box; the name of the labels of the whole for a very large box; "": none.
         note: Where the segmentation comes from.
+        grown: Snapshots of a growing object, if the segmentation was made for the report.
         answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty if not compared.
         pairs: Rows (segment, object, voxels) of the whole box; None if not compared.
     """
@@ -67,6 +69,7 @@ class Segmented:
     image: str
     note: str
     truth: str | Volume = ""
+    grown: Snapshots | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     pairs: npt.NDArray[np.int64] | None = None
 
@@ -136,19 +139,20 @@ def _made(run: Run) -> Segmented:
     source, box = held_out_box(settings)
     make = _predicted if isinstance(settings.task, PatchTask) else _flooded
     with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
-        labels, start = make(settings, checkpoint, source, box, progress)
+        labels, start, grown = make(settings, checkpoint, source, box, progress)
     shown = box_text((start, as_vec3(labels.shape)))
     found = Segmented(
         segmentation=Volume(labels),
         start=start,
         image=volume_name(source.image),
         note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.",
+        grown=grown,
     )
     table = {"labels": volume_name(source.labels), "labels_start": source.labels_box_start}
     return _compared(run, found, table)
 
 
-_Made = tuple[npt.NDArray[np.uint32], Vec3]  # labels, their place
+_Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None]  # labels, their place, growth
 
 
 def _predicted(
@@ -176,7 +180,7 @@ def _predicted(
         labels = objects_of(task, np.array(task.written)[likely])
     else:
         labels = objects_of(task, values[0])
-    return labels.astype(np.uint32), part[0]
+    return labels.astype(np.uint32), part[0], None
 
 
 def _flooded(
@@ -195,11 +199,18 @@ def _flooded(
     )
     segmenter = Segmenter.load(options, compute=settings.run.compute)
     part = small_part(box, segmenter.model.fov)
-    result = segmenter.segment(Volume(volume_name(source.image)), part, progress)
+    volume = Volume(volume_name(source.image))
+    result = segmenter.segment(volume, part, progress)
     margin = [n // 2 for n in segmenter.model.fov]
     inner = tuple(slice(m, n - m) for m, n in zip(margin, part[1], strict=True))
+    # Of a young network, the largest object may have taken a single move.
+    largest = max(result.origins, key=lambda o: (o.iterations > 1, o.voxels), default=None)
+    grown = None
+    if largest is not None:
+        seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
+        grown = growth.grow(segmenter, volume.read(part), seed)
     start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
-    return np.ascontiguousarray(result.segmentation[inner]), start
+    return np.ascontiguousarray(result.segmentation[inner]), start, grown
 
 
 def small_part(box: Box, fov: Sequence[int]) -> Box:

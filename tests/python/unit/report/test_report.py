@@ -28,7 +28,8 @@ from floodtide.base import style
 from floodtide.errors import ConfigurationError, InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
 from floodtide.evaluate.voxels import count_volumes
-from floodtide.report import curves, drawing, mistake_colours, planes, segmented, verdict
+from floodtide.report import curves, drawing, growth, mistake_colours, planes, segmented, verdict
+from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Run, Trainer, read_run
 
 
@@ -219,6 +220,8 @@ def test_a_run_with_reflected_faces_is_segmented_for_the_report(tmp_path: Path) 
     assert missing == []
     assert found is not None
     assert found.segmentation.read().max() > 0
+    assert found.grown is not None
+    assert found.grown.moves[-1] > 1
 
 
 def test_figures_are_embedded_and_not_empty(page: Page) -> None:
@@ -475,6 +478,35 @@ def test_the_scale_bar_of_evaluate_has_the_size_that_a_file_states(
 def test_the_output_of_evaluate_serves_as_scores(tmp_path: Path) -> None:
     (tmp_path / "scores.json").write_text('{"coverage": 0.5}')
     assert read_run(tmp_path).scores == [{"name": "segmentation", "coverage": 0.5}]
+
+
+class Ball:
+    """A stand-in for a network: everything within 12 voxels of the image's centre is object."""
+
+    fov = (9, 9, 9)
+    deltas = (3, 3, 3)
+
+    def forward(
+        self, image: np.ndarray[Any, Any], logits: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any]:
+        return (12.0 - image).astype(np.float32)
+
+
+def test_an_object_grows_to_its_final_mask() -> None:
+    grid = np.meshgrid(*[np.arange(41, dtype=np.float32) - 20] * 3, indexing="ij")
+    distance = np.sqrt(sum(axis**2 for axis in grid))
+    segmenter = Segmenter(Ball(), SegmentOptions(mean=0.0, std=1.0))
+    recorded = growth.grow(segmenter, distance, (20, 20, 20))
+    assert recorded.image[recorded.seed] == 0.0
+    assert recorded.moves[0] == 1
+    assert len(growth.frames(recorded, None)) == len(recorded.moves)
+    sizes = [int((np.nan_to_num(canvas) >= 0.5).sum()) for canvas in recorded.probability]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 9**3  # all of the first field of view is object
+    final = recorded.probability[-1]
+    seen = ~np.isnan(final)
+    assert ((final[seen] >= 0.5) == (recorded.image[seen] <= 12.0)).all()
+    assert recorded.image[seen].min() == 0.0
 
 
 def test_training_f1_comes_from_pooled_counts() -> None:

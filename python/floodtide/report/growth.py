@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of an object that grows with each move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.base import style
+from floodtide.base.counts import count_of
+from floodtide.report import drawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from floodtide.segment import Move, Segmenter
+
+_SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginning
+_VISITED = 0.16  # strength of the tint of the visited region
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """Snapshots of the canvas of one object.
+
+    Attributes:
+        logits: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
+        moves: Number of moves made (k,).
+        image: The image (z, y, x).
+    """
+
+    logits: npt.NDArray[Any]
+    moves: npt.NDArray[Any]
+    image: npt.NDArray[Any]
+
+    @cached_property
+    def probability(self) -> npt.NDArray[np.float64]:
+        """Return the canvas as probabilities (k, z, y, x), NaN in voxels that were not visited."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(1.0 / (1.0 + np.exp(-self.logits.astype(np.float64))))
+
+    @property
+    def seed(self) -> tuple[int, int, int]:
+        """Return the seed (z, y, x): the middle of what the first snapshot has visited, the field of view around it."""
+        visited = np.argwhere(~np.isnan(self.probability[0]))
+        if not len(visited):
+            z, y, x = (n // 2 for n in self.probability.shape[1:])
+        else:
+            z, y, x = ((visited.min(axis=0) + visited.max(axis=0)) // 2).tolist()
+        return z, y, x
+
+
+def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
+    """Grow one object and return snapshots of its canvas, of the part that was visited.
+
+    Args:
+        segmenter: The segmenter that grows the object.
+        image: Raw image (z, y, x).
+        zyx: The seed, in voxels of the image.
+
+    Raises:
+        OutOfRangeError: If no field of view fits at the seed.
+    """
+    moves: list[tuple[tuple[slice, ...], npt.NDArray[np.float16]]] = []
+
+    def keep(move: Move) -> None:
+        corner = [c - n // 2 for c, n in zip(move.position_zyx, move.logits.shape, strict=True)]
+        box = tuple(slice(c, c + n) for c, n in zip(corner, move.logits.shape, strict=True))
+        moves.append((box, move.logits.astype(np.float16)))
+
+    segmenter.segment_at(image, zyx, on_move=keep)
+    counts = np.unique(np.geomspace(1, len(moves), _SNAPSHOTS).round().astype(np.int64))
+    low = [min(box[axis].start for box, _ in moves) for axis in range(3)]
+    high = [max(box[axis].stop for box, _ in moves) for axis in range(3)]
+    visited = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
+    canvas = np.full(image.shape, np.nan, dtype=np.float16)
+    snapshots = []
+    for count, (box, logits) in enumerate(moves, start=1):
+        canvas[box] = logits
+        if count in counts:
+            snapshots.append(canvas[visited].copy())
+    return Snapshots(np.stack(snapshots), counts, image[visited])
+
+
+def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
+    """Return one picture for each snapshot, for the player: (caption, PNG as data URI)."""
+    size = voxel_size_nm or (1.0, 1.0, 1.0)
+    result = []
+    for index in range(len(growth.moves)):
+        widths = _widths(growth, size)
+        height = min(3.2, 9.6 / sum(widths))
+        with style.figure(height * sum(widths), height + 0.3) as drawn:
+            axes = drawn.subplots(1, 3, width_ratios=widths)
+            for axis, fixed in zip(axes, range(3), strict=True):
+                _draw(axis, growth, index, fixed, size)
+                axis.set_title(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
+            wide, high = growth.image.shape[2], growth.image.shape[1]
+            style.scale_bar(axes[0], wide, high, float(size[2]) if voxel_size_nm else None)
+            voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
+            caption = f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
+            result.append((caption, style.data_uri(drawn, "png", dpi=100)))
+    return result
+
+
+def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:
+    """Return the widths of the three planes if they are drawn side by side at equal height."""
+    z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
+    return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
+
+
+def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[float]) -> None:
+    """Draw one plane through the seed: image in grey, mask in colour with its outline, visited region and seed."""
+    plane = tuple(growth.seed[fixed] if i == fixed else slice(None) for i in range(3))
+    rows, columns = (i for i in range(3) if i != fixed)
+    picture = drawing.grey(growth.image[plane], growth.image)
+    probability = growth.probability[index][plane]
+    visited = ~np.isnan(probability)
+    filled = np.nan_to_num(probability, nan=0.0)
+    picture[visited] = (1.0 - _VISITED) * picture[visited] + _VISITED * np.array([1.0, 0.9, 0.4])
+    alpha = 0.62 * np.clip((filled - 0.3) / 0.7, 0.0, 1.0)[..., None]
+    picture = (1.0 - alpha) * picture + alpha * np.array([0.0, 0.60, 0.86])
+    drawing.show(axis, picture, float(size[rows]) / float(size[columns]))
+    drawing.mark(axis, growth.seed[rows], growth.seed[columns], "+")
+    if visited.any() and filled.max() >= 0.5 > filled.min():
+        axis.contour(filled, levels=[0.5], colors=[style.SERIES[1]], linewidths=1.0)
