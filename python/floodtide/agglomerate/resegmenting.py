@@ -32,11 +32,6 @@ from floodtide.segment.identity import digest, options_of
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
 
 
-_RECOVERY = (
-    0.6  # least share of its own segment that a flooding must find; else the next seed is tried
-)
-
-
 @dataclass(frozen=True)
 class Regrown:
     """What the flooding from one segment of a pair has found, within the analysis radius."""
@@ -131,10 +126,10 @@ def resegment_pair(
         point.b,
         local,
         list(analysis),
-        list(segmenter.model.deltas),
-        None,  # seeds may be near the decision point
+        list(options.exclusion_radius or segmenter.model.deltas),
+        None if options.point_exclusion is None else list(options.point_exclusion),
         options.attempts,
-        _RECOVERY,
+        options.recovery,
         list(voxel_size(options, volume)),
         options.terminate_early,
     )

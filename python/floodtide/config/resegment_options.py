@@ -39,6 +39,22 @@ class ResegmentOptions(Checked):
     attempts: int = option(
         8, "Largest number of seeds that are tried in each segment", range=limits.ATTEMPTS
     )
+    exclusion_radius: tuple[int, int, int] | None = option(
+        None,
+        "A further seed is more than this many voxels (z, y, x) away from the earlier ones; left out: `deltas` of the"
+        " network",
+        range=limits.DISTANCE,
+    )
+    point_exclusion: tuple[int, int, int] | None = option(
+        None,
+        "No seed is within this many voxels (z, y, x) of the decision point; left out: seeds may be there",
+        range=limits.DISTANCE,
+    )
+    recovery: float = option(
+        0.6,
+        "Least share of its own segment that a flooding must find. If it finds less, floodtide tries the next seed",
+        range=limits.FRACTION,
+    )
     terminate_early: bool = option(
         True,
         "Leave out the second flooding of a pair if the first has not found both segments, because the pair cannot be"

@@ -90,7 +90,7 @@ def transcription(
             if depth[seed] == 0:
                 break
             tried += 1
-            depth[box(seed, segmenter.model.deltas, depth.shape)] = 0
+            depth[box(seed, options.exclusion_radius or segmenter.model.deltas, depth.shape)] = 0
             deleted = []
 
             def moved(move, deleted=deleted):
@@ -104,7 +104,7 @@ def transcription(
             with np.errstate(invalid="ignore"):
                 found = np.nan_to_num(grown, nan=-99.0) >= np.log(0.6 / 0.4)
                 mask = (np.nan_to_num(grown, nan=-99.0) >= 0)[near]
-            if found[near][ids[near] == own].sum() >= 0.6 * (ids[near] == own).sum():
+            if found[near][ids[near] == own].sum() >= options.recovery * (ids[near] == own).sum():
                 break
         objects.append(mask)
         result[side] = {
