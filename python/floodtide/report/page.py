@@ -14,6 +14,7 @@ from floodtide.report import (
     drawing,
     growth,
     held_out,
+    objects,
     pages,
     planes,
     segmented,
@@ -106,6 +107,11 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
         made |= {"note": found.note, "planes": planes.planes_figure(read, size)}
         if mistakes := worst.worst_of(found):
             made |= {"mistakes": mistakes, "worst": worst.worst_figure(found, mistakes, size)}
+        solid, note = objects.picture(found.segmentation, size)
+        if solid is not None:
+            made |= {"objects": solid, "objects_note": note}
+        elif note:
+            made["absent"] = [*absent, note]
     return made
 
 

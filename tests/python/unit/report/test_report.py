@@ -9,6 +9,7 @@ import html
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def test_a_complete_run_shows_every_figure(page: Page) -> None:
     expected = {
         "Image, truth and segmentation in three planes",
         "The worst splits and mergers",
+        "The largest segments in three dimensions",
         "Training curves",
         "Validation curves beside the trivial predictors",
     }
@@ -429,13 +431,19 @@ def test_planes_are_cut_where_the_segmentation_lies(run_folder: Path) -> None:
         assert same.mean() > 0.5  # membranes and two objects differ
 
 
-def test_volumes_that_are_gone_stay_out_of_the_pictures(tmp_path: Path) -> None:
+def test_what_is_gone_stays_out_of_the_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The volumes of a run, and the package that makes surfaces."""
     folder = make_run(tmp_path / "run")
     (folder / "volume.h5").unlink()
+    monkeypatch.setitem(sys.modules, "zmesh", None)
     read = _planes(folder)
     assert [(plane.image, plane.truth) for plane in read] == [(None, None)] * 3
     page = Page(report.write([folder]))
     assert "Image, truth and segmentation" in page.text
+    assert "The largest segments in three dimensions" not in page.images
+    assert "pip install '.[view]'" in html.unescape(page.text)
 
 
 def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Path) -> None:
