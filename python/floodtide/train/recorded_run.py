@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodtide import config as configuration
 from floodtide.base import reading
 from floodtide.base.options import FLOOD, PATCHES
 from floodtide.base.tasks import TASKS, Task
@@ -88,10 +87,14 @@ def follows(value: Any, form: Any) -> bool:
     return bool(form(value))
 
 
+def _size(value: Any) -> bool:
+    return finite(value) and value > 0
+
+
 UNITS = {FLOOD: "fovs", PATCHES: "patches"}
 """The unit in which a log counts, by what a task is learnt from."""
 
-# What the report relies on in records. A key may be absent (older logs), and there may be others.
+# What the report relies on in records and configurations. A key may be absent (older logs), and there may be others.
 _FIGURES = table_of(number)
 _COMMON: dict[str, Any] = {"step": count, "time_s": seconds}
 _START: dict[str, Any] = {
@@ -131,6 +134,31 @@ _VALIDATION: dict[str, Any] = {
     ),
 }
 _FORMS = {"start": _START, "validation": _VALIDATION}
+_VOLUME = {
+    "name": text,
+    "image": text,
+    "labels": text,
+    "labels_start": lambda value: follows(value, [count]) and len(value) == 3,
+    "voxel_size_nm": lambda value: follows(value, [_size]) and len(value) == 3,
+}
+_CONFIGURATION: dict[str, Any] = {
+    "data": {"volumes": [_VOLUME], "unlabelled": lambda value: type(value) is int},
+    "run": {"seed": count},
+    "task": {"kind": tuple(task.kind for task in TASKS), "classes": table_of(text)},
+    "model": {},
+    "training": {
+        "steps": count,
+        "loss": text,
+        "walkers": count,
+        "batch": positive,
+        "accumulate": positive,
+    },
+    "optimizer": {"name": text, "lr": lambda value: finite(value) and value >= 0},
+    "schedule": {},
+    "validation": {},
+    "segment": {"image": text},
+    "comm": {"mode": text, "contributors": count},
+}
 _SCORES = [complete({"name": text})]
 _FAILURE = complete({"reason": text})
 
@@ -225,7 +253,6 @@ def read_run(folder: Path, name: str | None = None) -> Run:
 
     Raises:
         InvalidFileError: If the folder is no run directory or one of its files is malformed.
-        ConfigurationError: If config.toml has an unknown key or a wrong value.
     """
     if not os.path.isdir(folder):
         raise InvalidFileError(f"no run directory at {folder}")
@@ -237,7 +264,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         )
     config_text = reading.read_text(parts["config.toml"]) if "config.toml" in present else ""
     config = reading.parse_toml(config_text, str(parts["config.toml"]))
-    configuration.from_dict(config, str(parts["config.toml"]))  # refuses what a run cannot have
+    _require_forms(config, _CONFIGURATION, str(parts["config.toml"]))
     records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
     train = _series(records, "train")
     validation = _series(records, "validation")
