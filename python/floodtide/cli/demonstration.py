@@ -23,6 +23,7 @@ from floodtide.comm import world
 from floodtide.errors import Error
 from floodtide.evaluate import trivial
 from floodtide.evaluate.reporting import plain
+from floodtide.report import growth
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
 from floodtide.train.learners.learner import Model
@@ -129,7 +130,7 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
 
 
 def _segment_and_score(directory: Path, model: Model) -> list[dict[str, Any]]:
-    """Print and return the scores of the network and of trivial answers. Writes the segmentation."""
+    """Print and return the scores of the network and of trivial answers. Writes the data for pictures."""
     image, labels = (data.Volume(f"{directory / 'volume.h5'}:{name}") for name in ("raw", "labels"))
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
     known, truth = labels.read(tuning), labels.read(held_out)
@@ -147,6 +148,10 @@ def _segment_and_score(directory: Path, model: Model) -> list[dict[str, Any]]:
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
     result = segment("held-out part", threshold, held_out)
     result.save(f"{directory / 'segmentation.h5'}:segmentation")
+    largest = max(result.origins, key=lambda origin: origin.voxels, default=None)
+    if largest is not None:
+        seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
+        growth.record_growth(directory, _segmenter(model, threshold), image.read(held_out), seed)
     own = evaluate.scores(_inner(result.segmentation), _inner(truth))
     answers = trivial.answers(_inner(image.read(held_out)), _inner(truth))
     if found := trivial.verdict(own, answers, "the network"):

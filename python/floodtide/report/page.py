@@ -93,8 +93,9 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     size = run.voxel_size_nm
     held, absent = held_out.pictures(run)
     made: dict[str, Any] = {"name": run.name, "absent": absent, "held_out": held, "note": ""}
-    if found is not None and found.grown is not None:
-        made["frames"] = growth.frames(found.grown, size)
+    grown = growth.read_growth(run.folder) or (found.grown if found else None)
+    if grown is not None:
+        made["frames"] = growth.frames(grown, size)
     if found is not None:
         read = planes.read_segmentation(
             found.segmentation,

@@ -119,6 +119,26 @@ def write_segmentation(folder: Path) -> None:
         file["segmentation"].attrs["box_start"] = start
 
 
+def write_flood(folder: Path, snapshots: int = 8) -> None:
+    """A ball whose visited part grows."""
+    side = 41
+    grid = np.stack(np.meshgrid(*[np.arange(side) - side // 2] * 3, indexing="ij"), -1)
+    radius = np.linalg.norm(grid * np.array([1.0, 1.0, 0.7]), axis=-1)
+    rng = np.random.default_rng(3)
+    logits = np.full((snapshots, side, side, side), np.nan, dtype=np.float16)
+    for index in range(snapshots):
+        reach = 8 + 2 * index
+        inside = np.abs(grid).max(-1) <= reach
+        logits[index][inside] = np.clip(12.0 - radius[inside], -6, 6)
+    image = np.where(np.abs(radius - 13) < 1.2, 70.0, 150.0) + rng.normal(0.0, 15.0, radius.shape)
+    np.savez_compressed(
+        folder / "flood.npz",
+        logits=logits,
+        moves=np.arange(snapshots) * 3 + 1,
+        image=image.astype(np.float32),
+    )
+
+
 def make_trained(folder: Path) -> Path:
     """A run directory with settings, log and scores, but without volumes and a segmentation."""
     folder.mkdir(parents=True)
@@ -132,4 +152,5 @@ def make_run(folder: Path) -> Path:
     """A complete run directory."""
     make_trained(folder)
     write_segmentation(folder)
+    write_flood(folder)
     return folder

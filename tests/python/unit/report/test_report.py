@@ -53,7 +53,7 @@ def test_a_complete_run_shows_every_figure(page: Page) -> None:
         "Validation curves beside the trivial predictors",
     }
     assert expected <= page.images.keys()
-    assert len(page.images) == len(expected)
+    assert len(page.images) == len(expected) + 8  # and one a snapshot
     assert "What this report cannot show" not in page.text
 
 
@@ -226,6 +226,12 @@ def test_a_run_with_reflected_faces_is_segmented_for_the_report(tmp_path: Path) 
     assert found.grown.moves[-1] > 1
 
 
+def test_growth_is_drawn_through_the_seed(run_folder: Path) -> None:
+    grown = growth.read_growth(run_folder)
+    assert grown is not None
+    assert grown.seed == (20, 20, 20)
+
+
 def test_figures_are_embedded_and_not_empty(page: Page) -> None:
     for source in page.images.values():
         kind, content = source.split(",", 1)
@@ -293,6 +299,8 @@ def test_names_are_escaped(tmp_path: Path) -> None:
         ("config.toml", "a = ", "config.toml: is not TOML"),
         ("log.jsonl", '{"kind": "start"}\nnonsense\n', "log.jsonl, line 2: is not JSON"),
         ("segmentation.h5", "no HDF5", "segmentation.h5: cannot be opened"),
+        ("flood.npz", "no zip", "flood.npz"),
+        ("flood.npz", "", "flood.npz: cannot be read"),
     ],
 )
 def test_a_malformed_file_is_an_error_that_names_it(
@@ -498,14 +506,14 @@ class Ball:
         return (12.0 - image).astype(np.float32)
 
 
-def test_an_object_grows_to_its_final_mask() -> None:
+def test_a_recorded_object_grows_to_its_final_mask(tmp_path: Path) -> None:
     grid = np.meshgrid(*[np.arange(41, dtype=np.float32) - 20] * 3, indexing="ij")
     distance = np.sqrt(sum(axis**2 for axis in grid))
     segmenter = Segmenter(Ball(), SegmentOptions(mean=0.0, std=1.0))
-    recorded = growth.grow(segmenter, distance, (20, 20, 20))
-    assert recorded.seed == (20, 20, 20)
+    growth.record_growth(tmp_path, segmenter, distance, (20, 20, 20))
+    recorded = growth.read_growth(tmp_path)
+    assert recorded is not None
     assert recorded.moves[0] == 1
-    assert len(growth.frames(recorded, None)) == len(recorded.moves)
     sizes = [int((np.nan_to_num(canvas) >= 0.5).sum()) for canvas in recorded.probability]
     assert sizes == sorted(sizes)
     assert sizes[0] == 9**3  # all of the first field of view is object
