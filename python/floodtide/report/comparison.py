@@ -75,10 +75,14 @@ def outcome(run: Run) -> str:
     return f"ended at step {last:,} of {steps:,}" if steps and last < steps else "all steps"
 
 
-def lowest_common(runs: Sequence[Run]) -> float | None:
-    """Return the lowest smoothed loss that all converged runs reached; None without converged runs."""
-    smooth = [loss_curve(run)[2] for run in runs if not divergence(run)]
-    return max((float(losses.min()) for losses in smooth if losses.size), default=None)
+def lowest_common(runs: Sequence[Run]) -> list[float]:
+    """Return the lowest smoothed loss that all converged runs reached; empty without converged runs."""
+    lowest = [
+        float(smooth.min())
+        for run in runs
+        if (smooth := loss_curve(run)[2]).size and not divergence(run)
+    ]
+    return [max(lowest)] if lowest else []
 
 
 def time_to(run: Run, loss: float) -> float | None:
@@ -105,20 +109,23 @@ def comparable(runs: Sequence[Run]) -> bool:
     return len(runs) > 1 and len({run.task.score_name for run in runs}) == 1
 
 
-def comparison_table(runs: Sequence[Run]) -> Table | None:
-    """Return a table with one row for each run: workers, speed, time to a loss, last validation and outcome.
+def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | None:
+    """Return a table with one row for each run: workers, speed, time to each loss, last validation and outcome.
 
-    The loss is the lowest one that all converged runs reached. If the runs are not comparable, there is no table.
+    Args:
+        runs: The runs. If they are not comparable, there is no table.
+        losses: Smoothed losses; empty: the lowest one that all converged runs reached.
     """
     if not comparable(runs):
         return None
-    loss, (seconds, unit) = lowest_common(runs), _time_unit(runs)
+    losses = losses or lowest_common(runs)
+    seconds, unit = _time_unit(runs)
     head = (
         "",
         "workers",
         "ranks",
         f"{curves.unit_name(runs)} / s",
-        *([] if loss is None else [f"to loss {loss:.3g} ({unit})"]),
+        *(f"to loss {loss:.3g} ({unit})" for loss in losses),
         "lowest loss",
         runs[0].task.score_name,
         "outcome",
@@ -126,7 +133,7 @@ def comparison_table(runs: Sequence[Run]) -> Table | None:
     rows = []
     for run in sorted(runs, key=lambda run: (run.workers, run.ranks)):
         smooth = loss_curve(run)[2]
-        times = [] if loss is None else [time_to(run, loss)]
+        times = [time_to(run, loss) for loss in losses]
         cells = (
             run.workers,
             run.ranks,

@@ -176,6 +176,53 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         return style.data_uri(drawn, "svg")
 
 
+@curve
+def gradients_figure(runs: Sequence[Run]) -> str | None:
+    """Draw the norm of the gradient, and the gradient noise scale with its 95 % interval, against the step.
+
+    Returns:
+        An SVG as data URI, or None if no run has measured the noise scale.
+    """
+    if not any("noise_scale" in record for run in runs for record in run.train):
+        return None
+    with style.figure(10.5, 3.4) as drawn:
+        norm, noise = drawn.subplots(1, 2, sharex=True)
+        for index, run in enumerate(runs):
+            colour = style.series_colour(index)
+            plot_smoothed(norm, *column(run.train, "gradient_norm"), colour)
+            _draw_noise_scale(noise, run, colour)
+        for axis, title, unit in (
+            (norm, "Norm of the gradient", "before clipping"),
+            (noise, "Gradient noise scale", f"{unit_name(runs)}, with 95 % interval"),
+        ):
+            axis.set_yscale("log")
+            axis.set_title(title)
+            axis.set_ylabel(unit)
+            axis.set_xlabel("step (optimizer updates)")
+            finish(axis)
+            add_time_axis(axis, runs)
+        if noise.collections:  # one range for all runs
+            noise.autoscale(axis="y")
+        legend(drawn, runs, runs)
+        return style.data_uri(drawn, "svg")
+
+
+def _draw_noise_scale(axis: Axes, run: Run, colour: str) -> None:
+    measured = [record for record in run.train if record.get("noise_scale", 0.0) > 0]
+    if not measured:
+        return
+    steps, values = column(measured, "noise_scale")
+    axis.plot(steps, values, color=colour)
+    low = column(measured, "noise_scale_low")[1]
+    bounds = [record.get("noise_scale_high") for record in measured]
+    top = 10 * max([*values, *(bound for bound in bounds if bound)])
+    # Without a bound, the interval reaches the upper edge.
+    high = [top if bound is None else bound for bound in bounds]
+    axis.fill_between(
+        steps, np.maximum(low, values.min() / 10), high, color=colour, alpha=0.15, lw=0
+    )
+
+
 def loss_name(runs: Sequence[Run]) -> str:
     """Return the name of the loss that the runs log."""
     names = {_loss_name(run) for run in runs}

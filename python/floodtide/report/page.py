@@ -25,12 +25,16 @@ from floodtide.report import (
 from floodtide.train.recorded_run import Run, read_run
 
 
-def write(run_folders: Sequence[Path], out: Path | None = None) -> Path:
+def write(
+    run_folders: Sequence[Path], out: Path | None = None, losses: Sequence[float] = ()
+) -> Path:
     """Write `report.html` about one or several runs.
 
     Args:
         run_folders: Run directories, at least one. Several runs are shown in the same figures.
         out: File to write; None: `report.html` in the first run directory.
+        losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
+            lowest loss that all converged runs reached.
 
     Returns:
         The path of the report.
@@ -44,11 +48,11 @@ def write(run_folders: Sequence[Path], out: Path | None = None) -> Path:
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
     target = out or runs[0].folder / "report.html"
     inputs = [path for run in runs for path in pages.inputs(run)]
-    pages.write_all({target: render(runs).encode()}, inputs)
+    pages.write_all({target: render(runs, losses).encode()}, inputs)
     return target
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run], losses: Sequence[float] = ()) -> str:
     """Return the HTML page with all figures embedded."""
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
@@ -71,7 +75,7 @@ def render(runs: Sequence[Run]) -> str:
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
         curves={name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))},
-        comparison=comparison.comparison_table(runs),
+        comparison=comparison.comparison_table(runs, losses),
         pictures=pictures,
         absent=absent,
     )

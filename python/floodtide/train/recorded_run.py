@@ -133,7 +133,8 @@ _VALIDATION: dict[str, Any] = {
         value != {} and table_of(lambda row: _BINARY(row) or _SOFT(row))(value)
     ),
 }
-_FORMS = {"start": _START, "validation": _VALIDATION}
+_NOISE = dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), optional(finite))
+_FORMS = {"start": _START, "validation": _VALIDATION, "train": _NOISE}
 _VOLUME = {
     "name": text,
     "image": text,

@@ -40,7 +40,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def page(study: list[Path]) -> Page:
-    return Page(report.write(study, study[0].parent / "study.html"))
+    return Page(report.write(study, study[0].parent / "study.html", losses=[0.3, 0.01]))
 
 
 def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) -> None:
@@ -55,10 +55,11 @@ def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) 
 def test_the_table_has_speed_times_and_outcomes(page: Page, study: list[Path]) -> None:
     head = page.row_before("one")
     assert head[:4] == ["", "workers", "ranks", "patches / s"]
-    assert head[4].startswith("to loss 0.")
+    assert head[4:6] == ["to loss 0.3 (min)", "to loss 0.01 (min)"]
     # 4 patches of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
     assert page.row("two")[1:4] == ["2", "2", "19.61"]
     assert page.row("eight")[1:4] == ["8", "2", "19.61"]
+    assert page.row("one")[5] == "not reached"
     assert page.row("one")[-1] == "all steps"
     assert page.row("sixteen")[-1].startswith("diverged: loss rose from 0.1")
 
@@ -118,9 +119,9 @@ def test_outcomes_name_failures_and_early_ends() -> None:
 def test_without_a_wish_the_time_is_to_the_lowest_loss_that_all_converged_runs_reached() -> None:
     runs = [run_of([1.0, low, low]) for low in (0.5, 0.25, 0.12345)]
     diverged = run_of([1.0, 0.01, 3.0])
-    assert comparison.lowest_common([*runs, diverged]) == 0.5
-    assert comparison.lowest_common([diverged]) is None
-    table = comparison.comparison_table(runs)
+    assert comparison.lowest_common([*runs, diverged]) == [0.5]
+    assert comparison.lowest_common([diverged]) == []
+    table = comparison.comparison_table(runs, ())
     assert table.head[4] == "to loss 0.5 (s)"
     assert [row[4] for row in table.rows] == ["1"] * 3
 
@@ -221,3 +222,9 @@ def test_the_throughput_of_every_run_is_inside_the_figure(
     low, high = limits["Throughput"]
     assert low == 0.0
     assert high > 37.0  # the fastest run's patches a second
+
+
+def test_a_script_chooses_the_losses(study: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "out.html"
+    report.write(study[:2], out, losses=[0.5, 0.25])
+    assert "to loss 0.5 (s)" in Page(out).row_before("one")
