@@ -40,6 +40,7 @@ def meshes_of(
     *,
     voxel_size: Sequence[float] = (1.0, 1.0, 1.0),
     max_error: float | None = None,
+    ids: Sequence[int] | None = None,
 ) -> Iterator[Mesh]:
     """Yield the surfaces of segments, open at the faces of the array.
 
@@ -47,6 +48,7 @@ def meshes_of(
         labels: Segments (z, y, x); 0, negative values and the largest ones of 32 and 64 bits are no segment.
         voxel_size: Edges of a voxel (z, y, x), in nm or any other unit.
         max_error: Most distance by which simpler surfaces may differ; None: four times the longest edge.
+        ids: Only these segments; None: all.
 
     Raises:
         ShapeError: If the labels are not integers (z, y, x).
@@ -64,9 +66,13 @@ def meshes_of(
     own = place.reshape(labels.shape).astype(np.uint32) + np.uint32(names[0] > 0)
     first = 0 if names[0] > 0 else 1
     mesher.mesh(own, close=False)
+    wanted = None if ids is None else set(ids)
     error = 4.0 * max(voxel_size) if max_error is None else max_error
     for label in sorted(mesher.ids()):
-        mesh = mesher.get(label, reduction_factor=_REDUCTION, max_error=error, voxel_centered=True)
         name = int(names[label - 1 + first])
-        yield Mesh(name, np.asarray(mesh.vertices), np.asarray(mesh.faces))
+        if wanted is None or name in wanted:
+            mesh = mesher.get(
+                label, reduction_factor=_REDUCTION, max_error=error, voxel_centered=True
+            )
+            yield Mesh(name, np.asarray(mesh.vertices), np.asarray(mesh.faces))
         mesher.erase(label)
