@@ -334,9 +334,9 @@ COMMANDS = {
         whole=("affinities_run/report.html",),
     ),
     "report-two": Command(
-        "report run run2 --out out.html --figures out_figures",
+        "report run run2 --out out.html",
         nothing,
-        outputs=("out.html", "out_figures"),
+        outputs=("out.html",),
         whole=("out.html",),
     ),
     "study": Command(

@@ -7,7 +7,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from floodtide.base import notes
@@ -96,12 +95,7 @@ class bar:
     def __enter__(self) -> bar:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
 

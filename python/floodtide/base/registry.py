@@ -74,11 +74,6 @@ def listed(text: str) -> list[tuple[str, bool]]:
     return rows
 
 
-def selected(field: dataclasses.Field[Any], name: str) -> list[str]:
-    """Return the names of the rows that a selector names, whether or not there are such rows."""
-    return [row for row, _ in listed(name)] if field.metadata["several"] else [name]
-
-
 def parameters(field: dataclasses.Field[Any], name: Any, prefix: str = "") -> dict[str, Row]:
     """Return the parameters {name: specification} that a section has for the row, or the rows, `name`.
 
@@ -86,7 +81,9 @@ def parameters(field: dataclasses.Field[Any], name: Any, prefix: str = "") -> di
         ConfigurationError: If there is no such row. The message begins with `prefix`.
     """
     known = names(field.metadata["rows"]())
-    wanted = selected(field, name) if isinstance(name, str) else []
+    wanted: list[str] = []
+    if isinstance(name, str):
+        wanted = [row for row, _ in listed(name)] if field.metadata["several"] else [name]
     if not wanted or not set(wanted) <= set(known):
         key = prefix + field.metadata["selector"]
         raise ConfigurationError(f"{key} is {shown(name)}, expected {one_of(known)}")

@@ -16,20 +16,11 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, the most different entries first. It marks series, never values.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_LINES: tuple[tuple[Any, str], ...] = (
-    ("-", "o"),
-    ("--", "s"),
-    ("-.", "^"),
-    (":", "D"),
-    ((0, (5, 1)), "v"),
-    ((0, (1, 1)), "P"),
-)
-_CHARACTERS = 13  # of a legend in an inch
+MARKERS = ("o", "s", "^", "D", "v", "P")
 _LONGEST_NAME = 80  # characters of the name of a run in a legend
 _STEEPEST = 20.0  # maximum ratio of height and width of a picture, or of width and height
 GREY = "#6b7280"
@@ -69,31 +60,8 @@ def series_colour(index: int) -> str:
 
 def series_look(colour: str, points: int = 1) -> dict[str, Any]:
     """Return colour and marker of the line of a run. Markers at about eight points tell runs apart in grey print."""
-    marker = _LINES[SERIES.index(colour) % len(_LINES)][1]
+    marker = MARKERS[SERIES.index(colour) % len(MARKERS)]
     return {"color": colour, "marker": marker, "ms": 4.0, "markevery": max(1, points // 8)}
-
-
-def line_style(index: int) -> dict[str, Any]:
-    """Return colour, line style and marker of a series, so that series differ in print, too."""
-    line, marker = _LINES[index % len(_LINES)]
-    return {"color": series_colour(index), "ls": line, "marker": marker, "ms": 5.0}
-
-
-def legend_below(figure: Figure, axis: Axes) -> None:
-    """Draw the legend of a subplot below all subplots, in as many columns as its longest text leaves room for."""
-    handles, labels = axis.get_legend_handles_labels()
-    longest = max(map(len, labels), default=0) + 6  # with the line beside the text
-    columns = int(figure.get_figwidth() * _CHARACTERS // longest)
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(max(columns, 1), 3))
-
-
-def plain_numbers(axis: Axis, base: int = 10) -> None:
-    """Label a logarithmic axis with plain numbers: 1, 2 and 5 of each decade, or the powers of another base."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(base, subs=(1.0, 2.0, 5.0) if base == 10 else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All benchmarks of computation in one run. `report` writes a page about them.
+"""All benchmarks of computation in one run.
 
 Each benchmark runs in its own process, so that the memory and the threads of one do not disturb the next.
 """
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from floodtide.bench.rows import Row, in_own_process, require_success
 from floodtide.bench.shapes import Timing
-from floodtide.data.boxes import Progress
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,6 @@ class Benchmark:
 
     def __str__(self) -> str:
         return f"{self.command} --against {self.peer}" if self.peer else self.command
-
-    def label(self, row: Row) -> str:
-        """Return what one of its rows measures."""
-        if row["name"] == "peak":
-            return f"{self.what}, {row['level']}"
-        if row["name"] == "bandwidth":
-            return f"{self.what} {row['shape']}"
-        _, space, part = row["name"].partition(" ")
-        return f"{self.what}: {part.replace('_', '-')}" if space else self.what
 
     def rows(self, seconds: float, thread_counts: Sequence[int], with_peer: bool) -> list[Row]:
         """Run the benchmark and return its rows.
@@ -87,12 +77,8 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def measure(timing: Timing, progress: Progress | None = None) -> Iterator[Result]:
+def measure(timing: Timing) -> Iterator[Result]:
     """Run all benchmarks one after another, and yield each with its rows.
-
-    Args:
-        timing: Numbers of threads, and the minimum time to measure each row.
-        progress: Called with the number of benchmarks done and the number of all.
 
     Raises:
         InternalError: If a benchmark fails.
@@ -100,9 +86,5 @@ def measure(timing: Timing, progress: Progress | None = None) -> Iterator[Result
     peers = has_torch()
     # Without PyTorch, a step against bfloat16 would be the same step once more.
     chosen = [one for one in BENCHMARKS if peers or one.peer != "torch-bf16"]
-    for done, benchmark in enumerate(chosen):
-        if progress:
-            progress(done, len(chosen))
+    for benchmark in chosen:
         yield benchmark, benchmark.rows(timing.seconds, timing.counts, peers)
-    if progress:
-        progress(len(chosen), len(chosen))

@@ -6,68 +6,68 @@ They are compared with the peak multiply-add rate and, on request, with PyTorch 
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from floodtide import _core, nn
+from floodtide import _core, config, nn
 from floodtide.bench.rows import TORCH, Row, compared, in_own_process, require_peer, threads
-from floodtide.bench.shapes import (
-    CLASSES,
-    KERNELS,
-    POOLS,
-    FfnShape,
-    NetworkShape,
-    Timing,
-    UNetShape,
-)
+from floodtide.bench.shapes import CLASSES, Timing
+from floodtide.config import Config
+from floodtide.config.networks import FfnConfig, UNetConfig
+from floodtide.errors import InvalidArgumentError
 
 _START = 2.944439  # logit of 0.95
+_FLAT = (((1, 3, 3),), ((1, 2, 2),))  # kernels and pools of the U-Net
 
 
 class FfnPasses:
     """Passes of a flood-filling network on random numbers. Each example of the batch is a field of view.
 
     Args:
-        network: The network and the batch.
+        settings: The network, and the batch: a field of view for each walker (0: one).
         kernel: Name of the convolution kernel; "": the dispatch chooses one for each convolution.
 
     Attributes:
+        model: The architecture.
+        batch: Examples of a pass.
         gradients: Of the last pass.
         trained: Number of parameters.
         flops: Floating-point operations of a step and of a forward pass, counted as direct convolution.
     """
 
-    def __init__(self, network: FfnShape, kernel: str = "") -> None:
+    prefix, rate = "", "fovs_per_s"
+
+    def __init__(self, settings: Config, kernel: str = "") -> None:
+        assert isinstance(settings.model, FfnConfig)
+        self.model, self.batch = settings.model, settings.training.walkers or 1
         self.core = _core.Ffn(
-            _core.FfnOptions(
-                depth=network.depth,
-                features=network.features,
-                fov=network.fov,
-                deltas=(0, 0, 0),
-                compute=network.compute,
-                parallel=network.parallel,
-                kernel=kernel,
+            dataclasses.replace(self.model, deltas=(0, 0, 0)).core(
+                compute=settings.run.compute, parallel=settings.run.parallel, kernel=kernel
             )
         )
         random = np.random.default_rng(1)
-        shape = (network.batch, *network.fov)
+        shape = (self.batch, *self.model.fov)
         self._images = random.standard_normal(shape, np.float32)
         self._labels = np.where(random.random(shape) < 0.4, 0.95, 0.05).astype(np.float32)
         self._logits = np.full(shape, -_START, np.float32)
-        z, y, x = network.fov
+        z, y, x = self.model.fov
         self._logits[:, z // 2, y // 2, x // 2] = _START
         self._forward: str | None = None
         self.trained = self.core.parameters().size
         self.gradients = np.zeros(self.trained, np.float32)
         self._optimizer = _core.Optimizer("adam", {}, [self.trained])
         self.flops = {
-            "step": network.batch * self.core.step_flops(network.fov),
-            "forward": network.batch * self.core.forward_flops(network.fov),
+            "step": self.batch * self.core.step_flops(self.model.fov),
+            "forward": self.batch * self.core.forward_flops(self.model.fov),
         }
+
+    def __str__(self) -> str:
+        depth, features, (z, y, x) = self.model.depth, self.model.features, self.model.fov
+        return f"depth {depth}, fov {z}x{y}x{x}, {features} features, batch {self.batch}"
 
     def train(self) -> float:
         """Run the forward and backward pass, and return the mean loss."""
@@ -99,27 +99,46 @@ class FfnPasses:
 
 
 class UNetPasses:
-    """Passes of floodtide's U-Net on random numbers; attributes as of `FfnPasses`.
+    """Passes of a 2-D U-Net (batch normalisation, softmax, Dice and cross-entropy) on random numbers.
 
-    A step moves the statistics, as in training. The next step therefore prepares all weights again, as after an update.
+    Attributes are those of `FfnPasses`, and `size`, the size (y, x) of a section in pixels. A batch has training.batch
+    sections. A step moves the statistics, as in training. The next step therefore prepares all weights again, as after
+    an update.
+
+    Raises:
+        InvalidArgumentError: If patches have several sections, or kernels and pools are not those of single sections.
     """
 
-    def __init__(self, network: UNetShape) -> None:
-        options = nn.UNetOptions(
-            depth=network.depth, features=network.features, kernels=KERNELS, pools=POOLS
-        )
-        self.core = nn.UNet(options, classes=CLASSES, compute=network.compute).core
+    prefix, rate = "unet ", "images_per_s"
+
+    def __init__(self, settings: Config) -> None:
+        assert isinstance(settings.model, UNetConfig)
+        self.model, self.batch = settings.model, settings.training.batch
+        data = settings.data
+        size = (1, *data.size) if isinstance(data.patch, str) else data.patch
+        if size[0] != 1 or 0 in size or (self.model.kernels, self.model.pools) != _FLAT:
+            raise InvalidArgumentError(
+                f"data.patch is {data.patch} for kernels {self.model.kernels} and pools {self.model.pools}, expected"
+                f" patches of one section, and {_FLAT[0]} and {_FLAT[1]}"
+            )
+        self.size = size[1:]
+        self.core = nn.UNet(self.model, classes=CLASSES, compute=settings.run.compute).core
         random = np.random.default_rng(1)
-        shape = (network.batch, 1, *network.size)
+        shape = (self.batch, *size)
         self._images = random.standard_normal((*shape, 1), np.float32)
         self._labels = (random.random(shape) < 0.3).astype(np.uint8)
         self.gradients = np.zeros(self.core.parameters().size, np.float32)
         self._loss = nn.SegmentationLoss().core()
         self.trained = self.core.trained_size()
         self.flops = {
-            "step": network.batch * self.core.step_flops((1, *network.size)),
-            "forward": network.batch * self.core.forward_flops((1, *network.size)),
+            "step": self.batch * self.core.step_flops(size),
+            "forward": self.batch * self.core.forward_flops(size),
         }
+
+    def __str__(self) -> str:
+        y, x = self.size
+        depth, features = self.model.depth, self.model.features
+        return f"depth {depth}, {features} features, {y}x{x}, batch {self.batch}"
 
     def train(self) -> float:
         """Run the forward and backward pass and return the loss."""
@@ -149,9 +168,10 @@ class UNetPasses:
         return {"kernel": counted, "kernels": names}
 
 
-def passes_of(network: NetworkShape) -> FfnPasses | UNetPasses:
-    """Return the passes of a network."""
-    return FfnPasses(network) if isinstance(network, FfnShape) else UNetPasses(network)
+def passes_of(settings: Config) -> FfnPasses | UNetPasses:
+    """Return the passes of the network of a configuration."""
+    flooding = isinstance(settings.model, FfnConfig)
+    return FfnPasses(settings) if flooding else UNetPasses(settings)
 
 
 def update(passes: FfnPasses | UNetPasses, optimizer: _core.Optimizer) -> None:
@@ -163,7 +183,7 @@ def update(passes: FfnPasses | UNetPasses, optimizer: _core.Optimizer) -> None:
 
 
 def measure(
-    network: NetworkShape, names: Sequence[str], timing: Timing, against: str = ""
+    settings: Config, names: Sequence[str], timing: Timing, against: str = ""
 ) -> Iterator[Row]:
     """Measure passes of a network, and yield rows.
 
@@ -174,7 +194,7 @@ def measure(
     `gflops` counts the operations of direct convolution. Rows of U-Nets have `kernels`, the kernel of each convolution.
 
     Args:
-        network: The network and batch to measure.
+        settings: The network and batch to measure, see `FfnPasses` and `UNetPasses`.
         names: Passes: "step" (forward and backward; of a flood-filling network also clipping and Adam), or "forward"
             (of a flood-filling network in the faster way, as in segmentation).
         timing: One set of rows for each number of threads. At least 20 samples are taken, or 3 if all samples
@@ -186,59 +206,56 @@ def measure(
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
         UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another processor or build.
     """
-    flooding = isinstance(network, FfnShape)
+    flooding = isinstance(settings.model, FfnConfig)
     kernels = [kernel for kernel, _ in _core.bench.conv_kernels()] if flooding else []
     require_peer("step" if flooding else "unet", against, kernels)
     for count in timing.counts:
         with threads(count):
             for name in names:
-                yield from _rows(network, name, count, timing.seconds, against)
+                yield from _rows(settings, name, count, timing.seconds, against)
 
 
-def _rows(
-    network: NetworkShape, name: str, count: int, seconds: float, against: str
-) -> Iterator[Row]:
-    ours = passes_of(network)
+def _rows(settings: Config, name: str, count: int, seconds: float, against: str) -> Iterator[Row]:
+    ours = passes_of(settings)
     kernels = ours.kernels(name)
     bodies: dict[str, Callable[[], Any]] = {"floodtide": getattr(ours, name)}
     if against in TORCH:
         from floodtide.bench import torch_peers
 
-        for layout, peer in torch_peers.of(network, against, count).items():
+        for layout, peer in torch_peers.of(ours, against, count).items():
             bodies[f"{against} {layout}"] = getattr(peer, name)
-    elif isinstance(network, FfnShape) and against:
-        bodies[against] = getattr(FfnPasses(network, against), name)
+    elif against:
+        bodies[against] = getattr(FfnPasses(settings, against), name)
     needed = in_own_process(
         "floodtide.bench.passes:memory",
-        kind=type(network).__name__,
-        network=asdict(network),
+        settings=config.to_dict(settings),
         name=name,
         threads=count,
     )
-    title = network.prefix + name
+    title = ours.prefix + name
     for row in compared(
         title,
         bodies,
-        kernels | {"shape": str(network), "threads": count},
+        kernels | {"shape": str(ours), "threads": count},
         flops=ours.flops[name],
-        examples={network.rate: network.batch},
+        examples={ours.rate: ours.batch},
         seconds=seconds,
     ):
         yield row | needed if row["name"] == title else row
 
 
-def memory(kind: str, network: dict[str, Any], name: str, threads: int) -> dict[str, float]:
+def memory(settings: Mapping[str, Any], name: str, threads: int) -> dict[str, float]:
     """Return the peak memory of this process after two passes, and its growth by the passes, in MiB.
 
     Args:
-        kind: "FfnShape" or "UNetShape".
-        network: Its fields.
+        settings: The configuration as nested dictionaries.
         name: The pass, as for `measure`.
         threads: Number of threads.
     """
+    network = config.from_dict(settings)
     before = _core.resident_bytes()
     _core.set_num_threads(threads)
-    made = passes_of({"FfnShape": FfnShape, "UNetShape": UNetShape}[kind](**network))
+    made = passes_of(network)
     made.kernels(name)
     for _ in range(2):
         getattr(made, name)()

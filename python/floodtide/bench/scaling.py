@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
+from floodtide import _core, config
 from floodtide.bench.passes import passes_of, update
 from floodtide.bench.ranks import start_ranks
 from floodtide.bench.rows import Row, enough, rated, stamped, threads
-from floodtide.bench.shapes import FfnShape, ScalingOptions, UNetShape
+from floodtide.bench.shapes import NETWORKS, ScalingOptions
 from floodtide.comm import world
+from floodtide.config import Config
 
 _ALGORITHM = "ring"
 
 
-def scaling(options: ScalingOptions, shape: FfnShape | UNetShape | None = None) -> list[Row]:
+def scaling(options: ScalingOptions, settings: Config | None = None) -> list[Row]:
     """Measure training steps of one rank and of all ranks, and return rows on rank 0. Starts the ranks. Collective.
 
     Rows have `fovs_per_s` or `images_per_s`: the throughput of all ranks together. The row of all ranks has `speedup`,
@@ -28,24 +29,23 @@ def scaling(options: ScalingOptions, shape: FfnShape | UNetShape | None = None) 
 
     Args:
         options: Ranks, threads, kind of network and time.
-        shape: The network and the batch of a rank; None: the defaults of their class.
+        settings: The network and the batch of a rank; None: those of `options.network` in NETWORKS.
 
     Raises:
         UnsupportedError: If there is no mpiexec.
     """
-    flooding = options.network == "ffn"
-    shape = shape or (FfnShape() if flooding else UNetShape())
+    settings = settings or config.from_dict(NETWORKS[options.network], "bench scaling")
     start_ranks("bench scaling", options.ranks)
     with threads(options.threads):
         with world.agreed():
-            passes = passes_of(shape)
+            passes = passes_of(settings)
         times = _measured(passes, options.seconds)
     rows: list[Row] = []
     for ranks, (peaks, steps) in ((1, times[::2]), (world.size(), times[1::2])):
         row: Row = {"name": "scaling", "kernel": "step", "level": _core.active_isa(), "shape": ""}
         row |= {"threads": options.threads, "ranks": ranks}
         row |= rated(steps, ranks * passes.flops["step"], ranks / peaks)
-        row["fovs_per_s" if flooding else "images_per_s"] = ranks * shape.batch / row["median_s"]
+        row[passes.rate] = ranks * passes.batch / row["median_s"]
         rows.append(row)
     one, every = rows
     every["speedup"] = world.size() * one["median_s"] / every["median_s"]

@@ -9,16 +9,17 @@ import sys
 from typing import Any
 
 from floodtide import _core
-from floodtide.bench.shapes import CLASSES, FfnShape, NetworkShape, UNetShape
+from floodtide.bench.shapes import CLASSES
+from floodtide.config import FfnConfig
 
 
-def of(network: NetworkShape, against: str, threads: int) -> dict[str, Peer]:
-    """Return a network in PyTorch in each memory format, {format: its passes}. See `Peer`."""
-    if isinstance(network, FfnShape):
+def of(ours: Any, against: str, threads: int) -> dict[str, Peer]:
+    """Return the network of `FfnPasses` or `UNetPasses` in PyTorch in each memory format, {format: its passes}."""
+    if isinstance(ours.model, FfnConfig):
         formats = ("contiguous", "channels_last_3d")
-        return {layout: TorchFfn(network, against, threads, layout) for layout in formats}
+        return {layout: TorchFfn(ours, against, threads, layout) for layout in formats}
     formats = ("contiguous", "channels_last")
-    return {layout: TorchUNet(network, against, threads, layout) for layout in formats}
+    return {layout: TorchUNet(ours, against, threads, layout) for layout in formats}
 
 
 class Peer:
@@ -49,20 +50,20 @@ class Peer:
 class TorchFfn(Peer):
     """A flood-filling network in PyTorch, with a training step and a forward pass. See `Peer`."""
 
-    def __init__(self, network: FfnShape, against: str, threads: int, layout: str) -> None:
+    def __init__(self, ours: Any, against: str, threads: int, layout: str) -> None:
         super().__init__(against, threads, layout)
         torch, memory_format = self._torch, self._format
-        convolution, features = torch.nn.Conv3d, network.features
+        convolution, features = torch.nn.Conv3d, ours.model.features
         self._layers = torch.nn.ModuleList(
             [
                 convolution(2 if i == 0 else features, features, 3, padding=1)
-                for i in range(2 * network.depth)
+                for i in range(2 * ours.model.depth)
             ]
             + [convolution(features, 1, 1)]
         ).to(memory_format=memory_format)
         self._optimizer = torch.optim.Adam(self._layers.parameters(), lr=1e-3)
-        self._input = torch.randn(network.batch, 2, *network.fov).to(memory_format=memory_format)
-        self._labels = torch.where(torch.rand(network.batch, 1, *network.fov) < 0.4, 0.95, 0.05)
+        self._input = torch.randn(ours.batch, 2, *ours.model.fov).to(memory_format=memory_format)
+        self._labels = torch.where(torch.rand(ours.batch, 1, *ours.model.fov) < 0.4, 0.95, 0.05)
 
     def step(self) -> None:
         """Run the forward pass, the backward pass, entry-wise clipping and an Adam update."""
@@ -93,10 +94,10 @@ class TorchFfn(Peer):
 class TorchUNet(Peer):
     """A 2-D U-Net with batch normalisation in PyTorch, with Dice and cross-entropy loss. See `Peer`."""
 
-    def __init__(self, network: UNetShape, against: str, threads: int, layout: str) -> None:
+    def __init__(self, ours: Any, against: str, threads: int, layout: str) -> None:
         super().__init__(against, threads, layout)
         torch, memory_format = self._torch, self._format
-        depth, features = network.depth, network.features
+        depth, features = ours.model.depth, ours.model.features
         widths = [features << level for level in range(depth)]
         self._down = torch.nn.ModuleList(
             self._pair(inputs, width) for inputs, width in zip([1, *widths], widths, strict=False)
@@ -108,8 +109,8 @@ class TorchUNet(Peer):
         self._head = torch.nn.Conv2d(features, CLASSES, 1)
         self._all = torch.nn.ModuleList([self._down, self._up, self._joined, self._head])
         self._all.to(memory_format=memory_format)
-        self._images = torch.randn(network.batch, 1, *network.size).to(memory_format=memory_format)
-        self._labels = (torch.rand(network.batch, *network.size) < 0.3).long()
+        self._images = torch.randn(ours.batch, 1, *ours.size).to(memory_format=memory_format)
+        self._labels = (torch.rand(ours.batch, *ours.size) < 0.3).long()
 
     def _pair(self, inputs: int, outputs: int) -> Any:
         nn = self._torch.nn

@@ -1,36 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench NAME`: benchmarks of this machine.
-
-To add a benchmark, add a row to BENCHMARKS and a command that prints its rows (`floodtide.bench.rows`).
-"""
+"""`floodtide bench NAME`: benchmarks of this machine. A command prints the rows of a function of `floodtide.bench`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import click
 
-from floodtide.cli.lazy import LazyGroup
+from floodtide.bench.allreduce import AllreduceOptions
+from floodtide.bench.shapes import NETWORKS, ConvShape, ScalingOptions, Timing
+from floodtide.cli import options as shared
+from floodtide.cli.options import Command, filled, of_fields
+from floodtide.cli.rows import as_json, print_rows
 
-BENCHMARKS = {
-    "all": (
-        "floodtide.cli.bench_all:command",
-        "Table of all benchmarks of computation, beside PyTorch.",
-    ),
-    "conv": ("floodtide.cli.bench_conv:command", "Forward and backward passes of one convolution."),
-    "step": ("floodtide.cli.bench_passes:step", "Training step of a flood-filling network."),
-    "forward": ("floodtide.cli.bench_passes:forward", "Forward pass of a flood-filling network."),
-    "unet": ("floodtide.cli.bench_passes:unet", "Training step and forward pass of a U-Net."),
-    "allreduce": (
-        "floodtide.cli.bench_ranks:allreduce",
-        "Allreduce algorithms on arrays of gradients.",
-    ),
-    "scaling": (
-        "floodtide.cli.bench_ranks:scaling",
-        "Speed-up of training steps on several ranks.",
-    ),
-}
+_TORCH = "Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast)"
+_TORCH_OR_KERNEL = f"{_TORCH}, or with another convolution kernel by its name, such as 'onednn'"
 
 
-@click.group(cls=LazyGroup, commands=BENCHMARKS)
+@click.group()
 def command() -> None:
     """Measure the speed of kernels, training steps and scaling on this machine.
 
@@ -38,3 +26,150 @@ def command() -> None:
 
     Example: floodtide bench conv --size 33 --channels 32 --threads 1,2 --json
     """
+
+
+@command.command(name="all")
+@of_fields(Timing)
+@as_json
+def everything(as_json: bool, **options: Any) -> None:
+    """Measure everything that computes, beside PyTorch if it is installed.
+
+    It takes some minutes. Other programs should not run meanwhile.
+
+    Example: floodtide bench all
+    """
+    from floodtide.bench.everything import has_torch, measure
+
+    if not has_torch():
+        click.echo(
+            "PyTorch is not installed: the table has no comparisons (pip install torch)", err=True
+        )
+    results = measure(filled(Timing, options))
+    print_rows(
+        ({"benchmark": str(benchmark), **row} for benchmark, rows in results for row in rows),
+        as_json,
+    )
+
+
+@command.command()
+@of_fields(ConvShape)
+@click.option(
+    "--against", default="", help="Compare with a second kernel. Samples of the two alternate."
+)
+@of_fields(Timing)
+@as_json
+def conv(against: str, as_json: bool, **options: Any) -> None:
+    """Measure forward, backward-data and backward-weights of a convolution. Checks the results first.
+
+    Example: floodtide bench conv --size 33 --channels 32 --against onednn
+    """
+    from floodtide.bench import kernels
+
+    shape, timing = filled(ConvShape, options), filled(Timing, options)
+    print_rows(kernels.conv(shape, timing, against), as_json)
+
+
+def _of_network(against: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command its configuration, what to compare with, and the times to measure."""
+    file = click.argument("file", metavar="[CONFIG.toml]", required=False)
+    other = click.option("--against", default="", help=f"{against}. Samples of the two alternate.")
+
+    def decorate(command: Command) -> Command:
+        for option in (as_json, of_fields(Timing), other, shared.overrides, file):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _measure(
+    names: Sequence[str],
+    defaults: dict[str, Any],
+    *,
+    file: str | None,
+    overrides: Sequence[str],
+    against: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    from floodtide import config
+    from floodtide.bench import passes
+
+    settings = (
+        config.load(file, overrides) if file else config.from_dict(defaults, "bench", overrides)
+    )
+    print_rows(passes.measure(settings, names, filled(Timing, options), against), as_json)
+
+
+@command.command()
+@_of_network(_TORCH_OR_KERNEL)
+def step(**asked: Any) -> None:
+    """Measure time and memory of a training step: forward, backward, gradient clipping and Adam.
+
+    The network is that of CONFIG.toml, by default the paper's. The batch has one field of view for each walker.
+
+    Example: floodtide bench step --set model.depth=9 --set training.walkers=2 --against torch
+    """
+    _measure(["step"], NETWORKS["ffn"], **asked)
+
+
+@command.command()
+@_of_network(_TORCH_OR_KERNEL)
+def forward(**asked: Any) -> None:
+    """Measure time and memory of the forward pass of a network, as used in segmentation.
+
+    The network is that of CONFIG.toml, by default the published one of depth 12.
+
+    Example: floodtide bench forward --threads 2 --against torch
+    """
+    _measure(["forward"], {"model": {"depth": 12}}, **asked)
+
+
+@command.command()
+@_of_network(_TORCH)
+def unet(**asked: Any) -> None:
+    """Measure time and memory of training passes (forward and backward) and forward passes of a U-Net.
+
+    The network and its patches are those of CONFIG.toml, by default a 2-D one with 8 sections of 240 x 240 pixels.
+
+    Example: floodtide bench unet --set training.batch=4 --threads 1,2 --against torch
+    """
+    _measure(["step", "forward"], NETWORKS["unet"], **asked)
+
+
+@command.command()
+@of_fields(AllreduceOptions)
+@as_json
+def allreduce(as_json: bool, **options: Any) -> None:
+    """Measure the sum of an array over ranks with each algorithm and wire format.
+
+    The result of each algorithm is checked first. `ratio` is the median time divided by the median time
+    of the MPI library's blocking allreduce in the same run. A value below 1 means faster than the library.
+
+    Example: floodtide bench allreduce --json (started by mpiexec -n 2)
+    """
+    from floodtide.bench import allreduce as benchmark
+
+    print_rows(benchmark.allreduce(filled(AllreduceOptions, options)), as_json)
+
+
+@command.command()
+@of_fields(ScalingOptions)
+@as_json
+def scaling(as_json: bool, **options: Any) -> None:
+    """Measure the speed-up of training steps from one rank to all ranks, and the speed-up of the processor's peak.
+
+    Starts its ranks with mpiexec, unless mpiexec started this command.
+
+    \b
+    Columns:
+      fovs_per_s, images_per_s  throughput of all ranks together
+      speedup                   throughput of all ranks / throughput of one rank
+      peak_speedup              the same for the processor's peak multiply-add rate
+      share_of_peak_speedup     speedup / peak_speedup
+
+    Example: floodtide bench scaling --network unet --ranks 2 --json
+    """
+    from floodtide.bench import scaling as benchmark
+
+    print_rows(benchmark.scaling(filled(ScalingOptions, options)), as_json)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide convert` does with a network, a volume, a request and a segmentation for google/ffn.
-
-Each function returns the report.
-"""
+"""What `floodtide convert` does, with its report."""
 
 from __future__ import annotations
 
@@ -45,10 +42,17 @@ def convert(
         shared.refuse_given(_OF_NETWORKS, "is for networks, the destination is none")
     if of_network:
         return network(source, destination, fov, deltas)
+    report: Report = {"source": source, "destination": destination}
     if destination.startswith(_NPZ):
-        return npz(source, destination.removeprefix(_NPZ))
+        from floodtide.segment.ffn_files import write_npz
+
+        folder = destination.removeprefix(_NPZ)
+        refuse_inputs("convert", [folder], files_of([source]))
+        return report | {"destination": str(write_npz(source, folder))}
     if of_google:
-        return request(source, destination)
+        from floodtide.segment.ffn_request import write_configuration
+
+        return report | {"notes": write_configuration(source, destination)}
     return volume(source, destination, voxel_nm, resample_nm, labels)
 
 
@@ -97,19 +101,3 @@ def volume(
         "offset": copy.geometry.offset,
         "stated": stated_by(data.Volume(source), voxel_nm, "--voxel-nm").text,
     }
-
-
-def request(source: str, destination: str) -> Report:
-    """Write the configuration that a request of google/ffn describes."""
-    from floodtide.segment.ffn_request import write_configuration
-
-    notes = write_configuration(source, destination)
-    return {"source": source, "destination": destination, "notes": notes}
-
-
-def npz(source: str, folder: str) -> Report:
-    """Write google/ffn's file of a segmentation."""
-    from floodtide.segment.ffn_files import write_npz
-
-    refuse_inputs("convert", [folder], files_of([source]))
-    return {"source": source, "destination": str(write_npz(source, folder))}

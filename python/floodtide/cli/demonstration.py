@@ -101,9 +101,8 @@ def _trained(directory: Path, steps: int, seed: int) -> Model:
             stopped = Error(f"stopped at step {trainer.steps_done}: the same command resumes")
             stopped.agreed = True  # the signal stopped the training on all ranks
             raise stopped
-    return (
-        trainer.result
-    )  # without the trainer, whose watchdog would end the job if rank 0 segments for long
+    # Without the trainer, whose watchdog would end the job if rank 0 segments for long.
+    return trainer.result
 
 
 def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[str, Any]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from floodtide.evaluate import trivial
-
-if TYPE_CHECKING:
-    from floodtide.evaluate.classes import ClassReport
-    from floodtide.evaluate.reporting import Report
+from floodtide.evaluate.classes import ClassReport
+from floodtide.evaluate.reporting import Report
 
 _COLUMNS = (
     ("Rand error", "all_adapted_rand_error"),

@@ -11,7 +11,17 @@ import click
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
 
-_FIRST = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
+_FIRST = (
+    "benchmark",
+    "name",
+    "kernel",
+    "threads",
+    "ranks",
+    "median_s",
+    "gflops",
+    "peak_gflops",
+    "ratio",
+)
 _CONDITIONS = (
     *("level", "shape", "wire", "transport", "samples", "processor", "version", "date"),
     *("p10_s", "p90_s", "min_s", "mean_s"),

@@ -10,7 +10,6 @@ from floodtide.base import notes
 from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
 from floodtide.base.tasks import Affinities, Task
-from floodtide.base.tasks.distance import explained
 
 if TYPE_CHECKING:
     from floodtide.train import Trainer
@@ -34,7 +33,7 @@ class TrainingLines:
             text = f"step {record['step']} of {trainer.config.training.steps}: {_training(record, trainer.config.task)}"
             text += self._left(trainer, record)
         elif record["kind"] == "validation":
-            text = f"step {record['step']}: validation {_scores(record)}"
+            text = f"step {record['step']}: validation {_scores(record, trainer.config.task)}"
         else:
             self._start = record["step"], record["time_s"]
             resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
@@ -67,40 +66,12 @@ def _training(record: Any, task: Task) -> str:
     return ", ".join(parts)
 
 
-def _scores(record: Any) -> str:
-    if "first_pass" in record:
-        first, trivial = record["first_pass"], record["trivial"]
-        return (
-            f"F1 {first['f1_50']:.3f} (everything is object: {trivial['all_object']['f1_50']:.3f}), cross-entropy"
-            f" {first['cross_entropy']:.4f} (best constant: {trivial['best_constant']['cross_entropy']:.4f})"
-        )
-    if "channels" in record:
-        return f"cross-entropy {record['cross_entropy']:.4f}{_channels(record['channels'])}"
-    rows = [
-        f"{row['name']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of groups"
-        f" ({_figure(row['dice_everything'])} for everything)"
-        for row in record["classes"]
-    ]
-    return "; ".join(rows)
-
-
-def _channels(channels: Any) -> str:
-    """Return the scores of affinities, and the mean of those of soft outputs."""
-    names = [name for name, row in channels.items() if "share_of_ones" in row]
-    scores = Affinities.scores_of({"channels": channels})
+def _scores(record: Any, task: Task) -> str:
+    """Return the main score of each output, beside that of a trivial prediction."""
+    outputs = [row["name"] for row in record.get("classes", ())] or record.get("channels", ())
+    names = [f"{name} " for name in outputs] or [""]
     pairs = [
-        f"{name} {_figure(own)} ({base:.3f})"
-        for name, (own, base) in zip(names, scores, strict=True)
+        f"{name}{'undefined' if own is None else f'{own:.3f}'} ({trivial:.3f})"
+        for name, (own, trivial) in zip(names, task.scores_of(record), strict=False)
     ]
-    soft = [row for row in channels.values() if "variance" in row]
-    text = f", boundaries' average precision (base rate) {', '.join(pairs)}" if pairs else ""
-    if soft:
-        total = {key: sum(row[key] for row in soft) for key in ("mean_squared_error", "variance")}
-        text += (
-            f", explained variance {_figure(explained(total))} ({count_of(len(soft), 'output')})"
-        )
-    return text
-
-
-def _figure(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+    return f"{task.score_name} (trivial prediction) {', '.join(pairs)}"

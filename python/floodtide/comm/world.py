@@ -140,8 +140,7 @@ def _world() -> Communicator:
     if not several and (mpi4py is None or mpi4py.COMM_WORLD.size == 1):
         return _core.comm.self()
     if mpi4py is None:
-        libraries.require_there(launched)
-        libraries.hide_others(launched)
+        libraries.prepare_for(launched)
     library = _load(launched)
     world = library.world()
     if launched is None or launched.ranks in (None, world.size):
@@ -230,11 +229,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _use(communicator: Communicator) -> None:
-    _state.comm = communicator
-    _state.local_ranks = _places(communicator)
-
-
 def is_initialized() -> bool:
     """Return True after `init` and before `shutdown`."""
     return _state.comm is not None
@@ -245,12 +239,12 @@ def current() -> Communicator:
     return _join(None)
 
 
-def ensure_init(comm: Any = None) -> None:
+def ensure_init() -> None:
     """Initialise the ranks if `init` was not called, for functions that users may call before `init`. Collective.
 
     This sets no time limit, because ranks of a command may wait long for files of rank 0. `init` or a trainer sets one.
     """
-    _join(comm)
+    _join(None)
 
 
 def rank() -> int:
@@ -427,7 +421,7 @@ class ProcessSet:
         """
         own = self.communicator()
         self._outer.append((current(), _state.numbers, _state.local_ranks))
-        _use(own)
+        _state.comm, _state.local_ranks = own, _places(own)
         _state.numbers = self.ranks
         return self
 
@@ -464,7 +458,12 @@ def agreed() -> Iterator[None]:
         if failure is not None:
             raise failure
         return
-    record = b"" if failure is None else _record_of(failure)
+    record = b""
+    if failure is not None:
+        # A usage error of click, which this module does not import, is an invalid argument.
+        usage = hasattr(failure, "exit_code")
+        kind = errors.InvalidArgumentError if usage else type(failure)
+        record = json.dumps([kind.__name__, str(failure)]).encode()
     for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
         if not other:
             continue
@@ -474,13 +473,6 @@ def agreed() -> Iterator[None]:
         with contextlib.suppress(AttributeError):
             failure.agreed = True  # type: ignore[attr-defined]
         raise failure
-
-
-def _record_of(failure: Exception) -> bytes:
-    kind = type(failure).__name__
-    if hasattr(failure, "exit_code"):  # of click, which this module does not import
-        kind = errors.InvalidArgumentError.__name__
-    return json.dumps([kind, str(failure)]).encode()
 
 
 def _rebuilt(failed_rank: int, kind: str, message: str) -> errors.Error:

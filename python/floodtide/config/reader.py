@@ -112,7 +112,10 @@ class _Reader:
             word = isinstance(value, str) and str in kinds
             return self._convert(value, str if word else kinds[0], key)
         if origin is Mapping:
-            return self._mapping(value, typing.get_args(expected)[1], key)
+            if not isinstance(value, Mapping):
+                raise ConfigurationError(f"{where}: {key} is {_type_name(value)}, expected a table")
+            one = typing.get_args(expected)[1]
+            return {name: self._convert(item, one, f"{key}.{name}") for name, item in value.items()}
         if origin is tuple:
             arguments = typing.get_args(expected)
             if not isinstance(value, (list, tuple)):
@@ -152,16 +155,6 @@ class _Reader:
         for field, keys in rows:
             split[field.name] = {key: table[key] for key in keys if key in table}
         return split
-
-    def _mapping(self, value: Any, values: Any, key: str) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
-            raise ConfigurationError(
-                f"{self._where}: {key} is {_type_name(value)}, expected a table"
-            )
-        found = {}
-        for name, one in value.items():
-            found[name] = self._convert(one, values, f"{key}.{name}")
-        return found
 
     def alternative(self, sections: Sequence[Any], table: Any, key: str) -> Any:
         """Return the section whose `kind` a table has; the first section for a table without a kind."""

@@ -12,6 +12,8 @@ from floodtide.comm import world
 from floodtide.comm.launching import libraries
 from floodtide.doctor import host
 
+__all__ = ["about"]
+
 
 def about() -> dict[str, Any]:
     """Return all facts by name. Collective if a launcher started this process.

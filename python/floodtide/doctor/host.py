@@ -42,7 +42,7 @@ def mpi_facts() -> dict[str, Any]:
     return facts | {
         "library": library.library,
         "family": library.family,
-        "library_version": _first_line(library.version),
+        "library_version": libraries.first_line(library.version),
     }
 
 
@@ -148,7 +148,3 @@ def _hdf5(path: Path) -> str:
     except Error as error:
         return str(error)
     return ""
-
-
-def _first_line(text: str) -> str:
-    return " ".join(text.replace("\0", "").splitlines()[0].split()) if text else ""

@@ -16,7 +16,6 @@ from floodtide import config
 from floodtide._core import __version__
 from floodtide.base import limits, options, templates
 from floodtide.base.files import replace_text, require_utf8
-from floodtide.base.openmp import WAITING
 from floodtide.base.outputs import WAIT_S, files_named, reserved, unchecked
 from floodtide.config import Config
 from floodtide.errors import ConfigurationError, InvalidArgumentError, StorageError
@@ -101,8 +100,7 @@ def render(
         InvalidArgumentError: If the numbers of the job contradict each other.
         ConfigurationError: If there are more ranks than walkers.
     """
-    _check(scheduler, job)
-    _check_walkers(job, settings)
+    _check(scheduler, job, settings.training.walkers)
     return templates.render(
         "script.sh",
         "job",
@@ -112,11 +110,10 @@ def render(
         job=job,
         margin_s=MARGIN_S,
         name=re.sub(r"[^\w.-]", "-", f"floodtide-{Path(config_file).stem}"),
-        time=_time(job.time_s),
+        time=f"{job.time_s // 3600:02d}:{job.time_s // 60 % 60:02d}:{job.time_s % 60:02d}",
         arguments=[config_file, *(part for text in overrides for part in ("--set", text))],
         script=out,
         kind=_environment_kind(job.environment),
-        waiting=WAITING["passive"],
         steps=settings.training.steps,
         run_dir=settings.run.dir,
     )
@@ -154,7 +151,7 @@ def write(
             raise StorageError(f"{target}: cannot be made executable: {error.strerror}") from None
 
 
-def _check(scheduler: str, job: Job) -> None:
+def _check(scheduler: str, job: Job, walkers: int) -> None:
     if scheduler == "pbs" and not job.cores_per_node:
         raise InvalidArgumentError(
             "--cores-per-node is missing: PBS reserves the cores that a job names"
@@ -167,10 +164,6 @@ def _check(scheduler: str, job: Job) -> None:
         raise InvalidArgumentError(
             f"--time is {job.time_s} s, expected at least {LEAST_TRAINING_S} s more than the margin of {MARGIN_S} s"
         )
-
-
-def _check_walkers(job: Job, settings: Config) -> None:
-    walkers = settings.training.walkers
     if walkers and walkers < job.ranks:
         raise ConfigurationError(
             f"training.walkers is {walkers} for {job.ranks} ranks ({job.nodes} nodes with {job.ranks_per_node}), "
@@ -184,7 +177,3 @@ def _environment_kind(path: str) -> str:
     if path.endswith(ARCHIVES):
         return "archive"
     return "image" if path.endswith(IMAGES) else "folder"
-
-
-def _time(seconds: int) -> str:
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

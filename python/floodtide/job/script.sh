@@ -57,7 +57,7 @@ export OMP_NUM_THREADS={{ job.threads }}
 cores=$(lscpu -p=core,socket | grep -v '^#' | sort -u | wc -l)  # of this node, taken for those of all
 export OMP_NUM_THREADS=$((cores / {{ job.ranks_per_node }}))
 {% endif %}
-export OMP_PROC_BIND=false{% for name, value in waiting.items() %} {{ name }}={{ value }}{% endfor %}
+export OMP_PROC_BIND=false OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0
 
 {% include "environment.sh" %}
 {% if head == "slurm.sh" %}

@@ -10,6 +10,7 @@ from floodtide.base import limits
 from floodtide.base.options import option
 from floodtide.base.outputs import PICTURES, files_in, reserved
 from floodtide.errors import InvalidArgumentError
+from floodtide.lab import ranges
 from floodtide.lab.simulate import calibration, figure, forecast, model, scenarios
 from floodtide.lab.simulate.forecast import Options
 from floodtide.lab.simulate.rows import Row
@@ -25,7 +26,7 @@ class Question:
     fovs_per_s: float | None = option(
         None,
         "Also find the smallest number of ranks with this throughput, in fields of view per second",
-        range=limits.THROUGHPUT,
+        range=ranges.THROUGHPUT,
     )
     ranks: tuple[int, ...] = option(
         tuple(2**power for power in range(11)),
@@ -33,7 +34,7 @@ class Question:
         range=limits.RANKS,
     )
     steps: int = option(
-        2000, "Number of training steps to simulate for each row", range=limits.SIMULATED_STEPS
+        2000, "Number of training steps to simulate for each row", range=ranges.SIMULATED_STEPS
     )
     seed: int = option(0, "Seed of the random numbers", range=limits.FILE_SEED)
     out: Path | None = option(None, "Also draw the rows to this .png, .svg or .pdf file")
@@ -80,7 +81,7 @@ def _simulated(
     run: Path | None, question: Question, options: Options
 ) -> tuple[list[Row], list[Target]]:
     ranks, steps, seed = question.ranks, question.steps, question.seed
-    limits.SIMULATED_DRAWS.check(max(ranks) * steps, "--ranks times --steps")
+    ranges.SIMULATED_DRAWS.check(max(ranks) * steps, "--ranks times --steps")
     measured = calibration.calibrate(run) if run else None
     own = measured is not None or options.compute_s is not None or options.samples is not None
     if not own:

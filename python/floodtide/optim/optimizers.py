@@ -135,64 +135,50 @@ def _network_of(array: Array) -> _core.Ffn | _core.UNet | None:
     return base if isinstance(base, _core.Ffn | _core.UNet) else None
 
 
-class SGD(Optimizer):
+class _Shorthand(Optimizer):
+    """An optimizer of one row of the registry, with its usual rate."""
+
+    _row: str
+    _lr: float
+
+    def __init_subclass__(cls, row: str, lr: float) -> None:
+        cls._row, cls._lr = row, lr
+
+    def __init__(self, lr: float | None = None, **values: float | str) -> None:
+        super().__init__(self._row, self._lr if lr is None else lr, **values)
+
+
+class SGD(_Shorthand, row="sgd", lr=1e-3):
     """Stochastic gradient descent. Source: torch.optim.SGD."""
 
-    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
-        super().__init__("sgd", lr, **values)
 
-
-class Momentum(Optimizer):
+class Momentum(_Shorthand, row="momentum", lr=1e-3):
     """Gradient descent with `momentum`, or with `nesterov=True` Nesterov's. Source: torch.optim.SGD."""
 
-    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
-        super().__init__("momentum", lr, **values)
 
-
-class Adagrad(Optimizer):
+class Adagrad(_Shorthand, row="adagrad", lr=1e-2):
     """Adagrad. Source: Duchi et al., JMLR 12, 2011; torch.optim.Adagrad."""
 
-    def __init__(self, lr: float = 1e-2, **values: float | str) -> None:
-        super().__init__("adagrad", lr, **values)
 
-
-class Adadelta(Optimizer):
+class Adadelta(_Shorthand, row="adadelta", lr=1.0):
     """Adadelta. Source: Zeiler, arXiv 1212.5701; torch.optim.Adadelta."""
 
-    def __init__(self, lr: float = 1.0, **values: float | str) -> None:
-        super().__init__("adadelta", lr, **values)
 
-
-class RMSprop(Optimizer):
+class RMSprop(_Shorthand, row="rmsprop", lr=1e-2):
     """RMSprop, with `momentum` and `centered`. Source: torch.optim.RMSprop, whose alpha is `rho` here."""
 
-    def __init__(self, lr: float = 1e-2, **values: float | str) -> None:
-        super().__init__("rmsprop", lr, **values)
 
-
-class Adam(Optimizer):
+class Adam(_Shorthand, row="adam", lr=1e-3):
     """Adam (`beta1`, `beta2`, `eps`). Source: torch.optim.Adam."""
 
-    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
-        super().__init__("adam", lr, **values)
 
-
-class AdamW(Optimizer):
+class AdamW(_Shorthand, row="adamw", lr=1e-3):
     """Adam with decoupled weight decay. Source: Loshchilov and Hutter, ICLR 2019; torch.optim.AdamW."""
 
-    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
-        super().__init__("adamw", lr, **values)
 
-
-class LARS(Optimizer):
+class LARS(_Shorthand, row="lars", lr=1.0):
     """Momentum with a rate for each layer. Source: You et al., arXiv 1708.03888, algorithm 1."""
 
-    def __init__(self, lr: float = 1.0, **values: float | str) -> None:
-        super().__init__("lars", lr, **values)
 
-
-class LAMB(Optimizer):
+class LAMB(_Shorthand, row="lamb", lr=1e-3):
     """Adam with a rate for each layer. Source: You et al., ICLR 2020, algorithm 2."""
-
-    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
-        super().__init__("lamb", lr, **values)

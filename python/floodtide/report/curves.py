@@ -10,7 +10,6 @@ import numpy as np
 
 from floodtide.base import style
 from floodtide.base.options import FLOOD
-from floodtide.base.tasks.distance import explained
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
@@ -20,19 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
-    ("Cross-entropy", (("cross_entropy", "-"),)),
-    ("F1", (("f1_50", "-"), ("f1_90", "--"))),
-    ("Matthews correlation", (("mcc_50", "-"), ("mcc_90", "--"))),
-    ("Average precision", (("average_precision", "-"),)),
+# Title of a panel of the validation of flood filling, and the key in the log.
+_PANELS = (
+    ("Cross-entropy", "cross_entropy"),
+    ("F1 at probability 0.5", "f1_50"),
+    ("Average precision", "average_precision"),
 )
 UNITS = {"fovs": "fields of view", "patches": "patches"}
-# Style of the lines at probability 0.5 ("-") and 0.9 ("--"). They differ in markers, too.
-_OF_LINE: dict[str, dict[str, Any]] = {
-    "-": {"ls": "-", "marker": "o", "ms": 3.5},
-    "--": {"ls": (0, (4, 2)), "marker": "s", "ms": 4.5, "mfc": "white", "lw": 1.3},
-}
-_MOST_OFFSETS = 3  # that are drawn; the table has all
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
 _TIME_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -253,28 +246,20 @@ def unit_name(runs: Sequence[Run]) -> str:
 def validation_figure(runs: Sequence[Run]) -> str | None:
     """Draw validation curves of flood-filling networks and of trivial predictors; None without validation.
 
-    Each part of the protocol (first pass, moves) has a row, each metric a column. Solid lines are at
-    probability 0.5 with filled circles, dashed lines at 0.9 with hollow squares. Several runs differ in their markers.
+    Each part of the protocol (first pass, moves) has a row, each metric a column.
     """
-    from matplotlib.lines import Line2D
-
     shown = _validated(runs, "first_pass")
     if not shown:
         return None
-    several = len(shown) > 1
-    with style.figure(11.0, 5.6) as drawn:
+    with style.figure(10.5, 5.6) as drawn:
         axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
         for row, (part, trivial, title) in zip(axes, PARTS, strict=True):
-            for axis, (name, lines) in zip(row, _PANELS, strict=True):
-                for key, line in lines:
-                    for run in shown:
-                        points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
-                        colour = style.series_colour(runs.index(run))
-                        look = dict(_OF_LINE[line])
-                        if several:  # the markers tell the runs apart
-                            look["marker"] = style.series_look(colour)["marker"]
-                        axis.plot(*column(points, key), color=colour, **look)
-                _draw_trivial(axis, shown, trivial, lines[0][0])
+            for axis, (name, key) in zip(row, _PANELS, strict=True):
+                for run in shown:
+                    points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
+                    look = style.series_look(style.series_colour(runs.index(run)))
+                    axis.plot(*column(points, key), **look)
+                _draw_trivial(axis, shown, trivial, key)
                 axis.set_title(name)
                 finish(axis)
             row[0].set_ylabel(title)
@@ -282,16 +267,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
             axis.set_xlabel("step (updates)")
         for axis in axes[0]:
             add_time_axis(axis, shown)
-        colour = "black" if several else style.SERIES[0]
-        at_50, at_90 = ({**look, "marker": ""} if several else look for look in _OF_LINE.values())
-        legend(
-            drawn,
-            runs,
-            shown,
-            Line2D([], [], color=colour, label="at probability 0.5", **at_50),
-            Line2D([], [], color=colour, label="at 0.9", **at_90),
-            *(grey_line(label, line) for _, label, line in TRIVIAL),
-        )
+        legend(drawn, runs, shown, *(grey_line(label, line) for _, label, line in TRIVIAL))
         return style.data_uri(drawn, "svg")
 
 
@@ -365,7 +341,7 @@ def finish(axis: Axes) -> None:
 
 @curve
 def dice_figure(runs: Sequence[Run]) -> str | None:
-    """Draw, for each class, Dice over all voxels; of several groups also the mean with its spread, and Dice of each.
+    """Draw, for each class, Dice over all voxels, and of several groups also their mean with its spread.
 
     Returns:
         An SVG as data URI, or None if no run validated classes.
@@ -377,8 +353,8 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
         return None
     names = list(dict.fromkeys(r["name"] for run in shown for r in run.validation[-1]["classes"]))
     several = any(len(run.validation[-1]["groups"]) > 1 for run in shown)
-    parts = (_draw_pooled, _draw_mean, _draw_groups)[: 3 if several else 1]
-    with style.figure(3.5 * max(len(parts), 2), 2.9 * len(names) + 0.5) as drawn:
+    parts = (_draw_pooled, _draw_mean)[: 2 if several else 1]
+    with style.figure(max(5.0 * len(parts), 7.0), 2.9 * len(names) + 0.5) as drawn:
         axes = drawn.subplots(len(names), len(parts), squeeze=False)
         for row, name in zip(axes, names, strict=True):
             for axis, draw in zip(row, parts, strict=True):
@@ -386,97 +362,49 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
                     draw(axis, run, name, style.series_colour(runs.index(run)))
                 axis.set_ylim(0.0, 1.02)
             row[0].set_ylabel(f"Dice, {style.plain(name)}")
-        titles = ("All voxels pooled", "Mean of the groups", "Each group, last validation")
+        titles = ("All voxels pooled", "Mean of the groups")
         for axis, title in zip(axes[0], titles, strict=False):
             axis.set_title(title)
-        for axis in axes[-1][:2]:
+        for axis in axes[-1]:
             axis.set_xlabel("step (updates)")
-        for axis in axes[0][:2]:
+        for axis in axes[0]:
             add_time_axis(axis, shown)
-        if several:
-            axes[-1][2].set_xlabel("groups, worst first (%)")
         band = Patch(color=style.SERIES[0], alpha=0.18, lw=0, label="band: half of the groups")
         legend(drawn, runs, shown, grey_line("everything is this class"), *[band][: int(several)])
         return style.data_uri(drawn, "svg")
 
 
 @curve
-def affinities_figure(runs: Sequence[Run]) -> str | None:
-    """Draw the average precision of affinities and of boundaries (1 - affinity); None without data.
-
-    Of networks with several offsets, the first three that all runs have are drawn: in most of them, z, y and x.
-    """
-    shown = [run for run in _validated(runs, "channels") if _affinities(run.validation[-1])]
-    records = [_affinities(record) for run in shown for record in run.validation]
-    names = [name for name in next(iter(records), {}) if all(name in record for record in records)]
-    if not names:
-        return None
-    names = names[:_MOST_OFFSETS]
-    with style.figure(10.5, 5.2) as drawn:
-        axes = drawn.subplots(2, len(names), sharex=True, sharey=True, squeeze=False)
-        for column, name in enumerate(names):
-            for run in shown:
-                colour = style.series_colour(runs.index(run))
-                rows = [(r["step"], r["channels"][name]) for r in run.validation]
-                steps = [step for step, _ in rows]
-                for line, key in enumerate(("average_precision", "boundary_average_precision")):
-                    values = [values[key] for _, values in rows]
-                    axes[line][column].plot(steps, values, **style.series_look(colour))
-                share = rows[-1][1]["share_of_ones"]
-                axes[0][column].axhline(share, color=style.GREY, ls="--", lw=1.3)
-                axes[1][column].axhline(1.0 - share, color=style.GREY, ls="--", lw=1.3)
-            axes[0][column].set_title(f"Affinity along {name}")
-            axes[1][column].set_title(f"Boundaries along {name}")
-            axes[1][column].set_xlabel("step (updates)")
-        for axis in axes[0]:
-            add_time_axis(axis, shown)
-        for row in axes:
-            row[0].set_ylabel("average precision")
-            row[0].set_ylim(0.0, 1.02)
-        legend(drawn, runs, shown, grey_line("base rate: what any constant has"))
-        return style.data_uri(drawn, "svg")
-
-
-def _affinities(record: Record) -> Record:
-    """Return the outputs of a validation record that are affinities."""
-    return {name: row for name, row in record["channels"].items() if "share_of_ones" in row}
-
-
-@curve
-def variance_figure(runs: Sequence[Run]) -> str | None:
-    """Draw the explained variance of outputs that are no probabilities: each faintly, and their mean.
+def scores_figure(runs: Sequence[Run]) -> str | None:
+    """Draw the main score of outputs that are no classes: each faintly, and their mean; grey: of trivial predictions.
 
     Returns:
-        An SVG as data URI, or None if no run has such outputs.
+        An SVG as data URI, or None if no run has such scores.
     """
-    shown = [run for run in _validated(runs, "channels") if _explained(run.validation[-1])]
+    shown = [run for run in _validated(runs, "channels") if run.task.scores_of(run.validation[-1])]
     if not shown:
         return None
-    with style.figure(7.0, 3.2) as drawn:
-        axis = drawn.subplots()
+    names = list(dict.fromkeys(run.task.score_name for run in shown))
+    with style.figure(max(7.0, 5.2 * len(names)), 3.2) as drawn:
+        axes = drawn.subplots(1, len(names), squeeze=False)[0]
         for run in shown:
+            axis = axes[names.index(run.task.score_name)]
             colour = style.series_colour(runs.index(run))
-            found = [(record["step"], _explained(record)) for record in run.validation]
-            names = dict.fromkeys(name for _, values in found for name in values)
-            for name in names if len(names) > 1 else ():
-                points = [(step, values[name]) for step, values in found if name in values]
-                axis.plot(*zip(*points, strict=True), color=colour, alpha=0.25, lw=0.8)
-            means = [(step, np.mean(list(values.values()))) for step, values in found if values]
-            axis.plot(*zip(*means, strict=True), **style.series_look(colour))
-        axis.set_ylabel("explained variance")
-        axis.set_xlabel("step (updates)")
-        axis.set_ylim(min(axis.get_ylim()[0], -0.05), 1.02)
-        axis.axhline(0.0, color=style.GREY, ls="--", lw=1.3)
-        add_time_axis(axis, shown)
-        legend(drawn, runs, shown, grey_line("best constant"))
+            scores = [(record["step"], run.task.scores_of(record)) for record in run.validation]
+            alike = [(step, rows) for step, rows in scores if len(rows) == len(scores[-1][1])]
+            steps = [step for step, _ in alike]
+            table = np.ma.masked_invalid(np.array([rows for _, rows in alike], dtype=np.float64))
+            if table.shape[1] > 1:
+                axis.plot(steps, table[..., 0], color=colour, alpha=0.25, lw=0.8)
+            axis.plot(steps, table[..., 0].mean(axis=1), **style.series_look(colour))
+            axis.axhline(float(table[-1, :, 1].mean()), color=style.GREY, ls="--", lw=1.3)
+        for axis, name in zip(axes, names, strict=True):
+            axis.set_ylabel(name)
+            axis.set_xlabel("step (updates)")
+            axis.set_ylim(min(axis.get_ylim()[0], -0.05), 1.02)
+            add_time_axis(axis, shown)
+        legend(drawn, runs, shown, grey_line("trivial prediction"))
         return style.data_uri(drawn, "svg")
-
-
-def _explained(record: Record) -> dict[str, float]:
-    """Return the explained variance of the outputs that have one."""
-    rows = {name: row for name, row in record["channels"].items() if "variance" in row}
-    values = {name: explained(row) for name, row in rows.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _of_class(record: Record, name: str) -> Record:
@@ -505,10 +433,3 @@ def _draw_mean(axis: Axes, run: Run, name: str, colour: str) -> None:
     low, high = ([np.percentile(values, share) for _, values in rows] for share in (25, 75))
     axis.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
     axis.plot(steps, [values.mean() for _, values in rows], **style.series_look(colour))
-
-
-def _draw_groups(axis: Axes, run: Run, name: str, colour: str) -> None:
-    values = _groups(run.validation[-1], name)
-    if values.size:
-        share = 100.0 * (np.arange(values.size) + 0.5) / values.size
-        axis.plot(share, values, ls="", alpha=0.8, **style.series_look(colour))

@@ -32,7 +32,6 @@ FILE = "flood.npz"
 _MOST_SNAPSHOTS = 1000
 _BRIGHTEST = 1e30  # higher intensities would overflow in drawings
 _SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginning
-_STRIP = 6  # frames side by side in the printed strip
 _VISITED = 0.16  # strength of the tint of the visited region
 
 
@@ -160,38 +159,16 @@ def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tup
                 axis.set_title(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
             wide, high = growth.image.shape[2], growth.image.shape[1]
             style.scale_bar(axes[0], wide, high, float(size[2]) if voxel_size_nm else None)
-            result.append((_caption(growth, index), style.data_uri(drawn, "png", dpi=100)))
+            voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
+            caption = f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
+            result.append((caption, style.data_uri(drawn, "png", dpi=100)))
     return result
-
-
-def strip_figure(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> str:
-    """Return a figure of up to six snapshots side by side, from the first to the last. PNG as data URI."""
-    size = voxel_size_nm or (1.0, 1.0, 1.0)
-    picked = np.unique(np.linspace(0, len(growth.moves) - 1, _STRIP).round().astype(int))
-    heights = [1.0 / width for width in _widths(growth, size)]
-    width = min(1.7, 8.0 / sum(heights))
-    with style.figure(width * len(picked) + 0.3, width * sum(heights) + 0.3) as drawn:
-        axes = drawn.subplots(3, len(picked), squeeze=False, height_ratios=heights)
-        for column, index in enumerate(picked.tolist()):
-            for fixed in range(3):
-                _draw(axes[fixed][column], growth, index, fixed, size)
-            axes[0][column].set_title(count_of(int(growth.moves[index]), "move"), fontsize=9)
-        for fixed in range(3):
-            axes[fixed][0].set_ylabel(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
-        wide, high = growth.image.shape[2], growth.image.shape[1]
-        style.scale_bar(axes[0][0], wide, high, float(size[2]) if voxel_size_nm else None)
-        return style.data_uri(drawn, "png", dpi=130)
 
 
 def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:
     """Return the widths of the three planes if they are drawn side by side at equal height."""
     z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
     return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
-
-
-def _caption(growth: Snapshots, index: int) -> str:
-    voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
-    return f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
 
 
 def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[float]) -> None:

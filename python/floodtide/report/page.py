@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
 from floodtide.base.counts import count_of
-from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
     drawing,
@@ -28,18 +26,13 @@ from floodtide.train.recorded_run import Run, read_run
 
 
 def write(
-    run_folders: Sequence[Path],
-    out: Path | None = None,
-    figures: Path | None = None,
-    losses: Sequence[float] = (),
+    run_folders: Sequence[Path], out: Path | None = None, losses: Sequence[float] = ()
 ) -> Path:
     """Write `report.html` about one or several runs.
 
     Args:
         run_folders: Run directories, at least one. Several runs are shown in the same figures.
         out: File to write; None: `report.html` in the first run directory.
-        figures: Folder to which the curves are also written as SVG files (`training.svg`, `validation.svg`, ...), if
-            the runs have data for them. The folder is created if it is missing.
         losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
             lowest loss that all converged runs reached.
 
@@ -49,23 +42,18 @@ def write(
     Raises:
         InvalidFileError: If a folder is not a run directory, or one of its files is malformed.
         StorageError: If the report cannot be written.
-        InvalidArgumentError: If an existing file is not an older report or figure.
+        InvalidArgumentError: If an existing file is not an older report.
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
-    drawn = {name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))}
     target = out or runs[0].folder / "report.html"
-    outputs = {target: render(runs, drawn, losses).encode()}
-    if figures:
-        make_folder(figures)
-        for name, uri in drawn.items():
-            outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
-    pages.write_all(outputs, [path for run in runs for path in pages.inputs(run)])
+    inputs = [path for run in runs for path in pages.inputs(run)]
+    pages.write_all({target: render(runs, losses).encode()}, inputs)
     return target
 
 
-def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float] = ()) -> str:
-    """Return the HTML page with all figures embedded. Curves are drawn already: {name: SVG as data URI}."""
+def render(runs: Sequence[Run], losses: Sequence[float] = ()) -> str:
+    """Return the HTML page with all figures embedded."""
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
     for run in runs:
@@ -86,7 +74,7 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         filters={"setting": tables.setting, "sources": tables.sources, "text": tables.text},
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
-        curves=drawn,
+        curves={name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))},
         comparison=comparison.comparison_table(runs, losses),
         pictures=pictures,
         absent=absent,
@@ -112,7 +100,6 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     grown = growth.read_growth(run.folder) or (found.grown if found else None)
     if grown is not None:
         made["frames"] = growth.frames(grown, size)
-        made["strip"] = growth.strip_figure(grown, size)
     if found is not None:
         read = planes.read_segmentation(
             found.segmentation,

@@ -54,7 +54,8 @@ def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:
     for name, row in rows.items():
         if not name.startswith(_TRIVIAL_NAMES):
             answers = {n: r for n, r in rows.items() if n.startswith(_TRIVIAL_NAMES)}
-            judgement = trivial.verdict(row, answers, _named(name))
+            named = name if name.startswith("the ") else f"the {name}"
+            judgement = trivial.verdict(row, answers, named)
             if judgement is not None:
                 return judgement
     return _by_validation(run)
@@ -65,10 +66,6 @@ def answers_of(run: Run, found: Segmented | None) -> dict[str, Mapping[str, Any]
     if run.scores:
         return {str(row["name"]): row for row in run.scores}
     return {} if found is None else dict(found.answers)
-
-
-def _named(name: str) -> str:
-    return name if name.startswith("the ") else f"the {name}"
 
 
 def _by_validation(run: Run) -> Verdict | None:

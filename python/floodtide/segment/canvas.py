@@ -300,16 +300,16 @@ def closed_voxels(
 
 def _any_of(masks: Iterable[MaskOptions], volume_shape: Sequence[int], image: CanvasImage) -> Mask:
     """Return where one of several masks is set (z, y, x), without the halo."""
-    found: Mask | None = None
+    parts = []
     for mask in masks:
-        part: Mask | None = None
-        for channel in mask.channels or (MaskChannel(),):
-            chosen = _chosen(channel, _values(mask, channel.channel, volume_shape, image))
-            part = chosen if part is None else part | chosen
-        assert part is not None
-        part = ~part if mask.invert else part
-        found = part if found is None else found | part
-    assert found is not None
+        chosen: Mask = np.logical_or.reduce(
+            [
+                _chosen(channel, _values(mask, channel.channel, volume_shape, image))
+                for channel in mask.channels or (MaskChannel(),)
+            ]
+        )
+        parts.append(~chosen if mask.invert else chosen)
+    found: Mask = np.logical_or.reduce(parts)
     return found
 
 
@@ -460,23 +460,22 @@ def policy_seeds(
         "a smaller box or another policy",
     )
     rows = {row["name"]: row for row in _core.segment.seed_policies()}
+    margin = [size // 2 for size in fov]
     found = []
     for name, is_reversed in listed(options.seed_policy):
-        if name == LISTED:
-            if not options.seeds:
-                raise InvalidArgumentError(
-                    f"segment: seed_policy is '{options.seed_policy}', but segment.seeds is empty; expected the file of"
-                    f" the policy {LISTED}"
-                )
+        if name != LISTED:
+            known = {spec["name"] for spec in rows[name]["parameters"]}
+            values = {key: value for key, value in options.seed_values.items() if key in known}
+            seeds = _core.segment.find_seeds(
+                image.voxels, *options.normalisation, name, values, margin, None, closed
+            )
+        elif options.seeds:
             seeds = place_seeds(read_seeds(options.seeds, image.start), image, fov)
-            found.append(seeds[::-1] if is_reversed else seeds)
-            continue
-        known = {spec["name"] for spec in rows[name]["parameters"]}
-        values = {key: value for key, value in options.seed_values.items() if key in known}
-        margin = [size // 2 for size in fov]
-        seeds = _core.segment.find_seeds(
-            image.voxels, *options.normalisation, name, values, margin, None, closed
-        )
+        else:
+            raise InvalidArgumentError(
+                f"segment: seed_policy is '{options.seed_policy}', but segment.seeds is empty; expected the file of"
+                f" the policy {LISTED}"
+            )
         found.append(seeds[::-1] if is_reversed else seeds)
     return np.concatenate(found)
 

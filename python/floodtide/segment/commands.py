@@ -9,13 +9,14 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from floodtide import _core, config
 from floodtide.base import reading
 from floodtide.base.data_options import TrainingVolume
+from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.comm import world
@@ -30,7 +31,8 @@ from floodtide.data.volumes import require_same_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment.blocks import cut_of, in_subvolumes, segment_on_ranks
 from floodtide.segment.canvas import BYTES_PER_VOXEL, seed_bytes_per_voxel
-from floodtide.segment.flooding import Segmenter, call_rate, segment_to_file
+from floodtide.segment.checkpoints import remove_checkpoints
+from floodtide.segment.flooding import Segmenter, call_rate, output
 from floodtide.segment.pieces import PLAN, Pieces
 from floodtide.segment.reconciling import reconcile, write_reconciled
 from floodtide.segment.trained import newest_checkpoint, normalisations
@@ -59,22 +61,44 @@ def segment_volume(
     report: dict[str, Any] = {}
     with world.agreed():
         if world.rank() == 0:
-            options, image, part, size_nm = prepared(file, settings, box)
-            notes = {
-                "image": options.image,
-                "checkpoint": options.checkpoint,
-                "options": json.dumps(config.to_dict(options)),
-                "floodtide_version": _core.__version__,
-            }
-            if size_nm is not None:
-                notes["voxel_size_nm"] = json.dumps(size_nm)
-            inputs = [file, *_inputs(options)]
-            compute = settings.run.compute
-            report = segment_to_file(
-                options, image, part, out, notes, compute=compute, inputs=inputs
-            )
-            report |= {"checkpoint": options.checkpoint, "mean": options.mean, "std": options.std}
+            report = _segmented(file, settings, out, box)
     return report
+
+
+def _segmented(file: str, settings: config.Config, out: str, box: str | None) -> dict[str, Any]:
+    options, image, part, size_nm = prepared(file, settings, box)
+    path, dataset = path_and_dataset(out)
+    checkpoint = Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
+    notes = {
+        "image": options.image,
+        "checkpoint": options.checkpoint,
+        "options": json.dumps(config.to_dict(options)),
+        "floodtide_version": _core.__version__,
+    }
+    if size_nm is not None:
+        notes["voxel_size_nm"] = json.dumps(size_nm)
+    with output(out, [file, *_inputs(options)]):
+        segmenter = Segmenter.load(options, compute=settings.run.compute)
+        start_s = time.monotonic()
+        with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
+            result = segmenter.segment(image, part, progress, checkpoint=checkpoint)
+        result.write(path, dataset, notes)
+        if options.checkpoint_interval > 0:
+            remove_checkpoints(checkpoint)
+    return {
+        "segments": result.segments,
+        "coverage": result.coverage,
+        "network_calls": result.network_calls,
+        # Calls of a job that was killed, which this one continues.
+        "network_calls_before": result.network_calls - segmenter.network_calls,
+        "seconds": time.monotonic() - start_s,
+        "forward": segmenter.forward,
+        "fft_speedup": segmenter.fft_speedup,
+        "out": out,
+        "checkpoint": options.checkpoint,
+        "mean": options.mean,
+        "std": options.std,
+    }
 
 
 def segment_subvolumes(
@@ -251,35 +275,26 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     return options
 
 
-class Prepared(NamedTuple):
-    """What a configuration says about a segmentation, after all checks.
+def prepared(
+    file: str, settings: config.Config, box: str | None = None
+) -> tuple[SegmentOptions, Volume, Box | None, SizeNm | None]:
+    """Resolve the [segment] options, open the image, check it on rank 0, and use run.threads.
 
-    Attributes:
-        options: The resolved [segment] options.
-        image: The image to segment.
-        box: (start, size) of the part to segment; None: the whole image.
-        size_nm: Voxel size (z, y, x) in nm, on rank 0: that of the configuration, else that of the image.
+    Returns:
+        The options; the image; (start, size) of the part to segment, None for the whole image; and the voxel size
+        (z, y, x) in nm on rank 0: that of the configuration, else that of the image.
     """
-
-    options: SegmentOptions
-    image: Volume
-    box: Box | None
-    size_nm: SizeNm | None
-
-
-def prepared(file: str, settings: config.Config, box: str | None = None) -> Prepared:
-    """Resolve the [segment] options, open the image, check it on rank 0, and use run.threads."""
     options = resolved(file, settings, box)
     use_threads(settings)
     part = parse_box(options.box)
     if world.rank() > 0:
-        return Prepared(options, Volume(options.image), part, None)
+        return options, Volume(options.image), part, None
     reading = reading_of(settings, options)
     image, size_nm = checked_image(
         options.image, options.checkpoint, reading, "the configuration", box=part
     )
     require_same_sizes(options, image)
-    return Prepared(options, image, part, size_nm)
+    return options, image, part, size_nm
 
 
 def require_same_sizes(options: SegmentOptions, image: Volume) -> None:

@@ -19,7 +19,6 @@ from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
 from floodtide.base.pickling import NotPickled
-from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
@@ -39,7 +38,7 @@ from floodtide.segment.canvas import (
     read_canvas,
     total,
 )
-from floodtide.segment.checkpoints import Checkpoint, passes_of, remove_checkpoints
+from floodtide.segment.checkpoints import Checkpoint, passes_of
 from floodtide.segment.identity import digest, options_of
 
 Progress = Callable[[int, int], None]
@@ -146,19 +145,6 @@ class Segmentation(NotPickled):
 
 class _TimeIsOver(Exception):
     """Ends the core's loop over seeds from its progress callback."""
-
-
-class _Until:
-    """A time limit from now on. `over` is True once it has been reached."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        self.over = False
-        self._end_s = None if limit_s is None else time.monotonic() + limit_s
-
-    def check(self) -> None:
-        if self._end_s is not None and time.monotonic() > self._end_s:
-            self.over = True
-            raise _TimeIsOver
 
 
 class Segmenter:
@@ -286,7 +272,7 @@ class Segmenter:
             InvalidFileError: If a file is damaged.
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
-        until = _Until(limit_s)
+        end_s = None if limit_s is None else time.monotonic() + limit_s
         same = SameParameters(self.model, "segment")
         canvas, positions = canvas_and_seeds(
             volume, box, self.options, self.model.fov, initial=self._initial(initial), seeds=seeds
@@ -294,30 +280,31 @@ class Segmenter:
         passes = 1 if self.options.consensus == "none" else 2
         saved = self._checkpoints(checkpoint, volume, canvas.image, positions)
 
-        def flood(number: int, places: NDArray[np.int64]) -> Any:
+        def flood(number: int, places: NDArray[np.int64]) -> tuple[Any, bool]:
             shown = None if progress is None else part_of(progress, number, passes)
             keep = number + 1 < passes
-            flooder = self._flood(canvas, places, shown, until, saved[number], keep)
-            return flooder.take_result(canvas.image.start, list(volume.shape))
+            flooder, complete = self._flood(canvas, places, shown, end_s, saved[number], keep)
+            return flooder.take_result(canvas.image.start, list(volume.shape)), complete
 
-        found = flood(0, positions)
+        found, complete = flood(0, positions)
         if passes == 2:
             back = [origin[1] for origin in reversed(found.origins())]
-            reverse = flood(1, place_seeds(back, canvas.image, self.model.fov))
+            reverse, both = flood(1, place_seeds(back, canvas.image, self.model.fov))
+            complete = complete and both
             found = _core.segment.consensus(found, reverse, self.options.consensus_min_size)
         same.require()
-        return Segmentation(found, complete=not until.over)
+        return Segmentation(found, complete=complete)
 
     def _flood(
         self,
         canvas: Canvas,
         seeds: NDArray[np.int64],
         progress: Progress | None,
-        until: _Until,
+        end_s: float | None,
         checkpoint: Checkpoint | None,
         keep: bool,
-    ) -> Any:
-        """Return the core's flooder, after all seeds were tried.
+    ) -> tuple[Any, bool]:
+        """Return the core's flooder, and whether all seeds were tried before the time `end_s`.
 
         `keep`: write a last checkpoint, because more work follows.
         """
@@ -334,9 +321,10 @@ class Segmenter:
             self.network_calls = before + flooder.evaluations
             if progress is not None:
                 progress(done, total)
-            until.check()
+            if end_s is not None and time.monotonic() > end_s:
+                raise _TimeIsOver
 
-        with contextlib.suppress(_TimeIsOver):
+        try:
             if checkpoint is None:
                 flooder.segment_all(seeds, counted)
             else:
@@ -344,7 +332,9 @@ class Segmenter:
                 flooder.segment_all(seeds, counted, lambda: checkpoint.due(flooder))
                 if keep and (flooder.evaluations > calls or not reading.exists(checkpoint.path)):
                     checkpoint.write(flooder)
-        return flooder
+        except _TimeIsOver:
+            return flooder, False
+        return flooder, True
 
     def _checkpoints(
         self,
@@ -453,53 +443,6 @@ class Segmenter:
         if canvas.closed is not None:
             flooder.set_mask(canvas.closed)
         return flooder
-
-
-def segment_to_file(
-    options: SegmentOptions,
-    image: Volume,
-    box: Box | None,
-    out: str,
-    notes: Mapping[str, str],
-    *,
-    compute: str,
-    inputs: Iterable[str | os.PathLike[str]],
-) -> dict[str, Any]:
-    """Segment a box in one piece, and write it. Shows the progress. Not collective.
-
-    Args:
-        options: As for `Segmenter.load`.
-        image: The image.
-        box: The box; None: the whole image.
-        out: "file:dataset", as for `Segmentation.save`. Checkpoints lie beside the file.
-        notes: As for `Segmentation.save`.
-        compute: As for `Segmenter.load`.
-        inputs: Files that are read, none of which may be that of `out`.
-
-    Returns:
-        The report: segments, coverage, network calls, seconds, how forward passes were computed, and `out`.
-    """
-    path, dataset = path_and_dataset(out)
-    checkpoint = Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
-    with output(out, inputs):
-        segmenter = Segmenter.load(options, compute=compute)
-        start_s = time.monotonic()
-        with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
-            result = segmenter.segment(image, box, progress, checkpoint=checkpoint)
-        result.write(path, dataset, notes)
-        if options.checkpoint_interval > 0:
-            remove_checkpoints(checkpoint)
-    return {
-        "segments": result.segments,
-        "coverage": result.coverage,
-        "network_calls": result.network_calls,
-        # Calls of a job that was killed, which this one continues.
-        "network_calls_before": result.network_calls - segmenter.network_calls,
-        "seconds": time.monotonic() - start_s,
-        "forward": segmenter.forward,
-        "fft_speedup": segmenter.fft_speedup,
-        "out": out,
-    }
 
 
 def call_rate(segmenter: Segmenter) -> Callable[[], str]:

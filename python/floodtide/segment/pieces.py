@@ -117,12 +117,10 @@ class Cut:
         Raises:
             OutOfRangeError: If there is no subvolume of this number.
         """
-        edges = [
-            self._edges(axis)[i : i + 2] for axis, i in enumerate(self._place(number))
-        ]  # begin and end
-        z, y, x = (begin for begin, _ in edges)
-        nz, ny, nx = (end - begin for begin, end in edges)
-        return (z, y, x), (nz, ny, nx)
+        edges = [self._edges(axis)[i : i + 2] for axis, i in enumerate(self._place(number))]
+        return as_vec3([begin for begin, _ in edges]), as_vec3(
+            [end - begin for begin, end in edges]
+        )
 
     def neighbours(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs (smaller number, larger number) of subvolumes that share a face, an edge or a corner."""
@@ -321,9 +319,9 @@ class Pieces:
         """Return True if the segmentation of a subvolume is there."""
         return self.path(number).exists()
 
-    def missing(self, numbers: range | None = None) -> Iterator[int]:
+    def missing(self) -> Iterator[int]:
         """Yield the numbers of the subvolumes that are not segmented yet."""
-        return (n for n in numbers or range(len(self.cut)) if not self.done(n))
+        return (n for n in range(len(self.cut)) if not self.done(n))
 
     def network_calls(self) -> list[int]:
         """Return the network calls of the subvolumes that are segmented and state them.

@@ -186,7 +186,11 @@ def write_reconciled(
     """
     start, size = pieces.cut.box
     geometry, first = pieces.settings.get("geometry", {}), start
-    texts = {name: _text(value) for name, value in pieces.settings.items() if name != "geometry"}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in pieces.settings.items()
+        if name != "geometry"
+    }
     if format_of(destination) is not HDF5:  # `place_of` finds the image of HDF5 volumes only
         texts.pop("image", None)
         offset = geometry.get("offset") or (0, 0, 0)
@@ -236,10 +240,6 @@ def read_reconciled(
 def _id_type(reconciled: Reconciled) -> np.dtype[Any]:
     """Return uint32, or uint64 for more objects than that holds: the types that viewers of segmentations read."""
     return np.dtype(np.uint32 if reconciled.objects < 2**32 else np.uint64)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def consensus(

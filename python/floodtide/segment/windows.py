@@ -72,10 +72,8 @@ class Axis:
             found.append(Window(start, start + size, kept, start + size - self.context))
             kept = start + size - self.context
             start += size - 2 * self.context
-        return [
-            *found,
-            Window(stop - size, stop, kept, self.end),
-        ]  # all have one size, so the network needs only one memory plan
+        # All have one size, so the network needs only one memory plan.
+        return [*found, Window(stop - size, stop, kept, self.end)]
 
     def count(self, size: int) -> int:
         """Return the number of windows of a given size."""

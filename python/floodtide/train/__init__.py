@@ -7,7 +7,6 @@ from floodtide.train.learners.learner import Record
 from floodtide.train.recorded_run import Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
 from floodtide.train.setup import MoreOptions, require_trainable
-from floodtide.train.steering import message_buckets
 from floodtide.train.step_loop import Step
 from floodtide.train.trainer import Trainer
 
@@ -21,7 +20,6 @@ __all__ = [
     "Step",
     "Trainer",
     "configuration_for",
-    "message_buckets",
     "read_log",
     "read_run",
     "require_trainable",

@@ -111,21 +111,13 @@ class RunDirectory(NotPickled):
         """Return the path of the checkpoint after `step` updates."""
         return checkpoint_path(self.path, step)
 
-    def checkpoints(self) -> list[Path]:
-        """Return the paths of all checkpoints, oldest first.
-
-        Raises:
-            InvalidFileError: If the folder cannot be read.
-        """
-        return checkpoints(self.path)
-
     def newest_checkpoint(self) -> str:
         """Return the path of the newest checkpoint; empty if there is none, and on ranks that do not write.
 
         Raises:
             InvalidFileError: If the folder cannot be read.
         """
-        paths = self.checkpoints() if self._writer else []
+        paths = checkpoints(self.path) if self._writer else []
         return str(paths[-1]) if paths else ""
 
     def advice(self, checkpoint: str) -> str:
@@ -134,7 +126,7 @@ class RunDirectory(NotPickled):
             return ""
         if _intact(Path(checkpoint)):
             return ": another network or optimizer needs another run.dir"
-        older = [path for path in self.checkpoints() if str(path) != checkpoint]
+        older = [path for path in checkpoints(self.path) if str(path) != checkpoint]
         whole = next(filter(_intact, reversed(older)), None)
         if whole is None:
             return "; no older checkpoint is intact" if older else ""
@@ -154,7 +146,7 @@ class RunDirectory(NotPickled):
         if self._writer:
             self.require_taken()
             with self._storing("remove old checkpoints"):
-                for path in self.checkpoints()[: -max(keep, 1)]:
+                for path in checkpoints(self.path)[: -max(keep, 1)]:
                     if not is_one_of(path, inputs):
                         path.unlink(missing_ok=True)
 
@@ -225,7 +217,9 @@ class RunDirectory(NotPickled):
             for stale in (
                 *(self.path / "traces").glob("rank-*.json"),
                 *self.path.glob("failure-rank-*.json"),
-                *self._left_over(),
+                # of killed processes
+                *self.path.glob(f".*{SUFFIX}"),
+                *(self.path / "checkpoints").glob(f".step-*{SUFFIX}"),
             ):
                 stale.unlink(missing_ok=True)
             if config.run.trace:
@@ -287,11 +281,6 @@ class RunDirectory(NotPickled):
         for folder in self._made:
             with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
-
-    def _left_over(self) -> Iterator[Path]:
-        """Yield the unfinished files of killed processes."""
-        yield from self.path.glob(f".*{SUFFIX}")
-        yield from (self.path / "checkpoints").glob(f".step-*{SUFFIX}")
 
     @contextlib.contextmanager
     def _storing(self, what: str) -> Iterator[None]:

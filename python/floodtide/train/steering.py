@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callbacks and loops of a script may do with a training that runs, and how its gradients are sent."""
+"""What callbacks and loops of a script may do with a training that runs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
 from floodtide.base import limits
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.learners.learner import Record
 from floodtide.train.signals import Requests
 from floodtide.train.step_loop import KINDS, StepLoop
-
-_FLAGS = 16  # numbers before the gradients: how many examples there are, and what ranks request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,39 +123,3 @@ class Steering:
         The names are those of floodtide::train::Metrics.
         """
         return self._loop.core.take_metrics()
-
-
-def message_buckets(
-    depth: int, features: int, bucket_bytes: int | None = None
-) -> tuple[list[tuple[int, ...]], list[tuple[int, list[int]]]]:
-    """Return how a flood-filling network's gradient is sent.
-
-    Args:
-        depth: Number of modules.
-        features: Number of feature maps of every hidden layer.
-        bucket_bytes: Minimum size of a message in bytes (`comm.bucket_mib`). None: one message for everything.
-
-    Returns:
-        The shapes of the network's arrays, and for each message in the order of sending its bytes and the indices of
-        the arrays in it.
-
-    Raises:
-        InvalidArgumentError: If a number is out of range.
-    """
-    if bucket_bytes is not None and bucket_bytes < 4:
-        raise InvalidArgumentError(f"buckets of {bucket_bytes} bytes, expected at least 4")
-    layout = _core.FfnOptions(depth=depth, features=features).layout()
-    shapes = [tuple(shape) for _, shape, _ in layout]
-    part_bytes = [4 * count for count in (_FLAGS, *map(math.prod, shapes))]
-    messages: list[list[int]] = [[]]
-    filled = 0
-    for part in reversed(range(len(part_bytes))):  # the last layers are sent first, the flags last
-        if bucket_bytes is not None and filled >= bucket_bytes:
-            messages.append([])
-            filled = 0
-        messages[-1].insert(0, part)
-        filled += part_bytes[part]
-    return shapes, [
-        (sum(part_bytes[part] for part in parts), [part - 1 for part in parts if part > 0])
-        for parts in messages
-    ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from floodtide import config as configuration
 from floodtide.base import notes
 from floodtide.base.outputs import files_named
 from floodtide.comm import world
-from floodtide.config import Config
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
@@ -103,8 +102,8 @@ class StepLoop:
             given_up = self.directory.given_up(self.steps_done)
         self.given_up = bool(world.broadcast_object(given_up))
         self._start_log()
-        self._record(_start_record(self.setup, self.comm, self.core, self.checkpoint))
-        _print_warnings(self.setup)
+        self._record(self._start_record())
+        self._print_warnings()
         self._requests.restart_clocks()
         self.stopped = self.complete or self.given_up
 
@@ -121,12 +120,7 @@ class StepLoop:
             schedule_values=schedule.values,
             scale=schedule.scale,
             scale_values=schedule.scale_values,
-            options=_engine_options(
-                self.setup.config,
-                self.comm,
-                validates=self.setup.learner.held_out is not None,
-                record_path=self.directory.failure_path(self.comm.rank),
-            ),
+            options=self._engine_options(),
         )
 
     def _start_log(self) -> None:
@@ -194,9 +188,7 @@ class StepLoop:
         if report.requests & _core.REQUEST_LOG or self.stopped:
             with self._activity("log"):
                 self.core.flush_trace()
-                sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
-                unit, ranks = self.setup.learner.unit, self.comm.size
-                self._record(_train_record(self.core, report, sums, unit, ranks, elapsed_s))
+                self._record(self._train_record(report))
         if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
             self.save()
         every = self.setup.config.validation.every
@@ -332,132 +324,91 @@ class StepLoop:
         if stamped is not None:
             self._on_record(stamped)
 
-
-def _start_record(
-    setup: Setup, comm: world.Communicator, core: _core.Trainer, checkpoint: str
-) -> Record:
-    """Return the first record of a job.
-
-    Args:
-        setup: What the job trains.
-        comm: The ranks that train.
-        core: The core's trainer.
-        checkpoint: The checkpoint from which the job resumes; empty if there is none.
-    """
-    learner = setup.learner
-    walkers, batch = setup.data.walkers, setup.config.training.batch
-    return {
-        "kind": "start",
-        "step": core.steps_done,
-        "ranks": comm.size,
-        "walkers": walkers,
-        "threads": _core.num_threads(),
-        "parameters": sum(array.size for array in setup.model.state_dict().values()),
-        "unit": learner.unit,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "version": _core.__version__,
-        "processor": _core.processor_name(),
-        "cores": _core.available_cores(),
-        "hosts": world.places()[3],
-        "examples_per_epoch": learner.examples,
-        **learner.facts,
-        "resumed_from": checkpoint,
-        "transport": comm.description,
-        "kernels": learner.kernels,
-        "rate": advice.rate_used(setup.schedule, walkers, batch),
-    }
-
-
-def _print_warnings(setup: Setup) -> None:
-    """Print what the checks of the data have found, and what the learning rate is bad for."""
-    for warning in setup.warnings:
-        notes.warn(warning)
-    config = setup.config
-    statistics = getattr(config.model, "batch_norm", False)
-    for trap in advice.traps(
-        setup.optimizer,
-        setup.schedule,
-        setup.data.walkers,
-        config.training.batch,
-        statistics=statistics,
-    ):
-        notes.show(trap)
-
-
-def _train_record(
-    core: _core.Trainer,
-    report: _core.StepReport,
-    sums: Mapping[str, float],
-    unit: str,
-    ranks: int,
-    elapsed_s: float,
-) -> Record:
-    """Return the record of the steps since the last one.
-
-    Args:
-        core: The core's trainer.
-        report: Its report of the last step.
-        sums: Its metrics since the last record, summed over the ranks.
-        unit: What a walker computes in a pass, such as "fovs".
-        ranks: Number of ranks.
-        elapsed_s: Seconds since the last record.
-    """
-    noise: Record = {}
-    if core.noise_scale is not None:
-        examples, low, high = core.noise_scale
-        noise = {
-            "noise_scale": examples,
-            "noise_scale_low": low,
-            "noise_scale_high": high if math.isfinite(high) else None,
+    def _start_record(self) -> Record:
+        """Return the first record of a job."""
+        setup, learner = self.setup, self.setup.learner
+        walkers, batch = setup.data.walkers, setup.config.training.batch
+        return {
+            "kind": "start",
+            "step": self.steps_done,
+            "ranks": self.comm.size,
+            "walkers": walkers,
+            "threads": _core.num_threads(),
+            "parameters": sum(array.size for array in setup.model.state_dict().values()),
+            "unit": learner.unit,
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "version": _core.__version__,
+            "processor": _core.processor_name(),
+            "cores": _core.available_cores(),
+            "hosts": world.places()[3],
+            "examples_per_epoch": learner.examples,
+            **learner.facts,
+            "resumed_from": self.checkpoint,
+            "transport": self.comm.description,
+            "kernels": learner.kernels,
+            "rate": advice.rate_used(setup.schedule, walkers, batch),
         }
-    return {
-        "kind": "train",
-        "step": core.steps_done,
-        "loss": sums["loss_sum"] / max(sums["fovs"], 1),
-        "lr": report.lr,
-        "gradient_norm": report.gradient_norm,
-        **noise,
-        unit: sums["fovs"],
-        "examples": sums["examples"],
-        f"{unit}_per_s": sums["fovs"] / elapsed_s,
-        "wait_data_s": sums["data_s"] / ranks,
-        "compute_s": sums["compute_s"] / ranks,
-        "wait_comm_s": sums["reduce_s"] / ranks,
-        "update_s": sums["update_s"] / ranks,
-        "dropped": sums["dropped"],
-        "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
-        **{name: sums[name] for name in ("tp", "fp", "fn", "tn")},
-    }
 
+    def _print_warnings(self) -> None:
+        """Print what the checks of the data have found, and what the learning rate is bad for."""
+        for warning in self.setup.warnings:
+            notes.warn(warning)
+        for trap in advice.traps(
+            self.setup.optimizer,
+            self.setup.schedule,
+            self.setup.data.walkers,
+            self.setup.config.training.batch,
+            statistics=getattr(self.setup.config.model, "batch_norm", False),
+        ):
+            notes.show(trap)
 
-def _engine_options(
-    config: Config, comm: world.Communicator, *, validates: bool, record_path: Path
-) -> _core.TrainerOptions:
-    """Return the options of the core's trainer for a configuration.
+    def _train_record(self, report: _core.StepReport) -> Record:
+        """Return the record of the steps since the last one, of which `report` is the last. Collective."""
+        sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
+        unit, ranks = self.setup.learner.unit, self.comm.size
+        noise: Record = {}
+        if self.core.noise_scale is not None:
+            examples, low, high = self.core.noise_scale
+            noise = {
+                "noise_scale": examples,
+                "noise_scale_low": low,
+                "noise_scale_high": high if math.isfinite(high) else None,
+            }
+        return {
+            "kind": "train",
+            "step": self.steps_done,
+            "loss": sums["loss_sum"] / max(sums["fovs"], 1),
+            "lr": report.lr,
+            "gradient_norm": report.gradient_norm,
+            **noise,
+            unit: sums["fovs"],
+            "examples": sums["examples"],
+            f"{unit}_per_s": sums["fovs"] / elapsed_s,
+            "wait_data_s": sums["data_s"] / ranks,
+            "compute_s": sums["compute_s"] / ranks,
+            "wait_comm_s": sums["reduce_s"] / ranks,
+            "update_s": sums["update_s"] / ranks,
+            "dropped": sums["dropped"],
+            "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
+            **{name: sums[name] for name in ("tp", "fp", "fn", "tn")},
+        }
 
-    Args:
-        config: The whole configuration.
-        comm: The ranks that train.
-        validates: True if there is held-out data. The ranks then meet for each validation.
-        record_path: File in which this rank records its last events when the job fails.
-    """
-    training, section = config.training, config.comm
-    options = _core.TrainerOptions()
-    for name in (
-        "clip",
-        "clip_norm",
-        "average",
-        "accumulate",
-        "on_exhausted",
-        "steps",
-    ):
-        setattr(options, name, getattr(training, name))
-    for name in ("algorithm", "exactness", "wire", "mode", "late", "timeout_s"):
-        setattr(options, name, getattr(section, name))
-    options.measure_noise = training.noise_scale
-    options.meet_every = config.validation.every if validates else 0
-    options.bucket_bytes = round(section.bucket_mib * 2**20)
-    options.contributors = section.contributors or comm.size
-    options.activity = world.activity(section.timeout_s)
-    options.record_path = str(record_path)
-    return options
+    def _engine_options(self) -> _core.TrainerOptions:
+        """Return the options of the core's trainer. Collective.
+
+        With held-out data, the ranks meet for each validation.
+        """
+        config, options = self.setup.config, _core.TrainerOptions()
+        training, section = config.training, config.comm
+        for name in ("clip", "clip_norm", "average", "accumulate", "on_exhausted", "steps"):
+            setattr(options, name, getattr(training, name))
+        for name in ("algorithm", "exactness", "wire", "mode", "late", "timeout_s"):
+            setattr(options, name, getattr(section, name))
+        validates = self.setup.learner.held_out is not None
+        options.measure_noise = training.noise_scale
+        options.meet_every = config.validation.every if validates else 0
+        options.bucket_bytes = round(section.bucket_mib * 2**20)
+        options.contributors = section.contributors or self.comm.size
+        options.activity = world.activity(section.timeout_s)
+        options.record_path = str(self.directory.failure_path(self.comm.rank))
+        return options

@@ -64,8 +64,10 @@ def layers_of(
         known_image, known_truth = map(os.path.expandvars, run.sources)
         image, truth = image or _existing(known_image), truth or _existing(known_truth)
     volume = Volume(name)
-    several = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
-    labels = _is_labels(volume) or (several and not _like_image(volume))
+    wide = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
+    # A segmentation of few segments is stored in 8 bits.
+    small = volume.dtype.name == "uint8" and bool(volume.text("image") or volume.text("affinities"))
+    labels = small or (wide and not _like_image(volume))
     if labels:
         image = image or _existing(volume.text("image"))
     found = []
@@ -91,11 +93,6 @@ def _layer(name: str, reference: str, labels: bool) -> Layer:
 def _existing(name: str) -> str:
     """Return the name of a volume if it is still there, else ""."""
     return name if name and volume_exists(name) else ""
-
-
-def _is_labels(volume: Volume) -> bool:
-    """Return True for a segmentation of few segments, which is stored in 8 bits."""
-    return volume.dtype.name == "uint8" and bool(volume.text("image") or volume.text("affinities"))
 
 
 def _like_image(volume: Volume) -> bool:

@@ -98,7 +98,9 @@ class _Array:
     def __init__(self, volume: Volume, labels: bool) -> None:
         self._volume, self._labels = volume, labels
         self.shape = volume.shape[::-1]
-        self.dtype = _type(volume.dtype)
+        # Neuroglancer shows no signed ids of 64 bits and no doubles.
+        shown = {"int64": "uint64", "float64": "float32"}
+        self.dtype = np.dtype(shown.get(volume.dtype.name, volume.dtype.name))
 
     def __getitem__(self, at: tuple[slice, slice, slice]) -> NDArray[Any]:
         bounds = [part.indices(n)[:2] for part, n in zip(at, self.shape, strict=True)]
@@ -107,9 +109,3 @@ class _Array:
         if self._labels:
             block = cleared(block, self._volume.name)
         return block.astype(self.dtype).T
-
-
-def _type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that Neuroglancer shows: it has no signed ids of 64 bits and no doubles."""
-    others = {"int64": "uint64", "float64": "float32"}
-    return np.dtype(others.get(dtype.name, dtype.name))

@@ -133,7 +133,9 @@ def _pmix(environ: Mapping[str, str]) -> Launcher | None:
     pmix_rank = _number(environ, "PMIX_RANK")
     if ranks is None and rank is None and pmix_rank is None:
         return None
-    live = pmix_rank is not None and "PMIX_NAMESPACE" in environ and _pmix_is_there(environ)
+    servers = [value for name, value in environ.items() if name.startswith("PMIX_SERVER_URI")]
+    there = any(_listened_to(server) for server in servers)
+    live = pmix_rank is not None and "PMIX_NAMESPACE" in environ and there
     if live and rank not in (None, pmix_rank):
         ranks = rank = None  # the variables of Open MPI belong to another job
     variables = (*_present(environ, "OMPI_COMM_WORLD_"), *_present(environ, "PMIX_"))
@@ -153,11 +155,6 @@ def _pmix(environ: Mapping[str, str]) -> Launcher | None:
         gone="" if live or pmix_rank is None else gone,
         variables=variables,
     )
-
-
-def _pmix_is_there(environ: Mapping[str, str]) -> bool:
-    servers = [value for name, value in environ.items() if name.startswith("PMIX_SERVER_URI")]
-    return any(_listened_to(server) for server in servers)
 
 
 def _listened_to(server: str) -> bool:

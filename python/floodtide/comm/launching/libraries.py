@@ -60,7 +60,7 @@ def libraries(family: str) -> list[str]:
             return loaded
         raise UnsupportedError(
             "mpi: mpi4py uses an MPI library that no plug-in supports "
-            f"({_one_line(sys.modules['mpi4py.MPI'].Get_library_version())}, standard ABI)"
+            f"({first_line(sys.modules['mpi4py.MPI'].Get_library_version())}, standard ABI)"
         )
     beside = [Path(sys.prefix) / "lib" / name for name in LIBRARIES[family]]
     return [str(path) for path in beside if path.exists()] + LIBRARIES[family]
@@ -129,21 +129,16 @@ def _beside() -> list[str]:
     ]
 
 
-def require_there(launched: Launcher | None) -> None:
-    """Check that the launcher that MPI needs in order to start may still exist.
+def prepare_for(launched: Launcher | None) -> None:
+    """Check that the launcher that MPI needs in order to start may still exist, and hide other launchers from MPI.
+
+    MPICH aborts if it finds PMIx variables in addition to its own: they are removed from this process's environment.
 
     Raises:
         UnsupportedError: If the channel to the launcher is closed.
     """
     if launched is not None and launched.gone and launched.ranks != 1:
         raise _agreed(f"mpi: {_started(launched)}{launched.gone}: {_left_over(launched)}")
-
-
-def hide_others(launched: Launcher | None) -> None:
-    """Remove environment variables of another launcher from this process, because MPI libraries read them too.
-
-    MPICH aborts if it finds PMIx variables in addition to its own.
-    """
     if launched is not None and launched.live and launched.family == "mpich":
         for name in [name for name in os.environ if name.startswith("PMIX_")]:
             del os.environ[name]
@@ -188,5 +183,6 @@ def _started(launched: Launcher | None) -> str:
     return f"{launched.name} started{ranks or ' this process'}, but "
 
 
-def _one_line(text: str) -> str:
-    return text.splitlines()[0].strip() if text else ""
+def first_line(text: str) -> str:
+    """Return the first line of a text that an MPI library gives, without null characters."""
+    return " ".join(text.replace("\0", "").splitlines()[0].split()) if text else ""

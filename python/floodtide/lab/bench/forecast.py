@@ -15,12 +15,12 @@ import numpy as np
 
 from floodtide import config, data, run
 from floodtide.base import limits, notes
-from floodtide.base.openmp import available_cores
 from floodtide.base.options import option
 from floodtide.bench.rows import Row
+from floodtide.bench.shapes import available_cores
 from floodtide.comm import world
 from floodtide.errors import InvalidArgumentError
-from floodtide.lab import simulate
+from floodtide.lab import ranges, simulate
 from floodtide.lab.simulate.networks import MEMORY
 from floodtide.train import Trainer
 
@@ -49,7 +49,7 @@ class Options:
     fov: int = option(
         33,
         "Size of the field of view in voxels along each axis, an odd number",
-        range=limits.FORECAST_FOV,
+        range=ranges.FORECAST_FOV,
     )
     sleep_s: float = option(
         0.1,
@@ -59,7 +59,7 @@ class Options:
     sigma: float = option(
         0.25,
         "Sigma of the random lognormal factor on the time that ranks sleep",
-        range=limits.SPREAD,
+        range=ranges.SPREAD,
     )
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from floodtide.base import limits
 from floodtide.base.options import option
 from floodtide.bench.rows import Row
 from floodtide.comm import world
+from floodtide.lab import ranges
 from floodtide.lab.bench.trainings import Laboratory, delay_loads, slowest, take_metrics
 from floodtide.lab.simulate.gradient import Bucket
 from floodtide.lab.simulate.job import Job
@@ -38,7 +39,7 @@ class Options:
     delay: float = option(
         10.0,
         "Delay of each load, in multiples of the mean compute time of all moves on a patch",
-        range=limits.SOME_SECONDS,
+        range=ranges.SOME_SECONDS,
     )
     prefetch: int = option(
         16, "data.prefetch of the training run that prefetches", range=limits.PREFETCH

@@ -14,6 +14,7 @@ from floodtide.base.options import option
 from floodtide.bench.ranks import require_several_ranks
 from floodtide.bench.rows import Row
 from floodtide.comm import world
+from floodtide.lab import ranges
 from floodtide.lab.bench.trainings import Laboratory
 from floodtide.train import read_log
 
@@ -33,12 +34,12 @@ class Options:
     sleep_ms: float = option(
         20.0,
         "Milliseconds that every rank sleeps in each step. Sleep dominates the step, so sharing cores matters little",
-        range=limits.SOME_MILLISECONDS,
+        range=ranges.SOME_MILLISECONDS,
     )
     slowed: float = option(
         5.0,
         "Factor by which the last rank sleeps longer than the others",
-        range=limits.SLOWDOWN,
+        range=ranges.SLOWDOWN,
     )
     contributors: int | None = option(
         None,

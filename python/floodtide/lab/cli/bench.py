@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from pathlib import Path
 from typing import Any
 
 import click
 
+from floodtide.bench.shapes import Timing
 from floodtide.cli.lazy import LazyGroup
 from floodtide.cli.options import filled, of_fields
 from floodtide.cli.rows import as_json, print_rows
@@ -20,6 +22,7 @@ OF_RANKS = {
     "volumes": "Training from volumes of several formats.",
 }
 BENCHMARKS = {
+    "machine": "Page about all benchmarks of computation, with a picture.",
     "forecast": "Predictions of `floodtide lab simulate`, compared with training.",
     **OF_RANKS,
 }
@@ -31,7 +34,29 @@ class BenchmarkGroup(LazyGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in BENCHMARKS:
             return None
+        if cmd_name == "machine":
+            return machine
         return _of_ranks(cmd_name) if cmd_name in OF_RANKS else _of_one_process(cmd_name)
+
+
+@click.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+@of_fields(Timing)
+def machine(out: Path, **options: Any) -> None:
+    """Run `floodtide bench all`, and write a page (.md), its picture (.svg) and all rows (.json) to the folder OUT.
+
+    The files have the name of the processor.
+
+    Example: floodtide lab bench machine docs/performance
+    """
+    from floodtide.bench import everything
+    from floodtide.lab.bench import machine as page
+
+    results = []
+    for result in everything.measure(filled(Timing, options)):
+        results.append(result)
+        click.echo(f"{result[0]}: measured", err=True)
+    click.echo(str(page.write(out, page.facts(), results)))
 
 
 def _of_one_process(name: str) -> click.Command:

@@ -14,6 +14,7 @@ from floodtide.base import limits, reading
 from floodtide.base.options import option
 from floodtide.config import CommConfig
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.lab import ranges
 from floodtide.lab.simulate import paper
 from floodtide.lab.simulate.allreduce import (
     ALGORITHMS,
@@ -44,12 +45,12 @@ class Options:
     compute_s: float | None = option(
         None,
         "Seconds that the forward and backward pass of one field of view take; needed without RUN and samples",
-        range=limits.SOME_SECONDS,
+        range=ranges.SOME_SECONDS,
     )
     sigma: float | None = option(
         None,
         "Sigma of a random lognormal factor (mean 1) on the compute time.  [default: samples of RUN, else 0]",
-        range=limits.SPREAD,
+        range=ranges.SPREAD,
     )
     samples: Path | None = option(None, "File of measured compute times in seconds, one per line")
     update_s: float | None = option(
@@ -72,7 +73,7 @@ class Options:
         range=limits.SECONDS,
     )
     moves: float | None = option(
-        None, "Mean number of fields of view on a patch", range=limits.MOVES
+        None, "Mean number of fields of view on a patch", range=ranges.MOVES
     )
     prefetch: int = option(
         0, "Number of patches that each walker loads in advance", range=limits.PREFETCH
@@ -83,7 +84,7 @@ class Options:
     backup: float = option(
         0.0,
         "Number of backup ranks, as a share of the ranks that count",
-        range=limits.BACKUP,
+        range=ranges.BACKUP,
     )
     late: str = option(
         "drop",
@@ -96,17 +97,17 @@ class Options:
         "Network to simulate: 10gbe, 100gbe or dragonfly. Can be given several times.  [default: all]",
     )
     alpha_us: float | None = option(
-        None, "Latency in microseconds of a custom network; needs --gb-per-s", range=limits.LATENCY
+        None, "Latency in microseconds of a custom network; needs --gb-per-s", range=ranges.LATENCY
     )
     gb_per_s: float | None = option(
         None,
         "Bandwidth of the custom network in 1e9 bytes per second; needs --alpha-us",
-        range=limits.BANDWIDTH,
+        range=ranges.BANDWIDTH,
     )
     cpu_ns_per_byte: float | None = option(
         None,
         "Processor time, in nanoseconds, to send one byte and receive one byte on the custom network.  [default: 0]",
-        range=limits.CPU_PER_BYTE,
+        range=ranges.CPU_PER_BYTE,
     )
     ranks_per_node: int = option(
         1,

@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from floodtide.train import message_buckets
+from floodtide.errors import InvalidArgumentError
+from floodtide.nn import FFN
 
-FORWARD_SHARE = (
-    1 / 3
-)  # of the multiplications of a step; the backward pass computes two products per layer
+# of the multiplications of a step; the backward pass computes two products per layer
+FORWARD_SHARE = 1 / 3
+_FLAGS = 16  # numbers before the gradients: how many examples there are, and what ranks request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +40,25 @@ def ffn_buckets(depth: int, features: int, bucket_bytes: int | None = None) -> t
     Raises:
         InvalidArgumentError: If a number is out of range.
     """
-    shapes, messages = message_buckets(depth, features, bucket_bytes)
-    ready = _ready(shapes)
+    if bucket_bytes is not None and bucket_bytes < 4:
+        raise InvalidArgumentError(f"buckets of {bucket_bytes} bytes, expected at least 4")
+    shapes = [array.shape for array in FFN(depth, features=features).state_dict().values()]
+    ready = [1.0, *_ready(shapes)]  # of the flags: at the end
+    part_bytes = [4 * count for count in (_FLAGS, *map(math.prod, shapes))]
+    messages: list[list[int]] = [[]]
+    filled = 0
+    for part in reversed(range(len(part_bytes))):  # the last layers are sent first, the flags last
+        if bucket_bytes is not None and filled >= bucket_bytes:
+            messages.append([])
+            filled = 0
+        messages[-1].append(part)
+        filled += part_bytes[part]
     return tuple(
-        Bucket(bytes=size, ready=max((ready[entry] for entry in entries), default=1.0))
-        for size, entries in messages
+        Bucket(
+            bytes=sum(part_bytes[part] for part in parts),
+            ready=max((ready[part] for part in parts if part), default=1.0),
+        )
+        for parts in messages
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from floodtide.base import style
+from floodtide.lab.study import looks
 from floodtide.lab.study.cells import Training
 from floodtide.lab.study.scores import Floats, Score, series
 
@@ -49,7 +50,7 @@ def draw(drawn: Figure, curves: Sequence[Curve], scores: Sequence[Score]) -> Non
         for index, curve in enumerate(curves):
             steps, mean, spread = band(curve.trainings, score)
             time = steps * curve.step_s / unit_s
-            look = style.line_style(index)
+            look = looks.line_style(index)
             look["markevery"] = max(1, len(steps) // _MOST_MARKERS)
             axis.plot(time, mean, label=style.plain(curve.label), **look)
             low, high = np.clip(mean - spread, 0.0, 1.0), np.clip(mean + spread, 0.0, 1.0)  # shares
@@ -59,7 +60,7 @@ def draw(drawn: Figure, curves: Sequence[Curve], scores: Sequence[Score]) -> Non
             axis.axhline(trivial, color=style.GREY, ls=":", label="best trivial predictor")
         axis.set_title(score.title[:1].upper() + score.title[1:])
         axis.set_xscale("log")
-        style.plain_numbers(axis.xaxis)
+        looks.plain_numbers(axis.xaxis)
     for axis in axes[-1]:
         axis.set_xlabel(f"time of one rank for each worker ({unit}, computed)")
-    style.legend_below(drawn, axes[0][0])
+    looks.legend_below(drawn, axes[0][0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floodtide.base import style
+from floodtide.lab.study import looks
 from floodtide.lab.study.optimum import Optima
 from floodtide.lab.study.scores import Floats
 
@@ -32,7 +33,7 @@ def draw(drawn: Figure, results: Sequence[Optima], noise_scale: float | None) ->
     axes = drawn.subplots(1, len(results), squeeze=False)[0]
     for axis, found in zip(axes, results, strict=True):
         _panel(axis, found, noise_scale)
-    style.legend_below(drawn, axes[0])
+    looks.legend_below(drawn, axes[0])
 
 
 def _panel(axis: Axes, found: Optima, noise_scale: float | None) -> None:

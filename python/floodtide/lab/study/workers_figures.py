@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from floodtide.base import style
+from floodtide.lab.study import looks
 from floodtide.lab.study.cells import Line
 from floodtide.lab.study.pace import Pace
 from floodtide.lab.study.targets import Reached
@@ -59,7 +60,7 @@ def throughput(drawn: Figure, pace: Pace, unit: str, network: str) -> None:
         )
     _workers_axis(axis, pace.workers)
     axis.set_yscale("log")
-    style.plain_numbers(axis.yaxis)
+    looks.plain_numbers(axis.yaxis)
     axis.set_ylabel(f"{curves.UNITS[unit]} / s, all workers")
     axis.set_title("Throughput")
     axis.legend(loc="upper left")
@@ -69,7 +70,7 @@ def to_target(drawn: Figure, by_line: ByLine, unit: str, score: str) -> None:
     """Draw updates and examples to a score against workers; bars are standard deviations over seeds."""
     steps, examples = drawn.subplots(1, 2)
     for index, (line, rows) in enumerate(by_line.items()):
-        look = style.line_style(index)
+        look = looks.line_style(index)
         for target in sorted({row.target for row in rows}):
             here = [row for row in rows if row.target == target]
             counts = np.array([row.workers for row in here])
@@ -88,10 +89,10 @@ def to_target(drawn: Figure, by_line: ByLine, unit: str, score: str) -> None:
     ):
         _workers_axis(axis, workers)
         axis.set_yscale("log")
-        style.plain_numbers(axis.yaxis)
+        looks.plain_numbers(axis.yaxis)
         axis.set_title(title)
         axis.set_ylabel(unit_name)
-    style.legend_below(drawn, steps)
+    looks.legend_below(drawn, steps)
 
 
 def _ideal(axis: Axes, by_line: ByLine) -> None:
@@ -143,7 +144,7 @@ def time_to_score(
         axis.plot(counts, ideal, color=style.GREY, ls="--", label="ideal")
     for index, (label, values) in enumerate(speeds.items()):
         axis.plot(
-            list(values), list(values.values()), label=style.plain(label), **style.line_style(index)
+            list(values), list(values.values()), label=style.plain(label), **looks.line_style(index)
         )
         for n, speed in values.items():
             if n > counts[0]:
@@ -160,7 +161,7 @@ def time_to_score(
         axis.set_title(f"Time to a score of {targets[0]:.3f}")
     _workers_axis(axis, counts)
     axis.set_yscale("log", base=2)
-    style.plain_numbers(axis.yaxis, base=2)
+    looks.plain_numbers(axis.yaxis, base=2)
     axis.set_ylabel(f"times as fast as {counts[0]} worker{'s' if counts[0] > 1 else ''}")
     axis.legend(loc="upper left")
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from floodtide.base import limits
 from floodtide.base.files import make_folder
-from floodtide.base.openmp import available_cores
 from floodtide.base.options import option
+from floodtide.bench.shapes import available_cores
 from floodtide.errors import Interrupted, InvalidArgumentError
+from floodtide.lab import ranges
 from floodtide.lab.sweep.grid import Cell, Sweep
 
 _POLL_S = 0.1
@@ -64,7 +64,7 @@ class Options:
     parallel: int | None = option(
         None,
         "Number of trainings at a time.  [default: all cores, with the threads and ranks of a training]",
-        range=limits.TRAININGS,
+        range=ranges.TRAININGS,
     )
     part: str = option(
         "0/1",

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodtide.base.openmp import WAITING
 from floodtide.comm import notebook
 from floodtide.errors import UnsupportedError
-from floodtide.lab.tune.settings import Setting
+from floodtide.lab.tune.settings import WAITING, Setting
 
 _LEAST_STEPS = 5
 _MOST_STEPS = 2000

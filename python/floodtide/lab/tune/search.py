@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from floodtide import config
 from floodtide.base import limits
-from floodtide.base.openmp import available_cores
 from floodtide.base.options import option
 from floodtide.bench.rows import Row
+from floodtide.bench.shapes import available_cores
 from floodtide.errors import ConfigurationError
+from floodtide.lab import ranges
 from floodtide.lab.tune.measuring import Measurement, Network, measure
 from floodtide.lab.tune.settings import (
     BINDINGS,
@@ -42,7 +43,7 @@ class Options:
         "Number of walkers on the host: the batch of a step.  [default: training.walkers, else the number of cores]",
         range=limits.RANKS,
     )
-    seconds: float = option(2.0, "Duration of a measurement", range=limits.SOME_SECONDS)
+    seconds: float = option(2.0, "Duration of a measurement", range=ranges.SOME_SECONDS)
     rounds: int = option(
         3, "Number of measurements of each of the fastest settings", range=limits.COUNT
     )

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from floodtide.base.counts import count_of
-from floodtide.base.openmp import WAITING
 
 BINDINGS = ("launcher", "ranks")
+WAITING: Mapping[str, Mapping[str, str]] = {
+    "passive": {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"},
+    "active": {"OMP_WAIT_POLICY": "active", "KMP_BLOCKTIME": "infinite"},
+}
+"""Variables of idle OpenMP threads (GCC, Intel, LLVM): passive ones soon sleep, active ones keep their cores busy."""
 POLICIES = tuple(WAITING)
 OVERSUBSCRIPTION = 2  # threads per core at most; the paper's 4 threads per core were much worse
 

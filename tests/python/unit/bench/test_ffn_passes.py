@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from floodtide import errors, nn
+from floodtide import config, errors, nn
 from floodtide.bench import passes, shapes
 from floodtide.cli.bench import command
 
 pytestmark = pytest.mark.extra
 
-SMALL = shapes.FfnShape(depth=2, fov=(5, 5, 5), features=4, batch=2)
+SMALL = config.from_dict(
+    {
+        "model": {"depth": 2, "fov": [5, 5, 5], "features": 4, "deltas": [0, 0, 0]},
+        "training": {"walkers": 2},
+    }
+)
 ONCE = shapes.Timing(threads=(1,), seconds=0.0)
 
 

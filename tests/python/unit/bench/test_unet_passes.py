@@ -9,13 +9,16 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from floodtide import errors
+from floodtide import config, errors
 from floodtide.bench import passes, shapes
 from floodtide.cli.bench import command
 
 pytestmark = pytest.mark.extra
 
-SMALL = shapes.UNetShape(depth=2, size=(8, 12), batch=2)
+SMALL = config.from_dict(
+    shapes.NETWORKS["unet"],
+    overrides=["model.depth=2", "data.patch=[1,8,12]", "training.batch=2"],
+)
 BOTH = ("step", "forward")
 ONCE = shapes.Timing(threads=(1,), seconds=0.0)
 
@@ -38,7 +41,7 @@ def test_rows_of_a_small_network() -> None:
     assert step["peak_memory_mib"] > 0
     assert step["images_per_s"] == pytest.approx(2 / step["median_s"])
     # Three passes of all convolutions less the first backward-data, in direct products.
-    y, x = SMALL.size
+    y, x = 8, 12
     below = (y // 2) * (x // 2)
     top = y * x * (9 * (16 + 16 * 16 + 32 * 16 + 16 * 16) + 16 * 2)
     bottom = below * (9 * (16 * 32 + 32 * 32) + 4 * 32 * 16)

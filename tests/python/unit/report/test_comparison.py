@@ -193,9 +193,9 @@ def test_outputs_that_are_no_probabilities_have_an_explained_variance() -> None:
     ("task", "figures"),
     [
         ("classes", {"Dice of what was held out"}),
-        ("affinities", {"Average precision of affinities"}),
-        ("lsd", {"Average precision of affinities", "Explained variance"}),
-        ("distance", {"Explained variance"}),
+        ("affinities", {"Main score of the outputs"}),
+        ("lsd", {"Main score of the outputs"}),
+        ("distance", {"Main score of the outputs"}),
     ],
 )
 def test_every_task_shows_its_scores_and_settings(

@@ -49,7 +49,6 @@ def test_a_complete_run_shows_every_figure(page: Page) -> None:
         "Image, truth and segmentation in three planes",
         "The worst splits and mergers",
         "The largest segments in three dimensions",
-        "The growing mask at several moves",
         "Training curves",
         "Validation curves beside the trivial predictors",
     }

@@ -56,7 +56,6 @@ def test_a_mesh_is_the_surface_of_its_segment() -> None:
         expected, rel=0.1
     )
     assert [m.id for m in meshes_of(brick() + np.uint32(1))] == [1, 70001]
-    assert [m.id for m in meshes_of(brick() + np.uint32(1), ids=[70001])] == [70001]
 
 
 def test_files_in_several_blocks_are_one_closed_surface(

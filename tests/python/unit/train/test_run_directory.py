@@ -15,8 +15,9 @@ from training_volume import document, write_volume
 
 from floodtide import cli, config
 from floodtide.errors import Interrupted, LockedError
+from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.train import Trainer
-from floodtide.train.run_directory import LOCK, MARK, EventFile, RunDirectory, read_log
+from floodtide.train.run_directory import LOCK, MARK, EventFile, read_log
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_a_resolved_configuration_goes_on_and_is_replaced(folder: Path, tmp_path
     assert cli.run(["train", str(own), "--set", "training.steps=4"]) == 0
     assert own.read_text().startswith(MARK)
     assert config.load(own).training.steps == 4
-    assert RunDirectory(run, writer=False).checkpoints()[-1].name == "step-4.h5"
+    assert checkpoints(run)[-1].name == "step-4.h5"
 
 
 def test_a_log_of_something_else_is_not_replaced(
