@@ -336,11 +336,12 @@ Region PatchSource::training_place(std::int64_t epoch, std::int64_t number) cons
 Sample PatchSource::fixed(std::int64_t number) const {
   const Impl::Drawn drawn = impl_->fixed(number);
   Sample sample = impl_->read(drawn, {}, false);
+  const bool classes = targets().classes();
   const std::int64_t outputs = targets().outputs();
   std::int64_t flat = 0;
   for_each_voxel(drawn.box, [&](const Vec3& at) {
     if (!drawn.counted.contains(at)) {
-      if (targets().classes()) {
+      if (classes) {
         sample.classes.data()[flat] = kUnlabelled;
       } else {
         std::fill_n(sample.weights.data() + flat * outputs, outputs, 0.0F);
