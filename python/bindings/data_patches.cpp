@@ -114,7 +114,7 @@ void register_targets(py::module_& m) {
           "make",
           [](const Targets& targets, const py::object& labels, bool training) {
             const auto given = view_of<const std::int64_t, 3>(labels, "labels");
-            const Vec3 margin = targets.margin();
+            const Vec3 margin = targets.margin(training);
             Vec3 size{};
             for (std::size_t axis = 0; axis < 3; ++axis) size[axis] = given.shape(axis) - 2 * margin[axis];
             FLOODTIDE_REQUIRE(*std::ranges::min_element(size) > 0, shape_mismatch, "labels: ", Show{given.shape()},

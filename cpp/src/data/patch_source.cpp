@@ -187,8 +187,8 @@ struct PatchSource::Impl {
   [[nodiscard]] Tensor<float, 3> channel_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
                                             const Volume& volume, float mean) const;
   /// Return the labels of a patch with the margin of the targets.
-  [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation,
-                                                  const Places* places) const;
+  [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
+                                                  const Vec3& margin) const;
   [[nodiscard]] Sample read(const Drawn& drawn, const Deformation& deformation, bool training) const;
 };
 
@@ -284,9 +284,8 @@ Tensor<float, 3> PatchSource::Impl::channel_of(const Drawn& drawn, const Deforma
   return interpolate(*places, volume.read_block<float>(read).view(), read.start, outside);
 }
 
-Tensor<std::int64_t, 3> PatchSource::Impl::labels_of(const Drawn& drawn, const Deformation& deformation,
-                                                     const Places* places) const {
-  const Vec3 margin = targets->margin();
+Tensor<std::int64_t, 3> PatchSource::Impl::labels_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
+                                                     const Vec3& margin) const {
   if (!places) {
     Box box = drawn.box;
     for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -302,7 +301,7 @@ Tensor<std::int64_t, 3> PatchSource::Impl::labels_of(const Drawn& drawn, const D
 
 Sample PatchSource::Impl::read(const Drawn& drawn, const Deformation& deformation, bool training) const {
   const Region& region = *drawn.region;
-  const Vec3 &size = options.patch, margin = targets->margin();
+  const Vec3 &size = options.patch, margin = targets->margin(training);
   const bool cube = margin[0] == margin[1] && margin[1] == margin[2];
   const bool copies = deformation.moves_axes_only() && !options.whole && (cube || deformation.axes.keeps_axes());
   std::optional<Places> places;
@@ -327,7 +326,7 @@ Sample PatchSource::Impl::read(const Drawn& drawn, const Deformation& deformatio
     sample.targets = Tensor<float, 4>({size[0], size[1], size[2], format.outputs});
     sample.weights = Tensor<float, 4>(sample.targets.shape());
   }
-  targets->make(labels_of(drawn, deformation, map).view(), training, sample);
+  targets->make(labels_of(drawn, deformation, map, margin).view(), training, sample);
   return sample;
 }
 
@@ -400,16 +399,26 @@ Sample PatchSource::read_fixed(std::int64_t number) const {
   if (impl_->options.whole) return sample;
   const Box counted =
       impl_->windows[static_cast<std::size_t>(impl_->region_of_window(number))].counted(impl_->in_region(number));
+  std::vector<Vec3> middles;  // of the voxels on which an output depends, from its own voxel
+  for (std::int64_t output = 0; output < (impl_->format.labelled ? 1 : impl_->format.outputs); ++output) {
+    Vec3& middle = middles.emplace_back(impl_->targets->offset(output));
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const std::int64_t most = impl_->options.patch[axis] / 4 / 2;  // the voxel itself stays in its window
+      middle[axis] = std::clamp(middle[axis] / 2, -most, most);
+    }
+  }
   std::int64_t flat = 0;
   for_each_voxel(drawn.box, [&](const Vec3& at) {
-    if (!counted.contains(at)) {
-      if (impl_->format.labelled) {
-        sample.classes.data()[flat] = kUnlabelled;
-      } else {
-        std::fill_n(sample.weights.data() + flat * impl_->format.outputs, impl_->format.outputs, 0.0F);
+    for (const Vec3& middle : middles) {
+      if (!counted.contains(Vec3{at[0] + middle[0], at[1] + middle[1], at[2] + middle[2]})) {
+        if (impl_->format.labelled) {
+          sample.classes.data()[flat] = kUnlabelled;
+        } else {
+          sample.weights.data()[flat] = 0.0F;
+        }
       }
+      ++flat;
     }
-    ++flat;
   });
   return sample;
 }

@@ -27,12 +27,18 @@ class Affinities final : public Targets {
 
   [[nodiscard]] std::int64_t soft_from() const noexcept override { return offsets(); }
 
-  [[nodiscard]] Vec3 margin() const noexcept override {
+  [[nodiscard]] Vec3 margin(bool training) const noexcept override {
     Vec3 result{};
     for (std::size_t axis = 0; axis < 3; ++axis) {
       result[axis] = static_cast<std::int64_t>(3 * options_.descriptors[axis] + 0.5);
+      if (training) continue;
+      for (const Vec3& offset : options_.offsets) result[axis] = std::max(result[axis], std::abs(offset[axis]));
     }
     return result;
+  }
+
+  [[nodiscard]] Vec3 offset(std::int64_t output) const noexcept override {
+    return output < offsets() ? options_.offsets[static_cast<std::size_t>(output)] : Vec3{};
   }
 
   void check(const Vec3& patch_size) const override {
@@ -46,7 +52,7 @@ class Affinities final : public Targets {
 
   void make(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const override {
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
-    const Vec3 border = margin();
+    const Vec3 border = margin(training);
     const Vec3 size{targets.shape(0), targets.shape(1), targets.shape(2)};
     const Box patch{{}, size};
     const auto label = [&](const Vec3& at) { return labels(at[0] + border[0], at[1] + border[1], at[2] + border[2]); };
@@ -55,7 +61,7 @@ class Affinities final : public Targets {
       for (std::int64_t channel = 0; channel < offsets(); ++channel) {
         const Vec3& offset = options_.offsets[static_cast<std::size_t>(channel)];
         const Vec3 to{at[0] + offset[0], at[1] + offset[1], at[2] + offset[2]};
-        const std::int64_t other = patch.contains(to) ? label(to) : kNoLabel;
+        const std::int64_t other = !training || patch.contains(to) ? label(to) : kNoLabel;
         const Shape<4> place{at[0], at[1], at[2], channel};
         targets.at(place) = is_object(own) && own == other ? 1.0F : 0.0F;
         weights.at(place) = own != kNoLabel && other != kNoLabel ? 1.0F : 0.0F;
