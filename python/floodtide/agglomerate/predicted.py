@@ -17,13 +17,14 @@ from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.base.tasks import Affinities, Classes, Distance, PatchTask
+from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, parse_boxes
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
-from floodtide.data.image_check import image_problems
+from floodtide.data.image_check import image_problems, settle_channels
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
@@ -62,6 +63,7 @@ def segment_predicted(
     predicted = _predicted(out)
     source = _volume(file, settings)
     checkpoint = trained.newest_checkpoint(settings.run.dir)
+    require_same_task(checkpoint, settings, file)
     volume = Volume(source.image)
     size = settled_size(volume, source.voxel_size_nm, "the configuration")
     original = _original_of(volume, size)
@@ -77,6 +79,8 @@ def segment_predicted(
         "segment", source.mean, source.std, "data.volumes.mean and std", size, size_key=keys
     )
     settle(image_problems(volume, checkpoint, reading, box=part, slices=predictor.model.flat))
+    volumes = predictor.channels([volume, *(Volume(one.image) for one in source.channels)])
+    settle_channels("segment", volumes[1:], predictor.mean.tolist(), predictor.std.tolist(), part)
     notes = {
         "image": volume.name if original is None else original.volume.name,
         "checkpoint": str(checkpoint),
@@ -84,7 +88,7 @@ def segment_predicted(
     start_s = time.monotonic()
     with bar("voxels", "predict", line_every_s=10.0) as progress:
         predictor.write(
-            [volume, *(Volume(one.image) for one in source.channels)],
+            volumes,
             predicted,
             box=part,
             voxel_size_nm=size,
@@ -128,16 +132,17 @@ def _write_segments(
         return write_segments(file, AffinityOptions(), out, voxel_size_nm=size_nm, notes=notes)
     channel = 0 if isinstance(predictor.task, Distance) else None
     volume = Volume(*path_and_dataset(predicted), channel=channel)
-    labels = objects_of(predictor.task, volume.read()).astype(np.uint32)
+    labels = objects_of(predictor.task, volume.read(), sections=predictor.model.flat)
     plan = Plan(
         shape=as_vec3(labels.shape),
-        dtype=labels.dtype,
+        dtype=np.dtype(np.uint32),
         geometry=dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
         command="floodtide segment",
         notes=notes | {"prediction": predicted},
     )
-    write_blocks(out, plan, Volume(labels).read, inputs=files_of([predicted]))
-    return len(np.unique(labels[labels > 0])), float(np.count_nonzero(labels) / labels.size)
+    read = Volume(labels.astype(np.uint32, copy=False)).read
+    write_blocks(out, plan, read, inputs=files_of([predicted]))
+    return int(labels.max(initial=0)), float(np.count_nonzero(labels) / labels.size)
 
 
 def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:

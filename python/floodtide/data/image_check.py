@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 from floodtide.data.boxes import Box
 from floodtide.data.formats.geometry import SizeNm
@@ -54,9 +55,36 @@ def opened(name: str, reading: Reading, what: str) -> tuple[Volume, Reading]:
     return image, dataclasses.replace(reading, voxel_size_nm=size)
 
 
+def settle_channels(
+    where: str,
+    channels: Sequence[Volume],
+    means: Sequence[float],
+    stds: Sequence[float],
+    box: Box | None,
+) -> None:
+    """Settle what is wrong with mean and std of the channels of an image behind the first one.
+
+    They are not compared with those of the training, of which checkpoints keep no statistics.
+
+    Args:
+        where: Start of the messages.
+        channels: The further channels.
+        means: Mean of each channel, of the first one, too.
+        stds: See means.
+        box: As for `image_problems`.
+
+    Raises:
+        ConfigurationError, InvalidFileError: As for `checked_image`.
+    """
+    for number, channel in enumerate(channels, start=1):
+        keys = f"data.volumes.channels.{number - 1}.mean and std of the training"
+        reading = Reading(where, float(means[number]), float(stds[number]), keys)
+        settle(image_problems(channel, None, reading, box=box))
+
+
 def image_problems(
     image: Volume,
-    checkpoint: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str] | None,
     reading: Reading,
     *,
     box: Box | None = None,
@@ -69,7 +97,7 @@ def image_problems(
 
     Args:
         image: The image.
-        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
+        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint; None: judge only mean and std.
         reading: Mean and std that are set, and the voxel size of the image.
         box: The part of the image to segment; None: the whole image.
         slices: The image is a stack of slices (n, y, x), whose first axis is no length.
@@ -81,10 +109,12 @@ def image_problems(
         start + size > extent for start, size, extent in zip(*box, image.shape, strict=True)
     ):
         return []  # the engine refuses the box
-    trained = training_images(checkpoint)
+    trained = () if checkpoint is None else training_images(checkpoint)
 
     def compared(statistics: ImageStatistics) -> list[Problem]:
         found = problems.of_grey_levels(statistics, reading, () if slices else trained)
+        if checkpoint is None:
+            return found
         if slices:
             return found + problems.of_pixels(statistics, reading, trained)
         return found + problems.of_axes(statistics, reading.where, reading.voxel_size_nm, trained)

@@ -327,11 +327,18 @@ def _resolved(
             f"{segmentation.name}: holds {_listed(predicted - noted.keys())}, and its attribute classes has"
             f" {_listed(noted)}"
         )
-    if not match.keys() <= true:
-        raise InvalidArgumentError(
-            f"{truth.name}: holds {_listed(true)}, not {_listed(match.keys() - true)}, which is to be matched"
-        )
     known = set(noted if noted is not None else predicted)
+    for value, number in match.items():
+        if value not in true:
+            raise InvalidArgumentError(
+                f"--match {value}={number}: no voxel of {truth.name} has the value {value}, expected one of its values:"
+                f" {_listed(true)}"
+            )
+        if noted is not None and number not in known:
+            raise InvalidArgumentError(
+                f"--match {value}={number}: {segmentation.name} has no class {number}, expected one of its classes:"
+                f" {_listed(known, noted)}"
+            )
     of_truth = {value: match.get(value, value) for value in sorted(true)}
     if table is not None and not match:
         stated = {value: table.written_for(value) for value in of_truth}
@@ -341,19 +348,19 @@ def _resolved(
     if other and not match and _pair(known) and _pair(true):
         of_truth = dict(zip(sorted(true), sorted(known), strict=True))
         notes.append(
-            f"{truth.name} holds {_listed(true)}, {segmentation.name} {_listed(known)}: {max(true)} is compared with"
-            f" {max(known)}"
+            f"the value {max(true)} of {truth.name} is compared with the class {max(known)} of {segmentation.name}"
         )
     elif other and (noted is not None or _nothing_shared(known, set(of_truth.values()))):
+        stands = ",".join(f"{value}=CLASS" for value in sorted(other)[:8])
         raise InvalidArgumentError(
-            f"{truth.name}: holds {_listed(other)}, {segmentation.name} has the classes {_listed(known, noted)},"
-            f" expected the same values, or what each stands for (--match {min(other)}={max(known)})"
+            f"{truth.name}: holds {_listed(other)}, expected only classes of {segmentation.name}:"
+            f" {_listed(known, noted)}; say which class each value stands for by --match {stands}"
         )
     elif noted is None:
         lacking = known - set(of_truth.values())
-        for values, name in ((other, truth.name), (lacking, segmentation.name)):
+        for values, name in ((other, segmentation.name), (lacking, truth.name)):
             if values:
-                notes.append(f"only {name} holds {_listed(values)}")
+                notes.append(f"no voxel of {name} has the class {_listed(values)}")
     classes = sorted(known | set(of_truth.values()))
     place = {number: at for at, number in enumerate(classes)}
     confusion = np.zeros((len(classes), len(classes)), np.int64)

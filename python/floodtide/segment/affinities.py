@@ -196,31 +196,43 @@ def segments_of(
     make = {"mean": _mean, "mutex": _mutex}[options.method]
     labels = make(affinities, offsets, options)
     if options.background > 0:
-        nearest = affinities[_nearest(offsets, "background", NEAREST)]
+        nearest = affinities[_nearest(offsets, "background")]
         labels[nearest.mean(axis=0) < options.background] = 0
     return _numbered(labels, options.min_size)
 
 
-def objects_of(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
-    """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x); 0 is none.
+def objects_of(
+    task: PatchTask | None, predicted: NDArray[Any], *, sections: bool = False
+) -> NDArray[Any]:
+    """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x), from 1; 0 is none.
 
     Objects of classes are the face-connected components of each class but the background. Of distances, the affinity
     of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it.
+
+    Args:
+        task: Classes; other tasks and None: distances.
+        predicted: The prediction.
+        sections: True: the objects of each section, as of a network that sees one section at a time.
     """
     if isinstance(task, Classes):
         labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
-        for value in task.written[1:]:
-            mask = (predicted == value).astype(np.uint8)
-            found = _core.segment.connected_components(mask, 1)
-            labels += np.where(found > 0, found + labels.max(), 0)
+        count = 0
+        depth = 1 if sections else len(predicted)
+        for z in range(0, len(predicted), depth):
+            for value in task.written[1:]:
+                mask = (predicted[z : z + depth] == value).astype(np.uint8)
+                found = _core.segment.connected_components(mask, 1)
+                labels[z : z + depth] += np.where(found > 0, found + count, 0)
+                count += int(found.max(initial=0))
         return labels
     inside = np.clip(2 * predicted.astype(np.float32) - 1, 0, 1)
-    affinities = np.zeros((3, *inside.shape), np.float32)
-    for axis in range(3):
-        here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
-        before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
-        affinities[axis][here] = np.minimum(inside[here], inside[before])
-    labels = segments_of(affinities, NEAREST)
+    offsets = NEAREST[1:] if sections else NEAREST
+    affinities = np.zeros((len(offsets), *inside.shape), np.float32)
+    for affinity, offset in zip(affinities, offsets, strict=True):
+        here = tuple(slice(-step, None) for step in offset)
+        before = tuple(slice(None, step or None) for step in offset)
+        affinity[here] = np.minimum(inside[here], inside[before])
+    labels = segments_of(affinities, offsets)
     labels[inside == 0] = 0
     return labels
 
@@ -405,9 +417,8 @@ def _mean(
 ) -> NDArray[np.uint64]:
     waterz = library("waterz", "agglomerate", "affinities")
     values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
-    # Affinities of sections only: sections are apart.
-    known = NEAREST[1:] if NEAREST[0] not in offsets else NEAREST
-    values[-len(known) :] = affinities[_nearest(offsets, "the method mean", known)]
+    nearest = _nearest(offsets, "the method mean")
+    values[-len(nearest) :] = affinities[nearest]
     # waterz merges while 1 - mean affinity is below its threshold, and tells standard output about it.
     with _silent():
         (labels,) = (
@@ -416,8 +427,9 @@ def _mean(
     return labels  # type: ignore[no-any-return]
 
 
-def _nearest(offsets: Sequence[Vec3], what: str, wanted: Sequence[Vec3]) -> list[int]:
-    """Return the channels of the nearest neighbours."""
+def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
+    """Return the channels of the nearest neighbours; without one along z, sections are apart."""
+    wanted = NEAREST if NEAREST[0] in offsets else NEAREST[1:]
     missing = [offset for offset in wanted if offset not in offsets]
     if missing:
         raise InvalidArgumentError(

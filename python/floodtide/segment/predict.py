@@ -33,7 +33,7 @@ from floodtide.base.progress import bar
 from floodtide.base.tasks import Affinities, Classes, PatchTask
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.image_check import checked_image
+from floodtide.data.image_check import checked_image, settle_channels
 from floodtide.data.look.problems import Reading
 from floodtide.data.volumes import name_of
 from floodtide.errors import (
@@ -153,7 +153,7 @@ class Predictor:
             NumericalError: If a probability is not finite.
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
-        images = self._channels(image)
+        images = self.channels(image)
         start, size = _checked(images[0], box)
         axes = [
             Axis(extent, a, a + n, context, pool)
@@ -199,7 +199,7 @@ class Predictor:
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Return the probabilities of a box, float32 (outputs, z, y, x). Arguments and errors as for `blocks`."""
-        start, size = _checked(self._channels(image)[0], box)
+        start, size = _checked(self.channels(image)[0], box)
         result = np.empty((self.outputs, *size), np.float32)
         for block, kept in self.blocks(image, box, progress):
             result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
@@ -241,7 +241,7 @@ class Predictor:
                 "(softmax); its outputs are the probabilities"
             )
         path, dataset = path_and_dataset(out)
-        volumes = self._channels(volume)
+        volumes = self.channels(volume)
         first = volumes[0]
         start, size = _checked(first, box)
         values = self._class_values()
@@ -252,8 +252,8 @@ class Predictor:
         texts = {
             "image": first.name,
             "network": repr(self.model),
-            "mean": _text(self.mean),
-            "std": _text(self.std),
+            "mean": repr(_one_or_all(self.mean.tolist())),
+            "std": repr(_one_or_all(self.std.tolist())),
             "context": json.dumps(self.context),
             "mirror": json.dumps(self.mirror),
             "floodtide_version": _core.__version__,
@@ -286,8 +286,12 @@ class Predictor:
                         file.write(name, at, values[_core.evaluate.most_likely_classes(kept)])
             file.finish()
 
-    def _channels(self, image: One | Sequence[One]) -> list[One]:
-        """Return the images of the network's channels, after checks."""
+    def channels(self, image: One | Sequence[One]) -> list[One]:
+        """Return the image of each channel of the network, after checks.
+
+        Raises:
+            InvalidArgumentError, ShapeError: If their number is wrong, or their shapes differ.
+        """
         images: list[Any] = list(image) if isinstance(image, list | tuple) else [image]
         if len(images) != len(self.mean):
             raise InvalidArgumentError(
@@ -383,7 +387,7 @@ def predict_volume(
         channels: The further channels of the network: volumes of the shape of the image.
 
     Returns:
-        The report: checkpoint, network, shape, context, mirrored axes, mean, std, seconds.
+        The report: checkpoint, network, shape, context, mirrored axes, mean and std (lists for channels), seconds.
 
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or the result cannot be written.
@@ -392,15 +396,17 @@ def predict_volume(
     with _output(out, [checkpoint, *files_of([image, *channels])]):
         predictor = _predictor(checkpoint, image, mean, std, mirror)
         part = parse_box(box)
-        own_mean, own_std = float(predictor.mean[0]), float(predictor.std[0])
-        reading = Reading("predict", own_mean, own_std, "--mean and --std", voxel_size_nm)
+        means, stds = predictor.mean.tolist(), predictor.std.tolist()
+        reading = Reading("predict", means[0], stds[0], "--mean and --std", voxel_size_nm)
         volume, size = checked_image(
             image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
         )
+        volumes = predictor.channels([volume, *map(Volume, channels)])
+        settle_channels("predict", volumes[1:], means, stds, part)
         start_s = time.monotonic()
         with bar("voxels", "predict") as progress:
             predictor.write(
-                [volume, *map(Volume, channels)],
+                volumes,
                 out,
                 box=part,
                 probabilities=probabilities,
@@ -414,8 +420,8 @@ def predict_volume(
         "shape": list(part[1] if part else volume.shape),
         "context": list(predictor.context),
         "mirror": list(predictor.mirror),
-        "mean": own_mean,
-        "std": own_std,
+        "mean": _one_or_all(means),
+        "std": _one_or_all(stds),
         "seconds": time.monotonic() - start_s,
         "out": out,
     }
@@ -444,10 +450,9 @@ def _predictor(
     return Predictor(network, mean=means, std=stds, mirror=axes, task=trained.task_of(checkpoint))
 
 
-def _text(numbers: NDArray[np.float32]) -> str:
-    """Return one number, or a list of them, as text."""
-    values = [float(value) for value in numbers]
-    return repr(values[0] if len(values) == 1 else values)
+def _one_or_all(values: list[float]) -> float | list[float]:
+    """Return the number of an image of one channel, else those of all channels."""
+    return values[0] if len(values) == 1 else values
 
 
 def _output(
@@ -468,7 +473,7 @@ def bytes_per_voxel(model: nn.UNet) -> float:
     block = [-(-_LARGE // pool) * pool for pool in core.total_pool]
     planned = core.options.forward_bytes(1, block) / math.prod(block)
     # Outside the network: the block, its normalised copies, the probabilities and their copies.
-    return planned + 4 * (3 + 3 * core.options.classes)
+    return planned + 4 * 3 * (core.options.in_channels + core.options.classes)
 
 
 def _checked(image: Image, box: Box | None) -> Box:

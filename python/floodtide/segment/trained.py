@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodtide import _core, config, nn
+from floodtide import config, nn
 from floodtide.base import reading
 from floodtide.base.tasks import PatchTask
+from floodtide.config.stored import stored
 from floodtide.data.formats.table import place
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
@@ -68,11 +69,7 @@ def stored_configuration(checkpoint: str | Path) -> config.Config | None:
     Raises:
         InvalidFileError, ConfigurationError: As for `normalisations`.
     """
-    text = "" if is_tensorflow(checkpoint) else _core.stored_text(str(checkpoint), "configuration")
-    if not text:
-        return None
-    where = f"{checkpoint}: configuration"
-    return config.from_dict(reading.parse_toml(text, where), where)
+    return None if is_tensorflow(checkpoint) else stored(checkpoint)
 
 
 def newest_checkpoint(path: str | Path) -> Path:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodtide import _core, nn
-from floodtide.base import reading
 from floodtide.comm import world
-from floodtide.config import Config, from_dict
+from floodtide.config import Config
 from floodtide.data import Patches, Shards, TrainingVolume
 from floodtide.errors import ConfigurationError
 from floodtide.optim import Optimizer
@@ -160,29 +159,6 @@ class Setup:
     average: Model | None
     statistics: str
     warnings: tuple[str, ...]
-
-
-def require_same_task(checkpoint: str, config: Config, what: str) -> None:
-    """Refuse a checkpoint whose network has learnt another task than the configuration says, or other outputs.
-
-    Args:
-        checkpoint: A floodtide checkpoint. One that stores no configuration is accepted.
-        config: The configuration.
-        what: Start of the message, such as the key that names the checkpoint.
-
-    Raises:
-        ConfigurationError: If the tasks differ.
-        InvalidFileError: If the file cannot be read.
-    """
-    text = _core.stored_text(checkpoint, "configuration")
-    if not text:
-        return
-    where = f"{checkpoint}: configuration"
-    stored = from_dict(reading.parse_toml(text, where), where).task
-    if stored.outputs != config.task.outputs:
-        raise ConfigurationError(
-            f"{what}: {checkpoint} has learnt the task {stored.outputs}, expected {config.task.outputs}, as [task] says"
-        )
 
 
 def held_out_volume(config: Config) -> TrainingVolume:

@@ -17,11 +17,12 @@ from floodtide.base.tasks import PatchTask
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.config.networks import UNetConfig
+from floodtide.config.stored import require_same_task
 from floodtide.data import DataOptions, Patches, Split, Vec3
 from floodtide.data.boxes import box_text, intersection
 from floodtide.data.patches import boxes_of, patch_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.train.learners.learner import Learner, Record, held_out_volume, require_same_task
+from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 
 class PatchLearner(Learner):
