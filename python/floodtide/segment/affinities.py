@@ -201,38 +201,26 @@ def segments_of(
     return _numbered(labels, options.min_size)
 
 
-def objects_of(
-    task: PatchTask | None, predicted: NDArray[Any], *, sections: bool = False
-) -> NDArray[Any]:
-    """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x), from 1; 0 is none.
+def objects_of(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
+    """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x); 0 is none.
 
     Objects of classes are the face-connected components of each class but the background. Of distances, the affinity
     of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it.
-
-    Args:
-        task: Classes; other tasks and None: distances.
-        predicted: The prediction.
-        sections: True: the objects of each section, as of a network that sees one section at a time.
     """
     if isinstance(task, Classes):
         labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
-        count = 0
-        depth = 1 if sections else len(predicted)
-        for z in range(0, len(predicted), depth):
-            for value in task.written[1:]:
-                mask = (predicted[z : z + depth] == value).astype(np.uint8)
-                found = _core.segment.connected_components(mask, 1)
-                labels[z : z + depth] += np.where(found > 0, found + count, 0)
-                count += int(found.max(initial=0))
+        for value in task.written[1:]:
+            mask = (predicted == value).astype(np.uint8)
+            found = _core.segment.connected_components(mask, 1)
+            labels += np.where(found > 0, found + labels.max(), 0)
         return labels
     inside = np.clip(2 * predicted.astype(np.float32) - 1, 0, 1)
-    offsets = NEAREST[1:] if sections else NEAREST
-    affinities = np.zeros((len(offsets), *inside.shape), np.float32)
-    for affinity, offset in zip(affinities, offsets, strict=True):
-        here = tuple(slice(-step, None) for step in offset)
-        before = tuple(slice(None, step or None) for step in offset)
-        affinity[here] = np.minimum(inside[here], inside[before])
-    labels = segments_of(affinities, offsets)
+    affinities = np.zeros((3, *inside.shape), np.float32)
+    for axis in range(3):
+        here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
+        before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
+        affinities[axis][here] = np.minimum(inside[here], inside[before])
+    labels = segments_of(affinities, NEAREST)
     labels[inside == 0] = 0
     return labels
 

@@ -15,6 +15,7 @@ from scipy import ndimage
 from training_patches import KINDS, text, write_patches
 
 from floodtide import cli, config
+from floodtide.agglomerate import predicted
 from floodtide.base.tasks import Classes, Distance
 from floodtide.data import Volume
 from floodtide.segment.affinities import objects_of
@@ -69,11 +70,11 @@ def test_a_training_is_segmented(
     assert report["segments"] == len(np.unique(found[found > 0])) > 0
     assert report["coverage"] == pytest.approx((found > 0).mean())
     with h5py.File(folder / f"{kind}.predicted.h5") as prediction:
-        predicted = prediction["predicted"]
-        values = predicted[()]
+        stored = prediction["predicted"]
+        values = stored[()]
         if task == "classes":
             assert set(np.unique(values)) <= {0, 255}
-            assert json.loads(predicted.attrs["classes"]) == {
+            assert json.loads(stored.attrs["classes"]) == {
                 "0": "background",
                 "255": "foreground",
             }
@@ -87,7 +88,7 @@ def test_a_training_is_segmented(
             assert values.shape == (1, 8, 32, 32)
             assert not found[values[0] <= 0.5].any()
         else:
-            offsets = json.loads(predicted.attrs["offsets"])
+            offsets = json.loads(stored.attrs["offsets"])
             assert values.shape == (len(offsets), 8, 32, 32)
     box = ["--box", "2:5,0:32,0:16"]
     assert cli.run(["segment", str(file), "--out", f"{folder}/{kind} box.h5:s", *box]) == 0
@@ -119,13 +120,13 @@ def test_the_task_of_the_configuration_is_that_of_the_checkpoint(
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("sections", [False, True])
-def test_objects_of_classes_are_connected_components_of_each_class(sections: bool) -> None:
+@pytest.mark.parametrize("objects", [objects_of, predicted._by_section])
+def test_objects_of_classes_are_connected_components_of_each_class(objects: Any) -> None:
     random = np.random.default_rng(0)
     classes = np.array([0, 7, 255])[random.choice(3, (6, 12, 13), p=(0.7, 0.2, 0.1))]
     task = Classes(classes={"0": "background", "7": "vesicle", "255": "mitochondria"})
-    found = objects_of(task, classes, sections=sections)
-    assert same_partition(found, components(classes, sections=sections))
+    found = objects(task, classes)
+    assert same_partition(found, components(classes, sections=objects is not objects_of))
     assert len(np.unique(found)) == found.max() + 1
 
 
@@ -139,6 +140,6 @@ def test_objects_of_distances_are_cut_where_the_distance_is_small() -> None:
     assert found[5, 6, 10] != found[5, 6, 30]
     assert not found[..., :3].any()
     assert not found[..., 20].any()
-    flat = objects_of(Distance(scale=3.0), (0.5 + np.tanh(depth / 3) / 2), sections=True)
+    flat = predicted._by_section(Distance(scale=3.0), 0.5 + np.tanh(depth / 3) / 2)
     assert len(np.unique(flat[flat > 0])) == 20
     assert all(len(np.unique(section)) == 3 for section in flat)
