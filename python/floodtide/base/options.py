@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +25,22 @@ FLOOD, PATCHES = "flood", "patches"
 """What tasks learn from: examples of flood filling, or patches."""
 
 _MOST_DIGITS = 60  # characters of a value in a message
+_UNIONS = (typing.Union, types.UnionType)
+_KINDS: dict[Any, tuple[type, ...]] = {
+    bool: (bool, np.bool_),
+    int: (numbers.Integral,),
+    float: (numbers.Real,),
+    str: (str,),
+}
+_NAMES: dict[type, str] = {
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    tuple: "a list",
+    dict: "a table",
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +128,69 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:  # Python refuses to print integers with thousands of digits
         return "a number of thousands of digits"
+    text = text.replace("\n", " ")
     return text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}..."
+
+
+def type_name(value: Any) -> str:
+    """Return the kind of a value, and the value, as text for a message."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    if value is None or isinstance(value, type):
+        return "None" if value is None else f"the class {value.__name__}"
+    return f"{_NAMES.get(type(value), type(value).__name__)} ({shown(value)})"
+
+
+def described(hint: Any) -> str:
+    """Return what an annotation expects, as text for a message."""
+    arguments = typing.get_args(hint)
+    origin = typing.get_origin(hint) or hint
+    if origin in _UNIONS:
+        kinds = [described(one) for one in arguments if one not in (types.NoneType, Any)]
+        return " or ".join(dict.fromkeys(kinds))
+    if origin in (tuple, Sequence, Mapping):
+        one = described(arguments[1 if origin is Mapping else 0])
+        several = f"lists{one[6:]}" if one.startswith("a list") else f"{one.split(' ', 1)[1]}s"
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            several = f"{len(arguments)} {several}"
+        return f"{'a table' if origin is Mapping else 'a list'} of {several}"
+    if origin in _NAMES:
+        return _NAMES[origin]
+    name = {np.ndarray: "array", Callable: "function", Any: "value"}.get(origin) or origin.__name__
+    parts = [one.__name__ for one in _made_of(origin)]
+    text = f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+    return f"{text} ({', '.join(parts)})" if parts else text
+
+
+def _made_of(kind: Any) -> Iterator[type]:
+    """Yield the classes from which objects of an abstract class are made."""
+    if any(getattr(one, "__isabstractmethod__", False) for one in vars(kind).values()):
+        for part in kind.__subclasses__():
+            yield part
+            yield from part.__subclasses__()
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Return True if a value is of the type that an annotation says. Lists and arrays may stand for tuples."""
+    arguments = typing.get_args(hint)
+    origin = typing.get_origin(hint) or hint
+    if origin in _UNIONS:
+        return any(fits(value, one) for one in arguments)
+    if origin in _KINDS:
+        return isinstance(value, _KINDS[origin]) and (origin is bool or not isinstance(value, bool))
+    if origin in (tuple, Sequence):
+        items = value.tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+            return False
+        if origin is tuple and arguments[-1:] != (Ellipsis,):
+            return len(items) == len(arguments) and all(map(fits, items, arguments))
+        return all(fits(item, arguments[0]) for item in items)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(fits(v, arguments[1]) for v in value.values())
+    if origin is Callable:
+        return callable(value)
+    checkable = isinstance(origin, type) and not getattr(origin, "_is_protocol", False)
+    return not checkable or origin is Any or isinstance(value, origin)
 
 
 def option(
@@ -169,17 +250,38 @@ def one_of(names: Sequence[Any]) -> str:
 
 
 class Checked:
-    """Base class of configuration dataclasses. Numbers and choices are checked when an instance is created.
+    """Base class of configuration dataclasses. Names, types, numbers and choices are checked when one is created.
 
     Raises:
-        ConfigurationError: If a number is outside the range of its field, or a value is not one of its choices.
+        ConfigurationError: If a name is unknown, a value has another type than its field, a number is outside the range
+            of its field, or a value is not one of its choices.
     """
 
+    def __new__(cls, *values: Any, **named: Any) -> Any:
+        fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+        names = [field.name for field in fields]
+        if unknown := sorted(named.keys() - set(names)):
+            raise ConfigurationError(
+                f"{cls.__name__}: unknown key '{unknown[0]}'{like(unknown[0], names)}"
+            )
+        most = sum(not field.kw_only for field in fields)
+        if len(values) > most:
+            raise ConfigurationError(
+                f"{cls.__name__}: {len(values)} values without a name, expected at most {most}, and NAME=value for the"
+                f" others: {', '.join(names)}"
+            )
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        cls: Any = type(self)
+        hints = _hints(cls)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             limits: Range | None = field.metadata.get("range")
             choices = field.metadata.get("choices", ())
-            value, key = _frozen(getattr(self, field.name)), f"{self._prefix}{field.name}"
+            value, key = getattr(self, field.name), f"{self._prefix}{field.name}"
+            if limits is not None and isinstance(value, np.ndarray):
+                value = value.tolist()
+            value = _frozen(value)
             object.__setattr__(self, field.name, value)
             if choices and limits is not None and isinstance(value, str):
                 if value not in choices:
@@ -190,11 +292,41 @@ class Checked:
                 limits.check_all(value, key, ConfigurationError)
             elif choices and value not in choices:
                 raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
+            self._require_type(
+                key, value, hints[field.name], path=field.metadata.get("path", False)
+            )
+
+    @staticmethod
+    def _require_type(key: str, value: Any, hint: Any, *, path: bool) -> None:
+        """Refuse a value of another type; of a path also what is no name and has none, as an array."""
+        if not fits(value, hint):
+            raise ConfigurationError(f"{key} is {type_name(value)}, expected {described(hint)}")
+        parts = value.values() if path and isinstance(value, dict) else [value] if path else []
+        for part in parts:
+            if not (isinstance(part, str) or hasattr(part, "name")):
+                raise ConfigurationError(
+                    f"{key} is {type_name(part)}, expected a name, or a floodtide.data.Volume"
+                )
 
     @property
     def _prefix(self) -> str:
         """What stands before the name of a field in messages."""
         return _where.get() or f"{type(self).__name__}: "
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
+def like(name: str, known: Sequence[str], prefix: str = "") -> str:
+    """Return the end of a message about an unknown name: the nearest known one behind a prefix, else all of them."""
+    import difflib
+
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return (
+        f", did you mean '{prefix}{nearest[0]}'?"
+        if nearest
+        else f", expected one of: {', '.join(known)}"
+    )
 
 
 def _frozen(value: Any) -> Any:

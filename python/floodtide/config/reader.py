@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from floodtide.base import reading
-from floodtide.base.options import named_as, one_of, shown
+from floodtide.base.options import described, like, named_as, one_of, shown, type_name
 from floodtide.base.registry import parameters, registered_fields
 from floodtide.base.tasks import TASKS, FloodTask, Task
 from floodtide.config.sections import Config, applies
@@ -64,7 +64,7 @@ class _Reader:
         where = self._where
         if not isinstance(table, Mapping):
             raise ConfigurationError(
-                f"{where}: [{prefix.rstrip('.')}] is {_type_name(table)}, expected a table"
+                f"{where}: [{prefix.rstrip('.')}] is {type_name(table)}, expected a table"
             )
         hints = typing.get_type_hints(cls)
         fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ class _Reader:
     def _mapping(self, value: Any, values: Any, key: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise ConfigurationError(
-                f"{self._where}: {key} is {_type_name(value)}, expected a table"
+                f"{self._where}: {key} is {type_name(value)}, expected a table"
             )
         found = {}
         for name, one in value.items():
@@ -198,22 +198,16 @@ def _require_utf8(text: str, key: str, where: str) -> None:
 
 def _wrong(value: Any, expected: Any, key: str, where: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{where}: {key} is {_type_name(value)}, expected {_describe(expected)}"
+        f"{where}: {key} is {type_name(value)}, expected {_describe(expected)}"
     )
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: Any, prefix: str, where: str) -> None:
     for key in table:
         if key not in known:
-            import difflib
-
-            nearest = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-            hint = (
-                f", did you mean '{prefix}{nearest[0]}'?"
-                if nearest
-                else f", expected one of: {', '.join(known)}"
+            raise ConfigurationError(
+                f"{where}: unknown key '{prefix}{key}'{like(key, list(known), prefix)}"
             )
-            raise ConfigurationError(f"{where}: unknown key '{prefix}{key}'{hint}")
 
 
 def _expand(value: str, key: str, where: str) -> str:
@@ -229,34 +223,8 @@ def _expand(value: str, key: str, where: str) -> str:
     return expanded
 
 
-def _type_name(value: Any) -> str:
-    names: dict[type, str] = {
-        bool: "a boolean",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        list: "a list",
-        dict: "a table",
-    }
-    return f"{names.get(type(value), type(value).__name__)} ({shown(value)})"
-
-
 def _describe(expected: Any) -> str:
-    if dataclasses.is_dataclass(expected):
-        return "a table"
-    if typing.get_origin(expected) in (typing.Union, types.UnionType):
-        return _describe(typing.get_args(expected)[0])
-    if typing.get_origin(expected) is tuple:
-        arguments = typing.get_args(expected)
-        inner = _describe(arguments[0]).split(" ", 1)[1]
-        return (
-            f"a list of {inner}s"
-            if arguments[-1] is Ellipsis
-            else f"a list of {len(arguments)} {inner}s"
-        )
-    return {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}.get(
-        expected, str(expected)
-    )
+    return "a table" if dataclasses.is_dataclass(expected) else described(expected)
 
 
 def _override(document: dict[str, Any], override: str) -> None:

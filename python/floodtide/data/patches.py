@@ -26,6 +26,7 @@ from floodtide.base.options import PATCHES, Arguments
 from floodtide.base.progress import bar
 from floodtide.base.reading import reading
 from floodtide.base.tasks import Classes, Distance, PatchTask
+from floodtide.base.typed import typed
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.samples import Classes as ClassNumbers
@@ -116,6 +117,7 @@ class Patches(Samples):
 
     core: _core.data.PatchSource
 
+    @typed
     def __init__(
         self,
         volumes: TrainingVolume | Sequence[TrainingVolume],
@@ -174,6 +176,7 @@ class Patches(Samples):
         """Number of channels of the images."""
         return 1 + len(self.options.volumes[0].channels)
 
+    @typed
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
@@ -187,6 +190,7 @@ class Patches(Samples):
         """
         return self.core.load(walker, epoch, index)[1:]
 
+    @typed
     def fixed(self, number: int) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
         """Return a patch without augmentation, as `load` does. Voxels that count in another patch have no label."""
         return self.core.fixed(number)[1:]

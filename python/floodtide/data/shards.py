@@ -18,6 +18,7 @@ from floodtide.base.data_options import (
 )
 from floodtide.base.options import FLOOD, Arguments
 from floodtide.base.pickling import NotPickled
+from floodtide.base.typed import typed
 from floodtide.data.boxes import Vec3, as_vec3
 from floodtide.data.volumes import sources_of
 
@@ -55,6 +56,7 @@ class Shards(NotPickled):
 
     not_pickled = "the core reads its volumes ahead; expected a new one in each process"
 
+    @typed
     def __init__(
         self,
         volumes: TrainingVolume | Sequence[TrainingVolume],
@@ -105,6 +107,7 @@ class Shards(NotPickled):
         z, y, x = self.core.centre(walker, epoch, index)[1]
         return z, y, x
 
+    @typed
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

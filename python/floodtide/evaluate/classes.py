@@ -28,6 +28,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.progress import bar
 from floodtide.base.tasks import Classes
+from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
@@ -140,6 +141,7 @@ class ClassReport:
         }
 
 
+@typed
 def class_report(
     segmentation: Volume,
     truth: Volume,

@@ -12,6 +12,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.network_options import FfnOptions
 from floodtide.base.options import Arguments, named_as
+from floodtide.base.typed import typed
 from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
@@ -39,6 +40,7 @@ class FFN(Network):
 
     core: _core.Ffn
 
+    @typed
     def __init__(
         self,
         depth: int = 9,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from floodtide import _core
 from floodtide.base import notes, reading
+from floodtide.base.typed import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
@@ -17,6 +18,7 @@ _TENSORFLOW_FOV = (33, 33, 33)
 _TENSORFLOW_DELTAS = (8, 8, 8)
 
 
+@typed
 def load(
     path: str | Path,
     fov: Sequence[int] | None = None,

@@ -12,6 +12,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.network_options import UNetOptions
 from floodtide.base.options import Arguments
+from floodtide.base.typed import typed
 from floodtide.errors import ShapeError
 from floodtide.nn.losses import Labels, SegmentationLoss, Sum, labels_or_targets, loss_of
 from floodtide.nn.network import Array, Network
@@ -40,6 +41,7 @@ class UNet(Network):
 
     core: _core.UNet
 
+    @typed
     def __init__(
         self,
         options: UNetOptions | None = None,
@@ -70,6 +72,7 @@ class UNet(Network):
             f" in_channels={options.in_channels})"
         )
 
+    @typed
     def forward(self, batch: Array) -> Array:
         """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
 
@@ -87,6 +90,7 @@ class UNet(Network):
         self._refresh()
         return self.core.forward(images)
 
+    @typed
     def loss_and_gradients(
         self,
         batch: Array,

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
-from floodtide.base.options import Arguments
+from floodtide.base.options import Arguments, shown
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.base.progress import bar
 from floodtide.base.tasks import Affinities, Classes, PatchTask
+from floodtide.base.typed import typed
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.image_check import checked_image, settle_channels
@@ -86,6 +87,7 @@ class Predictor:
         InvalidArgumentError: If the model is not a U-Net, a number is out of range, or the task does not fit it.
     """
 
+    @typed
     def __init__(
         self,
         model: nn.UNet,
@@ -106,8 +108,8 @@ class Predictor:
             )
         self.model = model
         self.mean, self.std = (
-            np.broadcast_to(np.asarray(given, np.float32), options.in_channels)
-            for given in (mean, std)
+            _for_channels(name, given, options.in_channels)
+            for name, given in (("mean", mean), ("std", std))
         )
         self.pool = model.core.total_pool
         self.context = context_of(options.depth, options.kernels, options.pools)
@@ -192,6 +194,7 @@ class Predictor:
             if progress is not None:
                 progress(done, total)
 
+    @typed
     def probabilities(
         self,
         image: Image | Sequence[Image],
@@ -205,6 +208,7 @@ class Predictor:
             result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
         return result
 
+    @typed
     def write(
         self,
         volume: Volume | Sequence[Volume],
@@ -360,6 +364,7 @@ class Predictor:
         return probabilities
 
 
+@typed
 def predict_volume(
     model: str,
     image: str,
@@ -448,6 +453,15 @@ def _predictor(
             " trained with augmentation.reflectable_axes"
         )
     return Predictor(network, mean=means, std=stds, mirror=axes, task=trained.task_of(checkpoint))
+
+
+def _for_channels(name: str, given: float | Sequence[float], channels: int) -> NDArray[np.float32]:
+    """Return a number for each channel."""
+    if np.shape(given) not in ((), (channels,)):
+        raise InvalidArgumentError(
+            f"predict: {name} is {shown(given)}, expected one number, or {channels}: one for each channel"
+        )
+    return np.broadcast_to(np.asarray(given, np.float32), channels)
 
 
 def _one_or_all(values: list[float]) -> float | list[float]:

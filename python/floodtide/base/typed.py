@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Public functions that check the types of their arguments."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from floodtide.base.options import described, fits, type_name
+from floodtide.errors import InvalidArgumentError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def typed(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that refuses wrong arguments with one line: missing, unknown, or of other types than annotated.
+
+    Raises:
+        InvalidArgumentError: "Patches: task is a string ('classes'), expected a ...".
+    """
+    signature = inspect.signature(function)
+    where = function.__qualname__.removesuffix(".__init__")
+
+    @functools.cache
+    def hints() -> dict[str, Any]:
+        found = typing.get_type_hints(function)
+        for name, parameter in signature.parameters.items():
+            hint: Any = found.get(name, Any)
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                found[name] = Sequence[hint]
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                found[name] = Mapping[str, hint]
+        return found
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            names = ", ".join(name for name in signature.parameters if name != "self")
+            raise InvalidArgumentError(f"{where}: {error}; expected {names}") from None
+        for name, value in given.items():
+            hint = hints().get(name, Any)
+            if not fits(value, hint):
+                raise InvalidArgumentError(
+                    f"{where}: {name} is {type_name(value)}, expected {described(hint)}"
+                )
+        return function(*args, **kwargs)
+
+    return checked
