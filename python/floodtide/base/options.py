@@ -170,27 +170,81 @@ def _made_of(kind: Any) -> Iterator[type]:
             yield from part.__subclasses__()
 
 
-def fits(value: Any, hint: Any) -> bool:
-    """Return True if a value is of the type that an annotation says. Lists and arrays may stand for tuples."""
-    arguments = typing.get_args(hint)
-    origin = typing.get_origin(hint) or hint
+def converted(
+    value: Any,
+    hint: Any,
+    key: str,
+    error: Callable[[str], InvalidArgumentError] = ConfigurationError,
+    build: Callable[[Any, Any, str], Any] | None = None,
+) -> Any:
+    """Return a value as an annotation says: lists and arrays as tuples, numbers of NumPy as those of Python.
+
+    Args:
+        value: The value.
+        hint: The annotation, of a field or an argument.
+        key: Start of the message.
+        error: Makes the error of a message.
+        build: Makes an object of a dataclass from a table, called as build(class, table, prefix of its keys). None:
+            tables do not stand for objects.
+
+    Raises:
+        InvalidArgumentError: As `error` makes it, for a value of another type.
+    """
+    arguments, origin = typing.get_args(hint), typing.get_origin(hint) or hint
+
+    def wrong() -> InvalidArgumentError:
+        return error(f"{key} is {type_name(value)}, expected {described(hint)}")
+
+    def part(item: Any, kind: Any, name: Any) -> Any:
+        return converted(item, kind, f"{key}.{name}", error, build)
+
+    if build is not None and dataclasses.is_dataclass(origin):
+        return build(origin, value, f"{key}.")
     if origin in _UNIONS:
-        return any(fits(value, one) for one in arguments)
-    if origin in _KINDS:
-        return isinstance(value, _KINDS[origin]) and (origin is bool or not isinstance(value, bool))
+        lists = [one for one in arguments if typing.get_origin(one) in (tuple, Sequence)]
+        chosen = [one for one in arguments if fits(value, one)]
+        chosen += lists if isinstance(value, list | tuple) else []
+        if not chosen:
+            raise wrong()
+        return converted(value, chosen[0], key, error, build)
     if origin in (tuple, Sequence):
         items = value.tolist() if isinstance(value, np.ndarray) else value
         if isinstance(items, str | bytes) or not isinstance(items, Sequence):
-            return False
-        if origin is tuple and arguments[-1:] != (Ellipsis,):
-            return len(items) == len(arguments) and all(map(fits, items, arguments))
-        return all(fits(item, arguments[0]) for item in items)
+            raise wrong()
+        kinds = arguments[:1] * len(items)
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            kinds = arguments
+        if len(items) != len(kinds):
+            axes = {2: " (y, x)", 3: " (z, y, x)"}.get(len(kinds), "")
+            raise error(f"{key} has {len(items)} entries, expected {len(kinds)}{axes}")
+        return tuple(part(*one) for one in zip(items, kinds, range(len(kinds)), strict=True))
     if origin is Mapping:
-        return isinstance(value, Mapping) and all(fits(v, arguments[1]) for v in value.values())
-    if origin is Callable:
-        return callable(value)
-    checkable = isinstance(origin, type) and not getattr(origin, "_is_protocol", False)
-    return not checkable or origin is Any or isinstance(value, origin)
+        if not isinstance(value, Mapping):
+            raise wrong()
+        return {name: part(one, arguments[1], name) for name, one in value.items()}
+    if origin in _KINDS:
+        if not isinstance(value, _KINDS[origin]) or (
+            origin is not bool and isinstance(value, bool)
+        ):
+            raise wrong()
+        number: Any = value
+        try:
+            return origin(number)
+        except OverflowError:  # an integer too large for a float, so outside of every range
+            return math.inf if number > 0 else -math.inf
+    checkable = origin is not Any and isinstance(origin, type)
+    if checkable and not getattr(origin, "_is_protocol", False) and not isinstance(value, origin):
+        raise wrong()
+    return value
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Return True if a value is of the type that an annotation says."""
+    try:
+        converted(value, hint, "")
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def option(
@@ -276,12 +330,12 @@ class Checked:
         cls: Any = type(self)
         hints = _hints(cls)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if "rows" in field.metadata:
+                continue  # parameters of a registry, see `Registered`
             limits: Range | None = field.metadata.get("range")
             choices = field.metadata.get("choices", ())
-            value, key = getattr(self, field.name), f"{self._prefix}{field.name}"
-            if limits is not None and isinstance(value, np.ndarray):
-                value = value.tolist()
-            value = _frozen(value)
+            key = f"{self._prefix}{field.name}"
+            value = converted(getattr(self, field.name), hints[field.name], key)
             object.__setattr__(self, field.name, value)
             if choices and limits is not None and isinstance(value, str):
                 if value not in choices:
@@ -292,21 +346,8 @@ class Checked:
                 limits.check_all(value, key, ConfigurationError)
             elif choices and value not in choices:
                 raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
-            self._require_type(
-                key, value, hints[field.name], path=field.metadata.get("path", False)
-            )
-
-    @staticmethod
-    def _require_type(key: str, value: Any, hint: Any, *, path: bool) -> None:
-        """Refuse a value of another type; of a path also what is no name and has none, as an array."""
-        if not fits(value, hint):
-            raise ConfigurationError(f"{key} is {type_name(value)}, expected {described(hint)}")
-        parts = value.values() if path and isinstance(value, dict) else [value] if path else []
-        for part in parts:
-            if not (isinstance(part, str) or hasattr(part, "name")):
-                raise ConfigurationError(
-                    f"{key} is {type_name(part)}, expected a name, or a floodtide.data.Volume"
-                )
+            if field.metadata.get("path"):
+                _require_names(key, value)
 
     @property
     def _prefix(self) -> str:
@@ -315,6 +356,15 @@ class Checked:
 
 
 _hints = functools.cache(typing.get_type_hints)
+
+
+def _require_names(key: str, value: Any) -> None:
+    """Refuse what is no name of a file or volume and has none, as an array."""
+    for part in value.values() if isinstance(value, dict) else [value]:
+        if not (isinstance(part, str) or hasattr(part, "name")):
+            raise ConfigurationError(
+                f"{key} is {type_name(part)}, expected a name, or a floodtide.data.Volume"
+            )
 
 
 def like(name: str, known: Sequence[str], prefix: str = "") -> str:
@@ -327,13 +377,6 @@ def like(name: str, known: Sequence[str], prefix: str = "") -> str:
         if nearest
         else f", expected one of: {', '.join(known)}"
     )
-
-
-def _frozen(value: Any) -> Any:
-    """Return a value with tuples instead of lists, as TOML and scripts write them. Dictionaries are copied."""
-    if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 class Arguments:

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from floodtide.base.options import described, fits, type_name
+from floodtide.base.options import converted
 from floodtide.errors import InvalidArgumentError
 
 P = ParamSpec("P")
@@ -44,11 +44,7 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
             names = ", ".join(name for name in signature.parameters if name != "self")
             raise InvalidArgumentError(f"{where}: {error}; expected {names}") from None
         for name, value in given.items():
-            hint = hints().get(name, Any)
-            if not fits(value, hint):
-                raise InvalidArgumentError(
-                    f"{where}: {name} is {type_name(value)}, expected {described(hint)}"
-                )
+            converted(value, hints().get(name, Any), f"{where}: {name}", InvalidArgumentError)
         return function(*args, **kwargs)
 
     return checked

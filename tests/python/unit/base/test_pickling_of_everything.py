@@ -174,6 +174,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     ),
     train.Run: lambda folder: train.Run(folder=folder, name="a", train=[{"step": 1}]),
     train.RunDirectory: lambda folder: train.RunDirectory(folder / "run", writer=True),
+    data.Channel: lambda folder: data.Channel("raw.h5:raw"),
     train.Step: lambda folder: train.Step(number=1, loss=0.5, lr=0.1),
     train.Trainer: trainer,
 }

@@ -46,7 +46,7 @@ def learn(**more: Any) -> Any:
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: patches([IMAGE]),
-        "Patches: volumes is a list .*, expected a TrainingVolume or a list",
+        "Patches: volumes.0 is an array of shape .*, expected a TrainingVol",
     ),
     (lambda: patches("a.h5:raw"), "Patches: volumes is a string .'a.h5:raw'., expected a Train"),
     (lambda: patches(options={"patch": 3}), "Patches: options is a table .*, expected a DataOpt"),
@@ -72,13 +72,13 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: volume(labels_start=(0, 0)),
-        "labels_start is a list .*, expected a list of 3 integers",
+        "labels_start has 2 entries, expected 3 .z, y, x.",
     ),
-    (lambda: volume(channels=["a.h5:x"]), "channels is a list .*, expected a list of Channels"),
+    (lambda: volume(channels=["a.h5:x"]), "channels.0 is a string .'a.h5:x'., expected a Channel"),
     (lambda: ft.data.DataOptions(patch=16), "patch is an integer .16., expected a list of 3 integ"),
     (
         lambda: ft.data.DataOptions(size=(1, 2, 3)),
-        "size is a list .*, expected a list of 2 integers",
+        "DataOptions: size has 3 entries, expected 2",
     ),
     (
         lambda: ft.data.Classes(classes=["a"]),
@@ -88,20 +88,23 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
         lambda: ft.data.Classes({0: "a"}),
         "Classes: 1 values without a name, expected at most 0, and",
     ),
-    (lambda: ft.data.Affinities(offsets=(1, 0, 0)), "expected a list of lists of 3 integers"),
+    (
+        lambda: ft.data.Affinities(offsets=(1, 0, 0)),
+        "offsets.0 is an integer .1., expected a list of 3 integers",
+    ),
     (lambda: ft.data.Affinities(offset=()), "unknown key 'offset', did you mean 'offsets'"),
     (lambda: ft.data.Affinities(balance="yes"), "balance is a string .'yes'., expected a boolean"),
     (
         lambda: ft.data.ShapeDescriptors(window=8.0),
         "window is a number .8.0., expected a list of 3",
     ),
-    (lambda: ft.data.Distance(scale="8"), "Distance: scale is '8', expected above 0"),
+    (lambda: ft.data.Distance(scale="8"), "Distance: scale is a string .'8'., expected a number"),
     (lambda: ft.nn.UNet(3), "UNet: options is an integer .3., expected a UNetOptions"),
     (lambda: unet(output=None), "UNet: output is None, expected a string"),
     (lambda: unet(classes=CLASSES), "UNet: classes is Classes .*, expected an integer"),
     (
         lambda: ft.nn.UNetOptions(kernels=(1, 3, 3)),
-        "kernels is a list .*, expected a list of lists",
+        "kernels.0 is an integer .1., expected a list of 3 int",
     ),
     (lambda: unet().forward([[1.0]]), "UNet.forward: batch is a list .*, expected an array"),
     (lambda: learn(loss=3), "loss is an integer .3., expected a string or a SegmentationLoss"),
@@ -181,7 +184,7 @@ def test_a_checked_function_keeps_its_name_and_its_errors() -> None:
     with pytest.raises(InvalidArgumentError, match="ratio: by is a string"):
         ratio(1, by="1")  # type: ignore[arg-type]
     with pytest.raises(
-        InvalidArgumentError, match=r"more is a list .*, expected a list of integers"
+        InvalidArgumentError, match=r"more.0 is a string .'2'., expected an integer"
     ):
         ratio(1, "2")  # type: ignore[arg-type]
 
