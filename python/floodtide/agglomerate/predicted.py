@@ -25,7 +25,7 @@ from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
-from floodtide.data.image_check import image_problems, settle_channels
+from floodtide.data.image_check import image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
@@ -81,7 +81,7 @@ def segment_predicted(
     )
     settle(image_problems(volume, checkpoint, reading, box=part, slices=predictor.model.flat))
     volumes = predictor.channels([volume, *(Volume(one.image) for one in source.channels)])
-    settle_channels("segment", volumes[1:], predictor.mean.tolist(), predictor.std.tolist(), part)
+    predictor.settle_channels("segment", volumes, part)
     notes = {
         "image": volume.name if original is None else original.volume.name,
         "checkpoint": str(checkpoint),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
 
 from floodtide.data.boxes import Box
 from floodtide.data.formats.geometry import SizeNm
@@ -53,33 +52,6 @@ def opened(name: str, reading: Reading, what: str) -> tuple[Volume, Reading]:
     image = Volume(name)
     size = settled_size(image, reading.voxel_size_nm, what)
     return image, dataclasses.replace(reading, voxel_size_nm=size)
-
-
-def settle_channels(
-    where: str,
-    channels: Sequence[Volume],
-    means: Sequence[float],
-    stds: Sequence[float],
-    box: Box | None,
-) -> None:
-    """Settle what is wrong with mean and std of the channels of an image behind the first one.
-
-    They are not compared with those of the training, of which checkpoints keep no statistics.
-
-    Args:
-        where: Start of the messages.
-        channels: The further channels.
-        means: Mean of each channel, of the first one, too.
-        stds: See means.
-        box: As for `image_problems`.
-
-    Raises:
-        ConfigurationError, InvalidFileError: As for `checked_image`.
-    """
-    for number, channel in enumerate(channels, start=1):
-        keys = f"data.volumes.channels.{number - 1}.mean and std of the training"
-        reading = Reading(where, float(means[number]), float(stds[number]), keys)
-        settle(image_problems(channel, None, reading, box=box))
 
 
 def image_problems(

@@ -42,6 +42,7 @@ from floodtide.evaluate.voxels import (
     ContingencyTable,
     assumed_place,
     common_box,
+    own_parts,
     stored_blocks,
 )
 
@@ -276,7 +277,7 @@ def _counted(
     tables: dict[int, ContingencyTable] = {}
     hidden = ignored = 0
     with world.agreed():
-        blocks = stored_blocks(segmentation, truth, box, progress, _own_parts())
+        blocks = stored_blocks(segmentation, truth, box, progress, own_parts())
         for (z, _, _), labels, values in blocks:
             labels, values = _whole(labels, segmentation.name), _whole(values, truth.name)
             none, only = _without_label(labels, values, unlabelled)
@@ -294,10 +295,6 @@ def _counted(
             whole.setdefault(z, ContingencyTable()).add_rows(counts)
     hidden, ignored = (sum(part[i] for part in gathered) for i in (1, 2))
     return {z: whole[z].rows() for z in sorted(whole)}, hidden, ignored
-
-
-def _own_parts() -> slice:
-    return slice(world.rank(), None, world.size())
 
 
 def _require_few(volume: Volume, values: Iterable[int]) -> None:
@@ -429,7 +426,7 @@ def _precisions(
     for number, volume in zip(noted.written, volumes, strict=False):
         counts = _core.evaluate.VoxelCounts()
         with bar("voxels", "probabilities") as progress, world.agreed():
-            for _, *stored in stored_blocks(volume, truth, box, progress, _own_parts()):
+            for _, *stored in stored_blocks(volume, truth, box, progress, own_parts()):
                 true = _places(report, stored[1], report.of_truth)
                 arrays = (stored[0], true == classes.index(number), true >= 0)
                 p, y, w = (np.ascontiguousarray(a[..., None], np.float32) for a in arrays)
@@ -483,7 +480,7 @@ def _add_objects(
         return [((z, y0, x0), (min(depth, z0 + nz - z), ny, nx)) for z in tops]
 
     with bar("voxels", "objects") as progress, world.agreed():
-        blocks = stored_blocks(segmentation, truth, box, progress, _own_parts(), slabs)
+        blocks = stored_blocks(segmentation, truth, box, progress, own_parts(), slabs)
         for _, *stored in blocks:
             both = _both_places(report, *stored)
             step = 1 if report.sections else len(both[0])

@@ -34,8 +34,8 @@ from floodtide.base.tasks import Affinities, Classes, PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.image_check import checked_image, settle_channels
-from floodtide.data.look.problems import Reading
+from floodtide.data.image_check import checked_image, image_problems
+from floodtide.data.look.problems import Reading, settle
 from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -309,6 +309,16 @@ class Predictor:
                 )
         return images
 
+    def settle_channels(self, where: str, images: Sequence[Volume], box: Box | None) -> None:
+        """Check mean and std of the channels behind the first one, as `checked_image` checks the first one.
+
+        Checkpoints do not keep what further channels looked like.
+        """
+        rows = list(zip(images, self.mean.tolist(), self.std.tolist(), strict=True))
+        for number, (image, mean, std) in enumerate(rows[1:]):
+            keys = f"data.volumes.channels.{number}.mean and std of the training"
+            settle(image_problems(image, None, Reading(where, mean, std, keys), box=box))
+
     def _class_values(self) -> NDArray[Any]:
         """Return the value of each class in a file."""
         values = self.task.written if isinstance(self.task, Classes) else range(self.outputs)
@@ -407,7 +417,7 @@ def predict_volume(
             image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
         )
         volumes = predictor.channels([volume, *map(Volume, channels)])
-        settle_channels("predict", volumes[1:], means, stds, part)
+        predictor.settle_channels("predict", volumes, part)
         start_s = time.monotonic()
         with bar("voxels", "predict") as progress:
             predictor.write(

@@ -26,6 +26,7 @@ from floodtide.config import Config, FfnConfig
 from floodtide.data import Patches, Shards, TrainingVolume, Vec3, Volume, partition
 from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.formats.table import format_of, place
+from floodtide.data.image_check import image_problems
 from floodtide.data.look import (
     QUICK,
     alignment,
@@ -156,6 +157,7 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
     trained = training_images(start) if start else ()
     for one in looked:
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
+        found += _of_channels(data, one.name)
         if not _flat(data):
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size, trained)
@@ -375,3 +377,14 @@ def _digest(volume: TrainingVolume, radius: Vec3, least: int) -> str:
         changed = []
     facts = [place(volume.labels), changed, radius, least, THRESHOLDS]
     return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def _of_channels(data: Data, name: str) -> list[Problem]:
+    """Return what is wrong with mean and std of the further channels of a volume."""
+    found = []
+    for number, volume in enumerate(data.options.volumes):
+        for at, channel in enumerate(volume.channels if volume.name == name else ()):
+            keys = f"mean and std of data.volumes.{number}.channels.{at}"
+            reading = Reading(f"volume '{name}'", channel.mean, channel.std, keys)
+            found += image_problems(as_volume(channel.image), None, reading)
+    return found
