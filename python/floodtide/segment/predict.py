@@ -98,8 +98,6 @@ class Predictor:
         mirror: Sequence[int] = (),
         task: PatchTask | None = None,
     ) -> None:
-        if not isinstance(model, nn.UNet):
-            raise InvalidArgumentError(f"predict: the model is {model!r}, expected a U-Net")
         options = model.core.options
         _PREDICTOR.check("predict", mean=mean, std=std, memory_mib=memory_mib, mirror=mirror)
         if task is not None and len(task.channels) != options.classes:

@@ -95,7 +95,7 @@ def test_progress_counts_voxels() -> None:
 
 
 def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(InvalidArgumentError, match="expected a U-Net"):
+    with pytest.raises(InvalidArgumentError, match="model is FFN"):
         Predictor(nn.FFN(depth=2, features=4), mean=0.0, std=1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="std is 0"):
         Predictor(SLICES, mean=0.0, std=0.0)
@@ -208,7 +208,7 @@ def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
 def test_affinities_are_written_in_blocks_under_the_field_s_order(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    defaults: Any = Predictor.__init__.__kwdefaults__
+    defaults: Any = Predictor.__init__.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     monkeypatch.setitem(defaults, "memory_mib", memory_for(VOLUMES, 4, 24, 24))
     with h5py.File(folder / "image.h5", "r+") as file:
         file["raw"].attrs["resolution"] = [40.0, 8.0, 8.0]
