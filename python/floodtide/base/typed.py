@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import typing
@@ -16,35 +17,48 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def typed(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that refuses wrong arguments with one line: missing, unknown, or of other types than annotated.
+def typed(
+    within: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions that refuse wrong arguments: missing, unknown, or of other types than annotated.
+
+    The message is one line: "Patches: task is a string ('classes'), expected a ...".
+
+    Args:
+        within: Returns what surrounds the checks; of a collective function `world.agreed`, so that all ranks raise.
 
     Raises:
-        InvalidArgumentError: "Patches: task is a string ('classes'), expected a ...".
+        InvalidArgumentError: From the function, for a wrong argument.
     """
-    signature = inspect.signature(function)
-    where = function.__qualname__.removesuffix(".__init__")
 
-    @functools.cache
-    def hints() -> dict[str, Any]:
-        found = typing.get_type_hints(function)
-        for name, parameter in signature.parameters.items():
-            hint: Any = found.get(name, Any)
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                found[name] = Sequence[hint]
-            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                found[name] = Mapping[str, hint]
-        return found
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        where = function.__qualname__.removesuffix(".__init__")
 
-    @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            given = signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            names = ", ".join(name for name in signature.parameters if name != "self")
-            raise InvalidArgumentError(f"{where}: {error}; expected {names}") from None
-        for name, value in given.items():
-            converted(value, hints().get(name, Any), f"{where}: {name}", InvalidArgumentError)
-        return function(*args, **kwargs)
+        @functools.cache
+        def hints() -> dict[str, Any]:
+            found = typing.get_type_hints(function)
+            for name, parameter in signature.parameters.items():
+                hint: Any = found.get(name, Any)
+                if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                    found[name] = Sequence[hint]
+                elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                    found[name] = Mapping[str, hint]
+            return found
 
-    return checked
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            with within():
+                try:
+                    given = signature.bind(*args, **kwargs).arguments
+                except TypeError as error:
+                    names = ", ".join(name for name in signature.parameters if name != "self")
+                    raise InvalidArgumentError(f"{where}: {error}; expected {names}") from None
+                for name, value in given.items():
+                    hint = hints().get(name, Any)
+                    converted(value, hint, f"{where}: {name}", InvalidArgumentError)
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate

@@ -117,7 +117,7 @@ class Patches(Samples):
 
     core: _core.data.PatchSource
 
-    @typed
+    @typed()
     def __init__(
         self,
         volumes: TrainingVolume | Sequence[TrainingVolume],
@@ -176,7 +176,7 @@ class Patches(Samples):
         """Number of channels of the images."""
         return 1 + len(self.options.volumes[0].channels)
 
-    @typed
+    @typed()
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
@@ -190,7 +190,7 @@ class Patches(Samples):
         """
         return self.core.load(walker, epoch, index)[1:]
 
-    @typed
+    @typed()
     def fixed(self, number: int) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
         """Return a patch without augmentation, as `load` does. Voxels that count in another patch have no label."""
         return self.core.fixed(number)[1:]

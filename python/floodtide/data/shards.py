@@ -56,7 +56,7 @@ class Shards(NotPickled):
 
     not_pickled = "the core reads its volumes ahead; expected a new one in each process"
 
-    @typed
+    @typed()
     def __init__(
         self,
         volumes: TrainingVolume | Sequence[TrainingVolume],
@@ -107,7 +107,7 @@ class Shards(NotPickled):
         z, y, x = self.core.centre(walker, epoch, index)[1]
         return z, y, x
 
-    @typed
+    @typed()
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -142,7 +142,7 @@ class ClassReport:
         }
 
 
-@typed
+@typed(world.agreed)
 def class_report(
     segmentation: Volume,
     truth: Volume,

@@ -40,7 +40,7 @@ class FFN(Network):
 
     core: _core.Ffn
 
-    @typed
+    @typed()
     def __init__(
         self,
         depth: int = 9,

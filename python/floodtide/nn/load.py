@@ -18,7 +18,7 @@ _TENSORFLOW_FOV = (33, 33, 33)
 _TENSORFLOW_DELTAS = (8, 8, 8)
 
 
-@typed
+@typed()
 def load(
     path: str | Path,
     fov: Sequence[int] | None = None,

@@ -55,7 +55,7 @@ class Network:
         """Return {name: copy} of all arrays that a checkpoint stores. Weights have shape (kz, ky, kx, in, out)."""
         return self._named(self.core.copy_parameters())
 
-    @typed
+    @typed()
     def save(self, path: str | os.PathLike[str], *, statistics: str = "") -> None:
         """Write the network to an HDF5 file, which `floodtide.nn.load` reads; docs/formats.md describes the format.
 
@@ -73,7 +73,7 @@ class Network:
         with reserved("save", path, unchecked, wait_s=WAIT_S):
             _core.save_network(os.fsencode(path), self.core, statistics)
 
-    @typed
+    @typed()
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Copy the arrays of `state` into the network.
 

@@ -41,7 +41,7 @@ class UNet(Network):
 
     core: _core.UNet
 
-    @typed
+    @typed()
     def __init__(
         self,
         options: UNetOptions | None = None,
@@ -72,7 +72,7 @@ class UNet(Network):
             f" in_channels={options.in_channels})"
         )
 
-    @typed
+    @typed()
     def forward(self, batch: Array) -> Array:
         """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
 
@@ -90,7 +90,7 @@ class UNet(Network):
         self._refresh()
         return self.core.forward(images)
 
-    @typed
+    @typed()
     def loss_and_gradients(
         self,
         batch: Array,

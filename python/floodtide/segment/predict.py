@@ -87,7 +87,7 @@ class Predictor:
         InvalidArgumentError: If the model is not a U-Net, a number is out of range, or the task does not fit it.
     """
 
-    @typed
+    @typed()
     def __init__(
         self,
         model: nn.UNet,
@@ -192,7 +192,7 @@ class Predictor:
             if progress is not None:
                 progress(done, total)
 
-    @typed
+    @typed()
     def probabilities(
         self,
         image: Image | Sequence[Image],
@@ -206,7 +206,7 @@ class Predictor:
             result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
         return result
 
-    @typed
+    @typed()
     def write(
         self,
         volume: Volume | Sequence[Volume],
@@ -372,7 +372,7 @@ class Predictor:
         return probabilities
 
 
-@typed
+@typed()
 def predict_volume(
     model: str,
     image: str,

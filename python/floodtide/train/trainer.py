@@ -66,7 +66,7 @@ class Trainer(Steering, NotPickled):
     # A misspelt name is an error, not a new attribute.
     __slots__ = ("__weakref__", "_progress", "config", "data", "model")
 
-    @typed
+    @typed(world.agreed)
     def __init__(
         self,
         *,

@@ -173,7 +173,7 @@ def test_types(hint: Any, good: list[Any], bad: list[Any], text: str) -> None:
 
 
 def test_a_checked_function_keeps_its_name_and_its_errors() -> None:
-    @typed
+    @typed()
     def ratio(a: int, /, *more: int, by: int = 1) -> float:
         """Return a ratio."""
         return sum((a, *more)) / by
