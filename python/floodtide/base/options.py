@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
@@ -148,6 +149,9 @@ def option(
         return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
+
+of_patches = functools.partial(option, kinds=(PATCHES,))
+"""As `option`, for tasks that are learnt from patches."""
 
 _where: ContextVar[str] = ContextVar("where", default="")
 

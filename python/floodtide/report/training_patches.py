@@ -12,8 +12,7 @@ from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved
 from floodtide.comm import world
-from floodtide.data import Patches, Shards
-from floodtide.data.patches import UNLABELLED
+from floodtide.data.samples import Seen
 from floodtide.report import drawing
 from floodtide.report.drawing import Floats
 from floodtide.train.data_checks import with_partitions
@@ -45,27 +44,19 @@ def write_patches(settings: config.Config, out: Path) -> None:
             return
         data = learner_of(settings).data_of(settings, 1)
         with reserved("inspect", out, PICTURES[".png"], []):
-            examples = [_example(data, number) for number in range(min(COUNT, len(data)))]
+            examples = [_pictures(data.seen(number)) for number in range(min(COUNT, len(data)))]
             replace_bytes(out, _drawn(examples))
 
 
-def _example(data: Shards | Patches, number: int) -> tuple[Floats, Floats]:
-    """Return the pictures (y, x, 3) of the middle section of an example, and of its targets."""
-    if isinstance(data, Shards):
-        volume, soft = data.load(0, number)
-        z = len(volume) // 2
-        image = drawing.grey(volume[z], volume)
-        return image, drawing.overlay(image, (soft[z] > 0.5).astype(np.int64))
-    sample = data.load(0, number)
-    z = len(sample[0]) // 2
-    image = drawing.grey(sample[0][z, ..., 0], sample[0][..., 0])
-    if len(sample) == 2:
-        classes = sample[1][z].astype(np.int64)
-        known = classes != UNLABELLED
-        painted = drawing.overlay(image, np.where(known, classes, 0))
-        return image, np.where(known[..., None], painted, 0.3 * image)
-    targets, weights = sample[1][z], sample[2][z]
-    return image, np.where(weights.max(-1, keepdims=True) > 0, drawing.colours(targets), 0.0)
+def _pictures(seen: Seen) -> tuple[Floats, Floats]:
+    """Return the pictures (y, x, 3) of the middle section of an example, and of its truth."""
+    z = len(seen.image) // 2
+    image = drawing.grey(seen.image[z], seen.image)
+    truth, known = seen.truth[z], seen.known[z][..., None]
+    if truth.ndim > 2:
+        return image, np.where(known, drawing.colours(truth), 0.0)
+    painted = drawing.overlay(image, np.where(seen.known[z], truth, 0).astype(np.int64))
+    return image, np.where(known, painted, 0.3 * image)
 
 
 def _drawn(examples: list[tuple[Floats, Floats]]) -> bytes:
