@@ -6,8 +6,7 @@ from floodtide.nn.ffn import FFN
 from floodtide.nn.load import load
 from floodtide.nn.losses import SegmentationLoss
 from floodtide.nn.network import Network
-from floodtide.nn.patch_network import PatchNetwork
-from floodtide.nn.unet import UNet
+from floodtide.nn.unet import PatchNetwork, UNet
 
 __all__ = [
     "FFN",

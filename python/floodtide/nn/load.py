@@ -12,8 +12,7 @@ from floodtide.base import notes, reading
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
-from floodtide.nn.patch_network import PatchNetwork
-from floodtide.nn.unet import UNet
+from floodtide.nn.unet import PatchNetwork, UNet
 
 _TENSORFLOW_FOV = (33, 33, 33)
 _TENSORFLOW_DELTAS = (8, 8, 8)

@@ -1,15 +1,164 @@
 # SPDX-License-Identifier: Apache-2.0
-"""U-Nets."""
+"""U-Nets, and other networks of patches. Arrays are C-contiguous. Arrays of other types raise, without a cast."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.networks import UNetOptions
+from floodtide.base.networks import UNetOptions, section_of
 from floodtide.base.options import Arguments
-from floodtide.nn.patch_network import PatchNetwork
+from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.nn.losses import Labels, SegmentationLoss, Sum, loss_of
+from floodtide.nn.network import Array, Network
+
+Truth = TypeVar("Truth", Labels, Array, Labels | Array)
 
 _UNET = Arguments(classes=limits.CLASSES, in_channels=limits.UNET_CHANNELS, seed=limits.SEED)
+
+
+class PatchNetwork(Network):
+    """A network that predicts all voxels of an image in one pass, and learns each task of patches.
+
+    Attributes:
+        core: The network of the core. Its options say `in_channels`, `classes` (the outputs of a voxel) and `output`.
+    """
+
+    core: Any
+
+    def __repr__(self) -> str:
+        return f"PatchNetwork({section_of(self.core)})"
+
+    @property
+    def flat(self) -> bool:
+        """True if the network is two-dimensional: the sections of an image are independent."""
+        return section_of(self.core).flat
+
+    @property
+    def excluding(self) -> bool:
+        """True if a voxel has one of the outputs (softmax: classes); False if outputs are independent (sigmoid)."""
+        return bool(self.core.options.output == "softmax")
+
+    def moved(self, _: object, __: object, file: str) -> NoReturn:
+        """Refuse a field of view and its moves for the network of a file."""
+        raise InvalidArgumentError(f"load: {file} holds a U-Net, which has no fov and no deltas")
+
+    def forward(self, batch: Array) -> Array:
+        """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
+
+        Args:
+            batch: Normalised images, float32 (n, z, y, x), or with the channels as an additional last axis. Any size
+                is accepted: zeros pad each axis to a multiple of `total_pool`.
+
+        Returns:
+            float32 probabilities of shape (n, z, y, x, classes).
+
+        Raises:
+            ShapeError: If the batch has another number of axes or channels.
+        """
+        images = self._images(batch)
+        self._refresh()
+        result: Array = self.core.forward(images)
+        return result
+
+    def loss_and_gradients(
+        self,
+        batch: Array,
+        masks: Labels | Array,
+        *,
+        loss: str | SegmentationLoss = "dice+cross_entropy",
+        weights: Array | None = None,
+        groups: int = 1,
+        examples: Sequence[int] = (),
+        sum_over_ranks: Sum | None = None,
+    ) -> tuple[float, dict[str, Array]]:
+        """Return the mean loss and its gradients, and update the moving statistics of batch normalisation.
+
+        Args:
+            batch: As for `forward`, but each size must be a multiple of `total_pool`.
+            masks: For softmax, the class of each voxel, uint8; voxels with class 255 are ignored. For sigmoid, targets
+                in [0, 1], float32, with the outputs as last axis.
+            loss: Name of a loss (see `SegmentationLoss.named`), or a loss.
+            weights: For sigmoid, a weight for each target, of the same shape; None: all 1.
+            groups: Number of equal parts of the batch; batch normalisation computes separate statistics for each part.
+            examples: For dropout, one number per image that determines which outputs are dropped.
+            sum_over_ranks: Function that takes numbers and returns their sums over all ranks. The Dice over the batch
+                and synchronised statistics need it.
+
+        Returns:
+            The mean loss over the images of this batch, and {name: gradient}.
+
+        Raises:
+            ShapeError: If shapes do not match.
+            InvalidArgumentError: If a mask contains a label that is not a class.
+        """
+        images = self._images(batch)
+        truth = self._truth(images, masks)
+        labels, targets = (truth, None) if self.excluding else (None, truth)
+        gradients = np.zeros(self.core.parameters().size, np.float32)
+        share = 1 / len(images)
+        self._refresh()
+        report = self.core.loss_and_gradients(
+            images,
+            labels,
+            targets,
+            None if weights is None else self._truth(images, weights),
+            loss_of(loss).core(),
+            groups,
+            list(examples),
+            gradients,
+            share,
+            sum_over_ranks,
+        )
+        self.core.move_statistics(gradients, 1)
+        named = self._named(gradients)
+        trained = self._trained()
+        return report["loss"] * share, {name: named[name] for name in trained}
+
+    def parameters(self) -> dict[str, Array]:
+        """Return {name: array} of the parameters that an optimizer changes. The arrays share memory with the network.
+
+        The moving statistics of batch normalisation have no gradients and are not included: see `statistics`.
+        """
+        everything = super().parameters()
+        return {name: everything[name] for name in self._trained()}
+
+    def statistics(self) -> dict[str, Array]:
+        """Return {name: array} of the moving statistics of batch normalisation. They share memory with the network.
+
+        In your own training loop, broadcast the statistics together with the parameters.
+        """
+        everything, trained = super().parameters(), self._trained()
+        return {name: array for name, array in everything.items() if name not in trained}
+
+    def _trained(self) -> list[str]:
+        """Return the names of all arrays except the moving statistics of batch normalisation."""
+        end = self.core.trained_size()
+        return [name for name, _, offset in self.core.layout() if offset < end]
+
+    def _images(self, batch: Array) -> Array:
+        channels = self.core.options.in_channels
+        with_channels = batch if batch.ndim == 5 else batch[..., None]
+        if with_channels.ndim != 5 or with_channels.shape[-1] != channels:
+            expected = f"(n, z, y, x, {channels})" + (" or (n, z, y, x)" if channels == 1 else "")
+            raise ShapeError(
+                f"{type(self).__name__}: the batch has shape {batch.shape}, expected {expected}"
+            )
+        return with_channels
+
+    def _truth(self, images: Array, truth: Truth) -> Truth:
+        expected: tuple[int, ...] = images.shape[:-1]
+        if not self.excluding:
+            expected = (*expected, self.core.options.classes)
+        if truth.shape != expected:
+            raise ShapeError(
+                f"{type(self).__name__}: a mask has shape {truth.shape}, expected {expected}"
+            )
+        return truth
 
 
 class UNet(PatchNetwork):

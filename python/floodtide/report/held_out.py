@@ -84,10 +84,9 @@ def _pictures(run: Run) -> dict[str, Any]:
     model, task = trained.load(checkpoint), samples.task
     groups = task.scores_groups and len(samples.groups) > 1
     chosen = _of_groups(run, samples) if groups else _of_patches(run.name, samples, model)
-    shown, classes = [], False
-    for title, number in chosen:
-        section = _section(predicted(samples, model, number))
-        classes = section.holds_classes
+    sections = [_section(predicted(samples, model, number)) for _, number in chosen]
+    shown = []
+    for (title, _), section in zip(chosen, sections, strict=True):
         if groups:
             here = score_of(section, task)
             title += ", this section " + ("without a class" if here is None else f"{here:.3f}")
@@ -97,7 +96,7 @@ def _pictures(run: Run) -> dict[str, Any]:
         "image": patches_figure(shown, size),
         "legend": task.legend,
         "section": "the section with the most voxels of objects"
-        if classes
+        if sections[0].holds_classes
         else "the middle section",
         "groups": groups,
         "checkpoint": checkpoint.name,

@@ -359,11 +359,11 @@ def _start_record(
         "processor": _core.processor_name(),
         "cores": _core.available_cores(),
         "hosts": world.places()[3],
-        "examples_per_epoch": learner.examples,
+        "examples_per_epoch": len(setup.data),
         **learner.facts,
         "resumed_from": checkpoint,
         "transport": comm.description,
-        "kernels": learner.kernels,
+        "kernels": setup.model.core.kernel_names(),
         "rate": advice.rate_used(setup.schedule, walkers, batch),
     }
 

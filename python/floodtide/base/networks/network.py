@@ -4,19 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from floodtide.base.options import FOLDER, PATCHES, Checked, option
 
 Vec3 = tuple[int, int, int]
-
-
-def as_axes(numbers: Iterable[int]) -> Vec3:
-    """Return three numbers as (z, y, x)."""
-    z, y, x = numbers
-    return z, y, x
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.networks.network import Architecture, NetworkConfig, Vec3, as_axes
+from floodtide.base.networks.network import Architecture, NetworkConfig, Vec3
 from floodtide.base.options import option
 
 
@@ -56,13 +56,14 @@ class UNetOptions(Architecture):
 
     @property
     def total_pool(self) -> Vec3:
-        return as_axes(math.prod(pools) for pools in self._of_axes(self.pools, self.depth - 1))
+        z, y, x = map(math.prod, self._of_axes(self.pools, self.depth - 1))
+        return z, y, x
 
     @property
     def context(self) -> Vec3:
-        kernels = self._of_axes(self.kernels, self.depth)
         pools = self._of_axes(self.pools, self.depth - 1)
-        return as_axes(map(_context, kernels, pools))
+        z, y, x = map(_context, self._of_axes(self.kernels, self.depth), pools)
+        return z, y, x
 
     @staticmethod
     def _of_axes(values: Sequence[Vec3], count: int) -> list[list[int]]:

@@ -197,20 +197,18 @@ class Classes(PatchTask):
         return float(np.mean(known)) if known else None
 
     def scores(self, scores: Mapping[str, Any], groups: Sequence[str]) -> Record:
-        dice, rows = scores["dice"], []
-        for number, name in enumerate(self.channels):
-            if number == 0:
-                continue
-            rows.append(
-                {
-                    "class": number,
-                    "name": name,
-                    "dice_pooled": dice.pooled(number),
-                    "dice_mean": dice.mean_over_groups(number),
-                    "dice_groups": [dice.group(group, number) for group in range(len(groups))],
-                    "dice_everything": scores["dice_everything"][number],
-                }
-            )
+        dice = scores["dice"]
+        rows = [
+            {
+                "class": number,
+                "name": name,
+                "dice_pooled": dice.pooled(number),
+                "dice_mean": dice.mean_over_groups(number),
+                "dice_groups": [dice.group(group, number) for group in range(len(groups))],
+                "dice_everything": scores["dice_everything"][number],
+            }
+            for number, name in enumerate(self.channels[1:], start=1)
+        ]
         return {"classes": rows, "groups": list(groups), "confusion": scores["confusion"]}
 
     @staticmethod

@@ -187,7 +187,7 @@ class PatchTask(Task):
     @property
     def predicted(self) -> int:
         """Number of the outputs that a prediction keeps, the first ones. The others only help to learn."""
-        return len(self.channels)
+        return len(self.affinity_offsets) or len(self.channels)
 
     @property
     def written(self) -> list[int]:

@@ -112,19 +112,9 @@ class Learner(ABC):
         return 0
 
     @property
-    def examples(self) -> int:
-        """Examples of an epoch, over all walkers."""
-        return len(self._data)
-
-    @property
     def facts(self) -> Record:
         """Further facts about the data for the log's first record; the same on all ranks."""
         return {}
-
-    @property
-    def kernels(self) -> str:
-        """Names of the kernels that the network's convolutions use."""
-        return str(self._model.core.kernel_names())
 
     @abstractmethod
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
