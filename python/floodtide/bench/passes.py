@@ -104,7 +104,7 @@ class UNetPasses:
     A step moves the statistics, as in training. The next step therefore prepares all weights again, as after an update.
     """
 
-    def __init__(self, network: UNetShape, _: str = "") -> None:
+    def __init__(self, network: UNetShape) -> None:
         options = nn.UNetOptions(
             depth=network.depth, features=network.features, kernels=KERNELS, pools=POOLS
         )
@@ -149,12 +149,9 @@ class UNetPasses:
         return {"kernel": counted, "kernels": names}
 
 
-_PASSES: dict[type, Any] = {FfnShape: FfnPasses, UNetShape: UNetPasses}
-
-
-def passes_of(network: NetworkShape, kernel: str = "") -> Any:
-    """Return the passes of a network. The dispatch chooses the kernels of convolutions if none is named."""
-    return _PASSES[type(network)](network, kernel)
+def passes_of(network: NetworkShape) -> FfnPasses | UNetPasses:
+    """Return the passes of a network."""
+    return FfnPasses(network) if isinstance(network, FfnShape) else UNetPasses(network)
 
 
 def update(passes: FfnPasses | UNetPasses, optimizer: _core.Optimizer) -> None:
@@ -189,7 +186,9 @@ def measure(
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
         UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another processor or build.
     """
-    require_peer(network.command, against, network.peers)
+    flooding = isinstance(network, FfnShape)
+    kernels = [kernel for kernel, _ in _core.bench.conv_kernels()] if flooding else []
+    require_peer("step" if flooding else "unet", against, kernels)
     for count in timing.counts:
         with threads(count):
             for name in names:
@@ -207,8 +206,8 @@ def _rows(
 
         for layout, peer in torch_peers.of(network, against, count).items():
             bodies[f"{against} {layout}"] = getattr(peer, name)
-    elif against:
-        bodies[against] = getattr(passes_of(network, against), name)
+    elif isinstance(network, FfnShape) and against:
+        bodies[against] = getattr(FfnPasses(network, against), name)
     needed = in_own_process(
         "floodtide.bench.passes:memory",
         kind=type(network).__name__,
@@ -239,8 +238,7 @@ def memory(kind: str, network: dict[str, Any], name: str, threads: int) -> dict[
     """
     before = _core.resident_bytes()
     _core.set_num_threads(threads)
-    shapes = {shape.__name__: shape for shape in _PASSES}
-    made = passes_of(shapes[kind](**network))
+    made = passes_of({"FfnShape": FfnShape, "UNetShape": UNetShape}[kind](**network))
     made.kernels(name)
     for _ in range(2):
         getattr(made, name)()

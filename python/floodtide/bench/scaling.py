@@ -13,13 +13,13 @@ from floodtide import _core
 from floodtide.bench.passes import passes_of, update
 from floodtide.bench.ranks import start_ranks
 from floodtide.bench.rows import Row, enough, rated, stamped, threads
-from floodtide.bench.shapes import SHAPES, NetworkShape, ScalingOptions
+from floodtide.bench.shapes import FfnShape, ScalingOptions, UNetShape
 from floodtide.comm import world
 
 _ALGORITHM = "ring"
 
 
-def scaling(options: ScalingOptions, shape: NetworkShape | None = None) -> list[Row]:
+def scaling(options: ScalingOptions, shape: FfnShape | UNetShape | None = None) -> list[Row]:
     """Measure training steps of one rank and of all ranks, and return rows on rank 0. Starts the ranks. Collective.
 
     Rows have `fovs_per_s` or `images_per_s`: the throughput of all ranks together. The row of all ranks has `speedup`,
@@ -33,7 +33,8 @@ def scaling(options: ScalingOptions, shape: NetworkShape | None = None) -> list[
     Raises:
         UnsupportedError: If there is no mpiexec.
     """
-    shape = shape or SHAPES[options.network]()
+    flooding = options.network == "ffn"
+    shape = shape or (FfnShape() if flooding else UNetShape())
     start_ranks("bench scaling", options.ranks)
     with threads(options.threads):
         with world.agreed():
@@ -44,7 +45,7 @@ def scaling(options: ScalingOptions, shape: NetworkShape | None = None) -> list[
         row: Row = {"name": "scaling", "kernel": "step", "level": _core.active_isa(), "shape": ""}
         row |= {"threads": options.threads, "ranks": ranks}
         row |= rated(steps, ranks * passes.flops["step"], ranks / peaks)
-        row[shape.rate] = ranks * shape.batch / row["median_s"]
+        row["fovs_per_s" if flooding else "images_per_s"] = ranks * shape.batch / row["median_s"]
         rows.append(row)
     one, every = rows
     every["speedup"] = world.size() * one["median_s"] / every["median_s"]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 from floodtide import _core
 from floodtide.base import limits
@@ -14,7 +13,6 @@ from floodtide.config import Config, FfnConfig
 from floodtide.errors import InvalidArgumentError
 
 CLASSES = 2  # of the U-Net
-Section = TypeVar("Section", FfnConfig, UNetConfig)
 KERNELS, POOLS = ((1, 3, 3),), ((1, 2, 2),)
 
 
@@ -60,8 +58,7 @@ class FfnShape:
     compute: str = "fp32"
     parallel: str = "fovs"
 
-    prefix, rate, command = "", "fovs_per_s", "step"
-    peers = tuple(kernel for kernel, _ in _core.bench.conv_kernels())
+    prefix, rate = "", "fovs_per_s"
 
     @classmethod
     def of(cls, settings: Config) -> FfnShape:
@@ -70,7 +67,9 @@ class FfnShape:
         Raises:
             InvalidArgumentError: If the network is another one.
         """
-        model, run = _section(settings, FfnConfig), settings.run
+        model, run = settings.model, settings.run
+        if not isinstance(model, FfnConfig):
+            raise InvalidArgumentError(f"model.kind is '{model.kind}', expected 'ffn'")
         return cls(
             depth=model.depth,
             fov=model.fov,
@@ -99,8 +98,7 @@ class UNetShape:
     batch: int = 8
     compute: str = "fp32"
 
-    prefix, rate, command = "unet ", "images_per_s", "unet"
-    peers = ()
+    prefix, rate = "unet ", "images_per_s"
 
     @classmethod
     def of(cls, settings: Config) -> UNetShape:
@@ -109,7 +107,9 @@ class UNetShape:
         Raises:
             InvalidArgumentError: If the network is another one, or patches have several sections.
         """
-        model, data = _section(settings, UNetConfig), settings.data
+        model, data = settings.model, settings.data
+        if not isinstance(model, UNetConfig):
+            raise InvalidArgumentError(f"model.kind is '{model.kind}', expected 'unet'")
         size = (1, *data.size) if isinstance(data.patch, str) else data.patch
         if size[0] != 1 or 0 in size or (model.kernels, model.pools) != (KERNELS, POOLS):
             raise InvalidArgumentError(
@@ -130,14 +130,6 @@ class UNetShape:
 
 
 NetworkShape = FfnShape | UNetShape
-SHAPES: dict[str, type[NetworkShape]] = {"ffn": FfnShape, "unet": UNetShape}
-
-
-def _section(settings: Config, kind: type[Section]) -> Section:
-    """Return the network of a configuration; refuse one of another kind."""
-    if not isinstance(settings.model, kind):
-        raise InvalidArgumentError(f"model.kind is '{settings.model.kind}', expected '{kind.kind}'")
-    return settings.model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +143,6 @@ class ScalingOptions:
     )
     threads: int = 1
     network: str = option(
-        "ffn", "Network to train, as for bench step or bench unet", choices=tuple(SHAPES)
+        "ffn", "Network to train, as for bench step or bench unet", choices=("ffn", "unet")
     )
     seconds: float = option(1.0, "Minimum time to measure each row", range=limits.SECONDS)

@@ -14,12 +14,11 @@ from floodtide.bench.shapes import CLASSES, FfnShape, NetworkShape, UNetShape
 
 def of(network: NetworkShape, against: str, threads: int) -> dict[str, Peer]:
     """Return a network in PyTorch in each memory format, {format: its passes}. See `Peer`."""
-    peers: dict[type, Any] = {
-        FfnShape: (TorchFfn, "channels_last_3d"),
-        UNetShape: (TorchUNet, "channels_last"),
-    }
-    peer, last = peers[type(network)]
-    return {layout: peer(network, against, threads, layout) for layout in ("contiguous", last)}
+    if isinstance(network, FfnShape):
+        formats = ("contiguous", "channels_last_3d")
+        return {layout: TorchFfn(network, against, threads, layout) for layout in formats}
+    formats = ("contiguous", "channels_last")
+    return {layout: TorchUNet(network, against, threads, layout) for layout in formats}
 
 
 class Peer:

@@ -130,11 +130,12 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
     }
 
 
-def _segment_and_score(directory: Path, model: Any) -> list[dict[str, Any]]:
+def _segment_and_score(directory: Path, model: Model) -> list[dict[str, Any]]:
     """Print and return the scores of the network and of trivial answers. Writes the data for pictures."""
     image, labels = (data.Volume(f"{directory / 'volume.h5'}:{name}") for name in ("raw", "labels"))
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
     known, truth = labels.read(tuning), labels.read(held_out)
+    assert isinstance(model, nn.FFN)
 
     def segment(what: str, threshold: float, box: data.Box | None) -> Segmentation:
         with bar("seeds", f"segment {what} at move threshold {threshold:g}") as progress:

@@ -100,7 +100,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             statistics=statistics,
             warnings=warnings,
         )
-    facts = {"the number of examples": len(setup.data), **setup.learner.facts}
+    facts = {"the number of examples": setup.learner.examples, **setup.learner.facts}
     require_same("train", facts, "data")
     return setup
 

@@ -195,7 +195,7 @@ class StepLoop:
             with self._activity("log"):
                 self.core.flush_trace()
                 sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
-                unit, ranks = self.setup.config.task.unit, self.comm.size
+                unit, ranks = self.setup.learner.unit, self.comm.size
                 self._record(_train_record(self.core, report, sums, unit, ranks, elapsed_s))
         if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
             self.save()
@@ -353,17 +353,17 @@ def _start_record(
         "walkers": walkers,
         "threads": _core.num_threads(),
         "parameters": sum(array.size for array in setup.model.state_dict().values()),
-        "unit": setup.config.task.unit,
+        "unit": learner.unit,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "version": _core.__version__,
         "processor": _core.processor_name(),
         "cores": _core.available_cores(),
         "hosts": world.places()[3],
-        "examples_per_epoch": len(setup.data),
+        "examples_per_epoch": learner.examples,
         **learner.facts,
         "resumed_from": checkpoint,
         "transport": comm.description,
-        "kernels": setup.model.core.kernel_names(),
+        "kernels": learner.kernels,
         "rate": advice.rate_used(setup.schedule, walkers, batch),
     }
 

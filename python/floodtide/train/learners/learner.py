@@ -37,6 +37,8 @@ class Learner(ABC):
     Attributes:
         data_class: Class of the training examples.
         held_out: The data to validate on, or None.
+        unit: What a walker computes in a pass, such as "fovs"; a name in the log.
+        examples: Number of examples of an epoch, over all walkers.
     """
 
     data_class: type[Data]
@@ -46,6 +48,8 @@ class Learner(ABC):
         self._model = model
         self._data = data
         self.held_out: Any = self.held_out_of(config)
+        self.unit = config.task.unit
+        self.examples = len(data)
 
     @classmethod
     def new_model(cls, config: Config) -> Any:
@@ -115,6 +119,11 @@ class Learner(ABC):
     def facts(self) -> Record:
         """Further facts about the data for the log's first record; the same on all ranks."""
         return {}
+
+    @property
+    def kernels(self) -> str:
+        """Names of the kernels that the network's convolutions use."""
+        return str(self._model.core.kernel_names())
 
     @abstractmethod
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
