@@ -207,7 +207,7 @@ class Patches(Samples):
 
     def seen(self, number: int) -> Seen:
         image, truth, *weights = self.load(0, number)
-        known = weights[0].max(-1) > 0 if weights else truth != UNLABELLED
+        known = weights[0] > 0 if weights else truth != UNLABELLED
         return Seen(image[..., 0], truth, known)
 
     @staticmethod

@@ -21,7 +21,7 @@ class Seen(NamedTuple):
     Attributes:
         image: Normalised intensities (z, y, x) of the first channel.
         truth: Labels (z, y, x), or targets (z, y, x, outputs).
-        known: True in voxels (z, y, x) that count.
+        known: True where the truth counts, of its shape.
     """
 
     image: Image

@@ -52,11 +52,11 @@ def _pictures(seen: Seen) -> tuple[Floats, Floats]:
     """Return the pictures (y, x, 3) of the middle section of an example, and of its truth."""
     z = len(seen.image) // 2
     image = drawing.grey(seen.image[z], seen.image)
-    truth, known = seen.truth[z], seen.known[z][..., None]
+    truth, known = seen.truth[z], seen.known[z]
     if truth.ndim > 2:
-        return image, np.where(known, drawing.colours(truth), 0.0)
-    painted = drawing.overlay(image, np.where(seen.known[z], truth, 0).astype(np.int64))
-    return image, np.where(known, painted, 0.3 * image)
+        return image, np.where(known.any(-1, keepdims=True), drawing.colours(truth), 0.0)
+    painted = drawing.overlay(image, np.where(known, truth, 0).astype(np.int64))
+    return image, np.where(known[..., None], painted, 0.3 * image)
 
 
 def _drawn(examples: list[tuple[Floats, Floats]]) -> bytes:
