@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import config
+from floodtide import _core, config
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Affinities, Classes, Distance, PatchTask
 from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, parse_boxes
@@ -31,7 +30,7 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, objects_of, write_segments
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of, write_segments
 from floodtide.segment.commands import use_threads
 
 
@@ -57,9 +56,8 @@ def segment_predicted(
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or a library is missing.
     """
-    task = settings.task
-    assert isinstance(task, PatchTask)
-    if not isinstance(task, Classes):
+    task: Any = settings.task
+    if task.agglomerated:
         library("waterz", "segment", "affinities")  # missing? say so before a long prediction
     predicted = _predicted(out)
     source = _volume(file, settings)
@@ -74,7 +72,7 @@ def segment_predicted(
     if original is not None and wanted is not None:
         part = original.grid.box_of(wanted)
     use_threads(settings)
-    predictor = _predictor(source, checkpoint)
+    predictor = predict.predictor_of(source, checkpoint, trained.task_of(checkpoint))
     keys = "voxel_size_nm of the [[data.volumes]] table"
     reading = Reading(
         "segment", source.mean, source.std, "data.volumes.mean and std", size, size_key=keys
@@ -111,15 +109,6 @@ def segment_predicted(
     }
 
 
-def _predictor(source: TrainingVolume, checkpoint: Path) -> predict.Predictor:
-    return predict.Predictor(
-        trained.load(checkpoint),
-        mean=[source.mean, *(one.mean for one in source.channels)],
-        std=[source.std, *(one.std for one in source.channels)],
-        task=trained.task_of(checkpoint),
-    )
-
-
 def _write_segments(
     predictor: predict.Predictor,
     predicted: str,
@@ -128,13 +117,19 @@ def _write_segments(
     notes: dict[str, str],
 ) -> tuple[int, float]:
     """Write the segments of a prediction; return their number, and the share of the voxels that are in one."""
-    if isinstance(predictor.task, Affinities):
+    task: Any = predictor.task
+    if task.affinity_offsets:
         file = AffinityFile(predicted)
         return write_segments(file, AffinityOptions(), out, voxel_size_nm=size_nm, notes=notes)
-    channel = 0 if isinstance(predictor.task, Distance) else None
-    volume = Volume(*path_and_dataset(predicted), channel=channel)
-    make = _by_section if predictor.model.flat else objects_of
-    labels = make(predictor.task, volume.read())
+    place = path_and_dataset(predicted)
+    volume = Volume(*place, channel=None if predictor.excluding else 0)
+    values = (
+        volume.read()
+        if predictor.excluding
+        else _core.data.Channels(*place).read((0, 0, 0), volume.shape)
+    )
+    make = _by_section if predictor.model.flat else _objects
+    labels = make(task, values)
     plan = Plan(
         shape=as_vec3(labels.shape),
         dtype=np.dtype(np.uint32),
@@ -147,12 +142,18 @@ def _write_segments(
     return int(labels.max(initial=0)), float(np.count_nonzero(labels) / labels.size)
 
 
-def _by_section(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
-    """Return separate objects of each section, with different numbers."""
-    labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
+def _objects(task: Any, values: NDArray[Any]) -> NDArray[Any]:
+    """Return the objects (z, y, x) of a prediction of a task, which may have the outputs as first axis."""
+    objects: NDArray[Any] = task.objects(values, segments_of)
+    return objects
+
+
+def _by_section(task: Any, values: NDArray[Any]) -> NDArray[Any]:
+    """Return separate objects of each section, with different numbers. Arguments as for `_objects`."""
+    labels: NDArray[Any] = np.zeros(values.shape[-3:], np.int64)
     count = 0
-    for section, out in zip(predicted, labels, strict=True):
-        found = objects_of(task, section[None])[0]
+    for z, out in enumerate(labels):
+        found = _objects(task, values[..., z : z + 1, :, :])[0]
         out[found > 0] = found[found > 0] + count
         count += int(found.max(initial=0))
     return labels

@@ -284,6 +284,9 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+of_patches = functools.partial(option, kinds=(PATCHES,))
+"""As `option`, for tasks that are learnt from patches."""
+
 _where: ContextVar[str] = ContextVar("where", default="")
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.networks import UNetConfig
 from floodtide.base.options import option
 from floodtide.config import Config, FfnConfig
-from floodtide.config.networks import UNetConfig
 from floodtide.errors import InvalidArgumentError
 
 CLASSES = 2  # of the U-Net

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from floodtide import config, segment
-from floodtide.base.options import PATCHES
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.errors import InvalidArgumentError
@@ -41,7 +40,7 @@ def run(
     assert out is not None
     with world.agreed():
         settings = _settings(file, model, voxel_nm, overrides)
-    if settings.task.examples == PATCHES:
+    if settings.task.predicts:
         return _predicted(file, settings, out, box)
     if estimate:
         return segment.estimate(file, settings, out, box)

@@ -13,8 +13,7 @@ from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved
 from floodtide.comm import world
-from floodtide.data import Patches, Shards
-from floodtide.data.patches import UNLABELLED
+from floodtide.data.samples import Samples, Seen
 from floodtide.report import drawing
 from floodtide.report.drawing import Floats
 from floodtide.train.data_checks import with_partitions
@@ -49,36 +48,31 @@ def write_patches(settings: config.Config, out: Path) -> None:
             return
         data = learner_of(settings).data_of(settings, 1)
         with reserved("inspect", out, PICTURES[".png"], []):
-            examples = [_example(data, number) for number in range(min(COUNT, len(data)))]
+            examples = [_pictures(data.seen(number)) for number in range(min(COUNT, len(data)))]
             replace_bytes(out, _drawn(examples, _names(data)))
 
 
-def _names(data: Shards | Patches) -> list[str]:
+def _names(data: Samples) -> list[str]:
     """Return what the pictures of an example show."""
-    if isinstance(data, Shards) or data.task.output == "softmax":
-        return ["image", "labels"]
-    names = data.task.channels
-    return ["image", *("\n".join(names[k : k + _COLOURS]) for k in range(0, len(names), _COLOURS))]
+    task = getattr(data, "task", None)
+    names = [] if task is None or task.truth_values == 1 else task.channels
+    groups = ["\n".join(names[k : k + _COLOURS]) for k in range(0, len(names), _COLOURS)]
+    return ["image", *(groups or ["labels"])]
 
 
-def _example(data: Shards | Patches, number: int) -> list[Floats]:
-    """Return the pictures (y, x, 3) of the middle section of an example, and of its targets."""
-    if isinstance(data, Shards):
-        volume, soft = data.load(0, number)
-        z = len(volume) // 2
-        image = drawing.grey(volume[z], volume)
-        return [image, drawing.overlay(image, (soft[z] > 0.5).astype(np.int64))]
-    sample = data.load(0, number)
-    z = len(sample[0]) // 2
-    image = drawing.grey(sample[0][z, ..., 0], sample[0][..., 0])
-    if len(sample) == 2:
-        classes = sample[1][z].astype(np.int64)
-        known = classes != UNLABELLED
-        painted = drawing.overlay(image, np.where(known, classes, 0))
-        return [image, np.where(known[..., None], painted, _DARK * image)]
-    targets, known = sample[1][z], sample[2][z] > 0
-    groups = [slice(k, k + _COLOURS) for k in range(0, targets.shape[-1], _COLOURS)]
-    return [image, *(_coloured(image, targets[..., group], known[..., group]) for group in groups)]
+def _pictures(seen: Seen) -> list[Floats]:
+    """Return the pictures (y, x, 3) of the middle section of an example, and of its truth."""
+    z = len(seen.image) // 2
+    image = drawing.grey(seen.image[z], seen.image)
+    truth, known = seen.truth[z], seen.known[z]
+    if truth.ndim > 2:
+        groups = [slice(k, k + _COLOURS) for k in range(0, truth.shape[-1], _COLOURS)]
+        return [
+            image,
+            *(_coloured(image, truth[..., group], known[..., group]) for group in groups),
+        ]
+    painted = drawing.overlay(image, np.where(known, truth, 0).astype(np.int64))
+    return [image, np.where(known[..., None], painted, _DARK * image)]
 
 
 def _coloured(image: Floats, targets: Floats, known: npt.NDArray[np.bool_]) -> Floats:

@@ -26,11 +26,13 @@ from numpy.typing import NDArray
 
 from floodtide import _core, nn
 from floodtide.base import limits
+from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
+from floodtide.base.networks import section_of
 from floodtide.base.options import Arguments, shown
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Affinities, Classes, PatchTask
+from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
@@ -46,7 +48,7 @@ from floodtide.errors import (
 from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
 from floodtide.segment.canvas import as_float32
-from floodtide.segment.windows import Axis, choose_windows, context_of
+from floodtide.segment.windows import Axis, choose_windows
 
 Image = NDArray[Any] | Volume
 Values = NDArray[np.float32]
@@ -90,7 +92,7 @@ class Predictor:
     @typed()
     def __init__(
         self,
-        model: nn.UNet,
+        model: nn.PatchNetwork,
         *,
         mean: float | Sequence[float],
         std: float | Sequence[float],
@@ -110,7 +112,7 @@ class Predictor:
             for name, given in (("mean", mean), ("std", std))
         )
         self.pool = model.core.total_pool
-        self.context = context_of(options.depth, options.kernels, options.pools)
+        self.context = section_of(model.core).context
         self.mirror = tuple(sorted(set(mirror) - ({0} if model.flat else set())))
         self.task = task
         if self.mirror:
@@ -125,7 +127,7 @@ class Predictor:
     @property
     def excluding(self) -> bool:
         """Return True if the outputs are mutually exclusive classes (softmax), False if independent (sigmoid)."""
-        return self.model.core.options.output == "softmax"
+        return self.model.excluding
 
     def blocks(
         self,
@@ -205,6 +207,21 @@ class Predictor:
         for block, kept in self.blocks(image, box, progress):
             result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
         return result
+
+    def predicted(
+        self,
+        image: Image | Sequence[Image],
+        box: Box | None = None,
+        progress: Progress | None = None,
+    ) -> NDArray[Any]:
+        """Return what `write` writes of a box: the values of classes (z, y, x), or outputs (outputs, z, y, x)."""
+        outputs = self.probabilities(image, box, progress)
+        if not self.excluding:
+            return outputs
+        likely = _core.evaluate.most_likely_classes(
+            np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
+        )
+        return self._class_values()[likely]
 
     @typed()
     def write(
@@ -319,14 +336,14 @@ class Predictor:
 
     def _class_values(self) -> NDArray[Any]:
         """Return the value of each class in a file."""
-        values = self.task.written if isinstance(self.task, Classes) else range(self.outputs)
+        values = range(self.outputs) if self.task is None else self.task.written
         least = np.min_scalar_type(min(values)), np.min_scalar_type(max(values))
         return np.array(list(values), np.promote_types(*least))
 
     @property
     def _offsets(self) -> Sequence[Vec3] | None:
         """Offsets of the outputs that are affinities; None: all outputs are alike in a mirrored image."""
-        return self.task.offsets if isinstance(self.task, Affinities) else None
+        return (self.task and self.task.affinity_offsets) or None
 
     def _require_mirrors(self) -> None:
         """Check that this network can predict mirrored images, and widen the context by the longest offset.
@@ -440,6 +457,16 @@ def predict_volume(
     }
 
 
+def predictor_of(source: TrainingVolume, checkpoint: Path, task: Any) -> Predictor:
+    """Return the predictor of a checkpoint that has learnt a task, for images as those of a training volume."""
+    return Predictor(
+        trained.load(checkpoint),
+        mean=[one.mean for one in source.inputs],
+        std=[one.std for one in source.inputs],
+        task=task,
+    )
+
+
 def _predictor(
     checkpoint: Path, image: str, mean: float | None, std: float | None, mirror: bool
 ) -> Predictor:
@@ -489,13 +516,13 @@ def _datasets(dataset: str) -> list[str]:
     return [dataset, f"{dataset}_probabilities"]
 
 
-def bytes_per_voxel(model: nn.UNet) -> float:
+def bytes_per_voxel(model: nn.PatchNetwork) -> float:
     """Return the bytes of memory that a forward pass needs per voxel of a large block, with input and output."""
     core = model.core
     block = [-(-_LARGE // pool) * pool for pool in core.total_pool]
-    planned = core.options.forward_bytes(1, block) / math.prod(block)
+    planned: float = core.options.forward_bytes(1, block) / math.prod(block)
     # Outside the network: the block, its normalised copies, the probabilities and their copies.
-    return planned + 4 * 3 * (core.options.in_channels + core.options.classes)
+    return planned + 4 * 3 * int(core.options.in_channels + core.options.classes)
 
 
 def _checked(image: Image, box: Box | None) -> Box:

@@ -18,12 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from floodtide.base.files import make_folder
-from floodtide.base.options import FLOOD, PATCHES
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Classes
 from floodtide.comm import world
-from floodtide.config import Config, FfnConfig
-from floodtide.data import Patches, Shards, TrainingVolume, Vec3, Volume, partition
+from floodtide.config import Config
+from floodtide.data import TrainingVolume, Vec3, Volume, partition
 from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.formats.table import format_of, place
 from floodtide.data.image_check import image_problems
@@ -36,24 +34,22 @@ from floodtide.data.look import (
     trained_on,
     training_images,
 )
-from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.labels import require_labels
 from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
-from floodtide.data.patches import boxes_of
 from floodtide.data.volumes import (
     VolumeLike,
     as_volume,
     labels_of,
     name_of,
-    require_same_grid,
     settled_size,
     volume_exists,
 )
 from floodtide.errors import InvalidArgumentError
+from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data, held_out_volume
 
 MOST = 8
@@ -93,21 +89,15 @@ def require_volumes_fit(config: Config) -> None:
         ShapeError: If labels have another shape than the image.
     """
     for volume in config.data.volumes[:MOST]:
-        if config.task.examples == PATCHES:
-            boxes_of(volume)
+        learner_of(config).data_class.require_fitting(volume)
         if not volume.labels:
             continue
-        image = as_volume(volume.image)
         if _same_volume(volume.image, volume.labels):
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
                 " one id for each object"
             )
-        labels = as_volume(volume.labels)
-        require_labels(labels)
-        if config.task.examples == FLOOD:
-            require_same_shape(image, labels)
-            require_same_grid(f"volume '{volume.name}'", labels, image)
+        require_labels(as_volume(volume.labels))
 
 
 def check_data(config: Config, data: Data) -> tuple[str, tuple[str, ...]]:
@@ -158,25 +148,19 @@ def training_problems(config: Config, data: Data, looked: Sequence[Looked]) -> l
     for one in looked:
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
         found += _of_channels(data, one.name)
-        if not _flat(data):
+        if not data.flat:
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size, trained)
             found += problems.of_padding(one.statistics, one.reading.where)
-    if not isinstance(config.task, Classes):
+    if config.task.of_objects:
         for volume, one in zip(data.options.volumes, looked, strict=False):
             found += _of_labels(volume, one)
     found += _of_boxes(config, data.options.volumes)
-    if isinstance(data, Shards):
-        assert isinstance(config.model, FfnConfig)
+    if config.task.partitioned:
         for volume in data.options.volumes[:MOST]:
-            found += _of_partitions(volume, config.model.patch_size)
-        found += _of_centres(data, config.model.patch_size)
+            found += _of_partitions(volume, data.patch_size)
+        found += _of_centres(data)
     return found
-
-
-def _flat(data: Data) -> bool:
-    """Return True if examples are single sections, which may lie at any distance."""
-    return isinstance(data, Patches) and data.patch[0] == 1
 
 
 def _look(volume: TrainingVolume, reading: Reading) -> Looked:
@@ -277,7 +261,7 @@ def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Pr
     return found
 
 
-def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
+def _of_centres(shards: Data) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
     boxes = [
         box
@@ -286,12 +270,12 @@ def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     ]
     voxels = sum(math.prod(size) for _, size in boxes)
     room = sum(
-        math.prod(max(0, n - patch + 1) for n, patch in zip(size, patch_size, strict=True))
+        math.prod(max(0, n - patch + 1) for n, patch in zip(size, shards.patch_size, strict=True))
         for _, size in boxes
     )
     if len(shards) >= _FEW * voxels:
         return []
-    patch = " x ".join(map(str, patch_size))
+    patch = " x ".join(map(str, shards.patch_size))
     advice = "but partitions allow few of them: make partitions with a smaller --lom-radius or --min-size"
     if room < 2 * _FEW * voxels:
         advice = (
@@ -326,7 +310,7 @@ def with_partitions(config: Config) -> Config:
     Raises:
         floodtide.errors.Error: On every rank alike, for labels that cannot be read.
     """
-    if not isinstance(config.model, FfnConfig):
+    if not config.task.partitioned:
         return config
     with world.agreed():
         if world.current().rank == 0:  # partitions of wrong labels would take long before the error
@@ -343,11 +327,9 @@ def with_partitions(config: Config) -> Config:
 def lom_radius(config: Config) -> Vec3:
     """Return the radius (z, y, x) in voxels of the box of a partition: data.lom_radius, or half the field of view plus
     the step."""
-    assert isinstance(config.model, FfnConfig)
     if config.data.lom_radius is not None:
         return config.data.lom_radius
-    sizes = zip(config.model.fov, config.model.deltas, strict=True)
-    return as_vec3([fov // 2 + delta for fov, delta in sizes])
+    return as_vec3([size // 2 for size in learner_of(config).patch_size(config)])
 
 
 def _with_own(volume: TrainingVolume, config: Config) -> TrainingVolume:

@@ -13,7 +13,6 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.tasks import Classes
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
@@ -112,8 +111,8 @@ def with_task(config: Config) -> Config:
     Raises:
         floodtide.errors.Error: On every rank alike, as `with_classes` of `floodtide.data.patches` does.
     """
-    task = config.task
-    if not (isinstance(task, Classes) and not task.classes):
+    task: Any = config.task
+    if not task.needs_labels:
         return config
     with world.agreed():
         if world.rank() == 0:
@@ -261,7 +260,7 @@ def checkpoint_bytes(config: Config, ranks: int) -> int:
 
 def parameter_count(config: Config) -> int:
     """Return the number of parameters, with the statistics of batch normalisation."""
-    return learner_of(config).options_of(config).parameter_count()
+    return int(learner_of(config).options_of(config).parameter_count())
 
 
 def configuration_of(
