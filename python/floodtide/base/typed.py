@@ -33,7 +33,8 @@ def typed(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
-        where = function.__qualname__.removesuffix(".__init__")
+        names = [name for name in signature.parameters if name != "self"]
+        is_method = len(names) < len(signature.parameters)
 
         @functools.cache
         def hints() -> dict[str, Any]:
@@ -48,12 +49,15 @@ def typed(
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            owner = f"{type(args[0]).__name__}." if is_method and args else ""
+            where = f"{owner}{function.__name__}".removesuffix(".__init__")
             with within():
                 try:
                     given = signature.bind(*args, **kwargs).arguments
                 except TypeError as error:
-                    names = ", ".join(name for name in signature.parameters if name != "self")
-                    raise InvalidArgumentError(f"{where}: {error}; expected {names}") from None
+                    raise InvalidArgumentError(
+                        f"{where}: {error}; expected {', '.join(names)}"
+                    ) from None
                 for name, value in given.items():
                     hint = hints().get(name, Any)
                     converted(value, hint, f"{where}: {name}", InvalidArgumentError)
