@@ -25,9 +25,10 @@ from floodtide.cli import options as shared
 )
 @click.option(
     "--task",
-    type=click.Choice(["classes", "affinities", "flood"]),
-    help="What to learn: the class of each voxel, or objects: by affinities (the default below 240 minutes), or by"
-    " flood filling (default: as the labels are).",
+    type=click.Choice(["classes", "affinities", "lsd", "distance", "flood"]),
+    help="What to learn: the class of each voxel, or objects: by affinities (the default below 240 minutes),"
+    " affinities with shape descriptors (lsd), distances to the boundary, or flood filling (default: as the labels"
+    " are).",
 )
 @click.option(
     "--unlabelled",

@@ -379,8 +379,17 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
         return None
     import h5py
 
-    path, dataset = path_and_dataset(volume.groups)
+    where = f"volume '{volume.name}': groups is '{volume.groups}'"
+    try:
+        path, dataset = path_and_dataset(volume.groups)
+    except InvalidArgumentError:
+        raise InvalidArgumentError(f"{where}, expected FILE.h5:DATASET, {_EXPECTED}") from None
     with reading(path, _EXPECTED), h5py.File(path, "r") as file:
+        if dataset not in file:
+            names = ", ".join(name for name in file if isinstance(file[name], h5py.Dataset))
+            raise InvalidArgumentError(
+                f"{where}, which has no dataset '{dataset}', expected {_EXPECTED}; its datasets are: {names}"
+            )
         numbers = np.asarray(file[dataset][...])
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InvalidArgumentError(f"{volume.groups}: expected {_EXPECTED}")

@@ -85,7 +85,7 @@ class Schedule:
         if self.warmup_steps > total_steps:
             raise InvalidArgumentError(
                 f"schedule {self.name}: a warm-up of {self.warmup_steps} updates is longer than the training of"
-                f" {total_steps}, expected a shorter warmup_steps"
+                f" {total_steps}, expected schedule.warmup_steps of at most {total_steps}"
             )
         values: dict[str, float | str] = {"base_lr": base_lr, "total_steps": total_steps}
         filled = _of_row(_core.schedule_rows(), self.name, values) | self.values

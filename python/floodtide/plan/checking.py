@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from floodtide import config
+from floodtide.base.tasks import Classes
 from floodtide.comm import world
-from floodtide.data import parse_box
+from floodtide.data import Patches, parse_box
+from floodtide.data.boxes import as_vec3, intersection
 from floodtide.data.image_check import image_problems, opened
 from floodtide.data.look.problems import Problem
+from floodtide.data.patches import UNLABELLED, boxes_of
 from floodtide.errors import Error
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.segment.commands import reading_of, require_same_sizes, resolved
@@ -21,7 +27,8 @@ from floodtide.train.data_checks import (
     training_problems,
     with_partitions,
 )
-from floodtide.train.setup import objects_of, rates_of
+from floodtide.train.learners import learner_of
+from floodtide.train.setup import objects_of, rates_of, with_task
 
 
 def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -35,7 +42,8 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
     Returns:
         The report, equal on all ranks: `config`, `training` and `segmentation` (True if they were looked at),
-        `volumes` (figures of each), `errors` and `warnings` (sentences).
+        `volumes` (figures of each), `classes` (for a task of classes: how many voxels, sections and boxes of the
+        training part and of the held-out part have each of them), `errors` and `warnings` (sentences).
 
     Raises:
         InvalidFileError: If the file cannot be read.
@@ -47,13 +55,15 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     refused = []
     if trains:
         try:
-            settings = with_partitions(settings)
+            settings = with_partitions(with_task(settings))
         except Error as error:  # on every rank alike
             refused.append(Problem(True, str(error)))
     report: dict[str, Any] = {}
     with world.agreed():
         if world.rank() == 0:
-            volumes, found = _of_training(settings) if trains and not refused else ([], refused)
+            volumes, classes, found = (
+                _of_training(settings) if trains and not refused else ([], [], refused)
+            )
             segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
             if segments:
                 found = found + _of_segmentation(file, settings)
@@ -62,6 +72,7 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
                 "training": trains,
                 "segmentation": segments,
                 "volumes": volumes,
+                "classes": classes or None,
                 "errors": [problem.text for problem in found if problem.error],
                 "warnings": [problem.text for problem in found if not problem.error],
             }
@@ -76,15 +87,20 @@ def _to_be_trained(settings: config.Config) -> bool:
     return own and not (folder.is_dir() and checkpoints(folder))
 
 
-def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Problem]]:
+def _of_training(
+    settings: config.Config,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Problem]]:
+    """Return figures of the volumes and of the classes, and problems."""
     try:
         require_volumes_fit(settings)
         rates_of(settings)
         _, data = objects_of(settings, world.size())
         looked = look_at(data)
         found = training_problems(settings, data, looked)
+        parts = (("training", data), ("held out", learner_of(settings).held_out_of(settings)))
+        classes = [row for name, part in parts for row in _classes_in(name, part)]
     except Error as error:  # what `train` would stop with
-        return [], [Problem(True, str(error))]
+        return [], [], [Problem(True, str(error))]
     volumes = [
         {
             "name": one.name,
@@ -99,7 +115,42 @@ def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Pr
         }
         for one in looked
     ]
-    return volumes, found
+    return volumes, classes, found
+
+
+def _classes_in(part: str, data: object) -> list[dict[str, Any]]:
+    """Return how many voxels, sections (z) and boxes of a part of the data have each class; none for other tasks."""
+    if not isinstance(data, Patches) or not isinstance(data.task, Classes):
+        return []
+    boxes = [boxes_of(volume) for volume in data.options.volumes]
+    voxels: Counter[tuple[int, Any, Any]] = Counter()  # of a class in a section of a box
+    for number in range(data.fixed_size):
+        image, start, _ = data.core.fixed_place(number)
+        truth = data.fixed(number)[1]
+        for at in np.argwhere(truth != UNLABELLED)[:1]:  # windows reach beyond their box
+            voxel = as_vec3((at + start).tolist()), (1, 1, 1)
+            box = image, next(one for one in boxes[image] if intersection(one, voxel))
+            for z, section in enumerate(truth, start[0]):
+                values, counts = np.unique(section[section != UNLABELLED], return_counts=True)
+                voxels.update(
+                    {(v, (image, z), box): int(n) for v, n in zip(values, counts, strict=True)}
+                )
+    sections = len({section for _, section, _ in voxels})
+    rows = []
+    for value, name in enumerate(data.task.channels):
+        own = [key for key in voxels if key[0] == value]
+        count = sum(voxels[key] for key in own)
+        rows.append(
+            {
+                "part": part,
+                "class": name,
+                "voxels": count,
+                "share": count / voxels.total(),
+                "sections": f"{len({section for _, section, _ in own})} of {sections}",
+                "boxes": f"{len({box for _, _, box in own})} of {sum(map(len, boxes))}",
+            }
+        )
+    return rows
 
 
 def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:

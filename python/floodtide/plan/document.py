@@ -23,7 +23,7 @@ def sections(task: str, **facts: Any) -> str:
     """Return the sections of a plan as TOML. Each value has its reason above it.
 
     Args:
-        task: "flood", "affinities" or "classes".
+        task: Name of the task.
         facts: What the template shows, by name.
     """
     text = render(

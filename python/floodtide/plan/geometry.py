@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from floodtide.data import Box, Vec3
@@ -53,6 +53,11 @@ class Split:
     validation: tuple[Box, ...]
     reason: str
 
+    def holds(self, offset: Vec3) -> bool:
+        """Return True if pairs of voxels at an offset (z, y, x) lie in boxes of both parts."""
+        parts = [box for own in self.training for box in own], self.validation
+        return all(any(_holds(box, offset) for box in part) for part in parts)
+
 
 def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> View:
     """Return a field of view that is about a cube in nanometres.
@@ -62,28 +67,29 @@ def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> View:
         voxel_size_nm: Voxel size (z, y, x).
     """
     least = min(voxel_size_nm)
-    sizes, steps = [], []
-    for size in voxel_size_nm:
-        extent = max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1)
-        sizes.append(extent)
-        steps.append(_step(delta, extent, fov))
-    return View(fov=as_vec3(sizes), deltas=as_vec3(steps))
+    sizes = [max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1) for size in voxel_size_nm]
+    return _resized(View(fov=(fov, fov, fov), deltas=(delta, delta, delta)), sizes)
 
 
 def fitted(view: View, shape: Vec3) -> View:
     """Return a view that is smaller along thin axes, so that a quarter of the voxels there are centres of patches."""
-    sizes, steps = [], []
+    sizes = []
     for fov, delta, whole in zip(view.fov, view.deltas, shape, strict=True):
-        extent, step = fov, delta
-        while extent > _LEAST_FOV and extent + 2 * step > (1 - _CENTRES) * whole + 1:
+        extent, most = fov, (1 - _CENTRES) * whole + 1
+        while extent > _LEAST_FOV and extent + 2 * _step(delta, extent, fov) > most:
             extent -= 2
-            step = _step(delta, extent, fov)
         sizes.append(extent)
-        steps.append(step)
+    return _resized(view, sizes)
+
+
+def _resized(view: View, sizes: Sequence[int]) -> View:
+    steps = [_step(d, n, f) for d, n, f in zip(view.deltas, sizes, view.fov, strict=True)]
     return View(fov=as_vec3(sizes), deltas=as_vec3(steps))
 
 
 def _step(delta: int, extent: int, fov: int) -> int:
+    if extent == fov:
+        return delta
     return max(1, min(round(delta * extent / fov), (extent - 1) // 2))
 
 
@@ -94,8 +100,9 @@ def splits(
     *,
     inside: bool,
     sections: bool = False,
+    reach: Vec3 = (0, 0, 0),
 ) -> list[Split]:
-    """Return all splits of the labelled boxes of volumes, the best ones first.
+    """Return all splits of the labelled boxes of volumes, the best ones first: above all, both parts hold the reach.
 
     If some boxes of a volume hold about a fifth of the voxels, they are held out. Else the largest box is cut.
 
@@ -105,6 +112,7 @@ def splits(
         guard: Voxels (z, y, x) between both parts of a box, of which that of the cut axis counts.
         inside: Examples lie wholly inside of the boxes.
         sections: Sections are independent: hold out whole ones, if there are at least five.
+        reach: Largest distance (z, y, x) in voxels between two voxels that a target compares.
     """
     everything = [(number, box) for number, own in enumerate(boxes) for box in own]
     fitting = [
@@ -114,10 +122,13 @@ def splits(
     ]
     if not fitting:
         return []
-    found = [split] if (split := _whole_boxes(boxes, fitting)) is not None else []
-    number, largest = max(fitting, key=lambda one: math.prod(one[1][1]))
+    roomy = [one for one in fitting if _holds(one[1], reach)] or fitting
+    found = [split] if (split := _whole_boxes(boxes, fitting, roomy)) is not None else []
+    number, largest = max(roomy, key=lambda one: math.prod(one[1][1]))
     whole_sections = sections and largest[1][0] >= _FEW_SECTIONS
-    for axis, between, training, validation in cuts(largest[1], patch, guard, inside=inside):
+    for axis, between, training, validation in cuts(
+        largest[1], patch, guard, inside=inside, reach=reach
+    ):
         if whole_sections and axis != 0:
             continue
         start = largest[0]
@@ -137,18 +148,24 @@ def splits(
                 reason=reason,
             )
         )
-    return found
+    return sorted(found, key=lambda one: not one.holds(reach))
+
+
+def _holds(box: Box, offset: Vec3) -> bool:
+    return all(abs(o) < n for o, n in zip(offset, box[1], strict=True))
 
 
 def _whole_boxes(
-    boxes: Sequence[Sequence[Box]], fitting: Sequence[tuple[int, Box]]
+    boxes: Sequence[Sequence[Box]],
+    fitting: Sequence[tuple[int, Box]],
+    roomy: Sequence[tuple[int, Box]],
 ) -> Split | None:
-    """Return the split that holds out whole boxes of one volume, at most a third of all voxels; None without such."""
+    """Return the split that holds out whole roomy boxes of one volume, at most a third of all voxels; None without."""
     total = sum(math.prod(box[1]) for _, box in fitting)
     best: tuple[float, int, list[Box]] | None = None
     for number in range(len(boxes)):
         chosen: list[Box] = []
-        for _, box in reversed([one for one in fitting if one[0] == number]):
+        for _, box in reversed([one for one in roomy if one[0] == number]):
             share = sum(math.prod(size) for _, size in [*chosen, box]) / total
             if share > _MOST_HELD_OUT:
                 continue
@@ -170,16 +187,17 @@ def _whole_boxes(
 
 
 def cuts(
-    shape: Vec3, patch: Vec3, guard: Vec3, *, inside: bool = True
+    shape: Vec3, patch: Vec3, guard: Vec3, *, inside: bool = True, reach: Vec3 = (0, 0, 0)
 ) -> list[tuple[int, int, Box, Box]]:
     """Return (axis, guard, training box, validation box) of all cuts of a box, that with most for training first.
 
-    The validation part is a fifth of the axis, or a little more than a patch. It lies at the end of the axis, or at the
-    beginning.
+    The validation part is a fifth of the axis, or a little more than a patch or the reach. It lies at the end of
+    the axis, or at the beginning.
     """
     found = []
     for axis, (whole, extent, between) in enumerate(zip(shape, patch, guard, strict=True)):
-        least = extent + extent // 4 if inside else 1
+        # More than a third of a short axis would leave too little for training.
+        least = extent + extent // 4 if inside else max(1, min(reach[axis] + 1, whole // 3))
         held_out = max(round(_HELD_OUT * whole), least)
         between = between if inside else min(between, whole // 10)
         rest = whole - held_out - between
@@ -209,10 +227,26 @@ def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
     Raises:
         InvalidArgumentError: If the volume is too small for training and validation.
     """
-    for fov, delta in VIEWS:
-        if fov > largest:
-            continue
-        view = fitted(view_of(fov, delta, voxel_size_nm), shape)
+    return _first(
+        shape, (view_of(fov, delta, voxel_size_nm) for fov, delta in VIEWS if fov <= largest)
+    )
+
+
+def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
+    """Return the view of a trained network, made smaller along all axes until the volume can be split.
+
+    Raises:
+        InvalidArgumentError: If the volume is too small.
+    """
+
+    view = View(fov=fov, deltas=deltas)
+    smaller = ([max(_LEAST_FOV, n - less) for n in fov] for less in range(0, max(fov), 2))
+    return _first(shape, (_resized(view, sizes) for sizes in smaller))
+
+
+def _first(shape: Vec3, views: Iterable[View]) -> View:
+    """Return the first view with which a volume can be split, made smaller along its thin axes."""
+    for view in (fitted(one, shape) for one in views):
         if cuts(shape, view.patch, view.fov):
             return view
     raise too_small(shape)
@@ -224,19 +258,3 @@ def too_small(shape: Vec3) -> InvalidArgumentError:
         f"init: a volume of {size_text(shape)} voxels is too small for a training and a validation part with a guard"
         " band between them; expected more voxels along one axis"
     )
-
-
-def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
-    """Return the view of a trained network, made smaller along thin axes until the volume can be split.
-
-    Raises:
-        InvalidArgumentError: If the volume is too small.
-    """
-    view = fitted(View(fov=fov, deltas=deltas), shape)
-    while not cuts(shape, view.patch, view.fov):
-        smaller = as_vec3([max(_LEAST_FOV, n - 2) for n in view.fov])
-        if smaller == view.fov:
-            raise too_small(shape)
-        steps = [_step(d, n, f) for d, n, f in zip(deltas, smaller, fov, strict=True)]
-        view = View(fov=smaller, deltas=as_vec3(steps))
-    return view

@@ -3,55 +3,64 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+from floodtide.base import limits
 from floodtide.data.formats.table import stem
 from floodtide.data.look.labels import LabelStatistics
 from floodtide.errors import InvalidArgumentError
 
-_SMOOTH = 0.01  # share of the voxels that may have a grey level between those of a mask
-_MOST = 32
+_MASK = {1, 255}  # values by which masks of one class may differ
 
 
 def classes_of(
     labels: Sequence[str], seen: Sequence[LabelStatistics]
 ) -> tuple[dict[str, str], str]:
-    """Return `task.classes` for labels, and its reason.
+    """Return `task.classes` for labels, and its reason. Grey levels at smooth edges belong to the nearer class.
 
     Raises:
-        InvalidArgumentError: If the labels have too many values, or one.
+        InvalidArgumentError: If the labels have too many values, or one, or differ and have smooth edges.
     """
-    counts: dict[int, int] = {}
-    for one in seen:
-        for value, voxels in one.values:
-            counts[value] = counts.get(value, 0) + voxels
-    total = sum(counts.values())
-    found = sorted(counts)
-    name = _name(labels[0])
-    if len(found) == 2:
-        low, high = found
-        return {
-            str(low): "background",
-            str(high): name,
-        }, f"The labels have these two values: {_shares(counts)}."
-    main = sorted(sorted(counts, key=lambda value: -counts[value])[:2])
-    rest = total - sum(counts[value] for value in main)
-    if len(found) > 2 and main == [found[0], found[-1]] and rest <= _SMOOTH * total:
-        low, high = main
-        middle = (low + high) // 2
-        table = {f"{low}-{middle}": "background", f"{middle + 1}-{high}": name}
-        return table, (
-            f"The labels are {low} or {high} but for {100 * rest / total:.2g} % of the voxels, at smooth edges: those"
-            " count to the nearer one."
-        )
-    if not 2 <= len(found) <= _MOST:
+    found = [one.inner or tuple(value for value, _ in one.values) for one in seen]
+    known = sorted(set().union(*found))
+    beyond = [one.objects for one in seen if not one.inner]
+    count = max(len(known), *beyond, 0)
+    if count not in limits.MASK_CLASSES:
         raise InvalidArgumentError(
-            f"init: {', '.join(labels)}: the labels have {len(found)} value(s), expected 2 to {_MOST} classes; objects:"
+            f"init: {', '.join(labels)}: the labels have {count} value(s), expected {limits.MASK_CLASSES}; objects:"
             " --task affinities"
         )
-    table = {str(value): f"class {value}" for value in found}
-    table[str(found[0])] = "background"
-    return table, f"The values of the labels: {_shares(counts)}. Give the classes their names."
+    pairs = zip(labels, found, strict=True)
+    each = "; ".join(f"{name} has {', '.join(map(str, values))}" for name, values in pairs)
+    names = {value: f"class {value}" for value in known}
+    masks = all(len(one) == 2 and one[0] == known[0] for one in found)
+    if len(known) == 2 or (masks and {*known[1:]} <= _MASK):
+        names = dict.fromkeys(known, _name(labels[0]))  # of masks of 0 and 1, and of 0 and 255
+    names[known[0]] = "background"
+    if any(one.inner for one in seen):
+        if len(set(found)) > 1:
+            raise InvalidArgumentError(
+                f"init: {each}, some with smooth edges; expected masks of the same values"
+            )
+        ranges = max(seen, key=lambda one: one.highest).ranges
+        table = {f"{a}-{b}": names[n] for (a, b), n in zip(ranges, known, strict=True)}
+        shown = " or ".join(map(str, known))
+        reason = (
+            f"The labels are {shown} but at smooth edges, where values count to the nearer one."
+        )
+        if len(known) > 2:
+            reason += " Masks that are resized without interpolation have no seam of a class between two others."
+        return table, reason
+    counts: Counter[int] = Counter()
+    for one in seen:
+        counts.update(dict(one.values))
+    reason = f"The values of the labels: {_shares(counts)}."
+    if len(set(found)) > 1:
+        reason += f" Volumes differ: {each}."
+    if len(set(names.values())) > 2:
+        reason += " Give the classes their names."
+    return {str(value): name for value, name in names.items()}, reason
 
 
 def _shares(counts: dict[int, int]) -> str:

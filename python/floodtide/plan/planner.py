@@ -16,10 +16,12 @@ from floodtide import _core, config
 from floodtide.base import limits
 from floodtide.base.counts import count_of
 from floodtide.base.reading import parse_toml
+from floodtide.base.tasks import Classes
 from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
-from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.problems import Problem
+from floodtide.data.look.sampling import FULL
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import document, geometry, judging
@@ -78,9 +80,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
     images = [Volume(name) for name in wish.images]
     labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
     recipe = (flooding_recipe if wish.task == "flood" else unet_recipe)(wish)
-    split = _split(labels, wish, recipe)
+    split, notes = _split(labels, wish, recipe)
     volumes: list[dict[str, Any]] = []
-    notes: list[str] = []
     for number, pair in enumerate(zip(images, labels, strict=True)):
         if split.training[number] or number == split.held_out:
             table, said = _volume(pair, number, split.training[number], wish)
@@ -97,6 +98,9 @@ def make_plan(wish: Wish) -> TrainingPlan:
             f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
         )
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
+    shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
+    offsets = shown.pop("offsets", ())
+    thin = [one for one in offsets if min(one) < -1 and not split.holds(one)]
     sections = document.sections(
         wish.task,
         flooding=wish.task == "flood",
@@ -114,10 +118,13 @@ def make_plan(wish: Wish) -> TrainingPlan:
         few_steps=FEW_STEPS,
         validations=VALIDATIONS,
         every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
-        **recipe.shown,
-        **recipe.look(labels[trained], split.training[trained][0], steps),
+        offsets=[one for one in offsets if one not in thin],
+        thin=thin,
+        **shown,
     )
     memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
+    free = _core.available_bytes()
+    available = "" if free is None else f" of {_core.describe_bytes(free)} that are available"
     nm = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
     head = (
         *(
@@ -127,8 +134,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
         f" {count_of(_core.num_threads(), 'thread')}, so {each / rate:.2f} s a step. {steps} steps take about"
         f" {steps * each / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
-        f" after {minutes}. Memory: about"
-        f" {_core.describe_bytes(memory)}" + _available(),
+        f" after {minutes}. Memory: about {_core.describe_bytes(memory)}{available}.",
     )
     return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
 
@@ -143,14 +149,32 @@ def _volume(
         number: Its number in the wish.
         boxes: The boxes that are trained on.
         wish: What the user asks for.
+
+    Raises:
+        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
     """
     image, labels = pair
     box = boxes[0] if len(boxes) == 1 else None
-    largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
     size = None if wish.size_is_unknown else wish.voxel_size_nm
     seen = look.image_statistics(image, box=box, voxel_size_nm=size)
-    where = "the training box" if box else "the image"
-    mean, std, levels = judging.levels_for(seen, wish.start, where)
+    mean, std, levels = judging.levels_for(
+        seen, wish.start, "the training box" if box else "the image"
+    )
+    found: list[Problem] = []
+    if size is not None:
+        trained = wish.start.images if wish.start else ()
+        found += judging.problems_of(
+            seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=size, trained=trained
+        )
+    found += problems.of_sections(seen, "the image")
+    if wish.task != "classes":
+        largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
+        found += judging.label_problems(image, labels, largest)
+    if wish.start is not None and not wish.start.images:
+        found += problems.doubt(
+            f"{wish.start.name} does not keep what its training images looked like, so that mean, contrast and voxel"
+            f" size of {image.name} were not compared with them"
+        )
     table = {
         "name": "volume" if len(wish.images) == 1 else f"volume{number}",
         "image": wish.images[number],
@@ -161,7 +185,7 @@ def _volume(
         "levels": levels,
         "stated": wish.stated[number],
     }
-    return table, _notes(image, labels, largest, seen, wish, mean, std)
+    return table, list(problems.raise_errors(found))
 
 
 def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
@@ -175,64 +199,47 @@ def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
     return next((g for g in groups if all(alike(a, b) for a in g for b in g)), [])
 
 
-def _available() -> str:
-    free = _core.available_bytes()
-    return "." if free is None else f" of {_core.describe_bytes(free)} that are available."
+def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split, list[str]]:
+    """Return the first split with two objects, or with all classes, in both parts, and notes about it.
 
-
-def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split:
-    """Return the first split with objects, or with all classes, in both parts."""
-    least = 2 if wish.task != "classes" else len(set(wish.classes.values()))
-    shape = {"inside": recipe.inside, "sections": recipe.sections}
-    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, **shape):
+    Without one, some classes may be missing in the validation part.
+    """
+    task = Classes(classes=wish.classes) if wish.task == "classes" else None
+    wanted, what = (set(task.channels), "all classes") if task else (set(), "two objects")
+    more: dict[str, Any] = {
+        "inside": recipe.inside,
+        "sections": recipe.sections,
+        "reach": recipe.reach,
+    }
+    second: tuple[Split, list[str]] | None = None
+    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, **more):
         trained = [(n, box) for n, own in enumerate(split.training) for box in own]
-        parts = (trained, [(split.held_out, box) for box in split.validation])
-        if all(sum(_kinds(labels[n], box, wish) for n, box in part) >= least for part in parts):
-            return split
-    what = "two objects" if wish.task != "classes" else "all classes"
+        learnt, held_out = (
+            {one for n, box in part for one in _kinds(n, labels[n], box, task, wish)}
+            for part in (trained, [(split.held_out, box) for box in split.validation])
+        )
+        if min(len(learnt), len(held_out)) < 2 or not wanted <= learnt:
+            continue
+        if wanted <= held_out:
+            return split, []
+        missing = ", ".join(f"'{name}'" for name in sorted(wanted - held_out))
+        note = f"no held-out voxel has the class {missing}, which gets no score: label it at more places"
+        second = second or (split, [note])
+    if second is not None:
+        return second
     raise InvalidArgumentError(
         f"init: {', '.join(wish.labels)}: no cut along an axis leaves {what} in both the training and the validation"
         " part; expected more labels"
     )
 
 
-def _kinds(labels: Volume, box: Box, wish: Wish) -> int:
-    """Return the number of objects in a box, or of classes with their background."""
-    found = look.label_statistics(labels, box=box, budget=look.QUICK)
-    zero = wish.task == "classes" and wish.unlabelled != 0 and found.lowest == 0
-    return found.objects + int(zero)
-
-
-def _notes(
-    image: Volume,
-    labels: Volume,
-    box: Box,
-    seen: ImageStatistics,
-    wish: Wish,
-    mean: float,
-    std: float,
-) -> list[str]:
-    """Return warnings about the volumes.
-
-    Raises:
-        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
-    """
-    found = (
-        []
-        if wish.size_is_unknown
-        else judging.problems_of(
-            seen,
-            mean=mean,
-            std=std,
-            voxel_size_nm=wish.voxel_size_nm,
-            wanted_nm=wish.voxel_size_nm,
-            trained=() if wish.start is None else wish.start.images,
-        )
-    )
-    found += problems.of_sections(seen, "the image")
-    if wish.task != "classes":
-        found += judging.label_problems(image, labels, box)
-    notes = problems.raise_errors(found)
-    if wish.start is not None and not wish.start.images:
-        notes = (*notes, problems.unknown_training_images(wish.start.name, image.name))
-    return list(notes)
+def _kinds(number: int, labels: Volume, box: Box, task: Classes | None, wish: Wish) -> set[Any]:
+    """Return the names of the classes in a box of a volume, or some of its objects."""
+    # A rare class needs a look at every voxel; two objects are found everywhere.
+    budget = look.QUICK if task is None else FULL
+    found = look.label_statistics(labels, box=box, budget=budget)
+    if task is None:
+        return {(number, value) for value, _ in found.values if value}
+    written = dict(zip(task.written, task.channels, strict=True))
+    values = {value for value, _ in found.values if value or wish.unlabelled != 0}
+    return {written[n] for value in values if (n := task.written_for(value)) is not None}

@@ -58,8 +58,8 @@ def prepare(
         out: The TOML file.
         voxel_size_nm: Voxel size (z, y, x); None: what the images state.
         start: The network to start from; None: random weights.
-        task: "classes", "affinities" or "flood"; None: classes if the labels are classes; for objects "flood" with
-            `start` or for at least SMALL_BELOW_MINUTES, else "affinities".
+        task: "classes", "affinities", "lsd", "distance" or "flood"; None: classes if the labels are classes;
+            for objects "flood" with `start` or for at least SMALL_BELOW_MINUTES, else "affinities".
         minutes: Time for the training.
         run: The run directory.
         unlabelled: Value of voxels without a label; None: none.
@@ -146,11 +146,15 @@ def _with_classes(wish: Wish, labels: Sequence[Volume]) -> Wish:
         if wish.unlabelled is not None or none_of(volume) is not None:
             found = _seen(Volume(_Known(volume, wish.unlabelled), name=volume.name), None)
             values = tuple((value - 1, voxels) for value, voxels in found.values if value > 0)
-            seen[number] = dataclasses.replace(found, values=values)
+            inner = tuple(value - 1 for value in found.inner if value > 0)
+            lowest, highest = min(value for value, _ in values), found.highest - 1
+            seen[number] = dataclasses.replace(
+                found, values=values, inner=inner, lowest=lowest, highest=highest
+            )
             boxes[number] = found.boxes
         elif seen[number].form == "sections":
             notes.show(
-                f"{volume.name}: {seen[number].empty_sections} of {seen[number].sections} sections hold 0 only, and are"
+                f"{volume.name}: {seen[number].empty_sections} of {volume.shape[0]} sections hold 0 only, and are"
                 " taken for unlabelled; if they are background, set the boxes of the plan"
             )
     table, reason = classes_of(wish.labels, seen)
@@ -239,7 +243,7 @@ def _voxel_size(
 def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Path) -> Wish:
     """Return the wish with volumes at the voxel size of the training, which are written beside the plan if needed."""
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
-    if wish.task == "affinities":
+    if wish.task not in ("classes", "flood"):
         z, y, x = (min(extents) for extents in zip(*wish.shapes, strict=True))
         wanted = coarser((z, y, x), wish.smallest, size)
     if wish.start is not None and wish.start.voxel_size_nm is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from floodtide import config
 from floodtide.base.data_options import TrainingVolume
 from floodtide.data import Volume
+from floodtide.data.formats.geometry import size_text
 from floodtide.data.look import problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import known_network
@@ -66,7 +67,7 @@ def require_same_voxels(image: str, setting: Setting) -> None:
     if setting.resampled:
         own, wanted = setting.voxel_size_nm, setting.wanted_nm
         raise InvalidArgumentError(
-            f"{image}: has voxels of {problems.sizes(own)} nm, {setting.network.name} needs"
-            f" {problems.sizes(wanted)} nm: resample it first with {problems.resampling(image, own, wanted)};"
+            f"{image}: has voxels of {size_text(own)} nm, {setting.network.name} needs"
+            f" {size_text(wanted)} nm: resample it first with {problems.resampling(image, own, wanted)};"
             " --preview resamples by itself"
         )

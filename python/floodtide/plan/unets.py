@@ -7,7 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from floodtide import _core, nn
+from floodtide.base.tasks import ShapeDescriptors
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
@@ -29,6 +32,7 @@ _LEFT, _LEFT_LABELLED = (
 _FLAT = 4.0  # ratio of the section thickness to a pixel from which sections are seen alone
 _FEW_SECTIONS = 8
 _FAR, _FLAT_FAR = (0.1, 0.25), (0.03, 0.08)  # distances of far affinities, as shares of a patch
+_HALF = 0.75  # half the width of a ball, divided by the mean length of a line through it
 _SAME = 1.5  # ratio of voxel sizes along two axes up to which both are pooled, and kernels are 3 voxels long
 # Share of the voxels at changes of label that are 0, above which 0 separates objects.
 _ZERO_BOUNDARY = 0.25
@@ -58,7 +62,7 @@ def coarser(shape: Vec3, labelled: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
 
 
 def unet_recipe(wish: Wish) -> Recipe:
-    """Return the rules for a U-Net of random weights that learns classes or affinities.
+    """Return the rules for a U-Net of random weights.
 
     Raises:
         InvalidArgumentError: If the images are too small.
@@ -73,9 +77,15 @@ def unet_recipe(wish: Wish) -> Recipe:
     total = [math.prod(pool[axis] for pool in pools) for axis in range(3)]
     shape = as_vec3([min(shapes) for shapes in zip(*wish.shapes, strict=True)])
     patch = _patch(shape, size, total, flat)
-    offsets = _offsets(patch, _FLAT_FAR if flat else _FAR)
+    offsets: tuple[Vec3, ...] = ()
+    if wish.task in ("affinities", "lsd"):
+        offsets = _offsets(patch, _FLAT_FAR if flat else _FAR)
     names = list(dict.fromkeys(wish.classes.values())) if classes else []
-    outputs = len(names) if classes else len(offsets)
+    outputs = len(names) if classes else len(offsets) or 1  # 1: the distance
+    if wish.task == "lsd":
+        outputs = len(ShapeDescriptors(offsets=offsets).channels)
+    runs = np.mean([one.run for one in wish.labels_seen], axis=0)
+    half = np.clip(_HALF * runs, 1, np.maximum(1, np.divide(patch, 4))).round(1).tolist()
     loss = "dice+cross_entropy" if classes else "cross_entropy"
 
     def rate() -> float:
@@ -96,6 +106,7 @@ def unet_recipe(wish: Wish) -> Recipe:
         extents=(patch,),
         inside=False,
         sections=flat,
+        reach=as_vec3([max((-one[axis] for one in offsets), default=0) for axis in range(3)]),
         shown={
             "depth": depth,
             "features": FEATURES,
@@ -105,6 +116,7 @@ def unet_recipe(wish: Wish) -> Recipe:
             "kernels": kernels if len(set(kernels)) > 1 else kernels[:1],
             "alike": all(pool == (2, 2, 2) for pool in pools),
             "offsets": offsets,
+            "half": half,
             "loss": loss,
             "weights": {name: 1.0 for name in names},
         },

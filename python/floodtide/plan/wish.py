@@ -29,7 +29,7 @@ class Wish:
         size_is_unknown: No voxel size is known.
         stated: Axes, voxel size and position of the images, and what states each.
         start: The network to start from; None: random weights.
-        task: "flood", "affinities" or "classes".
+        task: "flood", "classes", "affinities", "lsd" or "distance".
         classes: Table of the classes, as `task.classes`.
         classes_reason: Where the table comes from.
         unlabelled: Value of voxels without a label; None: none.
@@ -79,6 +79,7 @@ class Recipe:
         extents: Sizes (z, y, x) in voxels that must be equal along axes that are exchanged.
         inside: Training examples lie wholly inside of the boxes with labels.
         sections: The network sees single sections.
+        reach: Largest distance (z, y, x) in voxels between two voxels that a target compares.
         shown: What the template shows, by name.
         rate: Measures and returns the training examples per second on this machine.
         batch: Examples of a walker in a step.
@@ -92,6 +93,7 @@ class Recipe:
     extents: tuple[Vec3, ...]
     inside: bool = True
     sections: bool = False
+    reach: Vec3 = (0, 0, 0)
     shown: dict[str, Any]
     rate: Callable[[], float]
     walkers: Callable[[float], int]

@@ -16,6 +16,7 @@ import numpy as np
 from floodtide import _core
 from floodtide._core import __version__
 from floodtide.base import style
+from floodtide.base.counts import count_of
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
@@ -129,7 +130,11 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
             of_labels = label_statistics(labels, progress=progress)
         aligned = alignment(image, labels)
         found += problems.of_labels(of_labels, "labels")
-        found += _of_kind(of_labels)
+        if of_labels.kind == "unsure" and of_labels.objects > 0 and not of_labels.like_image:
+            found += problems.doubt(
+                f"labels: whether values of {labels.name} are objects or classes cannot be told"
+                f" ({of_labels.kind_reason})"
+            )
         found += problems.of_alignment(aligned, "labels", labels.name)
     return Inspection(
         image=statistics,
@@ -168,29 +173,13 @@ def verdict(found: Inspection) -> str:
     doubts = len(found.problems) - errors
     if not found.problems:
         return "Nothing looks wrong." if found.labels else "Nothing looks wrong with the image."
-    parts = [
-        f"{count} {word}{'s' * (count > 1)}"
-        for count, word in ((errors, "mistake"), (doubts, "doubt"))
-        if count
-    ]
+    parts = [count_of(n, what) for n, what in ((errors, "mistake"), (doubts, "doubt")) if n]
     return f"{' and '.join(parts)}: see below what to change."
-
-
-def _of_kind(labels: LabelStatistics) -> list[Problem]:
-    """Return a doubt if values may be classes or objects."""
-    if labels.kind != "unsure" or labels.objects == 0 or labels.like_image:
-        return []
-    return [
-        Problem(
-            False,
-            f"labels: whether values of {labels.name} are objects or classes cannot be told ({labels.kind_reason})",
-        )
-    ]
 
 
 def _of_values(image: ImageStatistics) -> list[Problem]:
     """Return remarks on grey levels and brightness that only the page and its lines make."""
-    found = []
+    found: list[Problem] = []
     missing = 0.0
     if image.sections is not None:
         kinds = [one.kind for one in image.sections.findings]
@@ -200,20 +189,14 @@ def _of_values(image: ImageStatistics) -> list[Problem]:
         (image.highest_share, "highest", image.maximum),
     ):
         if share - missing > _CLIPPED and f"value {value:g} " not in image.left_out:
-            found.append(
-                Problem(
-                    False,
-                    f"image: {100 * share:.1f} % of the voxels have the {end} possible value, {value:g}: the image is"
-                    " clipped, or padded",
-                )
+            found += problems.doubt(
+                f"image: {100 * share:.1f} % of the voxels have the {end} possible value, {value:g}: the image is"
+                " clipped, or padded"
             )
     if image.sections is not None and image.sections.drift > _DRIFT:
-        found.append(
-            Problem(
-                False,
-                f"image: the mean of the sections changes by {image.sections.drift:.1f} standard deviations along z:"
-                " equalise the sections' brightness before training, for example by CLAHE",
-            )
+        found += problems.doubt(
+            f"image: the mean of the sections changes by {image.sections.drift:.1f} standard deviations along z:"
+            " equalise the sections' brightness before training, for example by CLAHE"
         )
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide.data import Vec3, Volume
-from floodtide.data.look import QUICK, label_statistics
+from floodtide.data.look.labels import like_image
 from floodtide.data.volumes import place_of, require_same_size, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.train.recorded_run import SEGMENTATION, read_run
@@ -100,6 +100,4 @@ def _is_labels(volume: Volume) -> bool:
 
 def _like_image(volume: Volume) -> bool:
     """Return True for an image of 16 bits, which could be a segmentation by its type."""
-    if volume.dtype.itemsize != 2:
-        return False
-    return label_statistics(volume, budget=QUICK, sections=False, where=False).like_image
+    return volume.dtype.itemsize == 2 and like_image(volume)

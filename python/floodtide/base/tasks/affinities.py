@@ -15,6 +15,7 @@ from floodtide.base import limits
 from floodtide.base.networks.network import Vec3
 from floodtide.base.options import option
 from floodtide.base.tasks.task import Agglomerate, Array, PatchTask
+from floodtide.errors import ConfigurationError
 
 NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 """Offsets of the predecessors along z, y, x."""
@@ -40,6 +41,15 @@ class Affinities(PatchTask):
         False,
         "Weight the voxels of each training patch so that affinities 0 and 1 have about equal total weight",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.channels) not in limits.CLASSES or not self.offsets:
+            most = int(limits.CLASSES.maximum) - len(self.channels) + len(self.offsets)
+            raise ConfigurationError(
+                f"{self._prefix}offsets has {len(self.offsets)} offsets, expected 1 to {most}: [[-1, 0, 0], [0, -1, 0],"
+                " [0, 0, -1]] are the nearest neighbours"
+            )
 
     score_name: ClassVar[str] = "average precision of boundaries"
     patch_score: ClassVar[str] = score_name

@@ -148,6 +148,11 @@ class Classes(PatchTask):
     def of_labels(self, masks: Sequence[str], values: Callable[[], set[int]]) -> Classes:
         if not masks:
             return self._of_values(sorted(values())) if self.needs_labels else self
+        if "background" in masks:
+            raise ConfigurationError(
+                "data.volumes.masks has the name 'background', which is the class of voxels in no mask; expected this"
+                " mask left out, or another name"
+            )
         table = {str(number): name for number, name in enumerate(["background", *masks])}
         if self.classes and self.classes != table:
             raise ConfigurationError(

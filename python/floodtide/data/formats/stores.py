@@ -304,16 +304,14 @@ def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _no_array(reference: str, kind: str, file: str, key: str) -> str:
-    """Return a message that the folder holds no array, and which arrays are in folders below."""
-    folder = Path(reference)
+    """Return a message that the folder holds no array, with those in folders below, or in the store around it."""
+    folder, text = Path(reference), f"{reference}: is no {kind} (no {file} of one)"
     if not folder.is_dir():
-        return f"{reference}: there is no such folder, expected a {kind}"
-    below = sorted(_arrays(folder, folder, key, 4))
-    text = f"{reference}: is no {kind} (no {file} of one)"
+        stores = [one for one in folder.parents if one.suffix in STORES and one.is_dir()]
+        folder, text = stores[0] if stores else folder, f"{reference}: there is no such folder"
+    below = sorted(_arrays(folder, folder, key, 4)) if folder.is_dir() else []
     return (
-        f"{text}; expected {' or '.join(f'{folder}/{name}' for name in below[:5])}"
-        if below
-        else text
+        f"{text}; expected {' or '.join(f'{folder}/{name}' for name in below[:5]) or f'a {kind}'}"
     )
 
 

@@ -80,18 +80,11 @@ class Candidate:
 
     Attributes:
         orientation: The orientation.
-        boundary: Mean grey level of voxels at a change of label.
-        inside: Mean grey level of the other labelled voxels.
+        difference: Mean grey level of voxels at a change of label, less that of the other labelled voxels.
     """
 
     orientation: Orientation
-    boundary: float
-    inside: float
-
-    @property
-    def difference(self) -> float:
-        """Grey levels by which boundaries are brighter than the inside of objects; negative if darker."""
-        return self.boundary - self.inside
+    difference: float
 
 
 @dataclass(frozen=True)
@@ -101,12 +94,10 @@ class Alignment:
     Attributes:
         candidates: All orientations that could be judged, the largest absolute difference first.
         std: Standard deviation of the compared voxels of the image.
-        possible: Number of orientations that have the shape of the image.
     """
 
     candidates: tuple[Candidate, ...]
     std: float
-    possible: int
 
     @property
     def stored(self) -> Candidate | None:
@@ -173,9 +164,9 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
                 for voxels in orientation.apply(parts)[place]
             )
             row += boundary, cube - boundary - unlabelled
-    means = sums[..., 0] / np.maximum(sums[..., 1], 1) + float(mean or 0.0)
+    means = sums[..., 0] / np.maximum(sums[..., 1], 1)
     found = [
-        Candidate(orientation, float(boundary), float(inside))
+        Candidate(orientation, float(boundary - inside))
         for orientation, (boundary, inside), row in zip(orientations, means, sums, strict=True)
         if row[:, 1].min() >= _FEW
     ]
@@ -183,7 +174,6 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
     return Alignment(
         tuple(sorted(found, key=lambda one: -abs(one.difference))),
         float(np.sqrt(max(0.0, variance))),
-        len(orientations),
     )
 
 
@@ -201,7 +191,8 @@ def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
     if not orders:
         raise ShapeError(
             f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape};"
-            " expected the same shape (z, y, x): cut both to the same part"
+            " expected the same shape (z, y, x): cut both to the same part, or write a configuration with labels_start"
+            " of the volume, the voxel of the image at which the labels begin"
         )
     return orders
 

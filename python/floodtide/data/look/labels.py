@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base import limits
 from floodtide.data.boxes import Box, Progress, as_vec3, box_text, part_of
-from floodtide.data.look.labelled import Form, Labelled, labelled
+from floodtide.data.look.labelled import Labelled, labelled
 from floodtide.data.look.sampling import (
     FULL,
     QUICK,
@@ -35,7 +37,12 @@ _CUBES = 1 << 23  # voxels in which changes between neighbours are counted
 _TABLES = 64  # tables of sizes that are merged at a time
 _SHOWN = 4  # boxes that messages list
 _READ_BOXES = 16  # labelled boxes that are looked at
-_VALUES = 32  # values that may be classes
+_VALUES = int(limits.MASK_CLASSES.maximum)  # values that may be classes
+_EDGE = 0.5  # share of the voxels of a value that lie between a lower and a higher one, if it is that of smooth edges
+_FEW_EDGES = 3  # such values that a mask with smooth edges has at least
+_GREY = 0.4  # share of all voxels that are not of a value inside of such a mask, at most
+_MOSTLY = 0.8  # share of these voxels that such values have
+_SOME = 0.001  # share of the voxels that a value inside of a mask has at least
 _BLOCK, _BLOCKS = 1 << 21, 4  # voxels of a block in which connected pieces are counted, and blocks
 _MAIN = 0.995  # share of the labelled voxels that decide; smoothed edges of masks have more values
 _SPECK = 10  # voxels; smaller pieces do not count
@@ -43,10 +50,30 @@ _PIECES = 4.0  # connected pieces of a value from which the values are classes
 _WHOLE = 2.0  # up to which they are objects, if their ids say so
 _FEW_IDS = 8  # values up to which whole pieces may be large classes
 _SMALL = 255  # highest id that a class has
+_NOISY = 0.3  # share of neighbours that differ, above which they do not look like labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelStatistics(Sample):
+class Neighbours:
+    """What lies beside what along the axes, inside of the boxes that have labels.
+
+    Attributes:
+        zero_between: Share of the changes from one object to another along an axis with voxels labelled 0 between the
+            two objects; the others touch.
+        zero_width: Median number of voxels between two such objects; 0 without any.
+        run: Mean number of voxels along z, y and x that an object extends.
+        inner: The values of a mask whose edges are smooth, because it was resized or compressed: most voxels of other
+            values lie between a lower and a higher one. Empty for other labels.
+    """
+
+    zero_between: float
+    zero_width: float
+    run: tuple[float, float, float]
+    inner: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelStatistics(Labelled, Neighbours, Sample):
     """Statistics of a box of a label volume. 0 is no object.
 
     Attributes:
@@ -54,21 +81,12 @@ class LabelStatistics(Sample):
         lowest: Lowest id that occurs, 0 included.
         highest: Highest id that occurs.
         unlabelled: Share of the voxels labelled 0.
-        sections: Number of sections (z).
-        empty_sections: Number of these without labels.
         at_least: Number of objects of at least LIMITS voxels.
         median_size: Median size of the objects in voxels.
         largest: The ten largest objects, as (id, voxels).
         changes: Along z, y and x: share of neighbouring voxels that differ.
         boundary: Share of voxels that differ from a neighbour along some axis.
-        form: Where labels are: see `Labelled`. "unknown" if this was not asked for.
-        boxes: Boxes (start, size) in voxels of the volume that contain all labels.
-        labelled_share: Share of the voxels in the boxes that are not 0.
-        exact: True if every voxel was read to find the boxes.
-        zero_between: Share of the changes from one object to another along an axis, inside of the boxes, with voxels
-            labelled 0 between the two objects; the others touch.
-        zero_width: Median number of voxels between two such objects; 0 without any.
-        values: (value, voxels) of the 32 most frequent values, and of 0 if it occurs, in ascending order.
+        values: (value, voxels) of the 33 most frequent values, and of 0 if it occurs, in ascending order.
         pieces: (value, connected pieces of at least 10 voxels) in a sample of the boxes, for the values that make up
             99.5 % of the labelled voxels; empty if these are more than 32.
         kind: Whether values are "classes" or "objects"; "unsure" if a sample does not tell.
@@ -79,19 +97,11 @@ class LabelStatistics(Sample):
     lowest: int
     highest: int
     unlabelled: float
-    sections: int
-    empty_sections: int
     at_least: tuple[int, ...]
     median_size: float
     largest: tuple[tuple[int, int], ...]
     changes: tuple[float, float, float]
     boundary: float
-    form: Form | Literal["unknown"]
-    boxes: tuple[Box, ...]
-    labelled_share: float
-    exact: bool
-    zero_between: float
-    zero_width: float
     values: tuple[tuple[int, int], ...]
     pieces: tuple[tuple[int, int], ...]
     kind: Literal["classes", "objects", "unsure"]
@@ -102,7 +112,7 @@ class LabelStatistics(Sample):
         """What the values are, where they are, and what lies between objects, in one line."""
         unsure = "objects or classes, unsure which"
         parts = [f"{unsure if self.kind == 'unsure' else self.kind} ({self.kind_reason})"]
-        if self.form in ("everywhere", "unknown"):
+        if self.form == "everywhere":
             parts.append("everywhere")
         elif self.form != "none":
             parts.append(f"in {self.place}")
@@ -119,10 +129,18 @@ class LabelStatistics(Sample):
         texts = [box_text(box) for box in self.boxes[:_SHOWN]]
         more = f" and {len(self.boxes) - _SHOWN} more" if len(self.boxes) > _SHOWN else ""
         word = "section" if self.form == "sections" else "box"
-        count = {"section": "sections", "box": "boxes"}[word] if len(self.boxes) > 1 else word
+        if len(self.boxes) > 1:
+            word = {"section": "sections", "box": "boxes"}[word]
         share = sum(math.prod(size) for _, size in self.boxes) / math.prod(self.shape)
         found = "" if self.exact else ", as far as a sample tells"
-        return f"{len(self.boxes)} {count} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
+        return f"{len(self.boxes)} {word} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last value that count to each of the values `inner`."""
+        ends = [(a + b) // 2 for a, b in itertools.pairwise(self.inner)]
+        starts = [min(self.lowest, *self.inner), *(end + 1 for end in ends)]
+        return tuple(zip(starts, [*ends, self.highest], strict=True)) if self.inner else ()
 
     @property
     def largest_share(self) -> float:
@@ -140,7 +158,12 @@ class LabelStatistics(Sample):
     @property
     def like_image(self) -> bool:
         """True if many neighbouring voxels differ along all axes, as grey levels do and objects do not."""
-        return min(self.changes) > 0.3
+        return min(self.changes) > _NOISY
+
+
+def like_image(volume: Volume) -> bool:
+    """Return `LabelStatistics.like_image` of a whole volume, from a sample."""
+    return min(_changes(volume, whole_of(volume.shape), QUICK)[0]) > _NOISY
 
 
 def label_statistics(
@@ -149,7 +172,6 @@ def label_statistics(
     box: Box | None = None,
     budget: int = FULL,
     sections: bool = True,
-    where: bool = True,
     progress: Progress | None = None,
 ) -> LabelStatistics:
     """Return the statistics of labels. A box of more than `budget` voxels is sampled, where labels are.
@@ -159,7 +181,6 @@ def label_statistics(
         box: The part (start, size) to look at; None: the whole volume.
         budget: Voxels to read. To find where labels are, up to 16 times as many are read.
         sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
-        where: Find out where labels are. Else the whole box is taken for labelled.
         progress: Called as progress(voxels read, voxels to read).
 
     Raises:
@@ -167,54 +188,46 @@ def label_statistics(
     """
     require_labels(volume)
     whole = box or whole_of(volume.shape)
-    found: Labelled | None = None
-    if where:
-        found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
-        progress = progress and part_of(progress, 1, 2)
-    inside = _some(found.boxes if found is not None and found.boxes else (whole,), _READ_BOXES)
+    found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
+    inside = _some(found.boxes or (whole,), _READ_BOXES)
     boxes = sample(whole, budget, sections)
     if math.prod(whole[1]) > budget:
         each = budget // len(inside)
         boxes = [part for one in inside for part in sample(one, each, sections)]
-    total = sum(math.prod(size) for _, size in boxes)
-    ids, sizes = _counted(volume, boxes, progress)
+    ids, sizes = _counted(volume, boxes, progress and part_of(progress, 1, 2))
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     changes, boundary = _changes(volume, whole, budget)
-    between, width = _between(volume, inside, budget)
-    share = float(sizes[ids == 0].sum()) / total
-    unlabelled = share if found is None else 1 - found.voxels / math.prod(whole[1])
-    frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)][:_VALUES]
+    near = _neighbours(volume, inside, budget)
+    frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)]
+    frequent = frequent[: _VALUES + 1]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
     main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
     pieces = _pieces(volume, inside, budget, main) if 0 < len(main) <= _VALUES else ()
     kind, reason = _kind(len(objects), main, pieces)
+    if near.inner:
+        kind = "classes"
+        reason = f"a mask of {', '.join(map(str, near.inner))} with smooth edges, which have {len(ids)} values"
     return LabelStatistics(
         name=volume.name,
         shape=whole[1],
         dtype=volume.dtype.name,
-        sampled=total,
+        sampled=int(sizes.sum()),
         objects=len(objects),
         lowest=int(ids.min()),
         highest=int(ids.max()),
-        unlabelled=unlabelled,
-        sections=whole[1][0],
-        empty_sections=0 if found is None else found.empty_sections,
+        unlabelled=1 - found.voxels / math.prod(whole[1]),
         at_least=tuple(int(np.count_nonzero(voxels >= limit)) for limit in LIMITS),
         median_size=float(np.median(voxels)) if len(voxels) else 0.0,
         largest=tuple(frequent[:10]),
         changes=changes,
         boundary=boundary,
-        form="unknown" if found is None else found.form,
-        boxes=(whole,) if found is None else found.boxes,
-        labelled_share=1 - unlabelled if found is None else found.share,
-        exact=found is not None and found.exact,
-        zero_between=between,
-        zero_width=width,
         values=tuple(sorted(zero + frequent)),
         pieces=pieces,
         kind=kind,
         kind_reason=reason,
+        **vars(found),
+        **vars(near),
     )
 
 
@@ -289,24 +302,64 @@ def _changes(volume: Volume, whole: Box, budget: int) -> tuple[tuple[float, floa
     return (z, y, x), at_boundary / voxels
 
 
-def _between(volume: Volume, boxes: Sequence[Box], budget: int) -> tuple[float, float]:
-    """Return the share of changes between two objects with 0 between them, and the median width of the 0."""
+def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> Neighbours:
+    """Compare voxels with their neighbours along each axis, in cubes."""
     touching, widths = 0, []
+    voxels, runs = 0, np.zeros(3)
+    tables: list[Array] = []
+    edges: list[Array] = []
     for box in boxes:
         for cube in cubes_within(box, min(budget, _CUBES) // len(boxes)):
             labels = cleared(volume.read(cube))
+            voxels += int(np.count_nonzero(labels))
+            edge = np.zeros(labels.shape, bool)
             for axis in range(3):
                 # One after the other, the labelled voxels of all lines along an axis.
                 lines = np.moveaxis(labels, axis, -1).reshape(-1, labels.shape[axis])
                 line, at = np.nonzero(lines)
                 ids = lines[line, at]
-                pair = (line[1:] == line[:-1]) & (ids[1:] != ids[:-1])
-                gaps = (at[1:] - at[:-1])[pair] - 1
-                touching += int(np.count_nonzero(gaps == 0))
-                widths.append(gaps[gaps > 0])
+                same, other = line[1:] == line[:-1], ids[1:] != ids[:-1]
+                gaps = at[1:] - at[:-1] - 1
+                pairs = gaps[same & other]
+                touching += int(np.count_nonzero(pairs == 0))
+                widths.append(pairs[pairs > 0])
+                runs[axis] += len(ids) - np.count_nonzero(same & ~other & (gaps == 0))
+                along, marked = np.moveaxis(labels, axis, 0), np.moveaxis(edge, axis, 0)[1:-1]
+                low, middle, high = along[:-2], along[1:-1], along[2:]
+                alone = (low != middle) & (middle != high)
+                # Along z, an object may be in one section.
+                marked |= alone if axis else alone & ((low < middle) == (middle < high))
+            judged = tuple(slice(1, -1) if n > 2 else slice(None) for n in labels.shape)
+            tables.append(_table(labels[judged]))
+            edges.append(_table(labels[judged][edge[judged]]))
     apart = np.concatenate(widths)
-    share = len(apart) / max(1, len(apart) + touching)
-    return share, float(np.median(apart)) if len(apart) else 0.0
+    z, y, x = voxels / np.maximum(runs, 1)
+    return Neighbours(
+        zero_between=len(apart) / max(1, len(apart) + touching),
+        zero_width=float(np.median(apart)) if len(apart) else 0.0,
+        run=(float(z), float(y), float(x)),
+        inner=_inner(_merged(tables), _merged(edges)),
+    )
+
+
+def _inner(counted: Array, edges: Array) -> tuple[int, ...]:
+    """Return the values inside of a mask with smooth edges; none for other labels.
+
+    Args:
+        counted: Table of all voxels.
+        edges: Table of the voxels that lie between a lower and a higher value.
+    """
+    values, voxels = counted
+    at_edge = np.zeros(len(values))
+    at_edge[np.searchsorted(values, edges[0])] = edges[1]
+    smooth = at_edge > _EDGE * voxels
+    inside = ~smooth & (voxels >= _SOME * voxels.sum())
+    found = values[inside]
+    if not 2 <= len(found) <= _FEW_IDS or np.count_nonzero(smooth) < max(_FEW_EDGES, len(found)):
+        return ()
+    grey = voxels[~inside].sum()
+    likely = voxels[smooth].sum() > _MOSTLY * grey and grey < _GREY * voxels.sum()
+    return tuple(map(int, found)) if likely else ()
 
 
 def _pieces(
@@ -354,7 +407,7 @@ def _kind(
 def _table(labels: Array) -> Array:
     """Return the ids of a block and how many voxels each has, as two rows. Runs of equal voxels are counted at once."""
     flat = labels.reshape(-1)
-    first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
+    first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]])[: flat.size])
     lengths = np.diff(np.append(first, flat.size))
     ids, inverse = np.unique(flat[first].astype(np.uint64), return_inverse=True)
     return np.stack([ids, np.bincount(inverse, lengths).astype(np.uint64)])

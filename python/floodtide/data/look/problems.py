@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodtide.base import notes
+from floodtide.data.formats.geometry import size_text
 from floodtide.data.look.alignment import Alignment
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.labels import LabelStatistics
@@ -71,7 +71,8 @@ class Reading:
     size_key: str = "--voxel-nm"
 
 
-def _doubt(text: str) -> list[Problem]:
+def doubt(text: str) -> list[Problem]:
+    """Return a warning."""
     return [Problem(False, text)]
 
 
@@ -85,14 +86,6 @@ def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
         if problem.error:
             raise ConfigurationError(problem.text)
     return tuple(problem.text for problem in problems)
-
-
-def unknown_training_images(checkpoint: str, image: str | os.PathLike[str]) -> str:
-    """Return what a note says if a checkpoint keeps no statistics of its training images."""
-    return (
-        f"{checkpoint} does not keep what its training images looked like, so that mean, contrast and voxel size of"
-        f" {image} were not compared with them"
-    )
 
 
 def settle(problems: Sequence[Problem]) -> None:
@@ -161,7 +154,7 @@ def _of_contrast(
         return score, []
     away_new, spread_new = volume.normalised[1]
     new_std = image.proposed_std / spread_new
-    return score, _doubt(
+    return score, doubt(
         f"{reading.where}: {image.name} has another mean and contrast than the network was trained on: the network"
         f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {volume.name}: set"
         f" {reading.keys} to {image.proposed_mean - away_new * new_std:.4g} and {new_std:.4g}"
@@ -185,7 +178,7 @@ def resampling(image: str, own: Sequence[float], wanted: Sequence[float]) -> str
 def _of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:
     """Return what is wrong with mean and std for an image, whatever the network."""
     if image.std == 0:
-        return _doubt(
+        return doubt(
             f"{reading.where}: all sampled voxels of {image.name} are {image.mean:g}, expected an image"
         )
     mean = (image.proposed_mean - reading.mean) / reading.std
@@ -216,11 +209,11 @@ def _of_size(
         known, key=lambda one: sum(abs(math.log(a / b)) for a, b in zip(own, one[0], strict=True))
     )
     text = (
-        f"{reading.where}: {image.name} has voxels of {sizes(own)} nm, and the network was trained on voxels of"
-        f" {sizes(wanted)} nm ({name})"
+        f"{reading.where}: {image.name} has voxels of {size_text(own)} nm, and the network was trained on voxels of"
+        f" {size_text(wanted)} nm ({name})"
     )
     if adapts:
-        return [Problem(False, f"{text}: the training must adapt it to other sizes of structures")]
+        return doubt(f"{text}: the training must adapt it to other sizes of structures")
     return [
         Problem(
             True,
@@ -265,12 +258,12 @@ def _of_scale(
                 f"has structures that are {max(larger, 1 / larger):.1f} times {how} in voxels"
             )
             if volume.voxel_size_nm is not None:
-                like = sizes([n / larger for n in volume.voxel_size_nm])
+                like = size_text([float(f"{n / larger:.3g}") for n in volume.voxel_size_nm])
                 differ[0] += f", as voxels of about {like} nm would make them"
         if abs(by_detail) > abs(by_length) / 2:
             what = "more" if finer > 1 else "less"
             differ.append(f"has {max(finer, 1 / finer):.1f} times {what} fine detail and noise")
-        found += _doubt(
+        found += doubt(
             f"{reading.where}: against {volume.name}, on which the network was trained, {image.name}"
             f" {', and '.join(differ)}. Compare the voxel size; if it is right, the image is blurred or noisy, or shows"
             " other tissue: compare previews at several voxel sizes"
@@ -281,7 +274,7 @@ def _of_scale(
         most, least = max(table, key=table.__getitem__), min(table, key=table.__getitem__)
         if table is detail:
             most, least = least, most
-        found += _doubt(
+        found += doubt(
             f"{reading.where}: structures of {image.name} are longer along {_AXES[most]}, and shorter along"
             f" {_AXES[least]}, than those of {volume.name}, on which the network was trained: the axes are in another"
             " order than z, y, x, or the voxel size is wrong"
@@ -293,7 +286,7 @@ def _of_scale(
             what = (
                 "are dark where they were bright, or bright where they were dark: invert the image"
             )
-        found += _doubt(
+        found += doubt(
             f"{reading.where}: against {volume.name}, on which the network was trained, thin structures of"
             f" {image.name} {what}"
         )
@@ -342,22 +335,22 @@ def of_axes(
     if times <= _ANISOTROPY:
         return []
     if voxel_size_nm is not None and len(set(voxel_size_nm)) > 1:
-        return _doubt(
-            f"{where}: with voxels of {sizes(voxel_size_nm)} nm (z, y, x), structures of {image.name} are {times:.1f}"
-            f" times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of the axes is"
-            " probably wrong"
+        return doubt(
+            f"{where}: with voxels of {size_text(voxel_size_nm)} nm (z, y, x), structures of {image.name} are"
+            f" {times:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of"
+            " the axes is probably wrong"
         )
     if least != 0:
-        return _doubt(
+        return doubt(
             f"{where}: {image.name} changes fastest along {_AXES[least]} (half of the correlation is lost in"
             f" {voxels[least]:.1f} voxels, along {_AXES[most]} in {voxels[most]:.1f}), expected along z, across"
             " the sections: the axes are probably in another order than z, y, x"
         )
     if voxel_size_nm is None:
         return []  # thick sections, as usual, and no voxel size that says otherwise
-    return _doubt(
+    return doubt(
         f"{where}: {image.name} changes {times:.1f} times as fast along z as along {_AXES[most]}, but the voxel size"
-        f" is {sizes(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
+        f" is {size_text(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
     )
 
 
@@ -371,7 +364,7 @@ def of_padding(image: ImageStatistics, where: str) -> list[Problem]:
     if image.padding < _PADDING:
         return []
     what = "black (0)" if image.lowest_share >= image.highest_share else "of the highest value"
-    return _doubt(
+    return doubt(
         f"{where}: {100 * image.padding:.0f} % of the sampled voxels of {image.name} are {what}, as padding is:"
         " set the box to the part that shows something"
     )
@@ -384,7 +377,7 @@ def of_sections(image: ImageStatistics, where: str) -> list[Problem]:
     found = image.sections.findings
     listed = ", ".join(f"{one.section} ({one.kind})" for one in found[:8])
     more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-    return [Problem(False, f"{where}: {image.name} has bad sections (z): {listed}{more}")]
+    return doubt(f"{where}: {image.name} has bad sections (z): {listed}{more}")
 
 
 def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
@@ -399,28 +392,36 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
         ]
     if labels.flat_axis is not None:
         axis = _AXES[labels.flat_axis]
-        return _doubt(
+        return doubt(
             f"{where}: {labels.name} holds labels of single sections: {100 * max(labels.changes):.0f} % of the"
             f" voxels change their id along {axis}; expected objects that keep their id through the volume"
         )
     if labels.objects == 0:
-        return [Problem(False, f"{where}: all sampled voxels of {labels.name} are 0, no object")]
+        return doubt(f"{where}: all sampled voxels of {labels.name} are 0, no object")
+    if labels.inner:
+        names = ["background", *(f"class {value}" for value in labels.inner[1:])]
+        rows = zip(labels.ranges, names, strict=True)
+        table = ", ".join(f'{first}-{last} = "{name}"' for (first, last), name in rows)
+        return doubt(
+            f"{where}: {labels.name} is {labels.kind_reason}, as after resizing or compression: use task.classes ="
+            f" {{ {table} }}, or resize masks without interpolation"
+        )
     if labels.form in ("box", "boxes", "sections"):
         empty = ""
         if labels.empty_sections > 0:
-            empty = f"; {labels.empty_sections} of {labels.sections} sections (z) have none"
-        return _doubt(
+            empty = f"; {labels.empty_sections} of {labels.shape[0]} sections (z) have none"
+        return doubt(
             f"{where}: {labels.name} has labels only in {labels.place}{empty}: 0 outside of them means not labelled,"
             " rather than background: train on these parts only"
         )
     if labels.form == "scattered":
-        return _doubt(
-            f"{where}: labels of {labels.name} reach over {labels.place}, and fill {100 * labels.labelled_share:.0f} %"
+        return doubt(
+            f"{where}: labels of {labels.name} reach over {labels.place}, and fill {100 * labels.share:.0f} %"
             " of it: whether 0 is background, or not labelled, cannot be told"
         )
-    if labels.empty_sections > _EMPTY * labels.sections:
-        return _doubt(
-            f"{where}: {labels.empty_sections} of {labels.sections} sections (z) of {labels.name} have no labels"
+    if labels.empty_sections > _EMPTY * labels.shape[0]:
+        return doubt(
+            f"{where}: {labels.empty_sections} of {labels.shape[0]} sections (z) of {labels.name} have no labels"
         )
     return []
 
@@ -434,7 +435,7 @@ def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
             if stored is not None
             else "few voxels lie at changes of label, or inside of objects"
         )
-        return _doubt(
+        return doubt(
             f"{where}: whether {labels} lies on the image cannot be told: {why}: look at both in"
             " `floodtide inspect IMAGE --labels LABELS`"
         )
@@ -448,8 +449,3 @@ def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
             f" with {best.orientation.words}: store {best.orientation.expression} instead",
         )
     ]
-
-
-def sizes(voxel_size_nm: Sequence[float]) -> str:
-    """Return a voxel size as text: "40 x 4 x 4"."""
-    return " x ".join(f"{size:.3g}" for size in voxel_size_nm)

@@ -13,7 +13,8 @@ from floodtide.base.networks import section_of
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.data import Patches, Shards, TrainingVolume, Vec3
-from floodtide.errors import ConfigurationError
+from floodtide.data.patches import boxes_of
+from floodtide.errors import ConfigurationError, Error
 from floodtide.nn.load import network_of
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
@@ -173,10 +174,16 @@ def held_out_volume(config: Config) -> TrainingVolume:
 
     Raises:
         ConfigurationError: If there is no such volume.
+        Error: As `boxes_of` raises, for boxes that are not inside the labels.
     """
     section, volumes = config.validation, config.data.volumes
     for volume in volumes:
         if section.volume in ("", volume.name):
-            return dataclasses.replace(volume, box=section.box)
+            held_out = dataclasses.replace(volume, box=section.box)
+            try:
+                boxes_of(held_out)
+            except Error as error:
+                raise type(error)(f"validation.box: {error}") from None
+            return held_out
     names = ", ".join(volume.name for volume in volumes)
     raise ConfigurationError(f"validation.volume is '{section.volume}', expected one of: {names}")

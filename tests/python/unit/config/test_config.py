@@ -319,6 +319,18 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
             "task.classes has '99999999999999999999' = 'b', expected a value",
         ),
         (
+            of_task("classes", task={"classes": {str(n): f"c{n}" for n in range(33)}}),
+            r"task.classes has 33 classes, expected 2 to 32 \(classes\)",
+        ),
+        (
+            of_task("affinities", task={"offsets": []}),
+            "task.offsets has 0 offsets, expected 1 to 32",
+        ),
+        (
+            of_task("lsd", task={"offsets": [[-1, 0, 0]] * 23}),
+            "task.offsets has 23 offsets, expected 1 to 22",
+        ),
+        (
             of_task("classes", task={"classes": {"0": "a", "1": "b"}, "class_weights": {"c": 1.0}}),
             "task.class_weights has 'c', expected names of classes: a, b",
         ),

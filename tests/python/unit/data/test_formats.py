@@ -471,6 +471,10 @@ def test_folders_say_which_name_is_meant(tmp_path: Path) -> None:
         with pytest.raises(errors.Error) as caught:
             data.Volume(tmp_path / name)
         assert nearest in str(caught.value)
+        if "inner" in nearest:  # a wrong name in a store lists the right ones
+            for wrong in ("innre", "no/where"):
+                with pytest.raises(errors.Error, match=f"there is no such folder; .*{nearest}$"):
+                    data.Volume(tmp_path / name / wrong)
 
 
 def test_damaged_metadata_is_one_line(tmp_path: Path) -> None:

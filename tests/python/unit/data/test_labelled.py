@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +62,7 @@ def doubts(labels: Array) -> list[str]:
 def test_boxes_of_labels_are_found(touching: Array, form: str, boxes: list[Box]) -> None:
     found = statistics(part(touching, *boxes))
     assert (found.form, list(found.boxes), found.exact) == (form, boxes, True)
-    assert (found.labelled_share, found.zero_between) == (1, 0)
+    assert (found.share, found.zero_between) == (1, 0)
     (text,) = doubts(part(touching, *boxes))
     assert "10:40,12:46,14:54" in text
     assert ("in 1 box (" if len(boxes) == 1 else "in 2 boxes (") in text
@@ -175,6 +176,43 @@ def test_classes_and_objects_are_told_apart(walled: Array, touching: Array) -> N
     assert statistics(mask).kind == "unsure"  # two objects, or two classes
     neurons = np.where(mask > 0, mask.astype(np.uint32) + 4711, 0)
     assert statistics(neurons).kind == "objects"
+
+
+@pytest.mark.parametrize("way", ["linear", "area", "cubic", "in z", "jpeg"])
+@pytest.mark.parametrize("values", [(0, 255), (0, 100, 200)])
+def test_resized_masks_are_recognised(walled: Array, way: str, values: tuple[int, ...]) -> None:
+    """Grey levels at smooth edges are no classes and no objects."""
+    from scipy import ndimage
+
+    pillow = pytest.importorskip("PIL.Image")
+    masks = np.asarray(values, np.uint8)[walled % len(values)]
+    if way == "in z":
+        made = ndimage.zoom(masks.astype(np.float32), (3, 1, 1), order=1)
+    elif way == "jpeg":
+        if len(values) == 3:
+            pytest.skip("noise around a class between two others")
+        made = []
+        for section in masks:
+            pillow.fromarray(section).save(file := io.BytesIO(), "JPEG", quality=90)
+            made.append(np.asarray(pillow.open(file)))
+    else:
+        kinds = {"linear": pillow.BILINEAR, "area": pillow.BOX, "cubic": pillow.BICUBIC}
+        size = (50, 50) if way == "area" else (130, 130)
+        made = [np.asarray(pillow.fromarray(one).resize(size, kinds[way])) for one in masks]
+    found = statistics(np.asarray(made).round().astype(np.uint8))
+    assert (found.inner, found.kind) == (values, "classes")
+    ends = [a for pair in found.ranges for a in pair]
+    assert ends[:-1] == ([0, 127, 128] if len(values) == 2 else [0, 50, 51, 150, 151])
+    assert ends[-1] == found.highest
+    assert statistics(masks).inner == ()
+
+
+def test_labels_that_are_no_resized_masks(walled: Array, touching: Array) -> None:
+    for labels in (walled, touching, walled % 5, walled % 40, data.synth((20, 60, 60), seed=1)[0]):
+        assert statistics(labels).inner == ()
+    one = np.zeros((20, 60, 60), np.uint8)
+    one[4:16, 10:50, 10:50], one[6:14, 12:48, 12:48] = 1, 2  # a shell around an object
+    assert statistics(one).inner == ()
 
 
 @pytest.mark.data

@@ -284,7 +284,7 @@ def test_every_orientation_of_labels_is_recognised(
     image, labels = cube
     stored = np.ascontiguousarray(orientation.apply(labels))  # to be turned back
     found = look.alignment(data.Volume(image), data.Volume(stored))
-    assert found.possible == 48
+    assert len(found.candidates) == 48
     turned = eval(found.candidates[0].orientation.expression, {"labels": stored})
     assert (turned == labels).all()
     assert found.verdict == ("aligned" if orientation == Orientation() else "other")
@@ -294,7 +294,7 @@ def test_alignment_with_other_shapes(synthetic: tuple[Array, Array]) -> None:
     image, labels = synthetic
     turned = np.ascontiguousarray(labels.transpose(2, 0, 1))
     found = look.alignment(data.Volume(image), data.Volume(turned))
-    assert found.possible == 8
+    assert len(found.candidates) == 8
     assert found.stored is None
     assert found.clear is not None
     assert (found.clear.orientation.apply(turned) == labels).all()
@@ -374,7 +374,7 @@ def test_gala_has_the_published_figures() -> None:
     assert (objects.objects, objects.at_least[3], objects.at_least[4]) == (87, 43, 20)
     assert objects.unlabelled == pytest.approx(0.067, abs=0.001)
     aligned = look.alignment(image, labels)
-    assert (aligned.verdict, aligned.possible) == ("aligned", 8)
+    assert (aligned.verdict, len(aligned.candidates)) == ("aligned", 8)
     damaged = image.read()
     damaged[20] = 0
     damaged[33] = np.random.default_rng(0).permutation(damaged[33].ravel()).reshape(100, 200)

@@ -399,6 +399,10 @@ BAD: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
         {"labels": None, "masks": {"a": Volume(MASK, name="a"), "b": Volume(MASK, name="b")}},
         ("b", "masks overlap at (0, 0, 0)"),
     ),
+    "a mask of the background": (
+        {"labels": None, "masks": {"background": Volume(MASK, name="a")}},
+        ("data.volumes.masks has the name 'background'", "another name"),
+    ),
     "a box outside of the volume": (
         {"box": "0:4,0:6,0:7"},
         ("volume 'v'", "box 0:4,0:6,0:7 is not inside the labels, 0:3,0:6,0:7"),
@@ -515,9 +519,13 @@ def test_groups_must_fit(tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=message):
             Patches(given_, WHOLE, task=Classes())
     missing = volume(ZEROS, MASK, groups=f"{tmp_path}/g.h5:none")
-    with pytest.raises(errors.Error, match=r"g\.h5.*none") as caught:
+    with pytest.raises(errors.Error, match=r"g\.h5.*'none'.*datasets are: g$") as caught:
         Patches(missing, WHOLE, task=Classes())
     assert "\n" not in str(caught.value)
+    for text in (f"{tmp_path}/g.h5", "g"):
+        given_ = volume(ZEROS, MASK, groups=text)
+        with pytest.raises(errors.Error, match=r"'volume': groups is '.*', expected FILE"):
+            Patches(given_, WHOLE, task=Classes())
 
 
 def test_other_masks_of_another_volume_are_refused() -> None:

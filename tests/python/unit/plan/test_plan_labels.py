@@ -30,7 +30,7 @@ def masks(folder: Path) -> tuple[str, str]:
         mask = (objects % 3 == 1) & (objects > 0)
         shown = (255 * mask).astype(np.uint8)
         if number % 4 == 2:
-            shown[0, :3] = 17, 140, 201
+            shown[9, 20:29] = 0, 17, 140, 201, 255, 230, 160, 80, 0
         imageio.imwrite(folder / f"im{number:02}.tif", section)
         imageio.imwrite(folder / f"mito{number:02}.png", mask if number % 4 == 1 else shown)
     return f"{folder}/im*.tif", f"{folder}/mito*.png"
@@ -78,6 +78,161 @@ def test_classes_or_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:three", *out]
     found = planned(*line, capsys=capsys)["config"]["task"]
     assert found["classes"] == {"0": "background", "1": "class 1", "2": "class 2"}
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+@pytest.mark.parametrize("unlabelled", [False, True])
+def test_resized_masks_get_ranges_of_values(
+    classes: int, unlabelled: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from scipy import ndimage
+
+    image, labels = data.synth((10, 96, 96), seed=3)
+    small = np.select(
+        [labels % 3 == n for n in range(classes)], [255 // n for n in range(1, classes + 1)], 0
+    )
+    mask = (
+        ndimage.zoom(small[:, ::2, ::2].astype(np.float32), (1, 2, 2), order=1)
+        .round()
+        .astype(np.int16)
+    )
+    assert len(np.unique(mask)) > 60
+    if unlabelled:
+        mask[:, :8] = -1
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "mask": mask})
+    line = [
+        f"{tmp_path}/v.h5:raw",
+        "--labels",
+        f"{tmp_path}/v.h5:mask",
+        "--out",
+        f"{tmp_path}/v.toml",
+    ]
+    found = planned(*line, "--voxel-nm", "40,8,8", capsys=capsys)["config"]["task"]
+    assert (
+        list(found["classes"]) == [["0-127", "128-255"], ["0-63", "64-191", "192-255"]][classes - 1]
+    )
+    short = ["--set", "training.steps=1", "--set", "schedule.warmup_steps=0"]
+    assert cli.run(["train", f"{tmp_path}/v.toml", *short, "--set", f"run.dir={tmp_path}/run"]) == 0
+
+
+def test_masks_of_several_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Masks of 0 and 1 and of 0 and 255 are one class; other values differ, and the plan says so."""
+    image, labels = data.synth((10, 64, 64), seed=3)
+    mask = (labels % 3 == 1).astype(np.uint8)
+    many = np.arange(labels.size).reshape(labels.shape) // 500
+    arrays = {
+        "raw": image,
+        "a": mask,
+        "b": 255 * mask,
+        "c": 7 * mask,
+        "many": many.astype(np.uint8),
+    }
+    data.write_volume(tmp_path / "v.h5", arrays)
+    name = f"{tmp_path}/v.h5:"
+    line = [
+        f"{name}raw",
+        f"{name}raw",
+        "--labels",
+        f"{name}a",
+        "--task",
+        "classes",
+        "--voxel-nm",
+        "40,8,8",
+    ]
+    line += ["--out", f"{tmp_path}/v.toml"]
+    found = planned(*line, "--labels", f"{name}b", capsys=capsys)["config"]["task"]
+    assert found["classes"] == {"0": "background", "1": "v", "255": "v"}
+    found = planned(*line, "--labels", f"{name}c", capsys=capsys)
+    assert found["config"]["task"]["classes"] == {"0": "background", "1": "class 1", "7": "class 7"}
+    text = " ".join((tmp_path / "v.toml").read_text().replace("\n#", "").split())
+    assert f"Volumes differ: {name}a has 0, 1; {name}c has 0, 7." in text
+    (note,) = (note for note in found["notes"] if "no held-out voxel" in note)
+    assert "has the class 'class " in note
+    text = refused("init", *line, "--labels", f"{name}many", "--replace", capsys=capsys)
+    assert "the labels have 81 value(s), expected 2 to 32 (classes)" in text
+
+
+def test_a_class_in_one_section_is_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, labels = data.synth((10, 64, 64), seed=3)
+    mask = (labels % 3 == 1).astype(np.uint8)
+    mask[3, 20:40, 20:40] = 2
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "mask": mask})
+    line = [
+        f"{tmp_path}/v.h5:raw",
+        "--labels",
+        f"{tmp_path}/v.h5:mask",
+        "--task",
+        "classes",
+        "--voxel-nm",
+        "40,8,8",
+    ]
+    found = planned(*line, "--out", f"{tmp_path}/v.toml", capsys=capsys)
+    assert "no held-out voxel has the class 'class 2', which gets no score" in "".join(
+        found["notes"]
+    )
+    ((start, size),) = parse_boxes(found["config"]["data"]["volumes"][0]["box"])
+    assert start[0] <= 3 < start[0] + size[0]
+
+
+@pytest.mark.parametrize("depth", [3, 9, 20, 30])
+def test_held_out_parts_hold_the_offsets(
+    depth: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pairs of all offsets of a plan lie in the training part and in the held-out part."""
+    image, labels = data.synth((40, 40, 40), seed=4)
+    labels[depth:] = 0
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": labels.astype(np.int32)})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "20,20,20"]
+    line += ["--task", "affinities", "--out", f"{tmp_path}/v.toml"]
+    found = planned(*line, capsys=capsys)["config"]
+    boxes = [
+        parse_boxes(one) for one in (found["data"]["volumes"][0]["box"], found["validation"]["box"])
+    ]
+    offsets = found["task"]["offsets"]
+    for offset in offsets:
+        for own in boxes:
+            assert any(all(-o < n for o, n in zip(offset, size, strict=True)) for _, size in own), (
+                offset,
+                boxes,
+            )
+    assert len(offsets) == (7 if depth == 3 else 9)
+    assert ("are too thin" in (tmp_path / "v.toml").read_text()) == (depth == 3)
+
+
+@pytest.mark.parametrize("task", ["lsd", "distance"])
+@pytest.mark.parametrize("touching", [False, True])
+def test_descriptors_and_distances(
+    task: str, touching: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from scipy import ndimage
+
+    image, labels = data.synth((40, 40, 40), seed=4)
+    if touching:
+        nearest = ndimage.distance_transform_edt(
+            labels == 0, return_distances=False, return_indices=True
+        )
+        labels = labels[tuple(nearest)]
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": labels.astype(np.int32)})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "20,20,20"]
+    found = planned(*line, "--task", task, "--out", f"{tmp_path}/v.toml", capsys=capsys)["config"]
+    assert found["task"]["kind"] == task
+    if task == "lsd":
+        assert all(2 < n <= 8 for n in found["task"]["window"])
+        assert found["task"]["zero_is_boundary"] == (not touching)
+    else:
+        assert 2 < found["task"]["scale"] <= 8
+        assert found["data"].get("unlabelled") == (0 if touching else None)
+    assert (
+        set(found["task"])
+        == {
+            "lsd": {"kind", "window", "offsets", "zero_is_boundary", "balance"},
+            "distance": {"kind", "scale"},
+        }[task]
+    )
+    short = ["--set", "training.steps=1", "--set", "schedule.warmup_steps=0"]
+    assert cli.run(["train", f"{tmp_path}/v.toml", *short, "--set", f"run.dir={tmp_path}/run"]) == 0
 
 
 @pytest.mark.parametrize("place", ["box", "two", "sections", "thin"])
@@ -142,6 +297,58 @@ def test_classes_with_unlabelled_voxels(
     assert max(start[0] + size[0] for start, size in boxes) == 15
     short = ["--set", "training.steps=1", "--set", "schedule.warmup_steps=0"]
     assert cli.run(["train", f"{tmp_path}/v.toml", *short, "--set", f"run.dir={tmp_path}/run"]) == 0
+
+
+def test_coverage_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """inspect CONFIG.toml tells how much of both parts each class has, sections and boxes included."""
+    image, _ = data.synth((12, 40, 48), seed=3)
+    labels = np.zeros(image.shape, np.uint8)
+    labels[1, 5:9, 10:20] = labels[3:5, 30:, 40:] = 1
+    labels[8:10, :10] = 2
+    labels[2] = 7
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": labels})
+    names = {"a": "0:4,0:40,0:30", "b": "4:6,20:40,30:48", "held": "8:12,0:40,0:48"}
+    (tmp_path / "v.toml").write_text(
+        f"""
+[[data.volumes]]
+image = "{tmp_path}/v.h5:raw"
+labels = "{tmp_path}/v.h5:labels"
+box = "{names["a"]}; {names["b"]}"
+[data]
+patch = [1, 16, 16]
+unlabelled = 7
+[task]
+classes = {{ 0 = "background", 1 = "mito", 2 = "er" }}
+kind = "classes"
+[model]
+kind = "unet"
+kernels = [[1, 3, 3]]
+pools = [[1, 2, 2]]
+[training]
+steps = 1
+[validation]
+box = "{names["held"]}"
+"""
+    )
+    assert cli.run(["inspect", f"{tmp_path}/v.toml", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["classes"]
+    found = {
+        (row["part"], row["class"]): (row["voxels"], row["sections"], row["boxes"]) for row in rows
+    }
+    all_a, all_b = 3 * 40 * 30, 2 * 20 * 18
+    assert found == {
+        ("training", "background"): (all_a + all_b - 40 - 80, "5 of 5", "2 of 2"),
+        ("training", "mito"): (40 + 80, "2 of 5", "2 of 2"),
+        ("training", "er"): (0, "0 of 5", "0 of 2"),
+        ("held out", "background"): (4 * 40 * 48 - 2 * 10 * 48, "4 of 4", "1 of 1"),
+        ("held out", "mito"): (0, "0 of 4", "0 of 1"),
+        ("held out", "er"): (2 * 10 * 48, "2 of 4", "1 of 1"),
+    }
+    assert sum(row["share"] for row in rows) == pytest.approx(2)
+    outside = ["--set", "validation.box=10:14,0:40,0:48"]
+    assert cli.run(["inspect", f"{tmp_path}/v.toml", "--json", *outside]) == 2
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert "validation.box: volume 'volume': box 10:14,0:40,0:48 is not inside the labels" in error
 
 
 def test_several_images_are_resampled_as_one_is(

@@ -180,6 +180,12 @@ def test_validation_on_training_voxels_is_a_warning(check: Check) -> None:
     assert "shares 50 %" in warning
 
 
+def test_validation_outside_of_the_labels_names_the_key_and_the_box(check: Check) -> None:
+    words = "validation.box: volume 'cube': box 40:70,0:64,0:64 is not inside the labels"
+    (error,), _ = check("validation.box=40:70,0:64,0:64")
+    assert words in error
+
+
 def test_partitions_of_another_radius_are_a_warning(check: Check) -> None:
     errors, warnings = check(partitions="wide")
     assert errors == []
