@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floodtide import config
 from floodtide.base.data_options import TrainingVolume
@@ -133,8 +132,7 @@ def _write_segments(
         return write_segments(file, AffinityOptions(), out, voxel_size_nm=size_nm, notes=notes)
     channel = 0 if isinstance(predictor.task, Distance) else None
     volume = Volume(*path_and_dataset(predicted), channel=channel)
-    make = _by_section if predictor.model.flat else objects_of
-    labels = make(predictor.task, volume.read())
+    labels = objects_of(predictor.task, volume.read(), sections=predictor.model.flat)
     plan = Plan(
         shape=as_vec3(labels.shape),
         dtype=np.dtype(np.uint32),
@@ -145,17 +143,6 @@ def _write_segments(
     read = Volume(labels.astype(np.uint32, copy=False)).read
     write_blocks(out, plan, read, inputs=files_of([predicted]))
     return int(labels.max(initial=0)), float(np.count_nonzero(labels) / labels.size)
-
-
-def _by_section(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
-    """Return separate objects of each section, with different numbers."""
-    labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
-    count = 0
-    for section, out in zip(predicted, labels, strict=True):
-        found = objects_of(task, section[None])[0]
-        out[found > 0] = found[found > 0] + count
-        count += int(found.max(initial=0))
-    return labels
 
 
 def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:

@@ -177,9 +177,9 @@ def _predicted(
         likely = _core.evaluate.most_likely_classes(
             np.ascontiguousarray(np.moveaxis(values, 0, -1))
         )
-        labels = objects_of(task, np.array(task.written)[likely])
+        labels = objects_of(task, np.array(task.written)[likely], sections=predictor.model.flat)
     else:
-        labels = objects_of(task, values[0])
+        labels = objects_of(task, values[0], sections=predictor.model.flat)
     return labels.astype(np.uint32), part[0], None
 
 

@@ -201,12 +201,22 @@ def segments_of(
     return _numbered(labels, options.min_size)
 
 
-def objects_of(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
+def objects_of(
+    task: PatchTask | None, predicted: NDArray[Any], *, sections: bool = False
+) -> NDArray[Any]:
     """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x); 0 is none.
 
     Objects of classes are the face-connected components of each class but the background. Of distances, the affinity
-    of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it.
+    of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it. If `sections`, as
+    for a network that sees one section at a time, each section has separate objects, with different numbers.
     """
+    if sections:
+        apart, count = np.zeros(predicted.shape, np.int64), 0
+        for section, out in zip(predicted, apart, strict=True):
+            found = objects_of(task, section[None])[0]
+            out[found > 0] = found[found > 0] + count
+            count += int(found.max(initial=0))
+        return apart
     if isinstance(task, Classes):
         labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
         for value in task.written[1:]:
