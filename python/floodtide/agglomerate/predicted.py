@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floodtide import _core, config
 from floodtide.base.data_options import TrainingVolume
@@ -30,7 +29,7 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of, write_segments
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, objects_of, write_segments
 from floodtide.segment.commands import use_threads
 
 
@@ -128,8 +127,7 @@ def _write_segments(
         if predictor.excluding
         else _core.data.Channels(*place).read((0, 0, 0), volume.shape)
     )
-    make = _by_section if predictor.model.flat else _objects
-    labels = make(task, values)
+    labels = objects_of(task, values, sections=predictor.model.flat)
     plan = Plan(
         shape=as_vec3(labels.shape),
         dtype=np.dtype(np.uint32),
@@ -140,23 +138,6 @@ def _write_segments(
     read = Volume(labels.astype(np.uint32, copy=False)).read
     write_blocks(out, plan, read, inputs=files_of([predicted]))
     return int(labels.max(initial=0)), float(np.count_nonzero(labels) / labels.size)
-
-
-def _objects(task: Any, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the objects (z, y, x) of a prediction of a task, which may have the outputs as first axis."""
-    objects: NDArray[Any] = task.objects(values, segments_of)
-    return objects
-
-
-def _by_section(task: Any, values: NDArray[Any]) -> NDArray[Any]:
-    """Return separate objects of each section, with different numbers. Arguments as for `_objects`."""
-    labels: NDArray[Any] = np.zeros(values.shape[-3:], np.int64)
-    count = 0
-    for z, out in enumerate(labels):
-        found = _objects(task, values[..., z : z + 1, :, :])[0]
-        out[found > 0] = found[found > 0] + count
-        count += int(found.max(initial=0))
-    return labels
 
 
 def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:

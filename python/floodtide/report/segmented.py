@@ -35,7 +35,7 @@ from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter
-from floodtide.segment.affinities import segments_of
+from floodtide.segment.affinities import objects_of
 from floodtide.segment.predict import predictor_of
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
@@ -163,7 +163,8 @@ def _predicted(
     predictor = predictor_of(source, checkpoint, task)
     part = small_part(box, (1, 1, 1))
     images = [Volume(volume_name(one.image)) for one in source.inputs]
-    labels = task.objects(predictor.predicted(images, part, progress), segments_of)
+    predicted = predictor.predicted(images, part, progress)
+    labels = objects_of(task, predicted, sections=predictor.model.flat)
     return labels.astype(np.uint32), part[0], None
 
 

@@ -200,6 +200,23 @@ def segments_of(
     return _numbered(labels, options.min_size)
 
 
+def objects_of(task: Any, predicted: NDArray[Any], *, sections: bool = False) -> NDArray[Any]:
+    """Return the objects (z, y, x) of what `Predictor.predicted` returns for a task; 0 is none.
+
+    If `sections`, as for a network that sees one section at a time, each section has separate objects, with different
+    numbers.
+    """
+    if sections:
+        apart, count = np.zeros(predicted.shape[-3:], np.int64), 0
+        for z, out in enumerate(apart):
+            found = objects_of(task, predicted[..., z : z + 1, :, :])[0]
+            out[found > 0] = found[found > 0] + count
+            count += int(found.max(initial=0))
+        return apart
+    objects: NDArray[Any] = task.objects(predicted, segments_of)
+    return objects
+
+
 def write_segments(
     affinities: AffinityFile,
     options: AffinityOptions,

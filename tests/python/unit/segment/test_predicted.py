@@ -15,10 +15,9 @@ from scipy import ndimage
 from training_patches import KINDS, text, write_patches
 
 from floodtide import cli, config
-from floodtide.agglomerate import predicted
 from floodtide.base.tasks import Classes, Distance
 from floodtide.data import Volume
-from floodtide.segment.affinities import segments_of
+from floodtide.segment.affinities import objects_of
 from floodtide.train import Trainer
 
 Array = np.ndarray[Any, Any]
@@ -120,13 +119,13 @@ def test_the_task_of_the_configuration_is_that_of_the_checkpoint(
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("objects", [predicted._objects, predicted._by_section])
-def test_objects_of_classes_are_connected_components_of_each_class(objects: Any) -> None:
+@pytest.mark.parametrize("sections", [False, True])
+def test_objects_of_classes_are_connected_components_of_each_class(sections: bool) -> None:
     random = np.random.default_rng(0)
     classes = np.array([0, 7, 255])[random.choice(3, (6, 12, 13), p=(0.7, 0.2, 0.1))]
     task = Classes(classes={"0": "background", "7": "vesicle", "255": "mitochondria"})
-    found = objects(task, classes)
-    assert same_partition(found, components(classes, sections=objects is predicted._by_section))
+    found = objects_of(task, classes, sections=sections)
+    assert same_partition(found, components(classes, sections=sections))
     assert len(np.unique(found)) == found.max() + 1
 
 
@@ -136,11 +135,11 @@ def test_objects_of_distances_are_cut_where_the_distance_is_small() -> None:
     profile = np.minimum(np.abs(x - 20), 6)[None, None] * np.ones((10, 12, 1))
     depth = np.where(np.minimum(x, 39 - x) > 2, profile, -2)  # two plates with a gap, and outside
     distances = (0.5 + np.tanh(depth / 3) / 2).astype(np.float32)
-    found = Distance(scale=3.0).objects(distances[None], segments_of)
+    found = objects_of(Distance(scale=3.0), distances[None])
     assert len(np.unique(found[found > 0])) == 2
     assert found[5, 6, 10] != found[5, 6, 30]
     assert not found[..., :3].any()
     assert not found[..., 20].any()
-    flat = predicted._by_section(Distance(scale=3.0), distances[None])
+    flat = objects_of(Distance(scale=3.0), distances[None], sections=True)
     assert len(np.unique(flat[flat > 0])) == 20
     assert all(len(np.unique(section)) == 3 for section in flat)
