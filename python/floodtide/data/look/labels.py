@@ -58,6 +58,8 @@ class Neighbours:
     """What lies beside what along the axes, inside of the boxes that have labels.
 
     Attributes:
+        changes: Along z, y and x: share of neighbouring voxels that differ.
+        boundary: Share of voxels that differ from a neighbour along some axis.
         zero_between: Share of the changes from one object to another along an axis with voxels labelled 0 between the
             two objects; the others touch.
         zero_width: Median number of voxels between two such objects; 0 without any.
@@ -66,6 +68,8 @@ class Neighbours:
             values lie between a lower and a higher one. Empty for other labels.
     """
 
+    changes: tuple[float, float, float]
+    boundary: float
     zero_between: float
     zero_width: float
     run: tuple[float, float, float]
@@ -84,8 +88,6 @@ class LabelStatistics(Labelled, Neighbours, Sample):
         at_least: Number of objects of at least LIMITS voxels.
         median_size: Median size of the objects in voxels.
         largest: The ten largest objects, as (id, voxels).
-        changes: Along z, y and x: share of neighbouring voxels that differ.
-        boundary: Share of voxels that differ from a neighbour along some axis.
         values: (value, voxels) of the 33 most frequent values, and of 0 if it occurs, in ascending order.
         pieces: (value, connected pieces of at least 10 voxels) in a sample of the boxes, for the values that make up
             99.5 % of the labelled voxels; empty if these are more than 32.
@@ -100,8 +102,6 @@ class LabelStatistics(Labelled, Neighbours, Sample):
     at_least: tuple[int, ...]
     median_size: float
     largest: tuple[tuple[int, int], ...]
-    changes: tuple[float, float, float]
-    boundary: float
     values: tuple[tuple[int, int], ...]
     pieces: tuple[tuple[int, int], ...]
     kind: Literal["classes", "objects", "unsure"]
@@ -163,7 +163,7 @@ class LabelStatistics(Labelled, Neighbours, Sample):
 
 def like_image(volume: Volume) -> bool:
     """Return `LabelStatistics.like_image` of a whole volume, from a sample."""
-    return min(_changes(volume, whole_of(volume.shape), QUICK)[0]) > _NOISY
+    return min(_neighbours(volume, [whole_of(volume.shape)], QUICK).changes) > _NOISY
 
 
 def label_statistics(
@@ -197,7 +197,6 @@ def label_statistics(
     ids, sizes = _counted(volume, boxes, progress and part_of(progress, 1, 2))
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
-    changes, boundary = _changes(volume, whole, budget)
     near = _neighbours(volume, inside, budget)
     frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)]
     frequent = frequent[: _VALUES + 1]
@@ -220,8 +219,6 @@ def label_statistics(
         at_least=tuple(int(np.count_nonzero(voxels >= limit)) for limit in LIMITS),
         median_size=float(np.median(voxels)) if len(voxels) else 0.0,
         largest=tuple(frequent[:10]),
-        changes=changes,
-        boundary=boundary,
         values=tuple(sorted(zero + frequent)),
         pieces=pieces,
         kind=kind,
@@ -289,28 +286,20 @@ def _some(boxes: Sequence[Box], most: int) -> list[Box]:
     return list(boxes[step // 2 :: step]) if step > 1 else list(boxes)
 
 
-def _changes(volume: Volume, whole: Box, budget: int) -> tuple[tuple[float, float, float], float]:
-    """Return the shares of differing pairs and of boundary voxels in cubes."""
-    rows, voxels, at_boundary = [], 0, 0
-    for cube in cubes_within(whole, min(budget, _CUBES)):
-        labels = cleared(volume.read(cube))
-        boundary, shares = changed(labels)
-        rows.append(shares)
-        voxels += labels.size
-        at_boundary += int(np.count_nonzero(boundary))
-    z, y, x = (float(share) for share in np.mean(rows, axis=0))
-    return (z, y, x), at_boundary / voxels
-
-
 def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> Neighbours:
     """Compare voxels with their neighbours along each axis, in cubes."""
     touching, widths = 0, []
-    voxels, runs = 0, np.zeros(3)
+    voxels = at_boundary = total = 0
+    shares, runs = [], np.zeros(3)
     tables: list[Array] = []
     edges: list[Array] = []
     for box in boxes:
         for cube in cubes_within(box, min(budget, _CUBES) // len(boxes)):
             labels = cleared(volume.read(cube))
+            boundary, differing = changed(labels)
+            shares.append(differing)
+            at_boundary += int(np.count_nonzero(boundary))
+            total += labels.size
             voxels += int(np.count_nonzero(labels))
             edge = np.zeros(labels.shape, bool)
             for axis in range(3):
@@ -333,8 +322,10 @@ def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> Neighbours
             tables.append(_table(labels[judged]))
             edges.append(_table(labels[judged][edge[judged]]))
     apart = np.concatenate(widths)
-    z, y, x = voxels / np.maximum(runs, 1)
+    (cz, cy, cx), (z, y, x) = np.mean(shares, axis=0), voxels / np.maximum(runs, 1)
     return Neighbours(
+        changes=(float(cz), float(cy), float(cx)),
+        boundary=at_boundary / total,
         zero_between=len(apart) / max(1, len(apart) + touching),
         zero_width=float(np.median(apart)) if len(apart) else 0.0,
         run=(float(z), float(y), float(x)),
