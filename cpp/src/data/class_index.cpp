@@ -94,17 +94,17 @@ Centre ClassIndex::find(int partition_class, std::int64_t k) const {
   std::int64_t left = k - before(partition_class, number);
   std::int64_t flat = 0;
   while (values.data()[flat] != partition_class || left-- > 0) ++flat;  // read() has counted the voxels
-  const Vec3& size = where.box.size;
-  return {where.number,
-          {where.box.start[0] + flat / (size[1] * size[2]), where.box.start[1] + flat / size[2] % size[1],
-           where.box.start[2] + flat % size[2]}};
+  return {where.number, where.box.start + position_of(flat, where.box.size)};
 }
 
-ClassIndex partition_index(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress) {
+ClassIndex partition_index(std::span<const Source> sources, const Vec3& patch_size, const Progress& progress) {
   std::vector<std::string> names;
-  for (const Volume* volume : volumes) {
-    volume->require_type<std::uint8_t>();
-    names.push_back(volume->name());
+  std::vector<Box> boxes;
+  std::vector<const Volume*> volumes;  // which do not move with their source
+  for (const Source& source : sources) {
+    boxes.push_back(source.centres(patch_size));
+    volumes.push_back(&source.partitions());
+    names.push_back(volumes.back()->name());
   }
   const auto read = [volumes = std::move(volumes)](std::int64_t number, const Box& part) {
     return volumes[static_cast<std::size_t>(number)]->read_block<std::uint8_t>(part);

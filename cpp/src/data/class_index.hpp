@@ -64,8 +64,7 @@ class ClassIndex {
   std::array<std::vector<std::int64_t>, 256> sums_;  ///< for each class that occurs: voxels before block b, b = 0..blocks()
 };
 
-/// Return the index of partition volumes (uint8), one box for each. The volumes must outlive it.
-[[nodiscard]] ClassIndex partition_index(std::vector<const Volume*> volumes, std::span<const Box> boxes,
-                                         const Progress& progress);
+/// Return the index of the centres of patches, by their classes in the partition volumes (uint8). The sources must outlive it.
+[[nodiscard]] ClassIndex partition_index(std::span<const Source> sources, const Vec3& patch_size, const Progress& progress);
 
 }  // namespace floodtide::data

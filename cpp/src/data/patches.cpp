@@ -80,13 +80,7 @@ Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, flo
 
 std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3& patch_size, int first_class, int last_class,
                                      std::int64_t count, std::uint64_t seed, const Progress& progress) {
-  std::vector<const Volume*> volumes;
-  std::vector<Box> boxes;
-  for (const Source& source : sources) {
-    volumes.push_back(&source.partitions());
-    boxes.push_back(source.centres(patch_size));
-  }
-  const ClassIndex index = partition_index(std::move(volumes), boxes, progress);
+  const ClassIndex index = partition_index(sources, patch_size, progress);
   std::vector<int> classes;
   for (const int value : index.classes()) {
     if (value >= first_class && value <= last_class) classes.push_back(value);

@@ -31,7 +31,7 @@ class Samples(NotPickled):
         walkers, batch, seed: The arguments.
     """
 
-    core: _core.data.SampleSource
+    core: _core.data.PatchSource
     not_pickled = "the core reads its volumes ahead; expected a new one in each process"
 
     def __init__(self, options: DataOptions, walkers: int, batch: int, seed: int) -> None:

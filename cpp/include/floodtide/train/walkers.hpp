@@ -6,8 +6,8 @@
 #include <functional>
 #include <span>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/nn/network.hpp"
-#include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/view.hpp"
 #include "floodtide/train/metrics.hpp"
 
@@ -33,14 +33,10 @@ struct PassResult {
 /// Interface between a Trainer and the training task: the walkers of one rank, and the network that they train.
 ///
 /// Walkers do not know about other ranks. Exceptions concern this rank only, except those that `sum` throws in compute().
-class Walkers {
+class Walkers : Immovable {
  public:
   /// Throws Error(invalid_argument) if there are fewer walkers than ranks, or for other options outside their ranges.
   Walkers(nn::Network& network, const WalkersOptions& options);
-  Walkers(const Walkers&) = delete;
-  Walkers& operator=(const Walkers&) = delete;
-  Walkers(Walkers&&) = delete;
-  Walkers& operator=(Walkers&&) = delete;
   virtual ~Walkers() = default;
 
   [[nodiscard]] const WalkersOptions& options() const noexcept { return options_; }
