@@ -17,8 +17,9 @@ from training_patches import KINDS, text, write_patches
 from floodtide import cli, config
 from floodtide.base.tasks import Classes, Distance
 from floodtide.data import Volume
+from floodtide.report import segmented
 from floodtide.segment.affinities import objects_of
-from floodtide.train import Trainer
+from floodtide.train import Trainer, read_run
 
 Array = np.ndarray[Any, Any]
 
@@ -83,6 +84,9 @@ def test_a_training_is_segmented(
             assert cli.run(["evaluate", *both, "--objects", "--json"]) == 0
             row = json.loads(capsys.readouterr().out)["classes"][1]
             assert row["objects"]["true"] == report["segments"]
+            of_report, _ = segmented.of_run(read_run(folder / kind), alone=True)
+            assert of_report is not None
+            assert same_partition(of_report.segmentation.read(), found)
         elif task == "distance":
             assert values.shape == (1, 8, 32, 32)
             assert not found[values[0] <= 0.5].any()
