@@ -25,11 +25,6 @@ struct ExampleSource::Impl {
   std::optional<Deal> deal;
 
   [[nodiscard]] Deal::Place place(const Cursor& cursor) const { return deal->place(cursor.walker, cursor.epoch, cursor.index); }
-
-  [[nodiscard]] Centre centre(const Deal::Place& place) const {
-    const int value = index->classes()[static_cast<std::size_t>(place.class_index)];
-    return index->find(value, place.number % index->count(value));
-  }
 };
 
 ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress)
@@ -50,7 +45,6 @@ ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const Ex
 
 ExampleSource::~ExampleSource() = default;
 
-const ExampleOptions& ExampleSource::options() const noexcept { return impl_->options; }
 const std::vector<Source>& ExampleSource::sources() const noexcept { return impl_->sources; }
 std::int64_t ExampleSource::examples() const noexcept { return impl_->deal->size(); }
 
@@ -73,7 +67,9 @@ Centre ExampleSource::centre(const Cursor& cursor) const {
   const std::int64_t count = per_walker(cursor.walker);
   FLOODTIDE_REQUIRE(cursor.epoch >= 0 && cursor.index >= 0 && cursor.index < count, out_of_range, "walker ", cursor.walker,
                     ": example ", cursor.index, " of epoch ", cursor.epoch, ", the walker has ", count);
-  return impl_->centre(impl_->place(cursor));
+  const Deal::Place place = impl_->place(cursor);
+  const int value = impl_->index->classes()[static_cast<std::size_t>(place.class_index)];
+  return impl_->index->find(value, place.number % impl_->index->count(value));
 }
 
 void ExampleSource::set_load_delay(double seconds) noexcept { impl_->load_delay_s = seconds; }

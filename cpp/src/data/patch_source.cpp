@@ -336,8 +336,9 @@ Sample PatchSource::fixed(std::int64_t number) const {
   const Impl::Drawn drawn = impl_->fixed(number);
   Sample sample = impl_->read(drawn, {}, false);
   if (impl_->options.whole) return sample;
+  const bool classes = targets().classes();
   std::vector<Vec3> middles;  // of the voxels on which an output depends, from its own voxel
-  for (std::int64_t output = 0; output < (targets().classes() ? 1 : targets().outputs()); ++output) {
+  for (std::int64_t output = 0; output < (classes ? 1 : targets().outputs()); ++output) {
     const Vec3 offset = targets().offset(output);
     middles.push_back(by_axis([&](std::size_t axis) {
       const std::int64_t most = impl_->options.patch[axis] / 4 / 2;  // the voxel itself stays in its window
@@ -348,7 +349,7 @@ Sample PatchSource::fixed(std::int64_t number) const {
   for_each_voxel(drawn.box, [&](const Vec3& at) {
     for (const Vec3& middle : middles) {
       if (!drawn.counted.contains(at + middle)) {
-        if (targets().classes()) {
+        if (classes) {
           sample.classes.data()[flat] = kUnlabelled;
         } else {
           sample.weights.data()[flat] = 0.0F;

@@ -65,12 +65,10 @@ Tensor<float, 3> Source::read_image(const Box& box) const {
   return image;
 }
 
-Tensor<std::int64_t, 3> Source::read_labels(const Box& box) const { return read_objects(*labels_, box); }
-
 Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off) {
   const Box box = centred_box(centre, size);
   Patch patch{source.read_image(box), Tensor<float, 3>(size)};
-  const Tensor<std::int64_t, 3> labels = source.read_labels(box);
+  const Tensor<std::int64_t, 3> labels = read_objects(source.labels(), box);
   const std::int64_t object = labels.view()(size[0] / 2, size[1] / 2, size[2] / 2);
   for (std::int64_t i = 0; i < labels.size(); ++i) {
     patch.labels.data()[i] = object != 0 && labels.data()[i] == object ? on : off;

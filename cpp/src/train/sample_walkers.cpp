@@ -125,7 +125,7 @@ class SampleWalkers final : public Walkers {
             number(local() - 1), " of rank ", options().rank);
     }
     const PassResult result{prepared_ * batch(), report_.loss};
-    count(report_);
+    count();
     metrics().fovs += result.examples;
     metrics().loss_sum += result.loss_sum;
     return result;
@@ -183,14 +183,14 @@ class SampleWalkers final : public Walkers {
     return result;
   }
 
-  void count(const nn::LossReport& report) {
+  void count() {
     // Counted are all classes but the background (class 0), or all channels whose targets are 0 or 1. Voxels without truth do
     // not count. All images can be counted here, because a pass has the samples of all walkers.
     const bool classes = samples_.targets().classes();
     const std::int64_t outputs = samples_.targets().outputs(), soft_from = samples_.targets().soft_from();
     std::int64_t positive = 0;
     for (std::int64_t k = classes ? 1 : 0; k < soft_from; ++k) {
-      const nn::ClassCounts& counts = report.counts[static_cast<std::size_t>(k)];
+      const nn::ClassCounts& counts = report_.counts[static_cast<std::size_t>(k)];
       metrics().true_positive += std::llround(counts.true_positives);
       metrics().false_positive += std::llround(counts.false_positives);
       metrics().false_negative += std::llround(counts.false_negatives);

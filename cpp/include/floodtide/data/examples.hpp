@@ -56,7 +56,6 @@ class ExampleSource : Immovable {
   ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress = {});
   ~ExampleSource();
 
-  [[nodiscard]] const ExampleOptions& options() const noexcept;
   [[nodiscard]] const std::vector<Source>& sources() const noexcept;
   /// Return the number of examples of an epoch, over all walkers.
   [[nodiscard]] std::int64_t examples() const noexcept;
