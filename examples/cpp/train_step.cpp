@@ -18,17 +18,19 @@
 using namespace floodtide;
 
 /// Reads the flood-filling network of a checkpoint.
-nn::Ffn stored_network(const std::string& path) {
-  const std::unique_ptr<nn::Network> network = train::read_network(data::Hdf5File::open(path));
+std::unique_ptr<nn::Ffn> stored_network(const std::string& path) {
+  std::unique_ptr<nn::Network> network = train::read_network(data::Hdf5File::open(path));
   auto* const ffn = dynamic_cast<nn::Ffn*>(network.get());
   if (ffn == nullptr) throw Error(ErrorCode::invalid_file, path + ": it holds " + network->summary());
-  return std::move(*ffn);
+  static_cast<void>(network.release());
+  return std::unique_ptr<nn::Ffn>(ffn);
 }
 
 void run(comm::Communicator& ranks, char** argv) {
   const data::SourceOptions volume{
       .name = "volume", .image = argv[1], .labels = argv[2], .partitions = argv[3], .box = {}, .mean = 128, .std = 33};
-  nn::Ffn network = argv[4] != nullptr ? stored_network(argv[4]) : nn::Ffn(nn::FfnOptions{.depth = 2});
+  const auto owner = argv[4] != nullptr ? stored_network(argv[4]) : std::make_unique<nn::Ffn>(nn::FfnOptions{.depth = 2});
+  nn::Ffn& network = *owner;
   const Vec3 fov = network.options().fov;
 
   // One pass on the middle of the volume. The object map starts as the seed: 0.95 in the centre, 0.05 elsewhere.

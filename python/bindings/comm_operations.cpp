@@ -11,6 +11,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/exchange.hpp"
 #include "unlocked.hpp"
@@ -59,14 +60,10 @@ comm::ReduceOp reduce_op(const std::string& text, const char* what) {
 }
 
 /// An operation, and the communicator and array that it needs. The destructor waits without the interpreter lock.
-class PyOperation {
+class PyOperation : Immovable {
  public:
   PyOperation(std::shared_ptr<Communicator> communicator, py::array array)
       : communicator_(std::move(communicator)), array_(std::move(array)) {}
-  PyOperation(const PyOperation&) = delete;
-  PyOperation& operator=(const PyOperation&) = delete;
-  PyOperation(PyOperation&&) = delete;
-  PyOperation& operator=(PyOperation&&) = delete;
   /// A handle that is dropped waits as synchronize() does: the time limit counts, and Ctrl-C ends the wait.
   ~PyOperation() {
     std::exception_ptr failure;

@@ -25,7 +25,6 @@ using data::Labels;
 using data::PatchOptions;
 using data::PatchSource;
 using data::Region;
-using data::SampleSource;
 using data::Targets;
 
 using Sample = Typed<
@@ -46,9 +45,7 @@ Sample read(const Read& read_sample) {
                         to_numpy(std::move(sample.weights)));
 }
 
-Boxed boxed(const PatchSource::Place& place) {
-  return py::make_tuple(place.image, triple_of(place.box.start), triple_of(place.box.size));
-}
+Boxed boxed(const Region& place) { return py::make_tuple(place.image, triple_of(place.box.start), triple_of(place.box.size)); }
 
 /// What augmentation draws for one example, for tests and pictures: see deformation.hpp and intensity.hpp.
 Typed<"dict[str, typing.Any]"> drawn(const Augmentation& augmentation, const Vec3& patch, std::uint64_t seed,
@@ -57,30 +54,17 @@ Typed<"dict[str, typing.Any]"> drawn(const Augmentation& augmentation, const Vec
   data::require_valid(augmentation, patch);
   data::Deformation deformation = data::draw_deformation(augmentation, patch, key);
   const data::Intensities intensities = data::draw_intensities(augmentation, patch[0], key);
-  py::dict result;
-  result["source_axis"] = deformation.axes.source_axis;
-  result["reversed"] = deformation.axes.reversed;
-  result["matrix"] = deformation.matrix;
-  py::list control;
+  py::list control, sections;
   for (Tensor<double, 3>& component : deformation.control) {
-    if (component.size() == 0) {
-      control.append(py::none());
-    } else {
-      control.append(to_numpy(std::move(component)));
-    }
+    control.append(component.size() == 0 ? py::object(py::none()) : to_numpy(std::move(component)));
   }
-  result["control"] = control;
-  result["shift"] = deformation.shift;
-  result["blur"] = intensities.blur;
-  result["gamma"] = intensities.gamma;
-  result["gain"] = intensities.gain;
-  result["offset"] = intensities.offset;
-  py::list sections;
   for (const data::Intensities::Section& section : intensities.sections) {
     sections.append(py::make_tuple(section.blur, section.gain, section.offset, section.missing));
   }
-  result["sections"] = sections;
-  return result;
+  return py::dict(py::arg("source_axis") = deformation.axes.source_axis, py::arg("reversed") = deformation.axes.reversed,
+                  py::arg("matrix") = deformation.matrix, py::arg("control") = control, py::arg("shift") = deformation.shift,
+                  py::arg("blur") = intensities.blur, py::arg("gamma") = intensities.gamma, py::arg("gain") = intensities.gain,
+                  py::arg("offset") = intensities.offset, py::arg("sections") = sections);
 }
 
 void register_augmentation(py::module_& m) {
@@ -114,22 +98,14 @@ void register_targets(py::module_& m) {
           "make",
           [](const Targets& targets, const py::object& labels, bool training) {
             const auto given = view_of<const std::int64_t, 3>(labels, "labels");
-            const Vec3 margin = targets.margin(training);
-            Vec3 size{};
-            for (std::size_t axis = 0; axis < 3; ++axis) size[axis] = given.shape(axis) - 2 * margin[axis];
+            const Vec3 margin = targets.margin(training), size = given.shape() - margin - margin;
             FLOODTIDE_REQUIRE(*std::ranges::min_element(size) > 0, shape_mismatch, "labels: ", Show{given.shape()},
                               " voxels (z, y, x), expected more than twice the margin ", Show{margin});
             targets.check(size);
-            data::Sample sample;
-            if (targets.classes()) {
-              sample.classes = Tensor<std::uint8_t, 3>(size);
-            } else {
-              sample.targets = Tensor<float, 4>({size[0], size[1], size[2], targets.outputs()});
-              sample.weights = Tensor<float, 4>(sample.targets.shape());
-            }
             return read([&] {
+              data::Sample sample;
               targets.make(given, training, sample);
-              return std::move(sample);
+              return sample;
             });
           },
           py::arg("labels"), py::arg("training"), "Return the targets of int64 labels; -1: not known.");
@@ -165,66 +141,15 @@ void register_images(py::module_& m) {
                }),
            py::arg("volume"), py::kw_only(), py::arg("values"), py::arg("others") = py::none(), py::arg("refuse") = false);
   py::class_<LabelledImage::Channel>(m, "Channel", "A volume of intensities, and how they are normalised.")
-      .def(py::init([](const data::VolumeReference& image, double mean, double deviation) {
-             return LabelledImage::Channel{image, mean, deviation};
-           }),
-           py::arg("image"), py::kw_only(), py::arg("mean"), py::arg("std"));
+      .def(py::init<data::VolumeReference, double, double>(), py::arg("image"), py::kw_only(), py::arg("mean"), py::arg("std"));
   py::class_<LabelledImage>(m, "LabelledImage", "An image with its labels.")
-      .def(py::init([](std::string name, std::vector<LabelledImage::Channel> channels, std::vector<Labels::Part> labels,
-                       const Vec3& labels_start) {
-             return LabelledImage{std::move(name), std::move(channels), std::move(labels), labels_start};
-           }),
-           py::kw_only(), py::arg("name"), py::arg("channels"), py::arg("labels"), py::arg("labels_start"));
+      .def(py::init<std::string, std::vector<LabelledImage::Channel>, std::vector<Labels::Part>, Vec3>(), py::kw_only(),
+           py::arg("name"), py::arg("channels"), py::arg("labels"), py::arg("labels_start"));
   py::class_<Region>(m, "Region", "A box of an image whose labels are learnt or scored.")
       .def(py::init([](std::int64_t image, const Vec3& start, const Vec3& size, std::int64_t group) {
              return Region{image, {start, size}, group};
            }),
            py::kw_only(), py::arg("image"), py::arg("start"), py::arg("size"), py::arg("group"));
-}
-
-void register_sample_source(py::module_& m) {
-  py::class_<SampleSource>(m, "SampleSource", "What training reads its samples from.")
-      .def_property_readonly("shape", [](const SampleSource& source) { return triple_of(source.format().shape); })
-      .def_property_readonly("channels", [](const SampleSource& source) { return source.format().channels; })
-      .def_property_readonly("outputs", [](const SampleSource& source) { return source.format().outputs; })
-      .def_property_readonly("labelled", [](const SampleSource& source) { return source.format().labelled; })
-      .def_property_readonly("soft_from", [](const SampleSource& source) { return source.format().soft_from; })
-      .def_property_readonly("size", [](const SampleSource& source) { return source.order().size(); })
-      .def_property_readonly("fixed_size", &SampleSource::fixed_size)
-      .def_property_readonly("groups",
-                             [](const SampleSource& source) {
-                               std::vector<std::string> names;
-                               for (std::int64_t i = 0; i < source.groups(); ++i) names.push_back(source.group_name(i));
-                               return names;
-                             })
-      .def(
-          "per_walker",
-          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch) {
-            return source.order().per_walker(walker, epoch);
-          },
-          py::arg("walker"), py::arg("epoch"))
-      .def(
-          "number",
-          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
-            return source.order().number({walker, epoch, index});
-          },
-          py::arg("walker"), py::arg("epoch"), py::arg("index"))
-      .def(
-          "at_step",
-          [](const SampleSource& source, std::int64_t walker, std::int64_t step) {
-            const data::Cursor cursor = source.order().at_step(walker, step);
-            return std::pair(cursor.epoch, cursor.index);
-          },
-          py::arg("walker"), py::arg("step"))
-      .def(
-          "load",
-          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
-            return read([&] { return source.load({walker, epoch, index}); });
-          },
-          py::arg("walker"), py::arg("epoch"), py::arg("index"))
-      .def(
-          "fixed", [](const SampleSource& source, std::int64_t number) { return read([&] { return source.fixed(number); }); },
-          py::arg("number"));
 }
 
 void register_patch_source(py::module_& m) {
@@ -243,7 +168,7 @@ void register_patch_source(py::module_& m) {
           [](PatchOptions& options, const std::tuple<std::int64_t, std::int64_t, std::uint64_t>& order) {
             options.order = {std::get<0>(order), std::get<1>(order), std::get<2>(order)};
           });
-  py::class_<PatchSource, SampleSource>(m, "PatchSource")
+  py::class_<PatchSource>(m, "PatchSource", "What training reads its samples from.")
       .def(py::init([](std::vector<LabelledImage> images, std::vector<Region> regions, std::vector<std::string> groups,
                        std::shared_ptr<Targets> targets, const PatchOptions& options, const ProgressCallback& progress) {
              const Progress callback = progress_of(progress);
@@ -253,6 +178,31 @@ void register_patch_source(py::module_& m) {
            }),
            py::arg("images"), py::arg("regions"), py::arg("groups"), py::arg("targets").none(false), py::arg("options"),
            py::arg("progress"))
+      .def_property_readonly("outputs", [](const PatchSource& source) { return source.targets().outputs(); })
+      .def_property_readonly("size", [](const PatchSource& source) { return source.order().size(); })
+      .def_property_readonly("fixed_size", &PatchSource::fixed_size)
+      .def_property_readonly("groups", &PatchSource::groups)
+      .def(
+          "per_walker",
+          [](const PatchSource& source, std::int64_t walker, std::int64_t epoch) {
+            return source.order().per_walker(walker, epoch);
+          },
+          py::arg("walker"), py::arg("epoch"))
+      .def(
+          "number",
+          [](const PatchSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+            return source.order().number({walker, epoch, index});
+          },
+          py::arg("walker"), py::arg("epoch"), py::arg("index"))
+      .def(
+          "load",
+          [](const PatchSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+            return read([&] { return source.load({walker, epoch, index}); });
+          },
+          py::arg("walker"), py::arg("epoch"), py::arg("index"))
+      .def(
+          "fixed", [](const PatchSource& source, std::int64_t number) { return read([&] { return source.fixed(number); }); },
+          py::arg("number"))
       .def_property_readonly("label_counts", &PatchSource::label_counts)
       .def(
           "fixed_place", [](const PatchSource& source, std::int64_t number) { return boxed(source.fixed_place(number)); },
@@ -271,7 +221,6 @@ void register_patches(py::module_& m) {
   register_augmentation(m);
   register_targets(m);
   register_images(m);
-  register_sample_source(m);
   register_patch_source(m);
 }
 

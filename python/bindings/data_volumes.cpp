@@ -19,6 +19,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/data/volume.hpp"
 #include "volume_reference.hpp"
 
@@ -36,7 +37,7 @@ std::atomic<int> calls_into_python = 0;        // of reader threads, under way
 std::atomic<bool> interpreter_ending = false;  // no new ones
 
 /// A call into Python that the end of the interpreter waits for.
-class Call {
+class Call : Immovable {
  public:
   explicit Call(const std::string& name) {
     ++calls_into_python;
@@ -45,10 +46,6 @@ class Call {
     raise(ErrorCode::io, name, ": cannot be read: Python is ending");
   }
   ~Call() { --calls_into_python; }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  Call(Call&&) = delete;
-  Call& operator=(Call&&) = delete;
 };
 
 /// What Python calls when it ends. A read that does not come back within seconds is not waited for.

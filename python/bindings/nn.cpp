@@ -19,9 +19,9 @@ namespace {
 using nn::Ffn;
 using nn::FfnOptions;
 
-/// Return example `i` of a batch [n, z, y, x], or an empty view if the batch is empty.
+/// Return image `i` of a batch [n, z, y, x], or an empty view if the batch is empty.
 template <class T>
-View<T, 3> example_of(const View<T, 4>& batch, std::int64_t i) {
+View<T, 3> image_of(const View<T, 4>& batch, std::int64_t i) {
   if (batch.empty()) return {};
   const Shape<3> shape{batch.shape(1), batch.shape(2), batch.shape(3)};
   return {batch.data() + i * volume<3>(shape), shape};
@@ -34,6 +34,15 @@ View<const float, 4> batch_of(const py::object& object, const std::string& what,
   return view;
 }
 
+std::vector<nn::FfnExample> examples_of(View<const float, 4> images, View<const float, 4> seeds, View<float, 4> out,
+                                        View<const float, 4> labels = {}, View<const float, 4> weights = {}) {
+  std::vector<nn::FfnExample> batch;
+  for (std::int64_t i = 0; i < images.shape(0); ++i) {
+    batch.push_back({image_of(images, i), image_of(seeds, i), image_of(out, i), image_of(labels, i), image_of(weights, i)});
+  }
+  return batch;
+}
+
 py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArray& logits,
                            const std::optional<std::string>& by) {
   const auto images = view_of<const float, 4>(image, "image");
@@ -41,11 +50,7 @@ py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArr
   const std::optional<nn::Forward> way = by ? std::optional(named<nn::Forward>(*by)) : std::nullopt;
   return to_numpy(without_lock([&] {
     Tensor<float, 4> out(images.shape());
-    std::vector<nn::FfnExample> batch;
-    for (std::int64_t i = 0; i < images.shape(0); ++i) {
-      batch.push_back({example_of(images, i), example_of(seeds, i), example_of(out.view(), i), {}, {}});
-    }
-    network.forward(batch, way);
+    network.forward(examples_of(images, seeds, out.view()), way);
     return out;
   }));
 }
@@ -62,10 +67,7 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
   {
     const py::gil_scoped_release unlocked;
     Tensor<float, 4> out(images.shape());
-    for (std::int64_t i = 0; i < images.shape(0); ++i) {
-      batch.push_back({example_of(images, i), example_of(seeds, i), example_of(out.view(), i), example_of(targets, i),
-                       example_of(voxel_weights, i)});
-    }
+    batch = examples_of(images, seeds, out.view(), targets, voxel_weights);
     network.loss_and_gradients(batch, gradients_view.span(), scale);
   }
   py::list losses;
@@ -149,19 +151,12 @@ void register_nn(py::module_& m) {
   m.def(
       "network_limits",
       []() -> NamedLimits {
-        py::dict result;
-        result["ffn_depth"] = dict_of(nn::kFfnDepth);
-        result["ffn_features"] = dict_of(nn::kFfnFeatures);
-        result["field_of_view"] = dict_of(nn::kFieldOfView);
-        result["delta"] = dict_of(nn::kDelta);
-        result["unet_depth"] = dict_of(nn::kUNetDepth);
-        result["unet_features"] = dict_of(nn::kUNetFeatures);
-        result["unet_channels"] = dict_of(nn::kUNetChannels);
-        result["classes"] = dict_of(nn::kClasses);
-        result["kernel"] = dict_of(nn::kKernel);
-        result["pool"] = dict_of(nn::kPool);
-        result["dropout"] = dict_of(nn::kDropout);
-        return result;
+        return py::dict(py::arg("ffn_depth") = dict_of(nn::kFfnDepth), py::arg("ffn_features") = dict_of(nn::kFfnFeatures),
+                        py::arg("field_of_view") = dict_of(nn::kFieldOfView), py::arg("delta") = dict_of(nn::kDelta),
+                        py::arg("unet_depth") = dict_of(nn::kUNetDepth), py::arg("unet_features") = dict_of(nn::kUNetFeatures),
+                        py::arg("unet_channels") = dict_of(nn::kUNetChannels), py::arg("classes") = dict_of(nn::kClasses),
+                        py::arg("kernel") = dict_of(nn::kKernel), py::arg("pool") = dict_of(nn::kPool),
+                        py::arg("dropout") = dict_of(nn::kDropout));
       },
       "Return {name: range} of the properties of networks; see floodtide.base.limits.");
   py::class_<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
@@ -187,15 +182,11 @@ void register_nn(py::module_& m) {
       .def_property_readonly("parallel", [](const FfnOptions& options) { return std::string(name(options.parallel)); })
       .def("layout", [](const FfnOptions& options) { return layout_of(nn::parameter_layout(options)); })
       .def("parameter_count", [](const FfnOptions& options) { return nn::parameter_layout(options).size(); })
-      .def(
-          "training_bytes",
-          [](const FfnOptions& options, const Vec3& size, std::int64_t examples, int threads) {
-            return nn::training_bytes(options, size, examples, threads);
-          },
-          py::arg("size"), py::arg("examples"), py::arg("threads"),
-          "Return the bytes of activations and gradients of training passes.");
+      .def("training_bytes", py::overload_cast<const FfnOptions&, const Vec3&, std::int64_t, int>(&nn::training_bytes),
+           py::arg("size"), py::arg("examples"), py::arg("threads"),
+           "Return the bytes of activations and gradients of training passes.");
   py::class_<Ffn, nn::Network>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
-      .def(py::init([](const FfnOptions& options) { return Ffn(options); }), py::arg("options"))
+      .def(py::init<const FfnOptions&>(), py::arg("options"))
       .def_property_readonly("options", &Ffn::options)
       .def("fft_unsupported", &Ffn::fft_unsupported, py::arg("size"),
            "Return why forward passes cannot use Fourier transforms for this image size; empty if they can.")

@@ -31,17 +31,13 @@ nn::SegmentationTruth truth_of(const py::object& labels, const py::object& targe
 /// Return a report as {"loss", "dice", "cross_entropy", "counts": [(true positives, false positives, false negatives)]}, with
 /// one entry of "counts" per class.
 py::dict report_of(const nn::LossReport& report, std::int64_t classes) {
-  py::dict result;
-  result["loss"] = report.loss;
-  result["dice"] = report.dice;
-  result["cross_entropy"] = report.cross_entropy;
   py::list counts;
   for (std::int64_t k = 0; k < classes; ++k) {
     const nn::ClassCounts& of_class = report.counts[static_cast<std::size_t>(k)];
     counts.append(py::make_tuple(of_class.true_positives, of_class.false_positives, of_class.false_negatives));
   }
-  result["counts"] = counts;
-  return result;
+  return py::dict(py::arg("loss") = report.loss, py::arg("dice") = report.dice, py::arg("cross_entropy") = report.cross_entropy,
+                  py::arg("counts") = counts);
 }
 
 /// Return a SumOverRanks that calls a Python function with a list of numbers. The function returns the list of sums.
@@ -151,18 +147,10 @@ void register_options(py::module_& m) {
       .def_readonly("dropout", &UNetOptions::dropout)
       .def_property_readonly("compute", [](const UNetOptions& options) { return std::string(name(options.compute)); })
       .def("parameter_count", [](const UNetOptions& options) { return nn::parameter_layout(options).size(); })
-      .def(
-          "training_bytes",
-          [](const UNetOptions& options, std::int64_t images, const Vec3& size) {
-            return nn::training_bytes(options, images, size);
-          },
-          py::arg("images"), py::arg("size"), "Return the bytes of activations and gradients of training passes.")
-      .def(
-          "forward_bytes",
-          [](const UNetOptions& options, std::int64_t images, const Vec3& size) {
-            return nn::forward_bytes(options, images, size);
-          },
-          py::arg("images"), py::arg("size"), "Return the bytes of activations of forward passes.");
+      .def("training_bytes", py::overload_cast<const UNetOptions&, std::int64_t, const Vec3&>(&nn::training_bytes),
+           py::arg("images"), py::arg("size"), "Return the bytes of activations and gradients of training passes.")
+      .def("forward_bytes", &nn::forward_bytes, py::arg("images"), py::arg("size"),
+           "Return the bytes of activations of forward passes.");
 }
 
 }  // namespace
@@ -171,7 +159,7 @@ void register_unet(py::module_& m) {
   register_loss(m);
   register_options(m);
   py::class_<UNet, nn::SampleNetwork>(m, "UNet", "A U-Net; see floodtide.nn.UNet.")
-      .def(py::init([](const UNetOptions& options) { return UNet(options); }), py::arg("options"))
+      .def(py::init<const UNetOptions&>(), py::arg("options"))
       .def_property_readonly("options", &UNet::options)
       .def_property_readonly("total_pool", [](const UNet& self) { return triple_of(self.total_pool()); })
       .def("trained_size", [](const UNet& self) { return self.layout().trained_size(); })

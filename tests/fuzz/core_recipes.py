@@ -176,7 +176,7 @@ RECIPES: dict[str, Recipe] = {
     },
     "score_segmentation": lambda a: {
         "network": a.one("UNet"),
-        "samples": a.one("data.SampleSource"),
+        "samples": a.one("data.PatchSource"),
         "communicator": a.one("comm.Communicator"),
         "progress": None,
     },

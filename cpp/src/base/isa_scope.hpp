@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/isa.hpp"
 
 namespace floodtide {
@@ -11,13 +12,9 @@ namespace floodtide {
 [[nodiscard]] Isa isa_up_to(std::string_view cap);
 
 /// For tests: active_isa() returns `level` as long as this object exists. No other thread may compute meanwhile.
-class IsaScope {
+class IsaScope : Immovable {
  public:
   explicit IsaScope(Isa level);
-  IsaScope(const IsaScope&) = delete;
-  IsaScope& operator=(const IsaScope&) = delete;
-  IsaScope(IsaScope&&) = delete;
-  IsaScope& operator=(IsaScope&&) = delete;
   ~IsaScope();
 
  private:

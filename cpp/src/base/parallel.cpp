@@ -15,6 +15,7 @@
 
 #include "base/team.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 
 namespace floodtide {
 namespace {
@@ -80,13 +81,8 @@ namespace {
 
 /// Return the team of the calling thread. A child of fork() makes a new one, and leaves that of its parent alone.
 Team& own_team() {
-  struct Owner {
+  struct Owner : Immovable {
     Team* team = nullptr;
-    Owner() = default;
-    Owner(const Owner&) = delete;
-    Owner& operator=(const Owner&) = delete;
-    Owner(Owner&&) = delete;
-    Owner& operator=(Owner&&) = delete;
     ~Owner() {
       if (team != nullptr && team->process().is_here()) delete team;
     }

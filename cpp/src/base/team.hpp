@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/own_process.hpp"
 
 namespace floodtide::detail {
@@ -21,15 +22,10 @@ namespace floodtide::detail {
 /// The caller waits for claimed chunks only, not for workers. So a worker without a core, because another program has it, does
 /// not delay a job: the others compute its share. A thread without work waits for the next job, or for the last chunk, as Wait
 /// describes.
-class Team {
+class Team : Immovable {
  public:
   using ChunkFunction = void (*)(void* context, std::int64_t chunk);
 
-  Team() = default;
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
-  Team(Team&&) = delete;
-  Team& operator=(Team&&) = delete;
   ~Team();
 
   /// Calls function(context, chunk) for every chunk in [0, chunks) on up to `threads` threads. Rethrows the first exception

@@ -13,6 +13,7 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/staged_file.hpp"
 
 namespace floodtide {
@@ -51,17 +52,13 @@ std::string microseconds(std::int64_t ns) {
 }
 
 /// A new or emptied file. The destructor closes it. Opening does not follow links, and does not wait for the reader of a pipe.
-class File {
+class File : Immovable {
  public:
   explicit File(const std::string& path)
       : path_(path),
         descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644)) {
     FLOODTIDE_REQUIRE(descriptor_ >= 0, io, path, ": cannot be opened for writing: ", std::strerror(errno));
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  File(File&&) = delete;
-  File& operator=(File&&) = delete;
   ~File() { ::close(descriptor_); }
 
   /// Writes the text in one call if the system allows it, so that readers do not see a part of it.

@@ -15,6 +15,7 @@
 #include "comm/schedules.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/comm/rank_list.hpp"
 
 namespace floodtide::comm {
@@ -26,13 +27,9 @@ constexpr const char* kOutOfMemory = "out of memory";  // so short that a std::s
 /// Calls a function if an exception leaves the scope, while the stack is being unwound. Requests that are destroyed during
 /// unwinding do not wait for lost ranks.
 template <class Function>
-class OnFailure {
+class OnFailure : Immovable {
  public:
   explicit OnFailure(Function function) : function_(std::move(function)) {}
-  OnFailure(const OnFailure&) = delete;
-  OnFailure& operator=(const OnFailure&) = delete;
-  OnFailure(OnFailure&&) = delete;
-  OnFailure& operator=(OnFailure&&) = delete;
   ~OnFailure() {
     if (std::uncaught_exceptions() > exceptions_) function_();
   }

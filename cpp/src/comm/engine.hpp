@@ -25,6 +25,7 @@
 #include "comm/execution.hpp"
 #include "comm/notice.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/memory.hpp"
 #include "floodtide/base/own_process.hpp"
 #include "floodtide/comm/collectives.hpp"
@@ -67,13 +68,9 @@ struct OperationState {
   }
 };
 
-class Engine {
+class Engine : Immovable {
  public:
   explicit Engine(Communicator& comm) : comm_(comm), messages_(comm) {}
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
-  Engine(Engine&&) = delete;
-  Engine& operator=(Engine&&) = delete;
   ~Engine();
 
   /// Starts a collective. `notice` says what it is, and `words` is the caller's description of the values. Both must be the
@@ -117,13 +114,9 @@ class Engine {
   [[nodiscard]] std::shared_ptr<const MessageSchedule> allreduce_schedule(const AllreduceRow& row, std::int64_t count);
 
   /// While this object exists, collectives do not become members of the open group. Services use it.
-  class GroupAside {
+  class GroupAside : Immovable {
    public:
     explicit GroupAside(Engine& engine) : engine_(engine), group_(std::exchange(engine.group_, {})) {}
-    GroupAside(const GroupAside&) = delete;
-    GroupAside& operator=(const GroupAside&) = delete;
-    GroupAside(GroupAside&&) = delete;
-    GroupAside& operator=(GroupAside&&) = delete;
     ~GroupAside() { engine_.group_ = std::move(group_); }
 
    private:

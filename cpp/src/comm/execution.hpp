@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/schedule.hpp"
@@ -43,17 +44,12 @@ struct Stage {
 };
 using NextStage = std::function<Stage()>;
 
-class Execution {
+class Execution : Immovable {
  public:
   /// `scratch` has at least scratch_bytes(...) bytes. `scratch` and the arrays of the payload must outlive the execution.
   /// `next` may be empty. The thread that drives the execution calls it once, without the lock of the Python interpreter.
   Execution(Communicator& comm, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload, std::int64_t segment,
             int tag, std::span<std::byte> scratch, NextStage next = {});
-  Execution(const Execution&) = delete;
-  Execution& operator=(const Execution&) = delete;
-  Execution(Execution&&) = delete;
-  Execution& operator=(Execution&&) = delete;
-  ~Execution() = default;
 
   /// Return the number of elements of a segment whose message has at most `segment_bytes` bytes, at least 1.
   [[nodiscard]] static std::int64_t segment_elements(const Payload& payload, std::size_t segment_bytes);

@@ -134,10 +134,6 @@ class MpiTable {
 class MpiRequest final : public Request {
  public:
   MpiRequest(const MpiTable& table, Communicator& owner) : table_(table), owner_(owner) {}
-  MpiRequest(const MpiRequest&) = delete;
-  MpiRequest& operator=(const MpiRequest&) = delete;
-  MpiRequest(MpiRequest&&) = delete;
-  MpiRequest& operator=(MpiRequest&&) = delete;
 
   // Nobody may receive a send that is not complete here: this rank or another one has left its calls by an exception. The
   // request is given up after a short time, which is shorter if the communicator is spoiled. A receive is taken back at once.
@@ -227,10 +223,6 @@ class MpiCommunicator final : public Communicator {
         version_(std::move(version)),
         max_message_bytes_(max_message_bytes),
         comm_(opened.comm) {}
-  MpiCommunicator(const MpiCommunicator&) = delete;
-  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
-  MpiCommunicator(MpiCommunicator&&) = delete;
-  MpiCommunicator& operator=(MpiCommunicator&&) = delete;
   ~MpiCommunicator() override {
     if (!table_.is_here()) return;
     if (is_spoiled()) return;  // MPI would give its number to a new communicator, which would receive old messages

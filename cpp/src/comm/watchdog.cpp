@@ -17,6 +17,7 @@
 #include "comm/watchdog_judge.hpp"
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -49,7 +50,7 @@ struct Peer {
 
 }  // namespace
 
-class Watchdog::Implementation {
+class Watchdog::Implementation : Immovable {
  public:
   Implementation(Communicator& comm, const ActivityLog& log, WatchdogOptions options)
       : comm_(comm.split(0, comm.rank())), log_(log), options_(std::move(options)) {
@@ -65,11 +66,6 @@ class Watchdog::Implementation {
     }
     thread_ = std::thread([this] { run(); });
   }
-
-  Implementation(const Implementation&) = delete;
-  Implementation& operator=(const Implementation&) = delete;
-  Implementation(Implementation&&) = delete;
-  Implementation& operator=(Implementation&&) = delete;
 
   ~Implementation() {
     {

@@ -23,14 +23,9 @@ class BlockGrid {
   }
   [[nodiscard]] std::int64_t size() const noexcept { return volume<3>(counts_); }
   [[nodiscard]] Box operator[](std::int64_t number) const noexcept {
-    const Vec3 index{number / (counts_[1] * counts_[2]), number / counts_[2] % counts_[1], number % counts_[2]};
-    Box result;
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      const std::int64_t begin = (first_[axis] + index[axis]) * block_[axis];
-      result.start[axis] = std::max(begin, box_.start[axis]);
-      result.size[axis] = std::min(begin + block_[axis], box_.end()[axis]) - result.start[axis];
-    }
-    return result;
+    Box block{first_ + position_of(number, counts_), block_};
+    for (std::size_t axis = 0; axis < 3; ++axis) block.start[axis] *= block_[axis];
+    return intersection(block, box_);
   }
 
  private:

@@ -66,21 +66,6 @@ ClassIndex::Block ClassIndex::block(std::int64_t number) const {
   return {static_cast<std::int64_t>(box), grids_[box][number - first_block_[box]]};
 }
 
-Tensor<std::uint8_t, 3> ClassIndex::read(std::int64_t number) const {
-  const Block where = block(number);
-  Tensor<std::uint8_t, 3> values = read_(where.number, where.box);
-  const Histogram found = histogram_of(values);
-  for (int value = 0; value < kNoClass; ++value) {
-    const std::int64_t counted = sums(value).empty() ? 0 : before(value, number + 1) - before(value, number);
-    FLOODTIDE_REQUIRE(found[static_cast<std::size_t>(value)] == counted, invalid_file,
-                      names_[static_cast<std::size_t>(where.number)], ": the block at ", Show{where.box.start}, " of size ",
-                      Show{where.box.size}, " (z, y, x) has ", found[static_cast<std::size_t>(value)], " voxels of class ",
-                      value, ", it had ", counted,
-                      " when the classes were counted; expected a volume that does not change while it is used");
-  }
-  return values;
-}
-
 std::int64_t ClassIndex::before(int partition_class, std::int64_t block) const {
   return sums(partition_class)[static_cast<std::size_t>(block)];
 }
@@ -90,21 +75,30 @@ Centre ClassIndex::find(int partition_class, std::int64_t k) const {
   FLOODTIDE_ASSERT(k >= 0 && k < voxels.back());
   const std::int64_t number = std::upper_bound(voxels.begin(), voxels.end(), k) - voxels.begin() - 1;
   const Block where = block(number);
-  const Tensor<std::uint8_t, 3> values = read(number);
+  const Tensor<std::uint8_t, 3> values = read_(where.number, where.box);
+  const Histogram found = histogram_of(values);
+  for (int value = 0; value < kNoClass; ++value) {
+    const std::int64_t counted = sums(value).empty() ? 0 : before(value, number + 1) - before(value, number);
+    FLOODTIDE_REQUIRE(found[static_cast<std::size_t>(value)] == counted, invalid_file,
+                      names_[static_cast<std::size_t>(where.number)], ": the block at ", Show{where.box.start}, " of size ",
+                      Show{where.box.size}, " (z, y, x) has ", found[static_cast<std::size_t>(value)], " voxels of class ",
+                      value, ", it had ", counted,
+                      " when the classes were counted; expected a volume that does not change while it is used");
+  }
   std::int64_t left = k - before(partition_class, number);
   std::int64_t flat = 0;
-  while (values.data()[flat] != partition_class || left-- > 0) ++flat;  // read() has counted the voxels
-  const Vec3& size = where.box.size;
-  return {where.number,
-          {where.box.start[0] + flat / (size[1] * size[2]), where.box.start[1] + flat / size[2] % size[1],
-           where.box.start[2] + flat % size[2]}};
+  while (values.data()[flat] != partition_class || left-- > 0) ++flat;  // counted above
+  return {where.number, where.box.start + position_of(flat, where.box.size)};
 }
 
-ClassIndex partition_index(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress) {
+ClassIndex partition_index(std::span<const Source> sources, const Vec3& patch_size, const Progress& progress) {
   std::vector<std::string> names;
-  for (const Volume* volume : volumes) {
-    volume->require_type<std::uint8_t>();
-    names.push_back(volume->name());
+  std::vector<Box> boxes;
+  std::vector<const Volume*> volumes;  // which do not move with their source
+  for (const Source& source : sources) {
+    boxes.push_back(source.centres(patch_size));
+    volumes.push_back(&source.partitions());
+    names.push_back(volumes.back()->name());
   }
   const auto read = [volumes = std::move(volumes)](std::int64_t number, const Box& part) {
     return volumes[static_cast<std::size_t>(number)]->read_block<std::uint8_t>(part);

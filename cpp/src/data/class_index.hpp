@@ -39,21 +39,19 @@ class ClassIndex {
   [[nodiscard]] std::int64_t count_in(std::int64_t number) const;
   /// Return the number of voxels of the largest class, or 0 without classes.
   [[nodiscard]] std::int64_t largest() const;
-  /// Return voxel number k of a class, 0 <= k < count. Reads the block of the voxel.
+  /// Return voxel number k of a class, 0 <= k < count. Reads the block of the voxel. Throws Error(invalid_file) if the voxels
+  /// of a class in the block are not as many as in the first read.
   [[nodiscard]] Centre find(int partition_class, std::int64_t k) const;
 
-  [[nodiscard]] std::int64_t blocks() const noexcept { return first_block_.back(); }
+ private:
   struct Block {
-    std::int64_t number;  ///< of the box
+    std::int64_t number;  // of the box
     Box box;
   };
+  [[nodiscard]] std::int64_t blocks() const noexcept { return first_block_.back(); }
   [[nodiscard]] Block block(std::int64_t number) const;
-  /// Read block `number`. Throws Error(invalid_file) if the voxels of a class are not as many as in the first read.
-  [[nodiscard]] Tensor<std::uint8_t, 3> read(std::int64_t number) const;
   /// Return the number of voxels of the class in earlier blocks.
   [[nodiscard]] std::int64_t before(int partition_class, std::int64_t block) const;
-
- private:
   [[nodiscard]] const std::vector<std::int64_t>& sums(int partition_class) const;
 
   std::vector<std::string> names_;
@@ -64,8 +62,7 @@ class ClassIndex {
   std::array<std::vector<std::int64_t>, 256> sums_;  ///< for each class that occurs: voxels before block b, b = 0..blocks()
 };
 
-/// Return the index of partition volumes (uint8), one box for each. The volumes must outlive it.
-[[nodiscard]] ClassIndex partition_index(std::vector<const Volume*> volumes, std::span<const Box> boxes,
-                                         const Progress& progress);
+/// Return the index of the centres of patches, by their classes in the partition volumes (uint8). The sources must outlive it.
+[[nodiscard]] ClassIndex partition_index(std::span<const Source> sources, const Vec3& patch_size, const Progress& progress);
 
 }  // namespace floodtide::data

@@ -14,8 +14,6 @@ namespace {
 using Point = Deformation::Point;
 using Matrix = std::array<Point, 3>;
 
-double between(double low, double high, double uniform) { return low + (high - low) * uniform; }
-
 Matrix rotation_in_plane(double angle) {
   const double c = std::cos(angle), s = std::sin(angle);
   return {{{1, 0, 0}, {0, c, s}, {0, -s, c}}};
@@ -37,8 +35,7 @@ Matrix rotation_about(const Point& axis, double angle) {
 Matrix draw_matrix(const Augmentation& augmentation, Philox& random) {
   const double largest = augmentation.rotation_deg * std::numbers::pi / 180;
   const double angle = between(-largest, largest, random.uniform());
-  const double log_scale = std::log1p(augmentation.scale);
-  const double magnification = std::exp(between(-log_scale, log_scale, random.uniform()));
+  const double magnification = draw_factor(augmentation.scale, random);
   const double height = between(-1, 1, random.uniform());
   const double azimuth = 2 * std::numbers::pi * random.uniform();
   const double radius = std::sqrt(1 - height * height);
@@ -80,10 +77,17 @@ Tensor<double, 3> spread(const Tensor<double, 3>& points, std::size_t axis, std:
   return result;
 }
 
+Vec3 floor_of(const Point& point) {
+  return by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(std::floor(point[axis])); });
+}
+
+/// Return the voxel of an array of this shape that is nearest to a place.
+Vec3 clamped(const Vec3& at, const Vec3& shape) {
+  return by_axis([&](std::size_t axis) { return std::clamp<std::int64_t>(at[axis], 0, shape[axis] - 1); });
+}
+
 Tensor<double, 3> draw_control(double deviation, const Vec3& patch_size, Philox& random) {
-  Vec3 count{};
-  for (std::size_t axis = 0; axis < 3; ++axis) count[axis] = (patch_size[axis] - 1) / kControlSpacing + 4;
-  Tensor<double, 3> points(count);
+  Tensor<double, 3> points(by_axis([&](std::size_t axis) { return (patch_size[axis] - 1) / kControlSpacing + 4; }));
   // On a control point the weights along an axis are 1/6, 4/6, 1/6, and their squares add up to 1/2.
   const double factor = deviation * std::sqrt(8.0);
   for (double& value : points.span()) value = factor * random.normal();
@@ -94,6 +98,11 @@ Tensor<double, 3> draw_control(double deviation, const Vec3& patch_size, Philox&
 
 bool Deformation::moves_axes_only() const noexcept {
   return control[1].size() == 0 && shift.empty() && matrix == Deformation{}.matrix;
+}
+
+double draw_factor(double amount, Philox& random) {
+  const double largest = std::log1p(amount);
+  return std::exp(between(-largest, largest, random.uniform()));
 }
 
 Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch_size, const ExampleKey& key) {
@@ -122,11 +131,10 @@ Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch
   return deformation;
 }
 
-Places::Places(const Deformation& deformation, const Box& patch, const Vec3& margin) : size_() {
+Places::Places(const Deformation& deformation, const Box& patch, const Vec3& margin) : size_(patch.grown(margin).size) {
   std::array<Tensor<double, 3>, 3> displacement;
   Point middle{}, centre{};
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    size_[axis] = patch.size[axis] + 2 * margin[axis];
     middle[axis] = 0.5 * static_cast<double>(patch.size[axis] - 1);
     centre[axis] = static_cast<double>(patch.start[axis]) + middle[axis];
     const Tensor<double, 3>& points = deformation.control[axis];
@@ -134,13 +142,10 @@ Places::Places(const Deformation& deformation, const Box& patch, const Vec3& mar
     displacement[axis] = spread(spread(spread(points, 0, patch.size[0]), 1, patch.size[1]), 2, patch.size[2]);
   }
   points_.reserve(static_cast<std::size_t>(volume<3>(size_)));
-  for_each_voxel({{-margin[0], -margin[1], -margin[2]}, size_}, [&](const Vec3& voxel) {
+  for_each_voxel({Vec3{} - margin, size_}, [&](const Vec3& voxel) {
     Point from_middle{};
-    Vec3 near{};
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      from_middle[axis] = static_cast<double>(voxel[axis]) - middle[axis];
-      near[axis] = std::clamp<std::int64_t>(voxel[axis], 0, patch.size[axis] - 1);
-    }
+    for (std::size_t axis = 0; axis < 3; ++axis) from_middle[axis] = static_cast<double>(voxel[axis]) - middle[axis];
+    const Vec3 near = clamped(voxel, patch.size);
     Point place{};
     for (std::size_t axis = 0; axis < 3; ++axis) {
       const Point& row = deformation.matrix[axis];
@@ -162,12 +167,8 @@ Box Places::bounds() const {
       high[axis] = std::max(high[axis], point[axis]);
     }
   }
-  Box result;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    result.start[axis] = static_cast<std::int64_t>(std::floor(low[axis]));
-    result.size[axis] = static_cast<std::int64_t>(std::floor(high[axis])) + 2 - result.start[axis];
-  }
-  return result;
+  const Vec3 start = floor_of(low);
+  return {start, floor_of(high) - start + Vec3{2, 2, 2}};
 }
 
 Tensor<float, 3> interpolate(const Places& places, View<const float, 3> block, const Vec3& origin,
@@ -177,7 +178,7 @@ Tensor<float, 3> interpolate(const Places& places, View<const float, 3> block, c
   const auto voxel = [&](Vec3 at) {
     if (!whole.contains(at)) {
       if (outside) return *outside;
-      for (std::size_t axis = 0; axis < 3; ++axis) at[axis] = std::clamp<std::int64_t>(at[axis], 0, shape[axis] - 1);
+      at = clamped(at, shape);
     }
     return block.data()[(at[0] * shape[1] + at[1]) * shape[2] + at[2]];
   };
@@ -211,10 +212,7 @@ Tensor<std::int64_t, 3> nearest(const Places& places, View<const std::int64_t, 3
   Tensor<std::int64_t, 3> result(places.size());
   std::int64_t* out = result.data();
   for (const Point& point : places.points()) {
-    Vec3 at{};
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      at[axis] = static_cast<std::int64_t>(std::floor(point[axis] + 0.5)) - origin[axis];
-    }
+    const Vec3 at = floor_of({point[0] + 0.5, point[1] + 0.5, point[2] + 0.5}) - origin;
     *out++ = whole.contains(at) ? block.at(at) : outside;
   }
   return result;

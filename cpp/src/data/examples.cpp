@@ -15,21 +15,6 @@
 #include "floodtide/data/axis_map.hpp"
 
 namespace floodtide::data {
-namespace {
-
-void check(const ExampleOptions& options) {
-  require_axes(options.permutable_axes, options.reflectable_axes, options.patch_size);
-  FLOODTIDE_REQUIRE(options.walkers >= 1, invalid_argument, "walkers: ", options.walkers, " given, expected at least 1");
-}
-
-std::vector<Source> open_sources(const std::vector<SourceOptions>& options) {
-  FLOODTIDE_REQUIRE(!options.empty(), invalid_argument, "examples: no volume given");
-  std::vector<Source> sources;
-  for (const SourceOptions& source : options) sources.emplace_back(source);
-  return sources;
-}
-
-}  // namespace
 
 struct ExampleSource::Impl {
   ExampleOptions options;
@@ -40,23 +25,16 @@ struct ExampleSource::Impl {
   std::optional<Deal> deal;
 
   [[nodiscard]] Deal::Place place(const Cursor& cursor) const { return deal->place(cursor.walker, cursor.epoch, cursor.index); }
-
-  [[nodiscard]] Centre centre(const Deal::Place& place) const {
-    const int value = index->classes()[static_cast<std::size_t>(place.class_index)];
-    return index->find(value, place.number % index->count(value));
-  }
 };
 
 ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress)
     : impl_(std::make_unique<Impl>()) {
-  check(options);
+  require_axes(options.permutable_axes, options.reflectable_axes, options.patch_size);
+  FLOODTIDE_REQUIRE(options.walkers >= 1, invalid_argument, "walkers: ", options.walkers, " given, expected at least 1");
+  FLOODTIDE_REQUIRE(!sources.empty(), invalid_argument, "examples: no volume given");
   impl_->options = options;
-  impl_->sources = open_sources(sources);
-  std::vector<Box> boxes;
-  for (const Source& source : impl_->sources) boxes.push_back(source.centres(options.patch_size));
-  std::vector<const Volume*> volumes;
-  for (const Source& source : impl_->sources) volumes.push_back(&source.partitions());
-  impl_->index = partition_index(std::move(volumes), boxes, progress);
+  for (const SourceOptions& source : sources) impl_->sources.emplace_back(source);
+  impl_->index = partition_index(impl_->sources, options.patch_size, progress);
   const auto classes = static_cast<std::int64_t>(impl_->index->classes().size());
   impl_->deal.emplace(options.seed, classes, impl_->index->largest(), options.walkers);
   FLOODTIDE_REQUIRE(classes > 0, invalid_argument, impl_->sources.front().partitions().name(),
@@ -66,10 +44,7 @@ ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const Ex
 }
 
 ExampleSource::~ExampleSource() = default;
-ExampleSource::ExampleSource(ExampleSource&&) noexcept = default;
-ExampleSource& ExampleSource::operator=(ExampleSource&&) noexcept = default;
 
-const ExampleOptions& ExampleSource::options() const noexcept { return impl_->options; }
 const std::vector<Source>& ExampleSource::sources() const noexcept { return impl_->sources; }
 std::int64_t ExampleSource::examples() const noexcept { return impl_->deal->size(); }
 
@@ -92,7 +67,9 @@ Centre ExampleSource::centre(const Cursor& cursor) const {
   const std::int64_t count = per_walker(cursor.walker);
   FLOODTIDE_REQUIRE(cursor.epoch >= 0 && cursor.index >= 0 && cursor.index < count, out_of_range, "walker ", cursor.walker,
                     ": example ", cursor.index, " of epoch ", cursor.epoch, ", the walker has ", count);
-  return impl_->centre(impl_->place(cursor));
+  const Deal::Place place = impl_->place(cursor);
+  const int value = impl_->index->classes()[static_cast<std::size_t>(place.class_index)];
+  return impl_->index->find(value, place.number % impl_->index->count(value));
 }
 
 void ExampleSource::set_load_delay(double seconds) noexcept { impl_->load_delay_s = seconds; }
@@ -107,7 +84,7 @@ Example ExampleSource::load(const Cursor& cursor) const {
   Philox random(options.seed, stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(cursor.epoch),
                                         static_cast<std::uint64_t>(impl_->place(cursor).position)));
   const AxisMap map = draw_axis_map(options.permutable_axes, options.reflectable_axes, random);
-  return {apply<float>(map, patch.image.view()), apply<float>(map, patch.labels.view()), {}, where, cursor};
+  return {apply<float>(map, patch.image.view()), apply<float>(map, patch.labels.view()), where, cursor};
 }
 
 Cursor ExampleSource::next(const Cursor& cursor) const {

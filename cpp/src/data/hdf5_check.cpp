@@ -23,6 +23,7 @@
 
 #include "data/hdf5_handle.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/data/hdf5.hpp"
 
 namespace floodtide::data {
@@ -54,13 +55,9 @@ Identity identity_of(const std::string& path) {
 }
 
 /// A pipe of which the program writes one end.
-class Pipe {
+class Pipe : Immovable {
  public:
   Pipe() { FLOODTIDE_REQUIRE(::pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK) == 0, io, "pipe: ", std::strerror(errno)); }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  Pipe(Pipe&&) = delete;
-  Pipe& operator=(Pipe&&) = delete;
   ~Pipe() {
     for (const int end : ends_) ::close(end);
   }

@@ -12,14 +12,6 @@
 namespace floodtide::data {
 namespace {
 
-double between(double low, double high, double uniform) { return low + (high - low) * uniform; }
-
-/// A factor whose logarithm is uniform, from 1 / (1 + amount) to 1 + amount.
-double draw_factor(double amount, Philox& random) {
-  const double largest = std::log1p(amount);
-  return std::exp(between(-largest, largest, random.uniform()));
-}
-
 Intensities::Section draw_section(const Augmentation& augmentation, bool may_be_missing, Philox& random) {
   const double kind = random.uniform(), strength = random.uniform(), offset = random.uniform();
   Intensities::Section section;
@@ -116,16 +108,20 @@ void change(const Intensities& intensities, std::span<const float> black, Philox
   }
 }
 
-void blur_section(double deviation, std::int64_t z, View<float, 4> image) {
-  const auto radius = static_cast<std::int64_t>(4 * deviation + 0.5);
+std::vector<float> gaussian_weights(double deviation, double cut_off) {
   std::vector<double> exact;
   double sum = 0;
-  for (std::int64_t k = 0; k <= radius; ++k) {
+  for (std::int64_t k = 0; k <= static_cast<std::int64_t>(cut_off * deviation + 0.5); ++k) {
     exact.push_back(std::exp(-0.5 * static_cast<double>(k * k) / (deviation * deviation)));
     sum += k == 0 ? exact.back() : 2 * exact.back();
   }
   std::vector<float> weights;
   for (const double weight : exact) weights.push_back(static_cast<float>(weight / sum));
+  return weights;
+}
+
+void blur_section(double deviation, std::int64_t z, View<float, 4> image) {
+  const std::vector<float> weights = gaussian_weights(deviation, 4);
   const auto [sections, rows, columns, channels] = image.shape();
   std::vector<float> scratch(static_cast<std::size_t>(std::max(rows, columns)));
   float* section = section_of(image, z).data();

@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;  // patches come in random order, volumes may be many
 
-Vec3 place(const Box& box, std::int64_t flat) {
-  return {box.start[0] + flat / (box.size[1] * box.size[2]), box.start[1] + flat / box.size[2] % box.size[1],
-          box.start[2] + flat % box.size[2]};
-}
-
 /// Return a stored value as a text. Values of uint64 volumes have kept their bits.
 std::string text_of(std::int64_t value, ElementType type) {
   return type == ElementType::uint64 ? std::to_string(static_cast<std::uint64_t>(value)) : std::to_string(value);
@@ -81,9 +76,10 @@ Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) c
       value = kNoLabel;
     } else if (map.others == LabelMap::kRefuse) {
       const std::string shown = text_of(value, volume.type());
-      raise(ErrorCode::invalid_file, volume.name(), ": value ", shown, " at ", Show{place(stored, flat)},
-            " (z, y, x) is no class, expected ", listed(map), "; accept it by task.classes = { ..., ", shown,
-            " = \"NAME\" }, or by data.unlabelled = ", shown, " if such voxels are not annotated");
+      raise(ErrorCode::invalid_file, volume.name(), ": value ", shown, " at ",
+            Show{stored.start + position_of(flat, stored.size)}, " (z, y, x) is no class, expected ", listed(map),
+            "; accept it by task.classes = { ..., ", shown, " = \"NAME\" }, or by data.unlabelled = ", shown,
+            " if such voxels are not annotated");
     } else if (map.others != LabelMap::kKeep) {
       value = map.others;
     }
@@ -95,17 +91,9 @@ Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) c
 Tensor<std::int64_t, 3> Labels::read(const Box& box) const {
   Tensor<std::int64_t, 3> result(box.size);
   std::fill_n(result.data(), result.size(), kNoLabel);
-  Box inside;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    inside.start[axis] = std::max(box.start[axis], box_.start[axis]);
-    inside.size[axis] = std::min(box.end()[axis], box_.end()[axis]) - inside.start[axis];
-    if (inside.size[axis] <= 0) return result;
-  }
-  Box stored = inside, to = inside;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    stored.start[axis] -= box_.start[axis];
-    to.start[axis] -= box.start[axis];
-  }
+  const Box inside = intersection(box, box_);
+  if (inside.voxels() == 0) return result;
+  const Box stored{inside.start - box_.start, inside.size};
   Tensor<std::int64_t, 3> labels = read_part(0, stored);
   for (std::size_t part = 1; part < parts_.size(); ++part) {
     const Tensor<std::int64_t, 3> more = read_part(part, stored);
@@ -113,12 +101,13 @@ Tensor<std::int64_t, 3> Labels::read(const Box& box) const {
       std::int64_t& label = labels.data()[flat];
       const std::int64_t other = more.data()[flat];
       FLOODTIDE_REQUIRE(!is_object(label) || !is_object(other), invalid_file, volumes_[part]->name(),
-                        ": the masks of data.volumes.masks overlap at ", Show{place(stored, flat)}, " (z, y, x): class ", other,
-                        " here, class ", label, " in an earlier mask; expected masks without common voxels");
+                        ": the masks of data.volumes.masks overlap at ", Show{stored.start + position_of(flat, stored.size)},
+                        " (z, y, x): class ", other, " here, class ", label,
+                        " in an earlier mask; expected masks without common voxels");
       if (other != 0 && label != kNoLabel) label = other;
     }
   }
-  paste_box<std::int64_t>(std::as_const(labels).view(), result.view(), to);
+  paste_box<std::int64_t>(std::as_const(labels).view(), result.view(), {inside.start - box.start, inside.size});
   return result;
 }
 

@@ -36,21 +36,9 @@ struct Object {
   });
   std::vector<Object> objects;
   for (const auto& [label, extent] : extents) {
-    Box box{extent.low, {}};
-    for (std::size_t axis = 0; axis < 3; ++axis) box.size[axis] = extent.high[axis] - extent.low[axis] + 1;
-    objects.push_back({label, box});
+    objects.push_back({label, {extent.low, extent.high - extent.low + Vec3{1, 1, 1}}});
   }
   return objects;
-}
-
-/// Return the box with one more voxel on each side, as far as `whole` reaches.
-[[nodiscard]] inline Box grown(const Box& box, const Box& whole) {
-  Box result;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    result.start[axis] = std::max(box.start[axis] - 1, whole.start[axis]);
-    result.size[axis] = std::min(box.end()[axis] + 1, whole.end()[axis]) - result.start[axis];
-  }
-  return result;
 }
 
 }  // namespace floodtide::data

@@ -29,14 +29,11 @@ Box box_of(const Volume& labels, const PartitionOptions& options) {
 }
 
 Box inner_box(const Volume& labels, const Box& box, const Vec3& radius) {
-  Box inner = box;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     FLOODTIDE_REQUIRE(radius[axis] >= 0 && 2 * radius[axis] < box.size[axis], invalid_argument, labels.name(), ": lom radius ",
                       Show{radius}, " (z, y, x) leaves no voxel of a box of ", Show{box.size});
-    inner.start[axis] += radius[axis];
-    inner.size[axis] -= 2 * radius[axis];
   }
-  return inner;
+  return {box.start + radius, box.size - radius - radius};
 }
 
 void check(const PartitionOptions& options) {
@@ -99,11 +96,7 @@ struct PartitionJob::Impl {
 
   /// The labels of a block with its halo as numbers 1.. of the objects that are kept; 0 is background.
   [[nodiscard]] Tensor<std::uint32_t, 3> objects(const Box& block, std::uint32_t& out_count) const {
-    Box with_halo = block;
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      with_halo.start[axis] -= options.lom_radius[axis];
-      with_halo.size[axis] += 2 * options.lom_radius[axis];
-    }
+    const Box with_halo = block.grown(options.lom_radius);
     const Tensor<std::int64_t, 3> values = read_objects(labels, with_halo);
     Tensor<std::uint32_t, 3> numbers(with_halo.size);
     std::unordered_map<std::int64_t, std::uint32_t> known;

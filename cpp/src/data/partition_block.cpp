@@ -162,7 +162,7 @@ std::vector<std::int64_t> threshold_counts(std::span<const double> thresholds, s
 Tensor<std::uint8_t, 3> partition_block(View<const std::uint32_t, 3> objects, std::uint32_t object_count, const Vec3& radius,
                                         std::span<const std::int64_t> threshold_counts) {
   const Vec3& shape = objects.shape();
-  Tensor<std::uint8_t, 3> result({shape[0] - 2 * radius[0], shape[1] - 2 * radius[1], shape[2] - 2 * radius[2]});
+  Tensor<std::uint8_t, 3> result(shape - radius - radius);
   const View<std::uint8_t, 3> out = result.view();
   const std::vector<Object> found = find_objects(objects, object_count, radius);
   ObjectCounter counter(objects, radius);

@@ -65,12 +65,10 @@ Tensor<float, 3> Source::read_image(const Box& box) const {
   return image;
 }
 
-Tensor<std::int64_t, 3> Source::read_labels(const Box& box) const { return read_objects(*labels_, box); }
-
 Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off) {
   const Box box = centred_box(centre, size);
   Patch patch{source.read_image(box), Tensor<float, 3>(size)};
-  const Tensor<std::int64_t, 3> labels = source.read_labels(box);
+  const Tensor<std::int64_t, 3> labels = read_objects(source.labels(), box);
   const std::int64_t object = labels.view()(size[0] / 2, size[1] / 2, size[2] / 2);
   for (std::int64_t i = 0; i < labels.size(); ++i) {
     patch.labels.data()[i] = object != 0 && labels.data()[i] == object ? on : off;
@@ -80,13 +78,7 @@ Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, flo
 
 std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3& patch_size, int first_class, int last_class,
                                      std::int64_t count, std::uint64_t seed, const Progress& progress) {
-  std::vector<const Volume*> volumes;
-  std::vector<Box> boxes;
-  for (const Source& source : sources) {
-    volumes.push_back(&source.partitions());
-    boxes.push_back(source.centres(patch_size));
-  }
-  const ClassIndex index = partition_index(std::move(volumes), boxes, progress);
+  const ClassIndex index = partition_index(sources, patch_size, progress);
   std::vector<int> classes;
   for (const int value : index.classes()) {
     if (value >= first_class && value <= last_class) classes.push_back(value);

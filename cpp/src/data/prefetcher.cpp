@@ -7,9 +7,10 @@
 #include <thread>
 
 #include "floodtide/base/clock.hpp"
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/limits.hpp"
 #include "floodtide/data/examples.hpp"
-#include "floodtide/data/samples.hpp"
+#include "floodtide/data/patch_source.hpp"
 
 namespace floodtide::data {
 
@@ -51,11 +52,6 @@ struct BasicPrefetcher<Stream>::Impl {
     }
     changed.notify_all();
     for (std::thread& reader : readers) reader.join();
-  }
-
-  void start_reader() {
-    readers.reserve(readers.size() + 1);  // a thread that began is in the list
-    readers.emplace_back([this] { run(); });
   }
 
   /// The slot with the fewest items, null if all are full or failed. The mutex is held.
@@ -102,14 +98,10 @@ struct BasicPrefetcher<Stream>::Impl {
   /// Reads an item in the calling thread. The mutex is held, but not while reading: a reader may have to wait for a lock of
   /// its own (Python's) whose holder asks this prefetcher something.
   Item load(const Cursor cursor, std::unique_lock<std::mutex>& lock) const {
-    struct Unlocked {
+    struct Unlocked : Immovable {
       std::unique_lock<std::mutex>& lock;
       explicit Unlocked(std::unique_lock<std::mutex>& held) : lock(held) { lock.unlock(); }
       ~Unlocked() { lock.lock(); }
-      Unlocked(const Unlocked&) = delete;
-      Unlocked& operator=(const Unlocked&) = delete;
-      Unlocked(Unlocked&&) = delete;
-      Unlocked& operator=(Unlocked&&) = delete;
     };
     const Unlocked unlocked(lock);
     return source.load(cursor);
@@ -133,7 +125,10 @@ BasicPrefetcher<Stream>::BasicPrefetcher(const Stream& source, std::vector<Curso
   require_in(kReaders, std::int64_t{readers}, "readers");
   for (const Cursor& cursor : cursors) static_cast<void>(source.next(cursor));  // throws for a walker that is none
   impl_ = std::make_unique<Impl>(source, cursors, depth);
-  for (int reader = 0; depth > 0 && reader < readers; ++reader) impl_->start_reader();
+  impl_->readers.reserve(static_cast<std::size_t>(readers));  // a thread that began is in the list
+  for (int reader = 0; depth > 0 && reader < readers; ++reader) {
+    impl_->readers.emplace_back([impl = impl_.get()] { impl->run(); });
+  }
 }
 
 template <class Stream>
@@ -162,6 +157,6 @@ double BasicPrefetcher<Stream>::wait_s() const {
 }
 
 template class BasicPrefetcher<ExampleSource>;
-template class BasicPrefetcher<SampleSource>;
+template class BasicPrefetcher<PatchSource>;
 
 }  // namespace floodtide::data

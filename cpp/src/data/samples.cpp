@@ -61,15 +61,4 @@ Cursor SampleOrder::at_step(std::int64_t walker, std::int64_t step) const {
   return {walker, epoch, step * options_.batch - taken(walker, epoch * size_)};
 }
 
-Sample SampleSource::fixed(std::int64_t number) const {
-  FLOODTIDE_REQUIRE(number >= 0 && number < fixed_size(), out_of_range, "sample ", number, ": there are ", fixed_size());
-  return read_fixed(number);
-}
-
-Sample SampleSource::load(const Cursor& cursor) const {
-  Sample sample = read_training(cursor.epoch, order().number(cursor));
-  sample.cursor = cursor;
-  return sample;
-}
-
 }  // namespace floodtide::data

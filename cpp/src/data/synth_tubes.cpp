@@ -172,12 +172,10 @@ void BallGrid::add(const Ball& ball) {
 }
 
 Vec3 BallGrid::bin(const Point& point) const {
-  Vec3 result;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
+  return by_axis([&](std::size_t axis) {
     const auto index = static_cast<std::int64_t>(std::floor((point[axis] + margin_) / kBin));
-    result[axis] = std::clamp<std::int64_t>(index, 0, counts_[axis] - 1);
-  }
-  return result;
+    return std::clamp<std::int64_t>(index, 0, counts_[axis] - 1);
+  });
 }
 
 bool BallGrid::contains(const Point& point) const {

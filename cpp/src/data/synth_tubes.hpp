@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "floodtide/tensor/view.hpp"
+#include "floodtide/tensor/box.hpp"
 
 namespace floodtide::data {
 

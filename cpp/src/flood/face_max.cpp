@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/tensor/box.hpp"
 
 namespace floodtide::flood {
 namespace {
@@ -77,11 +78,9 @@ void FaceMaxMoves::restore(State state) {
 
 Vec3 FaceMaxMoves::cell(const Vec3& position) const noexcept {
   // Half a step is added, so that the start is in the middle of its cell and all directions are equal.
-  Vec3 cell;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    cell[axis] = floor_divide(position[axis] - start_[axis] + deltas_[axis] / 2, std::max<std::int64_t>(deltas_[axis], 1));
-  }
-  return cell;
+  return by_axis([&](std::size_t axis) {
+    return floor_divide(position[axis] - start_[axis] + deltas_[axis] / 2, std::max<std::int64_t>(deltas_[axis], 1));
+  });
 }
 
 std::optional<Vec3> FaceMaxMoves::next(const std::function<bool(const Vec3&)>& valid) {
@@ -97,7 +96,7 @@ void FaceMaxMoves::evaluated(const Vec3& position, View<const float, 3> logits) 
   done_.insert(cell(position));
   const FaceMoves moves = face_maxima(logits, deltas_, threshold_);
   for (const FaceMove& move : moves.span()) {
-    queue_.push_back({position[0] + move.offset[0], position[1] + move.offset[1], position[2] + move.offset[2]});
+    queue_.push_back(position + move.offset);
   }
 }
 

@@ -12,9 +12,7 @@ namespace floodtide::flood {
 
 float logit(double probability) { return static_cast<float>(std::log(probability / (1 - probability))); }
 
-Vec3 patch_size(const Vec3& fov, const Vec3& deltas) {
-  return {fov[0] + 2 * deltas[0], fov[1] + 2 * deltas[1], fov[2] + 2 * deltas[2]};
-}
+Vec3 patch_size(const Vec3& fov, const Vec3& deltas) { return fov + deltas + deltas; }
 
 TrainingFlood::TrainingFlood(const TrainingFloodOptions& options)
     : options_(options), canvas_(patch_size(options.fov, options.deltas)), offsets_(fixed_moves(options.deltas)) {
@@ -44,11 +42,10 @@ void TrainingFlood::resume(std::uint64_t seed, std::uint64_t stream, std::int64_
 }
 
 std::optional<Box> TrainingFlood::advance() {
-  const Vec3& size = canvas_.shape();
+  const Vec3 middle = Box{{}, canvas_.shape()}.middle();
   const float threshold = logit(options_.threshold);
   while (next_ < static_cast<std::int64_t>(moves_.size())) {
-    const Vec3& offset = moves_[static_cast<std::size_t>(next_++)];
-    const Vec3 centre{size[0] / 2 + offset[0], size[1] / 2 + offset[1], size[2] / 2 + offset[2]};
+    const Vec3 centre = middle + moves_[static_cast<std::size_t>(next_++)];
     if (canvas_.view().at(centre) >= threshold) return centred_box(centre, options_.fov);
   }
   return std::nullopt;

@@ -67,17 +67,16 @@ ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std:
   partial_sums_ = AlignedBuffer<double>(options.batch_norm ? grid.units() * chunks_ * 2 * out : 0);
 }
 
-void ConvBlock::set_parameters(const BlockParameters<const float>& parameters, std::span<const float> moving_mean,
-                               std::span<const float> moving_variance, kernels::Passes passes, Workspace& workspace) {
+void ConvBlock::set_parameters(const BlockParameters<const float>& parameters, kernels::Passes passes, Workspace& workspace) {
   const bool norm = options_.batch_norm;
   convolution_.set_weights(parameters.weights.data(), norm ? no_biases_.data() : parameters.biases.data(), workspace, passes);
   for (std::int64_t c = 0; c < channels_; ++c) {
     weights_scale_[c] = norm ? parameters.scale[at(c)] : 1.0F;
     weights_shift_[c] = norm ? parameters.shift[at(c)] : 0.0F;
-    const double inverse = norm ? 1.0 / std::sqrt(double{moving_variance[at(c)]} + kEpsilon) : 1.0;
+    const double inverse = norm ? 1.0 / std::sqrt(double{parameters.variance[at(c)]} + kEpsilon) : 1.0;
     const double scale = double{weights_scale_[c]} * inverse;
     moving_scale_[c] = static_cast<float>(scale);
-    moving_shift_[c] = static_cast<float>(double{weights_shift_[c]} - (norm ? scale * double{moving_mean[at(c)]} : 0.0));
+    moving_shift_[c] = static_cast<float>(double{weights_shift_[c]} - (norm ? scale * double{parameters.mean[at(c)]} : 0.0));
   }
 }
 
@@ -137,8 +136,7 @@ void ConvBlock::sum_outputs(Range units, const float* before) {
   });
 }
 
-void ConvBlock::finish_statistics(std::span<float> out_mean, std::span<float> out_variance, double scale,
-                                  const SumOverRanks& sum_over_ranks) {
+void ConvBlock::finish_statistics(const BlockParameters<float>& gradients, double scale, const SumOverRanks& sum_over_ranks) {
   if (!options_.batch_norm) return;
   add_sums();
   const double share = scale / static_cast<double>(groups_.size());
@@ -155,8 +153,8 @@ void ConvBlock::finish_statistics(std::span<float> out_mean, std::span<float> ou
       group.mean[c] = static_cast<float>(mean);
       group.scale[c] = static_cast<float>(factor);
       group.shift[c] = static_cast<float>(double{weights_shift_[c]} - mean * factor);
-      out_mean[at(c)] += static_cast<float>(share * mean);
-      out_variance[at(c)] += static_cast<float>(share * variance * (count > 1 ? count / (count - 1) : 1.0));
+      gradients.mean[at(c)] += static_cast<float>(share * mean);
+      gradients.variance[at(c)] += static_cast<float>(share * variance * (count > 1 ? count / (count - 1) : 1.0));
     }
   }
 }

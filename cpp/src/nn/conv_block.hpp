@@ -14,10 +14,10 @@
 
 namespace floodtide::nn {
 
-/// Parameters of a block, or their gradients. With batch norm, `biases` is empty; without, `scale` and `shift` are empty.
+/// Parameters of a block, or their gradients. With batch norm, `biases` is empty; without, only `weights` and `biases` are not.
 template <class T>
 struct BlockParameters {
-  std::span<T> weights, biases, scale, shift;
+  std::span<T> weights, biases, scale, shift, mean, variance;
 };
 
 /// All channels of an activation, or a part of them in a concatenation.
@@ -46,8 +46,7 @@ class ConvBlock {
   /// @param in, out numbers of channels; `out` is a multiple of 16
   ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups, const Options& options);
 
-  void set_parameters(const BlockParameters<const float>& parameters, std::span<const float> moving_mean,
-                      std::span<const float> moving_variance, kernels::Passes passes, Workspace& workspace);
+  void set_parameters(const BlockParameters<const float>& parameters, kernels::Passes passes, Workspace& workspace);
 
   /// Return the number of units of a band. Bands lie within groups, and are not larger with more groups.
   [[nodiscard]] static std::int64_t band_units(const Grid& grid, std::int64_t out, int groups);
@@ -56,9 +55,8 @@ class ConvBlock {
   /// @param input its halo is zero
   void convolve(const float* input, float* before, Workspace& workspace) const;
   void sum_outputs(Range units, const float* before);
-  /// `scale` times the mean of the statistics over the groups of this rank is added to out_mean and out_variance.
-  void finish_statistics(std::span<float> out_mean, std::span<float> out_variance, double scale,
-                         const SumOverRanks& sum_over_ranks);
+  /// `scale` times the mean of the statistics over the groups of this rank is added to the mean and variance of `gradients`.
+  void finish_statistics(const BlockParameters<float>& gradients, double scale, const SumOverRanks& sum_over_ranks);
   /// From now on, normalise with the moving statistics instead of the statistics of the last training pass.
   void use_moving_statistics();
   /// Return the factors that turn `before` into the input of the ReLU.

@@ -2,8 +2,8 @@
 #include "floodtide/nn/ffn.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <shared_mutex>
 
@@ -12,7 +12,6 @@
 #include "floodtide/base/random.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "nn/ffn_plan.hpp"
-#include "nn/initialise.hpp"
 #include "nn/pool.hpp"
 
 namespace floodtide::nn {
@@ -21,6 +20,8 @@ namespace {
 using kernels::Passes;
 
 constexpr double kTapFlops = 27 * 2;  // operations of a 3x3x3 kernel per voxel and pair of channels; multiply and add count two
+
+constexpr std::uint64_t kInitialWeights = 0x1417;  // purpose of the random stream
 
 // Of fastest_forward().
 constexpr int kRounds = 2, kPasses = 3;
@@ -45,6 +46,23 @@ void check_training(std::span<const FfnExample> batch) {
     check_example(example, batch[0].image.shape());
     check_shapes("labels", example.image.shape(), example.labels.shape());
     if (!example.weights.empty()) check_shapes("weights", example.image.shape(), example.weights.shape());
+  }
+}
+
+/// Set all weights to uniform numbers in +-sqrt(6 / (taps * (in + out))). Biases stay 0.
+///
+/// Weights are the arrays with at least two axes, [..., in, out]. Each array has its own random stream, so that its values do
+/// not depend on other arrays.
+/// Source: Glorot and Bengio, AISTATS 2010, eq. 16; the defaults of google/ffn's layers.
+void initialise(const ParameterLayout& layout, std::uint64_t seed, std::span<float> out_parameters) {
+  std::uint64_t number = 0;
+  for (const ParameterLayout::Entry& entry : layout.entries()) {
+    Philox random(seed, stream_id(kInitialWeights, number++));
+    if (entry.shape.size() < 2) continue;
+    const std::int64_t in = entry.shape[entry.shape.size() - 2], out = entry.shape.back();
+    const double taps = static_cast<double>(entry.size / (in * out));
+    const double limit = std::sqrt(6.0 / (taps * static_cast<double>(in + out)));
+    for (float& value : part(out_parameters, entry)) value = static_cast<float>(limit * (2 * random.uniform() - 1));
   }
 }
 
@@ -97,22 +115,17 @@ struct Ffn::Impl {
     [[nodiscard]] std::size_t bytes() const noexcept { return FfnPlan::bytes(lanes); }
   };
 
-  explicit Impl(const FfnOptions& wanted) : options(wanted), layout(parameter_layout(wanted)), parameters(layout.size()) {}
-
+  Ffn& network;
   FfnOptions options;
   ParameterLayout layout;
-  AlignedBuffer<float> parameters;
-  NetworkUse use;
-  Pool<PlanKey, SharedPlan> plans;
-  Pool<MemoryKey, Memory> memory;
-  std::mutex kernels_mutex;
-  std::string kernels;  // names of those of the newest plan
+  Pool<PlanKey, SharedPlan> plans = {};
+  Pool<MemoryKey, Memory> memory = {};
 
   /// Calls body(plan, lanes) with a plan for this image size and the newest parameters, and with memory.
   template <class Body>
   void pass(const Vec3& size, Passes passes, std::optional<Forward> forward, NetworkUse::Calls calls, Body body) {
-    const NetworkUse::Hold reading = use.read(calls);
-    const std::uint64_t version = use.version();
+    const NetworkUse::Hold reading = network.use().read(calls);
+    const std::uint64_t version = network.use().version();
     const bool training = passes == Passes::all;
     const auto lanes = memory.take(
         // Memory of training passes is larger.
@@ -130,7 +143,6 @@ struct Ffn::Impl {
     body(std::as_const(*shared->plan), lanes->lanes);
   }
 
- private:
   Pool<PlanKey, SharedPlan>::Lease take_plan(std::uint64_t version, const Vec3& size, Passes passes,
                                              std::optional<Forward> forward) {
     return plans.take(
@@ -152,29 +164,23 @@ struct Ffn::Impl {
     if (!shared.plan) {
       const bool possible = FfnPlan::fft_unsupported(size, options).empty();
       shared.plan.emplace(size, options, possible ? forward : Forward::layers);
-      const std::lock_guard lock(kernels_mutex);
-      kernels = shared.plan->kernel_names();
+      network.set_kernel_names(shared.plan->kernel_names());
     }
-    shared.plan->prepare(version, layout, parameters.span(), passes);
+    shared.plan->prepare(version, layout, network.parameters(), passes);
   }
 };
 
-Ffn::Ffn(const FfnOptions& options, Initial initial) : impl_(std::make_unique<Impl>(options)) {
-  if (initial == Initial::random) initialise_glorot(impl_->layout, options.seed, impl_->parameters.span());
+Ffn::Ffn(const FfnOptions& options, Initial initial)
+    : Network(parameter_layout(options).size()), impl_(std::make_unique<Impl>(*this, options, parameter_layout(options))) {
+  if (initial == Initial::random) initialise(layout(), options.seed, parameters());
 }
-Ffn::Ffn(Ffn&&) noexcept = default;
-Ffn& Ffn::operator=(Ffn&&) noexcept = default;
 Ffn::~Ffn() = default;
 
 const FfnOptions& Ffn::options() const noexcept { return impl_->options; }
-std::string_view Ffn::kind() const noexcept { return "ffn"; }
 std::string Ffn::summary() const {
   return str_cat("a flood-filling network of depth ", options().depth, " with ", options().features, " features");
 }
 const ParameterLayout& Ffn::layout() const noexcept { return impl_->layout; }
-std::span<float> Ffn::parameters() noexcept { return impl_->parameters.span(); }
-std::span<const float> Ffn::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
-NetworkUse& Ffn::use() const noexcept { return impl_->use; }
 
 std::string Ffn::fft_unsupported(const Vec3& size) const { return FfnPlan::fft_unsupported(size, impl_->options); }
 
@@ -219,10 +225,7 @@ Tensor<std::uint8_t, 5> Ffn::relu_masks() const {
 std::size_t Ffn::workspace_bytes() const noexcept { return impl_->memory.bytes(); }
 
 std::string Ffn::kernel_names() const {
-  {
-    const std::lock_guard lock(impl_->kernels_mutex);
-    if (!impl_->kernels.empty()) return impl_->kernels;
-  }
+  if (std::string names = Network::kernel_names(); !names.empty()) return names;
   FfnOptions shallow = options();
   shallow.depth = 1;
   return FfnPlan(shallow.fov, shallow, {}).kernel_names();

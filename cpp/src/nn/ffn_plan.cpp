@@ -6,6 +6,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
+#include "nn/grid.hpp"
 
 namespace floodtide::nn {
 namespace {
@@ -147,58 +148,54 @@ void FfnPlan::reserve_chain(Lane& lane, FftChain::Transposed transposed) const {
 void FfnPlan::load_input(Lane& lane, const FfnExample& example) const {
   const Conv3dShape& shape = convolutions_[0].shape();
   const std::int64_t channels = shape.stored_in();
-  const std::int64_t rows = shape.z * shape.y;
-  const std::int64_t chunks = std::min<std::int64_t>(rows, 32);
-  parallel_for(chunks, [&](std::int64_t chunk) {
-    const Range range = chunk_range(rows, chunks, chunk);
-    for (std::int64_t row = range.begin; row < range.end; ++row) {
-      float* out = lane.input.data() + kernels::activation_offset(shape, channels, row / shape.y, row % shape.y, 0);
-      for (std::int64_t x = 0; x < shape.x; ++x) {
-        out[x * channels] = example.image.data()[row * shape.x + x];
-        out[x * channels + 1] = example.logits.data()[row * shape.x + x];
-      }
+  for_each_row({0, shape.z * shape.y}, [&](std::int64_t row) {
+    float* out = lane.input.data() + kernels::activation_offset(shape, channels, row / shape.y, row % shape.y, 0);
+    for (std::int64_t x = 0; x < shape.x; ++x) {
+      out[x * channels] = example.image.data()[row * shape.x + x];
+      out[x * channels + 1] = example.logits.data()[row * shape.x + x];
     }
   });
 }
 
 void FfnPlan::forward(Lanes& lanes, std::span<const FfnExample> batch) const {
-  for_each_example(
-      lanes, batch, [&](Lane& lane, std::size_t number, bool) { forward(lane, batch[number]); }, [](Lane&, std::size_t) {});
+  const auto run = [&](Lane& lane, std::size_t number, bool) {
+    reserve(lane, 2);
+    lane.trained = false;
+    load_input(lane, batch[number]);
+    if (forward_by_fft_) reserve_chain(lane, FftChain::Transposed::no);
+    convolve(lane, false, forward_by_fft_);
+    lane.head.forward(activation(lane, 1), batch[number].logits.data(), batch[number].out_logits.data());
+  };
+  for_each_example(lanes, batch, run, [](Lane&, std::size_t) {});
 }
 
-void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
-  reserve(lane, 2);
-  lane.trained = false;
-  load_input(lane, example);
-  float* const inner = activation(lane, 0);
-  float* const stream = activation(lane, 1);
-  if (forward_by_fft_) {
-    reserve_chain(lane, FftChain::Transposed::no);
-    convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, inner, lane.workspace);
-    chain_->begin(inner, lane.chain);
-    for (std::size_t i = 1; i < layers_; ++i) {
-      const bool last = i + 1 == layers_, to_stream = i % 2 == 1;
-      if (keeps_chain_weights_) {
+void FfnPlan::convolve(Lane& lane, bool keep, bool by_fft) const {
+  const auto output = [&](std::size_t i) { return activation(lane, keep ? i : i % 2); };
+  for (std::size_t i = 0; i < layers_; ++i) {
+    const bool to_stream = i % 2 == 1;  // the other convolutions are the first half of a module
+    const float* const before = i > 1 ? output(i - 1 - i % 2) : nullptr;  // the stream before this module
+    float* const out = output(i);
+    if (i == 0) {
+      convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, out, lane.workspace);
+      if (by_fft) chain_->begin(out, lane.chain);
+    } else if (by_fft) {
+      if (keeps_chain_weights_ && !keep) {
         chain_->multiply(chain_weights_[i - 1], lane.chain);
       } else {
         chain_->multiply(weights_[i].data(), lane.chain);
       }
       chain_->finish({.bias = biases_[i].data(),
-                      .residual = to_stream && i > 1 ? stream : nullptr,
-                      .out = to_stream ? stream : nullptr,
-                      .next = last ? FftChain::Next::nothing : FftChain::Next::rectified},
+                      .residual = to_stream ? before : nullptr,
+                      .out = to_stream ? out : nullptr,
+                      .out_rectified = keep && !to_stream ? out : nullptr,
+                      .next = i + 1 == layers_ ? FftChain::Next::nothing : FftChain::Next::rectified},
                      lane.chain);
+    } else if (to_stream) {
+      convolutions_[i].forward(output(i - 1), Activation::none, before, false, out, lane.workspace);
+    } else {
+      convolutions_[i].forward(before, Activation::relu, nullptr, true, out, lane.workspace);
     }
-    lane.head.forward(stream, example.logits.data(), example.out_logits.data());
-    return;
   }
-  for (std::size_t i = 0; i < layers_; i += 2) {
-    const bool first = i == 0;
-    convolutions_[i].forward(first ? lane.input.data() : stream, first ? Activation::none : Activation::relu, nullptr, true,
-                             inner, lane.workspace);
-    convolutions_[i + 1].forward(inner, Activation::none, first ? nullptr : stream, false, stream, lane.workspace);
-  }
-  lane.head.forward(stream, example.logits.data(), example.out_logits.data());
 }
 
 void FfnPlan::loss_and_gradients(Lanes& lanes, std::span<FfnExample> batch, const ParameterLayout& layout,
@@ -247,7 +244,7 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   if (lane.gradients.size() == 0) lane.gradients = AlignedBuffer<float>(layout.size());
   std::ranges::fill(lane.gradients.span(), 0.0F);
   load_input(lane, example);
-  train_forward(lane);
+  convolve(lane, true, trains_by_fft_);
   const std::size_t head = 2 * layers_;
   example.loss = lane.head.backward({.stream = activation(lane, layers_ - 1),
                                      .logits = example.logits.data(),
@@ -266,31 +263,6 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   ready(head);
   train_backward(lane, layout, ready);
   lane.trained = true;
-}
-
-void FfnPlan::train_forward(Lane& lane) const {
-  for (std::size_t i = 0; i < layers_; ++i) {
-    const bool to_stream = i % 2 == 1;  // the other convolutions are the first half of a module
-    const float* const before = i > 1 ? activation(lane, i - 1 - i % 2) : nullptr;  // the stream before this module
-    float* const out = activation(lane, i);
-    if (i == 0) {
-      convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, out, lane.workspace);
-      if (trains_by_fft_) chain_->begin(out, lane.chain);
-    } else if (trains_by_fft_) {
-      const bool last = i + 1 == layers_;
-      chain_->multiply(weights_[i].data(), lane.chain);
-      chain_->finish({.bias = biases_[i].data(),
-                      .residual = to_stream ? before : nullptr,
-                      .out = to_stream ? out : nullptr,
-                      .out_rectified = to_stream ? nullptr : out,
-                      .next = last ? FftChain::Next::nothing : FftChain::Next::rectified},
-                     lane.chain);
-    } else if (to_stream) {
-      convolutions_[i].forward(activation(lane, i - 1), Activation::none, before, false, out, lane.workspace);
-    } else {
-      convolutions_[i].forward(before, Activation::relu, nullptr, true, out, lane.workspace);
-    }
-  }
 }
 
 template <class Ready>

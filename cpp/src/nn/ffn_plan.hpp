@@ -89,11 +89,11 @@ class FfnPlan {
   [[nodiscard]] const kernels::Conv3d& convolution(std::size_t number) const;
   void reserve_chain(Lane& lane, kernels::FftChain::Transposed transposed) const;
   void load_input(Lane& lane, const FfnExample& example) const;
-  void forward(Lane& lane, const FfnExample& example) const;
   /// Runs forward and backward pass of one example. Calls on_ready for each entry of lane.gradients when it is complete.
   void train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale, const OnReady& on_ready) const;
-  /// Computes lane.activations of a training pass.
-  void train_forward(Lane& lane) const;
+  /// Computes the outputs of all convolutions. With `keep`, each has its own activation, as training passes need it; else the
+  /// outputs of the first and those of the second convolutions of all modules share one.
+  void convolve(Lane& lane, bool keep, bool by_fft) const;
   /// Computes the gradients of the convolutions from lane.stream_grad. Calls ready(entry of the weights) when weights and
   /// biases of a convolution are complete.
   template <class Ready>

@@ -5,6 +5,7 @@
 
 #include "floodtide/base/parallel.hpp"
 #include "nn/cross_entropy.hpp"
+#include "nn/grid.hpp"
 
 namespace floodtide::nn {
 namespace {
@@ -65,14 +66,11 @@ std::int64_t Head::row_offset(std::int64_t row) const noexcept {
 
 void Head::forward(const float* stream, const float* logits, float* out_logits) const {
   const std::int64_t channels = shape_.stored_out();
-  parallel_for(chunks_, [&](std::int64_t chunk) {
-    const Range rows = chunk_range(shape_.z * shape_.y, chunks_, chunk);
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const float* in = stream + row_offset(row);
-      for (std::int64_t x = 0; x < shape_.x; ++x) {
-        const std::int64_t voxel = row * shape_.x + x;
-        out_logits[voxel] = logits[voxel] + (rectified_dot(in + x * channels, weights_.data(), channels) + bias_);
-      }
+  for_each_row({0, shape_.z * shape_.y}, [&](std::int64_t row) {
+    const float* in = stream + row_offset(row);
+    for (std::int64_t x = 0; x < shape_.x; ++x) {
+      const std::int64_t voxel = row * shape_.x + x;
+      out_logits[voxel] = logits[voxel] + (rectified_dot(in + x * channels, weights_.data(), channels) + bias_);
     }
   });
 }

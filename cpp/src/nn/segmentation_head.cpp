@@ -38,11 +38,6 @@ void SegmentationHead::set_weights(std::span<const float> weights, std::span<con
   std::ranges::copy(biases, biases_.data());
 }
 
-template <class Body>
-void SegmentationHead::for_each_image_chunk(Body body) const {
-  for_each_chunk(grid_.rows(), n_, loss_.chunks(), body);
-}
-
 const float* SegmentationHead::row_of(const HeadInput& input, std::int64_t row, std::int64_t part) noexcept {
   const float* const values = input.values + grid_.offset(row, channels_);
   if (input.block == nullptr) return values;
@@ -51,27 +46,28 @@ const float* SegmentationHead::row_of(const HeadInput& input, std::int64_t row, 
   return out;
 }
 
-void SegmentationHead::logits_of(const float* input_row, std::int64_t row) noexcept {
-  pointwise_->head(input_row, grid_.x, channels_, classes_, weights_.data(), biases_.data(), row_probabilities(row));
+template <class Body>
+void SegmentationHead::for_each_row_of_logits(const HeadInput& input, Body body) {
+  for_each_chunk(grid_.rows(), n_, loss_.chunks(), [&](std::int64_t image, std::int64_t chunk, Range rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const float* const values = row_of(input, row, image * loss_.chunks() + chunk);
+      pointwise_->head(values, grid_.x, channels_, classes_, weights_.data(), biases_.data(), row_probabilities(row));
+      body(image, chunk, row);
+    }
+  });
 }
 
 void SegmentationHead::forward(const HeadInput& input) {
-  for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      logits_of(row_of(input, row, image * loss_.chunks() + chunk), row);
-      to_probabilities(output_, classes_, grid_.x, row_probabilities(row));
-    }
+  for_each_row_of_logits(input, [&](std::int64_t, std::int64_t, std::int64_t row) {
+    to_probabilities(output_, classes_, grid_.x, row_probabilities(row));
   });
 }
 
 LossReport SegmentationHead::forward(const HeadInput& input, const SegmentationLoss& loss, const SegmentationTruth& truth,
                                      double scale, const SumOverRanks& sum_over_ranks) {
   loss_.begin(loss, truth, scale);
-  for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      logits_of(row_of(input, row, image * loss_.chunks() + chunk), row);
-      loss_.forward(image, chunk, (row - image * image_rows()) * grid_.x, grid_.x, row_probabilities(row));
-    }
+  for_each_row_of_logits(input, [&](std::int64_t image, std::int64_t chunk, std::int64_t row) {
+    loss_.forward(image, chunk, (row - image * image_rows()) * grid_.x, grid_.x, row_probabilities(row));
   });
   return loss_.finish(sum_over_ranks);
 }

@@ -46,9 +46,9 @@ class SegmentationHead {
                                             Output output);
 
  private:
-  /// Calls body(image, chunk, rows of the chunk). Rows count over all images.
+  /// Computes the logits of all rows, and calls body(image, chunk, row) after each. Rows count over all images.
   template <class Body>
-  void for_each_image_chunk(Body body) const;
+  void for_each_row_of_logits(const HeadInput& input, Body body);
   [[nodiscard]] float* row_probabilities(std::int64_t row) noexcept { return probabilities_.data() + row * grid_.x * classes_; }
   /// Return the number of sums per chunk, rounded up to whole vectors.
   [[nodiscard]] static std::int64_t sums_each(std::int64_t channels, std::int64_t classes) noexcept {
@@ -57,7 +57,6 @@ class SegmentationHead {
   [[nodiscard]] std::int64_t image_rows() const noexcept { return grid_.rows() / n_; }
   /// Return a row of the input. @param part number of the chunk among all chunks
   [[nodiscard]] const float* row_of(const HeadInput& input, std::int64_t row, std::int64_t part) noexcept;
-  void logits_of(const float* input_row, std::int64_t row) noexcept;
 
   Grid grid_;
   std::int64_t n_, channels_, classes_;

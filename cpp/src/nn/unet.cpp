@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <optional>
 
 #include "floodtide/base/error.hpp"
@@ -74,22 +73,17 @@ struct UNet::Impl {
     [[nodiscard]] std::size_t bytes() const noexcept { return plan ? plan->bytes() : 0; }
   };
 
-  explicit Impl(const UNetOptions& wanted) : options(wanted), layout(wanted), parameters(layout.arrays.size()) {}
-
+  UNet& network;
   UNetOptions options;
   UNetLayout layout;
-  AlignedBuffer<float> parameters;
-  NetworkUse use;
-  Pool<Key, Planned> plans;
-  std::mutex kernels_mutex;
-  std::string kernels;  // names of those of the newest plan
+  Pool<Key, Planned> plans = {};
 
   /// Calls body(plan) with a plan for `images` images of this size and the newest parameters, which no other thread uses.
   /// `groups` = 0 asks for a forward pass, for which a plan for training can be used too.
   template <class Body>
   void pass(std::int64_t images, const Vec3& size, int groups, NetworkUse::Calls calls, Body body) {
-    const NetworkUse::Hold reading = use.read(calls);
-    const std::uint64_t version = use.version();
+    const NetworkUse::Hold reading = network.use().read(calls);
+    const std::uint64_t version = network.use().version();
     const auto lease = plans.take(
         [&](const Key& key, int users) {
           if (users > 0 || key.images != images || key.size != size) return 0;
@@ -100,11 +94,10 @@ struct UNet::Impl {
         });
     if (!lease->plan) {
       lease->plan.emplace(images, size, groups, options, layout);
-      const std::lock_guard lock(kernels_mutex);
-      kernels = lease->plan->kernel_names();
+      network.set_kernel_names(lease->plan->kernel_names());
     }
     if (lease->version != version) {
-      lease->plan->set_parameters(std::as_const(parameters).span());
+      lease->plan->set_parameters(std::as_const(network).parameters());
       lease->version = version;
     }
     body(*lease->plan);
@@ -124,17 +117,13 @@ std::size_t forward_bytes(const UNetOptions& options, std::int64_t n, const Vec3
   return planned_bytes(options, n, size, Passes::forward);
 }
 
-UNet::UNet(const UNetOptions& options, Initial initial) {
-  require_valid(options);
-  impl_ = std::make_unique<Impl>(options);
-  if (initial == Initial::random) initialise(options, impl_->layout, impl_->parameters.span());
+UNet::UNet(const UNetOptions& options, Initial initial)
+    : SampleNetwork(parameter_layout(options).size()), impl_(std::make_unique<Impl>(*this, options, UNetLayout(options))) {
+  if (initial == Initial::random) initialise(options, impl_->layout, parameters());
 }
-UNet::UNet(UNet&&) noexcept = default;
-UNet& UNet::operator=(UNet&&) noexcept = default;
 UNet::~UNet() = default;
 
 const UNetOptions& UNet::options() const noexcept { return impl_->options; }
-std::string_view UNet::kind() const noexcept { return "unet"; }
 std::string UNet::summary() const {
   const UNetOptions& own = options();
   return str_cat("a U-Net of depth ", own.depth, " with ", own.features, " features, ", own.in_channels, " input channels, ",
@@ -142,9 +131,6 @@ std::string UNet::summary() const {
 }
 Vec3 UNet::total_pool() const noexcept { return nn::total_pool(impl_->options); }
 const ParameterLayout& UNet::layout() const noexcept { return impl_->layout.arrays; }
-std::span<float> UNet::parameters() noexcept { return impl_->parameters.span(); }
-std::span<const float> UNet::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
-NetworkUse& UNet::use() const noexcept { return impl_->use; }
 void UNet::move_statistics(std::span<const float> gradients, double images) {
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: ", gradients.size(),
                     " gradients, expected ", layout().size());
@@ -202,10 +188,6 @@ LossReport UNet::loss_and_gradients(const SampleBatch& batch, const Segmentation
 }
 
 std::size_t UNet::workspace_bytes() const noexcept { return impl_->plans.bytes(); }
-std::string UNet::kernel_names() const {
-  const std::lock_guard lock(impl_->kernels_mutex);
-  return impl_->kernels;
-}
 
 double UNet::forward_flops(const Vec3& size) const noexcept {
   const UNetLayout& layout = impl_->layout;

@@ -5,10 +5,12 @@
 #include <cmath>
 
 #include "floodtide/base/error.hpp"
-#include "nn/initialise.hpp"
+#include "floodtide/base/random.hpp"
 
 namespace floodtide::nn {
 namespace {
+
+constexpr std::uint64_t kInitialWeights = 0x1417;  // purpose of the random stream
 
 const Vec3& one_of(std::span<const Vec3> vectors, int level) {
   return vectors.size() == 1 ? vectors[0] : vectors[static_cast<std::size_t>(level)];
@@ -87,8 +89,11 @@ UNetLayout::UNetLayout(const UNetOptions& options) {
 
 void initialise(const UNetOptions& options, const UNetLayout& layout, std::span<float> out_parameters) {
   std::ranges::fill(out_parameters, 0.0F);
-  const auto normal = [&](std::size_t entry, double variance) {
-    initialise_normal(layout.arrays, entry, options.seed, variance, out_parameters);
+  const auto normal = [&](std::size_t entry, double variance) {  // each array has its own random stream
+    Philox random(options.seed, stream_id(kInitialWeights, entry));
+    for (float& value : part(out_parameters, layout.arrays.entry(entry))) {
+      value = static_cast<float>(std::sqrt(variance) * random.normal());
+    }
   };
   for (const auto* blocks : {&layout.encoder, &layout.decoder}) {
     for (const BlockEntries& block : *blocks) {

@@ -38,8 +38,8 @@ template <class T>
 [[nodiscard]] BlockParameters<T> block_part(std::span<T> buffer, const UNetLayout& layout, const BlockEntries& block,
                                             bool norm) {
   const auto of = [&](std::size_t entry) { return part(buffer, layout.arrays.entry(entry)); };
-  if (norm) return {of(block.weights), {}, of(block.scale), of(block.shift)};
-  return {of(block.weights), of(block.biases), {}, {}};
+  if (norm) return {of(block.weights), {}, of(block.scale), of(block.shift), of(block.mean), of(block.variance)};
+  return {of(block.weights), of(block.biases), {}, {}, {}, {}};
 }
 
 /// Sets the initial parameters, see UNet::UNet.

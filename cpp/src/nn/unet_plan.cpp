@@ -192,11 +192,7 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
   const Passes passes = groups_ > 0 ? Passes::all : Passes::forward;
   const auto set = [&](std::vector<Node>& nodes) {
     for (Node& node : nodes) {
-      const auto moving = [&](std::size_t entry) {
-        return batch_norm_ ? part(parameters, layout_->arrays.entry(entry)) : std::span<const float>();
-      };
-      node.block.set_parameters(block_part(parameters, *layout_, *node.entries, batch_norm_), moving(node.entries->mean),
-                                moving(node.entries->variance), passes, workspace_);
+      node.block.set_parameters(block_part(parameters, *layout_, *node.entries, batch_norm_), passes, workspace_);
     }
   };
   const auto of = [&](std::size_t entry) { return part(parameters, layout_->arrays.entry(entry)); };
@@ -255,10 +251,7 @@ void UNetPlan::run_node(Node& node, const Pass* pass, Load load) {
     if (pass != nullptr) block.sum_outputs(units, node.band(units));
   });
   if (pass == nullptr) return;
-  const auto statistics = [&](std::size_t entry) {
-    return batch_norm_ ? part(pass->gradients, layout_->arrays.entry(entry)) : std::span<float>();
-  };
-  block.finish_statistics(statistics(node.entries->mean), statistics(node.entries->variance),
+  block.finish_statistics(block_part(pass->gradients, *layout_, *node.entries, batch_norm_),
                           pass->scale * static_cast<double>(n_), pass->sum_over_ranks);
 }
 

@@ -23,10 +23,6 @@ class UNetPlan {
   /// @param groups number of groups in a training pass; 0: the plan is for forward passes only, and needs less memory
   UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptions& options, const UNetLayout& layout);
 
-  [[nodiscard]] std::int64_t images() const noexcept { return n_; }
-  [[nodiscard]] const Vec3& size() const noexcept { return size_; }
-  [[nodiscard]] int groups() const noexcept { return groups_; }
-
   void set_parameters(std::span<const float> parameters);
 
   /// Runs a forward pass of images [n, z, y, x, in_channels]. Images that are smaller than size() are padded with zeros.

@@ -32,8 +32,6 @@ struct Front {
 
 constexpr std::array<Vec3, 6> kFaces{{{-1, 0, 0}, {0, -1, 0}, {0, 0, -1}, {0, 0, 1}, {0, 1, 0}, {1, 0, 0}}};
 
-Vec3 sum(const Vec3& a, const Vec3& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
-
 Grown grown(View<const std::uint64_t, 3> labels, const std::array<double, 3>& voxel_size, double max_distance) {
   Tensor<std::uint8_t, 3> segmented(labels.shape());
   Grown out{Tensor<std::uint64_t, 3>(labels.shape()), {}};
@@ -49,7 +47,7 @@ Grown grown(View<const std::uint64_t, 3> labels, const std::array<double, 3>& vo
   std::int64_t age = 0;
   const auto spread = [&](const Vec3& from) {
     for (const Vec3& step : kFaces) {
-      const Vec3 next = sum(from, step);
+      const Vec3 next = from + step;
       if (!whole.contains(next) || out.labels.view().at(next) != 0 || out.distance.view().at(next) > max_distance) continue;
       out.labels.view().at(next) = out.labels.view().at(from);
       fronts.push({out.distance.view().at(next), age++, next});
@@ -111,7 +109,7 @@ std::vector<DecisionPoint> decision_points(View<const std::uint64_t, 3> labels, 
     for (std::int64_t z = within.start[0]; z < within.end()[0]; ++z) {
       for (std::int64_t y = within.start[1]; y < within.end()[1]; ++y) {
         for (std::int64_t x = within.start[2]; x < within.end()[2]; ++x) {
-          const Vec3 here{z, y, x}, there = sum(here, step);
+          const Vec3 here{z, y, x}, there = here + step;
           if (!whole.contains(there)) continue;
           const std::uint64_t a = all.labels.view().at(here), b = all.labels.view().at(there);
           if (a == 0 || b == 0 || a == b) continue;

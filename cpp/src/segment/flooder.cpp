@@ -8,6 +8,7 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
 
 namespace floodtide::segment {
 namespace {
@@ -21,28 +22,6 @@ constexpr int kProbabilitySteps = 254;
 
 /// Return a bound of numpy.linspace(0, 1, 255). Comparing with bounds, as google/ffn does, can differ by one from floor(254 p).
 double bound(int step) noexcept { return step == kProbabilitySteps ? 1.0 : step * (1.0 / kProbabilitySteps); }
-
-Vec3 half(const Vec3& size) { return {size[0] / 2, size[1] / 2, size[2] / 2}; }
-
-/// Return the box of voxels from `low` to `high`, both included, limited to `shape`.
-Box clipped(const Vec3& low, const Vec3& high, const Vec3& shape) {
-  Box box;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    box.start[axis] = std::max<std::int64_t>(low[axis], 0);
-    box.size[axis] = std::min(high[axis] + 1, shape[axis]) - box.start[axis];
-  }
-  return box;
-}
-
-/// Return the box that two boxes share. Sizes are 0 or less if they share none.
-Box shared(const Box& a, const Box& b) {
-  Box both;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    both.start[axis] = std::max(a.start[axis], b.start[axis]);
-    both.size[axis] = std::min(a.end()[axis], b.end()[axis]) - both.start[axis];
-  }
-  return both;
-}
 
 /// Return the part of a volume without its halo, moved out of it if there is no halo and nobody else has kept the volume.
 template <class T>
@@ -100,17 +79,13 @@ std::int64_t deleted_voxels(const Move& move) {
 }
 
 /// Counts a call and its time in the counters <name>-calls and <name>-time-ms, as google/ffn does.
-class Flooder::Timer {
+class Flooder::Timer : Immovable {
  public:
   Timer(Flooder& flooder, const std::string& name)
       : calls_(flooder.counters_[name + "-calls"]),
         time_ms_(flooder.counters_[name + "-time-ms"]),
         sum_s_(flooder.times_s_[name]),
         start_s_(now_s()) {}
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-  Timer(Timer&&) = delete;
-  Timer& operator=(Timer&&) = delete;
   ~Timer() {
     sum_s_ += now_s() - start_s_;
     time_ms_ = static_cast<std::int64_t>(sum_s_ * 1e3);
@@ -186,7 +161,7 @@ void Flooder::set_mask(Tensor<std::uint8_t, 3> mask) {
   mask_ = std::move(mask);
 }
 
-Vec3 Flooder::margin() const noexcept { return half(options_.fov); }
+Vec3 Flooder::margin() const noexcept { return Box{{}, options_.fov}.middle(); }
 
 void Flooder::count(std::string_view name, std::int64_t amount) {
   const auto found = counters_.find(name);
@@ -220,9 +195,7 @@ bool Flooder::may_move_to(const Vec3& position) {
 }
 
 bool Flooder::near_segment(const Vec3& seed) const {
-  const Vec3& distance = options_.min_boundary_dist;
-  const Box box = clipped({seed[0] - distance[0], seed[1] - distance[1], seed[2] - distance[2]},
-                          {seed[0] + distance[0], seed[1] + distance[1], seed[2] + distance[2]}, canvas_.shape());
+  const Box box = intersection(Box{seed, {1, 1, 1}}.grown(options_.min_boundary_dist), {{}, canvas_.shape()});
   bool near = false;
   for_each_voxel(box, [&](const Vec3& voxel) { near = near || segmentation_->view().at(voxel) > 0; });
   return near;
@@ -340,12 +313,8 @@ void Flooder::finish() {
     count("invalid-weak-time-ms", walltime_ms);
     return;
   }
-  const Vec3 reach = margin();
-  const Box reached =
-      clipped({growth.visited_low[0] - reach[0], growth.visited_low[1] - reach[1], growth.visited_low[2] - reach[2]},
-              {growth.visited_high[0] + reach[0], growth.visited_high[1] + reach[1], growth.visited_high[2] + reach[2]},
-              canvas_.shape());
-  const Box box = shared(reached, interior_);
+  const Box visited{growth.visited_low, growth.visited_high - growth.visited_low + Vec3{1, 1, 1}};
+  const Box box = intersection(visited.grown(margin()), interior_);
   const auto id = initial_ + static_cast<std::int32_t>(origins_.size() + 1);
   const auto [voxels, overlaps] = measure(box, id);
   if (voxels < options_.min_segment_size) {
@@ -421,7 +390,7 @@ Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
   Tensor<std::int32_t, 3> labels = without_halo(segmentation_, interior_);
   for (std::int32_t& label : labels.span()) label = std::max(label, 0);
   for (Origin& origin : origins_) {
-    for (std::size_t axis = 0; axis < 3; ++axis) origin.start[axis] += start[axis] - interior_.start[axis];
+    origin.start = origin.start + start - interior_.start;
   }
   const auto largest = initial_ + static_cast<std::int64_t>(origins_.size());
   Tensor<std::uint8_t, 3> probability;

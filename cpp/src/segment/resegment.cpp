@@ -18,17 +18,9 @@ constexpr Limits kRadius{0, std::int64_t{1} << 40};  // voxels
 
 enum Owner : std::uint8_t { kEmpty, kA, kB, kOther };
 
-Vec3 sum(const Vec3& a, const Vec3& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
-Vec3 difference(const Vec3& a, const Vec3& b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
-
 /// Return the voxels of `whole` within `radius` of `centre` along each axis.
 Box around(const Vec3& centre, const Vec3& radius, const Box& whole) {
-  Box box;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    box.start[axis] = std::max(centre[axis] - radius[axis], whole.start[axis]);
-    box.size[axis] = std::max<std::int64_t>(0, std::min(centre[axis] + radius[axis] + 1, whole.end()[axis]) - box.start[axis]);
-  }
-  return box;
+  return intersection(Box{centre, {1, 1, 1}}.grown(radius), whole);
 }
 
 /// Return the largest distance in a mask to a voxel outside of it; the diagonal of the box if there is none.
@@ -54,14 +46,14 @@ class Pair {
       : flooder_(flooder),
         options_(options),
         owner_(flooder.image().shape()),
-        point_(sum(point, flooder.options().halo_low)),
+        point_(point + flooder.options().halo_low),
         interior_{flooder.options().halo_low, labels.shape()},
         analysis_(around(point_, options.analysis_radius, interior_)) {
     Tensor<std::int64_t, 3> obstacles(labels.shape());
     for_each_voxel({{}, labels.shape()}, [&](const Vec3& voxel) {
       const std::uint64_t label = labels.at(voxel);
       const Owner owner = label == 0 ? kEmpty : label == a ? kA : label == b ? kB : kOther;
-      owner_.view().at(sum(voxel, interior_.start)) = owner;
+      owner_.view().at(voxel + interior_.start) = owner;
       obstacles.view().at(voxel) = owner == kOther ? 1 : 0;
     });
     flooder_.set_initial(std::as_const(obstacles).view());
@@ -75,7 +67,7 @@ class Pair {
   [[nodiscard]] double max_distance_of(Owner owner) const {
     Tensor<std::uint8_t, 3> mask(analysis_.size);
     for_each_voxel(analysis_, [&](const Vec3& voxel) {
-      mask.view().at(difference(voxel, analysis_.start)) = owner_.view().at(voxel) == owner ? 1 : 0;
+      mask.view().at(voxel - analysis_.start) = owner_.view().at(voxel) == owner ? 1 : 0;
     });
     return largest_distance(mask, options_.voxel_size);
   }
@@ -97,7 +89,7 @@ class Pair {
       flooder_.segment_at(seed, [&](const Move& move) {
         if (analysis_.contains(move.position)) found.deleted += deleted_voxels(move);
       });
-      found.start = difference(seed, interior_.start);
+      found.start = seed - interior_.start;
       std::int64_t recovered = 0;
       for_each_voxel(analysis_, [&](const Vec3& voxel) {
         recovered += owner_.view().at(voxel) == owner && flooder_.logits().at(voxel) >= segment_logit ? 1 : 0;
@@ -136,7 +128,7 @@ class Pair {
     std::int64_t of_a = 0, of_b = 0;
     for_each_voxel(analysis_, [&](const Vec3& voxel) {
       if (!(flooder_.logits().at(voxel) >= 0.0F)) return;  // NaN: no field of view was here
-      object.view().at(difference(voxel, analysis_.start)) = 1;
+      object.view().at(voxel - analysis_.start) = 1;
       ++found.voxels;
       const auto owner = static_cast<Owner>(owner_.view().at(voxel));
       of_a += owner == kA ? 1 : 0;

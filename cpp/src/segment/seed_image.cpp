@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "floodtide/tensor/box.hpp"
 #include "segment/seed_policies.hpp"
 
 namespace floodtide::segment {
@@ -54,7 +55,7 @@ struct Planes {
 bool is_maximum(const Planes& planes, const Rule& rule, const Vec3& voxel) {
   const float value = planes.image.at(voxel);
   return std::ranges::none_of(rule.footprint, [&](const Vec3& offset) {
-    Vec3 other{voxel[0] + offset[0], voxel[1] + offset[1], voxel[2] + offset[2]};
+    Vec3 other = voxel + offset;
     other[0] = std::clamp(other[0], planes.first, planes.last - 1);
     for (const std::size_t axis : {1, 2}) other[axis] = std::clamp<std::int64_t>(other[axis], 0, planes.image.shape(axis) - 1);
     return planes.image.at(other) > value;
@@ -91,7 +92,7 @@ std::vector<Vec3> spaced(const std::vector<Vec3>& peaks, const Planes& planes, c
     if (rejected.view()(peak[0] - planes.first, peak[1], peak[2]) != 0) continue;
     kept.push_back(peak);
     for (const Vec3& offset : near) {
-      const Vec3 other{peak[0] + offset[0], peak[1] + offset[1], peak[2] + offset[2]};
+      const Vec3 other = peak + offset;
       if (planes.has(other)) rejected.view()(other[0] - planes.first, other[1], other[2]) = 1;
     }
   }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/train/trainer.hpp"
 
@@ -44,13 +45,8 @@ struct ExchangeReport {
 };
 
 /// The parameters and their updates. All ranks make the same updates.
-class Updates {
+class Updates : Immovable {
  public:
-  Updates() = default;
-  Updates(const Updates&) = delete;
-  Updates& operator=(const Updates&) = delete;
-  Updates(Updates&&) = delete;
-  Updates& operator=(Updates&&) = delete;
   virtual ~Updates() = default;
   /// Applies the sum of gradients in `message` (after the flags) as update number `step`. Throws Error(numerical).
   virtual void update(std::span<float> message, std::int64_t step) = 0;
@@ -59,13 +55,8 @@ class Updates {
   [[nodiscard]] virtual bool meet_after(std::int64_t steps) const = 0;
 };
 
-class GradientExchange {
+class GradientExchange : Immovable {
  public:
-  GradientExchange() = default;
-  GradientExchange(const GradientExchange&) = delete;
-  GradientExchange& operator=(const GradientExchange&) = delete;
-  GradientExchange(GradientExchange&&) = delete;
-  GradientExchange& operator=(GradientExchange&&) = delete;
   virtual ~GradientExchange() = default;
 
   /// Starts at this step, or continues after a meeting. Call this on all ranks.

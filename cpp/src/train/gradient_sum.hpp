@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/timeline.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/train/trainer.hpp"
@@ -31,13 +32,9 @@ struct StepParts {
 
 /// Computes the gradients of a step on this rank, and sums them over ranks. This class itself makes no sum: in Mode::partial,
 /// a GradientExchange takes the gradients of each rank.
-class GradientSum {
+class GradientSum : Immovable {
  public:
   explicit GradientSum(const StepParts& parts) : parts_(parts) {}
-  GradientSum(const GradientSum&) = delete;
-  GradientSum& operator=(const GradientSum&) = delete;
-  GradientSum(GradientSum&&) = delete;
-  GradientSum& operator=(GradientSum&&) = delete;
   virtual ~GradientSum() = default;
 
   /// Call this once, before the first step. Collective.

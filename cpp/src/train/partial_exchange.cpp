@@ -51,10 +51,6 @@ class PartialExchange final : public GradientExchange {
     });
     thread_ = std::thread([this] { run(); });
   }
-  PartialExchange(const PartialExchange&) = delete;
-  PartialExchange& operator=(const PartialExchange&) = delete;
-  PartialExchange(PartialExchange&&) = delete;
-  PartialExchange& operator=(PartialExchange&&) = delete;
 
   // Does not wait for other ranks. The thread leaves a collective that other ranks may never start.
   ~PartialExchange() override {

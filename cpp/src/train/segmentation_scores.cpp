@@ -47,11 +47,10 @@ void add_errors(View<const float, 4> probabilities, const data::Sample& sample, 
 
 class Scorer {
  public:
-  Scorer(nn::SampleNetwork& network, const data::SampleFormat& format, SampleScores& scores)
-      : network_(network), format_(format), scores_(scores) {
-    const auto [z, y, x] = format.shape;
-    probabilities_ = Tensor<float, 5>({1, z, y, x, format.outputs});
-    predicted_ = Tensor<std::uint8_t, 3>(format.shape);
+  Scorer(nn::SampleNetwork& network, const data::PatchSource& samples, SampleScores& scores)
+      : network_(network), truth_(samples.targets()), scores_(scores), predicted_(samples.options().patch) {
+    const auto [z, y, x] = samples.options().patch;
+    probabilities_ = Tensor<float, 5>({1, z, y, x, truth_.outputs()});
   }
 
   void add(const data::Sample& sample, std::span<double> sums) {
@@ -60,7 +59,7 @@ class Scorer {
     network_.forward(View<const float, 5>(sample.image.data(), images), probabilities_.view());
     const Shape<5>& shape = probabilities_.shape();
     const View<const float, 4> probabilities(probabilities_.data(), {shape[1], shape[2], shape[3], shape[4]});
-    if (format_.labelled) {
+    if (truth_.classes()) {
       evaluate::most_likely_classes(probabilities, predicted_.view());
       scores_.dice.add(sample.group, predicted_.view(), sample.classes.view());
       add_cross_entropy(probabilities, sample.classes.view(), sums);
@@ -70,7 +69,7 @@ class Scorer {
       evaluate::VoxelCounts own;
       sums[kCrossEntropy] += own.add_probabilities(probabilities, sample.targets.view(), sample.weights.view(), channel);
       sums[kCounted] += static_cast<double>(own.voxels());
-      const std::int64_t soft = channel - format_.soft_from;
+      const std::int64_t soft = channel - truth_.soft_from();
       if (soft < 0) {
         scores_.binary_channels[static_cast<std::size_t>(channel)].merge(own);
       } else {
@@ -81,7 +80,7 @@ class Scorer {
 
  private:
   nn::SampleNetwork& network_;
-  const data::SampleFormat& format_;
+  const data::Targets& truth_;
   SampleScores& scores_;
   Tensor<float, 5> probabilities_;
   Tensor<std::uint8_t, 3> predicted_;
@@ -96,15 +95,15 @@ void reduce(comm::Communicator& communicator, Counts& counts) {
 
 }  // namespace
 
-SampleScores score_segmentation(nn::SampleNetwork& network, const data::SampleSource& samples, comm::Communicator& communicator,
+SampleScores score_segmentation(nn::SampleNetwork& network, const data::PatchSource& samples, comm::Communicator& communicator,
                                 const Progress& progress) {
-  const data::SampleFormat& format = samples.format();
+  const data::Targets& truth = samples.targets();
   const std::int64_t count = samples.fixed_size();
   FLOODTIDE_REQUIRE(count > 0, invalid_argument, "validation: there are no samples, expected at least one");
-  SampleScores scores{evaluate::DiceCounts(samples.groups(), format.outputs), {}, {}, 0, count};
-  if (!format.labelled) {
-    scores.binary_channels.resize(static_cast<std::size_t>(format.soft_from));
-    scores.soft_channels.resize(static_cast<std::size_t>(format.outputs - format.soft_from));
+  SampleScores scores{evaluate::DiceCounts(std::ssize(samples.groups()), truth.outputs()), {}, {}, 0, count};
+  if (!truth.classes()) {
+    scores.binary_channels.resize(static_cast<std::size_t>(truth.soft_from()));
+    scores.soft_channels.resize(static_cast<std::size_t>(truth.outputs() - truth.soft_from()));
   }
   // One rank computes each sample, and the other ranks add zeros. The sums over ranks are therefore exact.
   const std::size_t length = kSoft + scores.soft_channels.size() * kSoftSums;
@@ -113,7 +112,7 @@ SampleScores score_segmentation(nn::SampleNetwork& network, const data::SampleSo
   try {
     network.parameters_changed();  // the caller may have written to them
     const nn::SameParameters same(network.use());
-    Scorer scorer(network, format, scores);
+    Scorer scorer(network, samples, scores);
     for (std::int64_t i = communicator.rank(); i < count; i += communicator.size()) {
       scorer.add(samples.fixed(i), std::span(sums).subspan(static_cast<std::size_t>(i) * length, length));
       same.require("validation");

@@ -403,7 +403,7 @@ def require_intact(path: str | bytes) -> None: ...
 def resident_bytes() -> int: ...
 def sample_walkers(
     network: SampleNetwork,
-    samples: data.SampleSource,
+    samples: data.PatchSource,
     options: WalkersOptions,
     loss: SegmentationLoss,
 ) -> Walkers: ...
@@ -422,7 +422,7 @@ def scaled_optimizer(
 def schedule_rows() -> list[dict[str, typing.Any]]: ...
 def score_segmentation(
     network: SampleNetwork,
-    samples: data.SampleSource,
+    samples: data.PatchSource,
     communicator: comm.Communicator,
     progress: collections.abc.Callable[[int, int], typing.Any] | None = None,
 ) -> dict[str, typing.Any]: ...

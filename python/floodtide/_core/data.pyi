@@ -20,7 +20,6 @@ __all__: list[str] = [
     "PatchOptions",
     "PatchSource",
     "Region",
-    "SampleSource",
     "SourceOptions",
     "Targets",
     "Volume",
@@ -256,49 +255,6 @@ class Region:
         group: int,
     ) -> None: ...
 
-class SampleSource:
-    def at_step(self, walker: int, step: int) -> tuple[int, int]: ...
-    def fixed(
-        self, number: int
-    ) -> (
-        tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]
-        | tuple[
-            int,
-            numpy.typing.NDArray[numpy.float32],
-            numpy.typing.NDArray[numpy.float32],
-            numpy.typing.NDArray[numpy.float32],
-        ]
-    ): ...
-    def load(
-        self, walker: int, epoch: int, index: int
-    ) -> (
-        tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]
-        | tuple[
-            int,
-            numpy.typing.NDArray[numpy.float32],
-            numpy.typing.NDArray[numpy.float32],
-            numpy.typing.NDArray[numpy.float32],
-        ]
-    ): ...
-    def number(self, walker: int, epoch: int, index: int) -> int: ...
-    def per_walker(self, walker: int, epoch: int) -> int: ...
-    @property
-    def channels(self) -> int: ...
-    @property
-    def fixed_size(self) -> int: ...
-    @property
-    def groups(self) -> list[str]: ...
-    @property
-    def labelled(self) -> bool: ...
-    @property
-    def outputs(self) -> int: ...
-    @property
-    def shape(self) -> tuple[int, int, int]: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def soft_from(self) -> int: ...
-
 class PatchOptions:
     augmentation: Augmentation
     order: tuple[int, int, int]
@@ -317,7 +273,7 @@ class PatchOptions:
         self, arg0: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> None: ...
 
-class PatchSource(SampleSource):
+class PatchSource:
     def __init__(
         self,
         images: collections.abc.Sequence[LabelledImage],
@@ -327,14 +283,46 @@ class PatchSource(SampleSource):
         options: PatchOptions,
         progress: collections.abc.Callable[[int, int], typing.Any] | None,
     ) -> None: ...
+    def fixed(
+        self, number: int
+    ) -> (
+        tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]
+        | tuple[
+            int,
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+        ]
+    ): ...
     def fixed_place(
         self, number: int
     ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
+    def load(
+        self, walker: int, epoch: int, index: int
+    ) -> (
+        tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]
+        | tuple[
+            int,
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+            numpy.typing.NDArray[numpy.float32],
+        ]
+    ): ...
+    def number(self, walker: int, epoch: int, index: int) -> int: ...
+    def per_walker(self, walker: int, epoch: int) -> int: ...
     def training_place(
         self, epoch: int, number: int
     ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
     @property
+    def fixed_size(self) -> int: ...
+    @property
+    def groups(self) -> list[str]: ...
+    @property
     def label_counts(self) -> list[int]: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def size(self) -> int: ...
 
 def affinity_targets(
     offsets: collections.abc.Sequence[

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "floodtide/base/immovable.hpp"
+
 namespace floodtide {
 
 /// Return the time of the monotonic clock in seconds. Only differences between two times have a meaning.
@@ -17,13 +19,9 @@ namespace floodtide {
 }
 
 /// Timer that adds the seconds between its construction and its destruction to `out_sum_s`.
-class ScopedTimer {
+class ScopedTimer : Immovable {
  public:
   explicit ScopedTimer(double& out_sum_s) noexcept : sum_s_(out_sum_s), start_s_(now_s()) {}
-  ScopedTimer(const ScopedTimer&) = delete;
-  ScopedTimer& operator=(const ScopedTimer&) = delete;
-  ScopedTimer(ScopedTimer&&) = delete;
-  ScopedTimer& operator=(ScopedTimer&&) = delete;
   ~ScopedTimer() { sum_s_ += now_s() - start_s_; }
 
  private:

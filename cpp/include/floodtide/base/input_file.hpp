@@ -9,18 +9,16 @@
 #include <string>
 #include <string_view>
 
+#include "floodtide/base/immovable.hpp"
+
 namespace floodtide {
 
 /// A regular file, open for reading.
-class InputFile {
+class InputFile : Immovable {
  public:
   /// Opens a file. Opening a pipe does not wait for a writer. Throws Error(invalid_file) if the file is missing, cannot be
   /// opened, or is not a regular file. The message contains `expected`, for example "an HDF5 file".
   InputFile(const std::string& path, std::string_view expected);
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-  InputFile(InputFile&&) = delete;
-  InputFile& operator=(InputFile&&) = delete;
   ~InputFile();
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }

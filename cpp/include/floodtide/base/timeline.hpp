@@ -9,12 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
+
 namespace floodtide {
 
 /// Record of the events of one rank, with their times. The last events stay in memory and are written when the job fails. After
 /// open(), all events also go to a file. Any thread may call any function. begin() and end() do not write the file: only
 /// flush() does.
-class Timeline {
+class Timeline : Immovable {
  public:
   /// One event. Times are nanoseconds of the monotonic clock. `name` and `track` must be string literals: they are not copied.
   struct Event {
@@ -29,10 +31,6 @@ class Timeline {
 
   /// Keeps the last `remembered` events in memory. Throws Error(invalid_argument) if `remembered` is 0.
   explicit Timeline(std::size_t remembered = 4096);
-  Timeline(const Timeline&) = delete;
-  Timeline& operator=(const Timeline&) = delete;
-  Timeline(Timeline&&) = delete;
-  Timeline& operator=(Timeline&&) = delete;
   ~Timeline();  ///< flushes
 
   /// Starts an event now, and returns its number. start_ns and end_ns of `event` are ignored.
@@ -61,14 +59,10 @@ class Timeline {
 };
 
 /// Event that starts when this object is constructed and ends when it is destroyed. Does nothing if `timeline` is null.
-class ScopedEvent {
+class ScopedEvent : Immovable {
  public:
   ScopedEvent(Timeline* timeline, const Timeline::Event& event)
       : timeline_(timeline), number_(timeline != nullptr ? timeline->begin(event) : 0) {}
-  ScopedEvent(const ScopedEvent&) = delete;
-  ScopedEvent& operator=(const ScopedEvent&) = delete;
-  ScopedEvent(ScopedEvent&&) = delete;
-  ScopedEvent& operator=(ScopedEvent&&) = delete;
   ~ScopedEvent() {
     if (timeline_ != nullptr) timeline_->end(number_);
   }

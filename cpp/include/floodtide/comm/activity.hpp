@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/timeline.hpp"
 #include "floodtide/comm/communicator.hpp"
 
@@ -36,15 +37,8 @@ static_assert(sizeof(Activity) == 448);
 [[nodiscard]] std::vector<int> ranks_in(std::string_view text);
 
 /// Record of what this rank does. Any thread may call any function.
-class ActivityLog {
+class ActivityLog : Immovable {
  public:
-  ActivityLog() = default;
-  ActivityLog(const ActivityLog&) = delete;
-  ActivityLog& operator=(const ActivityLog&) = delete;
-  ActivityLog(ActivityLog&&) = delete;
-  ActivityLog& operator=(ActivityLog&&) = delete;
-  ~ActivityLog() = default;
-
   /// Set how long this rank may wait in a collective, in seconds, while no Training object exists. 0: for ever.
   /// Throws Error(invalid_argument) if `limit_s` is negative.
   void set_limit(double limit_s);
@@ -55,15 +49,11 @@ class ActivityLog {
   void note_wait(const Communicator& comm, std::string_view ranks);
 
   /// A training run. While the object exists, its timeline tells what this rank does, and its limit replaces that of set_limit.
-  class Training {
+  class Training : Immovable {
    public:
     /// References must outlive this object. record() writes the last events of the timeline to `record_path`; empty: nowhere.
     /// Throws Error(invalid_argument) if `limit_s` is negative.
     Training(ActivityLog& log, const Timeline& timeline, double limit_s, std::string record_path);
-    Training(const Training&) = delete;
-    Training& operator=(const Training&) = delete;
-    Training(Training&&) = delete;
-    Training& operator=(Training&&) = delete;
     ~Training();
 
    private:

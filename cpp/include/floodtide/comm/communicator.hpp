@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/named.hpp"
 
 namespace floodtide::comm {
@@ -22,13 +23,8 @@ class Engine;
 /// A message that is being sent or received. Its buffer must stay valid and untouched until test() has returned true, wait()
 /// has returned, or the request is destroyed. The destructor completes a send, and cancels a receive that is not complete. The
 /// communicator must outlive its requests.
-class Request {
+class Request : Immovable {
  public:
-  Request() = default;
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
-  Request(Request&&) = delete;
-  Request& operator=(Request&&) = delete;
   virtual ~Request() = default;
 
   /// True if the buffer may be used again: the message has been sent or received. Throws Error(communication) if it failed.
@@ -87,12 +83,8 @@ struct Traffic {
 };
 
 /// A group of ranks that exchange messages. One thread of a rank may use it at a time; see Operation for an exception.
-class Communicator {
+class Communicator : Immovable {
  public:
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-  Communicator(Communicator&&) = delete;
-  Communicator& operator=(Communicator&&) = delete;
   virtual ~Communicator();
 
   [[nodiscard]] int rank() const noexcept { return rank_; }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/comm/communicator.hpp"
 
 namespace floodtide::comm {
@@ -28,15 +29,11 @@ struct MpiOptions {
 [[nodiscard]] MpiOptions find_mpi();
 
 /// An MPI library in this process. Loading it does not start MPI.
-class MpiLibrary {
+class MpiLibrary : Immovable {
  public:
   /// Loads library and plug-in. Throws Error(unsupported) if no library or plug-in can be loaded, if they are of different
   /// families, or if the plug-in has another interface version than this build.
   explicit MpiLibrary(const MpiOptions& options);
-  MpiLibrary(const MpiLibrary&) = delete;
-  MpiLibrary& operator=(const MpiLibrary&) = delete;
-  MpiLibrary(MpiLibrary&&) = delete;
-  MpiLibrary& operator=(MpiLibrary&&) = delete;
   ~MpiLibrary();  ///< does not end MPI; see finish()
 
   [[nodiscard]] std::string family() const;   ///< "mpich" or "openmpi"

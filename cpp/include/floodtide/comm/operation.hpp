@@ -4,6 +4,8 @@
 #include <memory>
 #include <string_view>
 
+#include "floodtide/base/immovable.hpp"
+
 namespace floodtide::comm {
 
 class Communicator;
@@ -58,14 +60,10 @@ class Operation {
 /// Collectives that are started while the group is open become its members, except barriers. No member begins before start().
 /// Members run one after another. If ranks differ in the number of members or in any member, every member throws the same
 /// AgreedError on every rank. Ranks that have joined (collectives.hpp) can take part in a group of allreduces only.
-class OperationGroup {
+class OperationGroup : Immovable {
  public:
   /// Opens a group. Throws Error(invalid_argument) if a group is open on the communicator.
   explicit OperationGroup(Communicator& comm);
-  OperationGroup(const OperationGroup&) = delete;
-  OperationGroup& operator=(const OperationGroup&) = delete;
-  OperationGroup(OperationGroup&&) = delete;
-  OperationGroup& operator=(OperationGroup&&) = delete;
   ~OperationGroup();  ///< calls drop()
 
   /// Starts all members. Call this once. `words` describes the whole group, as in AllreduceOptions.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/timeline.hpp"
 #include "floodtide/comm/allreduce.hpp"
@@ -48,7 +49,7 @@ using BucketHook = std::function<void(const Bucket& bucket)>;
 /// rank 0. All ranks use the same order. The sums do not depend on timing.
 ///
 /// The values are summed in place. A thread of the reducer drives the operations while the caller computes.
-class Reducer {
+class Reducer : Immovable {
  public:
   /// `parts` are ranges that cover `values` from its begin to its end without gaps. Collective.
   ///
@@ -56,10 +57,6 @@ class Reducer {
   /// parts or options, or an unknown algorithm.
   Reducer(Communicator& comm, std::span<float> values, std::vector<Range> parts, const ReducerOptions& options,
           Timeline* timeline);
-  Reducer(const Reducer&) = delete;
-  Reducer& operator=(const Reducer&) = delete;
-  Reducer(Reducer&&) = delete;
-  Reducer& operator=(Reducer&&) = delete;
   ~Reducer();
 
   /// Replace the allreduce of every bucket by `hook`. Call this on all ranks.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/communicator.hpp"
 
@@ -35,15 +36,11 @@ struct WatchdogOptions {
 ///
 /// Before the job ends, all ranks that still can write their records. Processes of the job that still run a few seconds later
 /// are killed (Communicator::end_host_within). Overhead: two messages of 464 bytes per rank and period.
-class Watchdog {
+class Watchdog : Immovable {
  public:
   /// Starts to watch. Collective, because it makes a communicator. `log` must outlive the watchdog. With one rank, the watchdog
   /// does nothing and starts no thread.
   Watchdog(Communicator& comm, const ActivityLog& log, WatchdogOptions options);
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-  Watchdog(Watchdog&&) = delete;
-  Watchdog& operator=(Watchdog&&) = delete;
   ~Watchdog();  ///< stops watching; does not tell the other ranks
 
   /// Tell the other ranks that this rank will start no more collectives. Returns at once. The thread continues to watch: this

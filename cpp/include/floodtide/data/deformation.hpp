@@ -42,6 +42,10 @@ struct ExampleKey {
   }
 };
 
+/// Return the number that lies this share of the way from `low` to `high`.
+[[nodiscard]] constexpr double between(double low, double high, double share) noexcept { return low + (high - low) * share; }
+/// Draw a factor whose logarithm is uniform, from 1 / (1 + amount) to 1 + amount.
+[[nodiscard]] double draw_factor(double amount, Philox& random);
 /// Draw a deformation of patches of a size. The random numbers of an option do not depend on the other options.
 [[nodiscard]] Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch_size, const ExampleKey& key);
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/limits.hpp"
 #include "floodtide/base/progress.hpp"
 #include "floodtide/data/patches.hpp"
@@ -40,14 +41,13 @@ struct Cursor {
 };
 
 struct Example {
-  Tensor<float, 3> image;    ///< normalised, augmented
-  Tensor<float, 3> labels;   ///< soft, augmented as the image
-  Tensor<float, 3> weights;  ///< empty: all weights are 1
-  Centre centre;             ///< centre of the patch, before augmentation
-  Cursor cursor;             ///< its position in the stream of its walker
+  Tensor<float, 3> image;   ///< normalised, augmented
+  Tensor<float, 3> labels;  ///< soft, augmented as the image
+  Centre centre;            ///< centre of the patch, before augmentation
+  Cursor cursor;            ///< its position in the stream of its walker
 };
 
-class ExampleSource {
+class ExampleSource : Immovable {
  public:
   /// Opens and checks all files, and counts classes block by block on all threads.
   ///
@@ -55,12 +55,7 @@ class ExampleSource {
   /// 0..2, permutable axes of unequal size, no valid centre, or more walkers than examples.
   ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress = {});
   ~ExampleSource();
-  ExampleSource(ExampleSource&&) noexcept;
-  ExampleSource& operator=(ExampleSource&&) noexcept;
-  ExampleSource(const ExampleSource&) = delete;
-  ExampleSource& operator=(const ExampleSource&) = delete;
 
-  [[nodiscard]] const ExampleOptions& options() const noexcept;
   [[nodiscard]] const std::vector<Source>& sources() const noexcept;
   /// Return the number of examples of an epoch, over all walkers.
   [[nodiscard]] std::int64_t examples() const noexcept;
@@ -89,9 +84,9 @@ inline constexpr Limits kPrefetch{0, 1024};  ///< items that are read in advance
 inline constexpr Limits kReaders{1, 1024};   ///< threads
 
 /// Reads items in advance on separate threads, so that training steps do not wait for files. `Stream` has load(cursor) and
-/// next(cursor): ExampleSource or SampleSource.
+/// next(cursor): ExampleSource or PatchSource.
 template <class Stream>
-class BasicPrefetcher {
+class BasicPrefetcher : Immovable {
  public:
   using Item = decltype(std::declval<const Stream&>().load(Cursor{}));
 
@@ -104,10 +99,6 @@ class BasicPrefetcher {
   BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth, int readers);
   /// Stops every reader after its current item.
   ~BasicPrefetcher();
-  BasicPrefetcher(BasicPrefetcher&&) = delete;
-  BasicPrefetcher& operator=(BasicPrefetcher&&) = delete;
-  BasicPrefetcher(const BasicPrefetcher&) = delete;
-  BasicPrefetcher& operator=(const BasicPrefetcher&) = delete;
 
   /// Wait for the next item of a slot, and return it. If reading the item failed, every call throws the error again.
   [[nodiscard]] Item next(std::int64_t slot);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "floodtide/base/random.hpp"
 #include "floodtide/data/augmentation.hpp"
@@ -35,6 +36,9 @@ struct Intensities {
 /// @param black  normalised intensity of a missing section, of each channel
 /// @param random gives the noise
 void change(const Intensities& intensities, std::span<const float> black, Philox random, View<float, 4> image);
+
+/// Return the weights of a Gaussian that is cut off at `cut_off` deviations: of the middle, and of each distance from it.
+[[nodiscard]] std::vector<float> gaussian_weights(double deviation, double cut_off);
 
 /// Blur each section with a Gaussian of this standard deviation in voxels, cut off at four of them. Outside of the section are
 /// copies of its nearest voxel.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/progress.hpp"
 #include "floodtide/data/volume.hpp"
 #include "floodtide/tensor/box.hpp"
@@ -35,17 +36,13 @@ struct LabelSizes {
 /// 2. A voxel whose box of 2 * lom_radius + 1 voxels lies inside the volume gets 0 if it is background, else
 ///    1 + the number of thresholds <= (voxels of its object in the box) / (voxels of the box). Others get 255.
 /// Source: google/ffn compute_partitions.py. For each object, running sums over its bounding box in the block are computed.
-class PartitionJob {
+class PartitionJob : Immovable {
  public:
   /// Opens the labels. Throws the errors of open_volume(), Error(invalid_file) unless the labels are integers,
   /// Error(out_of_range) for a box outside the volume, and Error(invalid_argument) for options outside their ranges or a radius
   /// that leaves no voxel.
   PartitionJob(const VolumeReference& labels, const PartitionOptions& options);
   ~PartitionJob();
-  PartitionJob(const PartitionJob&) = delete;
-  PartitionJob& operator=(const PartitionJob&) = delete;
-  PartitionJob(PartitionJob&&) = delete;
-  PartitionJob& operator=(PartitionJob&&) = delete;
 
   [[nodiscard]] std::int64_t counting_blocks() const noexcept;
   /// Count the voxels of each label in the counting blocks [begin, end), on all threads.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/progress.hpp"
 #include "floodtide/data/augmentation.hpp"
 #include "floodtide/data/labels.hpp"
@@ -56,7 +57,7 @@ struct PatchOptions {
 /// counts in one of them, in whose middle it lies. A pair of voxels (an affinity) counts once, too, in the window in whose
 /// middle its middle lies, so that a window shows both voxels of all pairs up to a quarter of its size apart. Voxels outside of
 /// the regions have no label.
-class PatchSource final : public SampleSource {
+class PatchSource : Immovable {
  public:
   /// Opens all volumes, reads all labels of the regions once, and counts them.
   ///
@@ -67,36 +68,37 @@ class PatchSource final : public SampleSource {
   /// @param groups  names of the groups
   PatchSource(std::vector<LabelledImage> images, std::vector<Region> regions, std::vector<std::string> groups,
               std::shared_ptr<const Targets> targets, const PatchOptions& options, const Progress& progress = {});
-  ~PatchSource() override;
-  PatchSource(const PatchSource&) = delete;
-  PatchSource& operator=(const PatchSource&) = delete;
-  PatchSource(PatchSource&&) = delete;
-  PatchSource& operator=(PatchSource&&) = delete;
+  ~PatchSource();
 
   [[nodiscard]] const PatchOptions& options() const noexcept;
-  [[nodiscard]] const SampleFormat& format() const noexcept override;
-  [[nodiscard]] const SampleOrder& order() const noexcept override;
-  [[nodiscard]] std::int64_t groups() const noexcept override;
-  [[nodiscard]] std::string group_name(std::int64_t group) const override;
-  /// Return the number of windows, or of sections with `whole`.
-  [[nodiscard]] std::int64_t fixed_size() const noexcept override;
+  [[nodiscard]] const Targets& targets() const noexcept;
+  /// Return the number of channels of an image.
+  [[nodiscard]] std::int64_t channels() const noexcept;
+  [[nodiscard]] const SampleOrder& order() const noexcept;
+  /// Return the names of the patients or volumes. Scores are computed for each.
+  [[nodiscard]] const std::vector<std::string>& groups() const noexcept;
   /// Return the number of labelled voxels of the regions: of each class, or of all objects together.
   [[nodiscard]] std::vector<std::int64_t> label_counts() const;
 
-  /// Place of a patch, before augmentation: its image, and its box, which may reach beyond the image with `whole`.
-  struct Place {
-    std::int64_t image;
-    Box box;
-  };
-  [[nodiscard]] Place fixed_place(std::int64_t number) const;
-  [[nodiscard]] Place training_place(std::int64_t epoch, std::int64_t number) const;
+  /// Return the number of validation samples, which have nothing random: of windows, or of sections with `whole`.
+  [[nodiscard]] std::int64_t fixed_size() const noexcept;
+  /// Read a validation sample. Throws Error(out_of_range) if there is none of this number, and the errors of reading.
+  /// Thread-safe.
+  [[nodiscard]] Sample fixed(std::int64_t number) const;
+  /// Read a training sample. Its augmentation is random, and depends on (seed, epoch, number) only. Thread-safe.
+  [[nodiscard]] Sample load(const Cursor& cursor) const;
+  [[nodiscard]] Cursor next(const Cursor& cursor) const { return order().next(cursor); }
+
+  /// Return the place of a patch, before augmentation. Its box may reach beyond the image with `whole`.
+  [[nodiscard]] Region fixed_place(std::int64_t number) const;
+  [[nodiscard]] Region training_place(std::int64_t epoch, std::int64_t number) const;
 
  private:
-  [[nodiscard]] Sample read_fixed(std::int64_t number) const override;
-  [[nodiscard]] Sample read_training(std::int64_t epoch, std::int64_t number) const override;
-
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Reads samples in advance. The depth should be a multiple of `batch`, because a walker takes `batch` samples in a step.
+using SamplePrefetcher = BasicPrefetcher<PatchSource>;
 
 }  // namespace floodtide::data

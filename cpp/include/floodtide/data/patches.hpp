@@ -36,11 +36,8 @@ class Source {
   [[nodiscard]] const Volume& labels() const noexcept { return *labels_; }
   /// Return the partition volume. Throws Error(invalid_argument) if the source has none.
   [[nodiscard]] const Volume& partitions() const;
-  [[nodiscard]] const Box& box() const noexcept { return box_; }
   /// Read the normalised intensities of a box. Throws the errors of Volume::read_block(). Thread-safe.
   [[nodiscard]] Tensor<float, 3> read_image(const Box& box) const;
-  /// Read the object ids of a box, as read_objects() does. Thread-safe.
-  [[nodiscard]] Tensor<std::int64_t, 3> read_labels(const Box& box) const;
   /// Return the box of all centres whose patch (odd size) lies inside the box. Throws Error(invalid_argument) if the patch is
   /// larger.
   [[nodiscard]] Box centres(const Vec3& patch_size) const;

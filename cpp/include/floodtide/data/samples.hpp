@@ -21,21 +21,11 @@ inline constexpr std::uint8_t kUnlabelled = 255;
 /// An image with its truth: for each voxel either a class or several targets.
 struct Sample {
   Tensor<float, 4> image;           ///< [z, y, x, channels] normalised
-  Tensor<std::uint8_t, 3> classes;  ///< [z, y, x], below SampleFormat::outputs; empty if there are targets
+  Tensor<std::uint8_t, 3> classes;  ///< [z, y, x], below Targets::outputs(); empty if there are targets
   Tensor<float, 4> targets;         ///< [z, y, x, outputs] in [0, 1]; empty if there are classes
   Tensor<float, 4> weights;         ///< shape of the targets; 0: the loss ignores the target
-  std::int64_t group = 0;           ///< index of the patient or volume, below SampleSource::groups()
+  std::int64_t group = 0;           ///< index of the patient or volume, in PatchSource::groups()
   Cursor cursor;                    ///< its position in the sequence of its walker; set by load() only
-};
-
-/// Properties that all samples of a source share.
-struct SampleFormat {
-  Vec3 shape{};              ///< size (z, y, x) of images and targets
-  std::int64_t outputs = 0;  ///< number of classes, or of targets of a voxel
-  bool labelled = true;      ///< samples have classes; otherwise targets and weights
-  /// Targets before this one are 0 or 1, those from it on are any number in [0, 1]. Equal to `outputs` without such.
-  std::int64_t soft_from = 0;
-  std::int64_t channels = 1;  ///< of the image
 };
 
 struct SampleOrderOptions {
@@ -76,38 +66,5 @@ class SampleOrder {
   std::int64_t size_;
   SampleOrderOptions options_;
 };
-
-/// Interface of sources of samples.
-class SampleSource {
- public:
-  SampleSource() = default;
-  virtual ~SampleSource() = default;
-  SampleSource(const SampleSource&) = delete;
-  SampleSource& operator=(const SampleSource&) = delete;
-  SampleSource(SampleSource&&) = delete;
-  SampleSource& operator=(SampleSource&&) = delete;
-
-  [[nodiscard]] virtual const SampleFormat& format() const noexcept = 0;
-  [[nodiscard]] virtual const SampleOrder& order() const noexcept = 0;
-  /// Return the number of patients or volumes. Scores are computed for each; group_name() returns the name for messages.
-  [[nodiscard]] virtual std::int64_t groups() const noexcept = 0;
-  [[nodiscard]] virtual std::string group_name(std::int64_t group) const = 0;
-
-  /// Return the number of validation samples, which have nothing random. fixed(number) reads one of them, and throws
-  /// Error(out_of_range) for another number, and the errors of reading. Thread-safe.
-  [[nodiscard]] virtual std::int64_t fixed_size() const noexcept = 0;
-  [[nodiscard]] Sample fixed(std::int64_t number) const;
-
-  /// Read a training sample. Its augmentation is random, and depends on (seed, epoch, number) only. Thread-safe.
-  [[nodiscard]] Sample load(const Cursor& cursor) const;
-  [[nodiscard]] Cursor next(const Cursor& cursor) const { return order().next(cursor); }
-
- protected:
-  [[nodiscard]] virtual Sample read_fixed(std::int64_t number) const = 0;
-  [[nodiscard]] virtual Sample read_training(std::int64_t epoch, std::int64_t number) const = 0;
-};
-
-/// Reads samples in advance. The depth should be a multiple of `batch`, because a walker takes `batch` samples in a step.
-using SamplePrefetcher = BasicPrefetcher<SampleSource>;
 
 }  // namespace floodtide::data

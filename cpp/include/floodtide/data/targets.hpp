@@ -7,20 +7,16 @@
 #include <memory>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/data/samples.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::data {
 
 /// Makes the truth of a sample from its labels. Objects of several tasks may be used by several threads.
-class Targets {
+class Targets : Immovable {
  public:
-  Targets() = default;
   virtual ~Targets() = default;
-  Targets(const Targets&) = delete;
-  Targets& operator=(const Targets&) = delete;
-  Targets(Targets&&) = delete;
-  Targets& operator=(Targets&&) = delete;
 
   /// Return the number of outputs of a voxel.
   [[nodiscard]] virtual std::int64_t outputs() const noexcept = 0;
@@ -33,13 +29,17 @@ class Targets {
   /// Return where the other voxel lies whose label an output depends on; 0: an output of single voxels.
   [[nodiscard]] virtual Vec3 offset(std::int64_t /*output*/) const noexcept { return {0, 0, 0}; }
   /// Throws Error(invalid_argument) if patches of this size have no targets.
-  virtual void check(const Vec3& patch_size) const;
+  virtual void check(const Vec3& /*patch_size*/) const {}
 
-  /// Fill the classes, or the targets and weights, of a sample. They have the shape of the patch already.
+  /// Make the classes, or the targets and weights, of a sample.
   ///
   /// @param labels   [z, y, x] with the margin on both sides; kNoLabel: not known
   /// @param training true where targets may weigh differently in a loss
-  virtual void make(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const = 0;
+  void make(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const;
+
+ private:
+  /// Fill arrays that have the shape of the patch already.
+  virtual void fill(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const = 0;
 };
 
 /// The class of each voxel: labels 0 to count - 1. Throws Error(invalid_argument) unless there are 2 to 255.
@@ -73,10 +73,8 @@ struct AffinityTargets {
 /// and correlations are halved and 1/2 is added. Source: Sheridan et al., "Local shape descriptors for neuron segmentation",
 /// Nature Methods 2023.
 ///
-/// @param labels          [z, y, x]
-/// @param deviation       of the window (z, y, x) in voxels, cut off at three of them
-/// @param out_descriptors [z, y, x, >= first + 10], written from channel `first` on
-void shape_descriptors(View<const std::int64_t, 3> labels, const std::array<double, 3>& deviation, std::int64_t first,
-                       View<float, 4> out_descriptors);
+/// @param labels    [z, y, x]
+/// @param deviation of the window (z, y, x) in voxels, cut off at three of them
+[[nodiscard]] Tensor<float, 4> shape_descriptors(View<const std::int64_t, 3> labels, const std::array<double, 3>& deviation);
 
 }  // namespace floodtide::data

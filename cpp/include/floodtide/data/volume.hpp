@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -39,13 +40,9 @@ struct VolumeInfo {
 };
 
 /// A volume that is open for reading. It may be larger than memory. Several threads may read at the same time.
-class Volume {
+class Volume : Immovable {
  public:
   virtual ~Volume();
-  Volume(const Volume&) = delete;
-  Volume& operator=(const Volume&) = delete;
-  Volume(Volume&&) = delete;
-  Volume& operator=(Volume&&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return info_.name; }
   [[nodiscard]] const Vec3& shape() const noexcept { return info_.shape; }

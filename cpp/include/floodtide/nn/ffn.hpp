@@ -11,9 +11,7 @@
 
 #include "floodtide/base/named.hpp"
 #include "floodtide/kernels/dispatch.hpp"
-#include "floodtide/nn/initial.hpp"
 #include "floodtide/nn/network.hpp"
-#include "floodtide/nn/ready.hpp"
 
 namespace floodtide::nn {
 
@@ -74,7 +72,7 @@ struct FfnExample {
 /// and the result does not depend on the number of threads, bit for bit.
 ///
 /// Several threads may use the object at the same time, as NetworkUse says. Their passes share the prepared weights, and each
-/// has its own memory. Only moving and destroying the object needs that no other thread uses it.
+/// has its own memory. Only destroying the object needs that no other thread uses it.
 ///
 /// Source: Januszewski et al., Nature Methods 15 (2018), 605-610; google/ffn, training/models/convstack_3d.py.
 class Ffn final : public Network {
@@ -82,18 +80,13 @@ class Ffn final : public Network {
   /// Makes a network with Glorot-uniform weights from options.seed and zero biases, or with zeros only (`initial`).
   /// Throws Error(invalid_argument) for options outside their ranges.
   explicit Ffn(const FfnOptions& options, Initial initial = Initial::random);
-  Ffn(Ffn&&) noexcept;
-  Ffn& operator=(Ffn&&) noexcept;
   ~Ffn() override;
 
   [[nodiscard]] const FfnOptions& options() const noexcept;
-  [[nodiscard]] std::string_view kind() const noexcept override;
+  [[nodiscard]] std::string_view kind() const noexcept override { return "ffn"; }
   [[nodiscard]] std::string summary() const override;
   /// Return the layout of the parameters, see parameter_layout().
   [[nodiscard]] const ParameterLayout& layout() const noexcept override;
-  [[nodiscard]] std::span<float> parameters() noexcept override;
-  [[nodiscard]] std::span<const float> parameters() const noexcept override;
-  [[nodiscard]] NetworkUse& use() const noexcept override;
 
   /// Return why forward() cannot use Fourier transforms for images of this size on this processor. Empty if it can.
   [[nodiscard]] std::string fft_unsupported(const Vec3& size) const;

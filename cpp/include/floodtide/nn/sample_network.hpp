@@ -5,7 +5,6 @@
 #include <span>
 
 #include "floodtide/nn/network.hpp"
-#include "floodtide/nn/ready.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"
 
 namespace floodtide::nn {
@@ -52,6 +51,9 @@ class SampleNetwork : public Network {
   [[nodiscard]] virtual std::int64_t sums_per_pass(const SegmentationLoss& loss) const noexcept = 0;
   /// Return the largest possible count of numbers in one call of sum_over_ranks.
   [[nodiscard]] virtual std::int64_t longest_sum() const noexcept = 0;
+
+ protected:
+  using Network::Network;
 };
 
 }  // namespace floodtide::nn

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "floodtide/base/named.hpp"
-#include "floodtide/nn/ready.hpp"
+#include "floodtide/nn/network.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::nn {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "floodtide/kernels/dispatch.hpp"
-#include "floodtide/nn/initial.hpp"
 #include "floodtide/nn/sample_network.hpp"
 
 namespace floodtide::nn {
@@ -54,7 +53,7 @@ struct UNetOptions {
 /// Passes run on num_threads() threads, and the result does not depend on the number of threads, bit for bit.
 ///
 /// Several threads may use the object at the same time, as NetworkUse says. Each pass has its own prepared weights and memory.
-/// Only moving and destroying the object needs that no other thread uses it.
+/// Only destroying the object needs that no other thread uses it.
 ///
 /// Source: Ronneberger et al., MICCAI 2015; Çiçek et al., MICCAI 2016; Ioffe and Szegedy, ICML 2015.
 class UNet final : public SampleNetwork {
@@ -65,12 +64,10 @@ class UNet final : public SampleNetwork {
   /// transposed convolutions and the last convolution. Biases and shifts are 0, scales are 1.
   /// Throws Error(invalid_argument) for options outside their ranges.
   explicit UNet(const UNetOptions& options, Initial initial = Initial::random);
-  UNet(UNet&&) noexcept;
-  UNet& operator=(UNet&&) noexcept;
   ~UNet() override;
 
   [[nodiscard]] const UNetOptions& options() const noexcept;
-  [[nodiscard]] std::string_view kind() const noexcept override;
+  [[nodiscard]] std::string_view kind() const noexcept override { return "unet"; }
   [[nodiscard]] std::string summary() const override;
   [[nodiscard]] std::int64_t in_channels() const noexcept override { return options().in_channels; }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return options().classes; }
@@ -85,9 +82,6 @@ class UNet final : public SampleNetwork {
   /// The moving statistics of batch norm come after all trained arrays: "encoder0/norm_a/mean" [out] (at first 0),
   /// "encoder0/norm_a/variance" [out] (at first 1), ... forward() normalises with them.
   [[nodiscard]] const ParameterLayout& layout() const noexcept override;
-  [[nodiscard]] std::span<float> parameters() noexcept override;
-  [[nodiscard]] std::span<const float> parameters() const noexcept override;
-  [[nodiscard]] NetworkUse& use() const noexcept override;
 
   /// Update the moving statistics by kStatisticsMomentum. The new statistics are those in `gradients` divided by `images`, the
   /// number of images that were summed. Throws Error(in_use) as NetworkUse::change().
@@ -101,7 +95,6 @@ class UNet final : public SampleNetwork {
   [[nodiscard]] std::int64_t longest_sum() const noexcept override;
 
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override;
-  [[nodiscard]] std::string kernel_names() const override;
   [[nodiscard]] double step_flops(const Vec3& size) const noexcept override;
   [[nodiscard]] double forward_flops(const Vec3& size) const noexcept override;
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/specification.hpp"
 #include "floodtide/tensor/parameters.hpp"
 
@@ -31,13 +32,8 @@ struct StepOptions {
 
 /// Rule that updates the parameters from gradients. The state is zero at first, unless a parameter of the rule says another
 /// value. Equal calls give equal results, bit for bit, for any number of threads.
-class Optimizer {
+class Optimizer : Immovable {
  public:
-  Optimizer() = default;
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
-  Optimizer(Optimizer&&) = delete;
-  Optimizer& operator=(Optimizer&&) = delete;
   virtual ~Optimizer() = default;
 
   /// Updates `parameters`, the trained arrays of the layout in one buffer. One sweep scales and clips the gradients, applies

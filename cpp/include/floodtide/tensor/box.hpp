@@ -7,12 +7,29 @@
 
 namespace floodtide {
 
+[[nodiscard]] constexpr Vec3 operator+(const Vec3& a, const Vec3& b) noexcept {
+  return {a[0] + b[0], a[1] + b[1], a[2] + b[2]};
+}
+[[nodiscard]] constexpr Vec3 operator-(const Vec3& a, const Vec3& b) noexcept {
+  return {a[0] - b[0], a[1] - b[1], a[2] - b[2]};
+}
+/// Return {of(0), of(1), of(2)}.
+template <class Of>
+[[nodiscard]] constexpr Vec3 by_axis(Of of) {
+  return {of(std::size_t{0}), of(std::size_t{1}), of(std::size_t{2})};
+}
+/// Return the position of element number `index` of a row-major array.
+[[nodiscard]] constexpr Vec3 position_of(std::int64_t index, const Vec3& shape) noexcept {
+  return {index / (shape[1] * shape[2]), index / shape[2] % shape[1], index % shape[2]};
+}
+
 /// Axis-parallel box of voxels, in (z, y, x) order. `start` is inside the box, start + size is outside.
 struct Box {
   Vec3 start{};
   Vec3 size{};
 
-  [[nodiscard]] Vec3 end() const noexcept { return {start[0] + size[0], start[1] + size[1], start[2] + size[2]}; }
+  [[nodiscard]] Vec3 end() const noexcept { return start + size; }
+  [[nodiscard]] Vec3 middle() const noexcept { return start + Vec3{size[0] / 2, size[1] / 2, size[2] / 2}; }
   [[nodiscard]] std::int64_t voxels() const noexcept { return volume<3>(size); }
   [[nodiscard]] bool contains(const Vec3& position) const noexcept {
     for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -27,12 +44,24 @@ struct Box {
     }
     return true;
   }
+  /// Return the box with `margin` more voxels on both sides.
+  [[nodiscard]] Box grown(const Vec3& margin) const noexcept { return {start - margin, size + margin + margin}; }
   bool operator==(const Box&) const = default;
 };
 
+/// Return the voxels that two boxes share. Sizes are 0 along axes along which they share none.
+[[nodiscard]] inline Box intersection(const Box& a, const Box& b) noexcept {
+  Box both;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    both.start[axis] = std::max(a.start[axis], b.start[axis]);
+    both.size[axis] = std::max<std::int64_t>(0, std::min(a.end()[axis], b.end()[axis]) - both.start[axis]);
+  }
+  return both;
+}
+
 /// Return the box of `size` voxels (odd along each axis) whose middle voxel is `centre`.
 [[nodiscard]] inline Box centred_box(const Vec3& centre, const Vec3& size) noexcept {
-  return {{centre[0] - size[0] / 2, centre[1] - size[1] / 2, centre[2] - size[2] / 2}, size};
+  return {centre - Box{{}, size}.middle(), size};
 }
 
 /// Calls body(voxel) for all voxels of a box, in row-major order.

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "floodtide/data/samples.hpp"
+#include "floodtide/data/patch_source.hpp"
 #include "floodtide/nn/sample_network.hpp"
 #include "floodtide/train/walkers.hpp"
 
@@ -16,7 +16,7 @@ namespace floodtide::train {
 ///
 /// Throws Error(invalid_argument) for options outside their ranges, for another number of walkers than in `samples`, and if
 /// only one of samples and network uses classes. Throws Error(shape_mismatch) if the samples do not fit the network.
-[[nodiscard]] std::unique_ptr<Walkers> make_sample_walkers(nn::SampleNetwork& network, const data::SampleSource& samples,
+[[nodiscard]] std::unique_ptr<Walkers> make_sample_walkers(nn::SampleNetwork& network, const data::PatchSource& samples,
                                                            const WalkersOptions& options, const nn::SegmentationLoss& loss);
 
 }  // namespace floodtide::train

@@ -6,7 +6,7 @@
 
 #include "floodtide/base/progress.hpp"
 #include "floodtide/comm/communicator.hpp"
-#include "floodtide/data/samples.hpp"
+#include "floodtide/data/patch_source.hpp"
 #include "floodtide/evaluate/dice.hpp"
 #include "floodtide/evaluate/voxel_metrics.hpp"
 #include "floodtide/nn/sample_network.hpp"
@@ -23,7 +23,7 @@ struct SoftScores {
 /// Scores of a network on the fixed samples of a source, over all ranks.
 struct SampleScores {
   evaluate::DiceCounts dice;                           ///< by group and class; for samples with classes
-  std::vector<evaluate::VoxelCounts> binary_channels;  ///< those before SampleFormat::soft_from; for samples with targets
+  std::vector<evaluate::VoxelCounts> binary_channels;  ///< those before Targets::soft_from(); for samples with targets
   std::vector<SoftScores> soft_channels;               ///< the others; for samples with targets
   double cross_entropy = 0;                            ///< nats, mean over the voxels (and channels) that count
   std::int64_t samples = 0;                            ///< number of samples
@@ -34,7 +34,7 @@ struct SampleScores {
 /// Rank r computes the samples r, r + size, ... The result does not depend on the number of ranks: counts are integers, and
 /// other sums are float64 and are added in the order of the samples. If one rank fails, all ranks throw AgreedError. Throws
 /// Error(invalid_argument) if there is no sample.
-[[nodiscard]] SampleScores score_segmentation(nn::SampleNetwork& network, const data::SampleSource& samples,
+[[nodiscard]] SampleScores score_segmentation(nn::SampleNetwork& network, const data::PatchSource& samples,
                                               comm::Communicator& communicator, const Progress& progress = {});
 
 }  // namespace floodtide::train

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/limits.hpp"
 #include "floodtide/base/named.hpp"
 #include "floodtide/comm/activity.hpp"
@@ -109,16 +110,12 @@ struct StepReport {
 /// meanwhile. If another thread trains the network, they throw Error(in_use) on all ranks.
 ///
 /// `communicator` must outlive the trainer. All ranks must call the functions marked Collective in the same order.
-class Trainer {
+class Trainer : Immovable {
  public:
   /// Broadcasts the parameters of rank 0 and checks that all ranks hold the same. Collective.
   /// If an option is outside its range on any rank, all ranks throw AgreedError(invalid_argument).
   Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
           const optim::Scaling& scaling, comm::Communicator& communicator, const TrainerOptions& options);
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
-  Trainer(Trainer&&) = delete;
-  Trainer& operator=(Trainer&&) = delete;
   ~Trainer();
 
   /// Run one training step: one pass of every walker (`accumulate` passes), then one parameter update. Collective.

@@ -6,8 +6,11 @@
 #include <functional>
 #include <span>
 
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/immovable.hpp"
+#include "floodtide/base/limits.hpp"
+#include "floodtide/data/examples.hpp"
 #include "floodtide/nn/network.hpp"
-#include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/view.hpp"
 #include "floodtide/train/metrics.hpp"
 
@@ -33,19 +36,23 @@ struct PassResult {
 /// Interface between a Trainer and the training task: the walkers of one rank, and the network that they train.
 ///
 /// Walkers do not know about other ranks. Exceptions concern this rank only, except those that `sum` throws in compute().
-class Walkers {
+class Walkers : Immovable {
  public:
   /// Throws Error(invalid_argument) if there are fewer walkers than ranks, or for other options outside their ranges.
-  Walkers(nn::Network& network, const WalkersOptions& options);
-  Walkers(const Walkers&) = delete;
-  Walkers& operator=(const Walkers&) = delete;
-  Walkers(Walkers&&) = delete;
-  Walkers& operator=(Walkers&&) = delete;
+  Walkers(nn::Network& network, const WalkersOptions& options) : network_(network), options_(options) {
+    FLOODTIDE_REQUIRE(options.walkers >= options.ranks, invalid_argument, "train: ", options.walkers, " walkers for ",
+                      options.ranks, " ranks, expected at least one a rank");
+    require_in(data::kPrefetch, std::int64_t{options.prefetch}, "train: prefetch");
+    require_in(data::kReaders, std::int64_t{options.readers}, "train: readers");
+    FLOODTIDE_REQUIRE(options.epochs >= 1, invalid_argument, "train: epochs is ", options.epochs, ", expected at least 1");
+  }
   virtual ~Walkers() = default;
 
   [[nodiscard]] const WalkersOptions& options() const noexcept { return options_; }
   /// Return the number of walkers on this rank.
-  [[nodiscard]] std::int64_t local() const noexcept;
+  [[nodiscard]] std::int64_t local() const noexcept {
+    return (options_.walkers - options_.rank + options_.ranks - 1) / options_.ranks;
+  }
   /// Return the global index of the walker in a slot of this rank: rank + slot * ranks.
   [[nodiscard]] std::int64_t number(std::int64_t slot) const noexcept { return options_.rank + slot * options_.ranks; }
   /// True if a walker of this rank has no more examples.

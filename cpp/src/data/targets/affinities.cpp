@@ -28,13 +28,12 @@ class Affinities final : public Targets {
   [[nodiscard]] std::int64_t soft_from() const noexcept override { return offsets(); }
 
   [[nodiscard]] Vec3 margin(bool training) const noexcept override {
-    Vec3 result{};
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      result[axis] = static_cast<std::int64_t>(3 * options_.descriptors[axis] + 0.5);
-      if (training) continue;
-      for (const Vec3& offset : options_.offsets) result[axis] = std::max(result[axis], std::abs(offset[axis]));
-    }
-    return result;
+    return by_axis([&](std::size_t axis) {
+      auto most = static_cast<std::int64_t>(3 * options_.descriptors[axis] + 0.5);
+      if (training) return most;
+      for (const Vec3& offset : options_.offsets) most = std::max(most, std::abs(offset[axis]));
+      return most;
+    });
   }
 
   [[nodiscard]] Vec3 offset(std::int64_t output) const noexcept override {
@@ -50,17 +49,16 @@ class Affinities final : public Targets {
     }
   }
 
-  void make(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const override {
+ private:
+  void fill(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const override {
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
     const Vec3 border = margin(training);
-    const Vec3 size{targets.shape(0), targets.shape(1), targets.shape(2)};
-    const Box patch{{}, size};
-    const auto label = [&](const Vec3& at) { return labels(at[0] + border[0], at[1] + border[1], at[2] + border[2]); };
+    const Box patch{{}, {targets.shape(0), targets.shape(1), targets.shape(2)}};
+    const auto label = [&](const Vec3& at) { return labels.at(at + border); };
     for_each_voxel(patch, [&](const Vec3& at) {
       const std::int64_t own = label(at);
       for (std::int64_t channel = 0; channel < offsets(); ++channel) {
-        const Vec3& offset = options_.offsets[static_cast<std::size_t>(channel)];
-        const Vec3 to{at[0] + offset[0], at[1] + offset[1], at[2] + offset[2]};
+        const Vec3 to = at + options_.offsets[static_cast<std::size_t>(channel)];
         const std::int64_t other = !training || patch.contains(to) ? label(to) : kNoLabel;
         const Shape<4> place{at[0], at[1], at[2], channel};
         targets.at(place) = is_object(own) && own == other ? 1.0F : 0.0F;
@@ -69,9 +67,9 @@ class Affinities final : public Targets {
     });
     if (training && options_.balance) balance(targets, weights);
     if (!descriptors()) return;
-    const Tensor<float, 4> described = describe(labels);
+    const Tensor<float, 4> described = shape_descriptors(labels, options_.descriptors);
     for_each_voxel(patch, [&](const Vec3& at) {
-      const Vec3 from{at[0] + border[0], at[1] + border[1], at[2] + border[2]};
+      const Vec3 from = at + border;
       for (std::int64_t channel = 0; channel < kDescriptors; ++channel) {
         const Shape<4> place{at[0], at[1], at[2], offsets() + channel};
         targets.at(place) = described.view().at({from[0], from[1], from[2], channel});
@@ -80,15 +78,8 @@ class Affinities final : public Targets {
     });
   }
 
- private:
   [[nodiscard]] std::int64_t offsets() const noexcept { return std::ssize(options_.offsets); }
   [[nodiscard]] bool descriptors() const noexcept { return options_.descriptors[0] > 0; }
-
-  [[nodiscard]] Tensor<float, 4> describe(View<const std::int64_t, 3> labels) const {
-    Tensor<float, 4> result({labels.shape(0), labels.shape(1), labels.shape(2), kDescriptors});
-    shape_descriptors(labels, options_.descriptors, 0, result.view());
-    return result;
-  }
 
   /// Weights so that 0 and 1 weigh about alike for each offset; see AffinityTargets::balance.
   void balance(View<float, 4> targets, View<float, 4> weights) const {

@@ -35,19 +35,16 @@ class Distance final : public Targets {
   [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }
   [[nodiscard]] std::int64_t soft_from() const noexcept override { return 0; }
   [[nodiscard]] Vec3 margin(bool /*training*/) const noexcept override {
-    Vec3 result{};
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      result[axis] = static_cast<std::int64_t>(std::ceil(kFar * scale_ / voxel_size_[axis]));
-    }
-    return result;
+    return by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(std::ceil(kFar * scale_ / voxel_size_[axis])); });
   }
 
-  void make(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const override {
+ private:
+  void fill(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const override {
     Tensor<float, 3> signed_distance(labels.shape());
     std::fill_n(signed_distance.data(), signed_distance.size(), 0.0F);
     const Box whole{{}, labels.shape()};
     for (const Object& object : objects_of(labels)) {
-      const Box around = grown(object.box, whole);
+      const Box around = intersection(object.box.grown({1, 1, 1}), whole);
       write(labels, around, object.label, mask_of(labels, around, object.label, true), 1, signed_distance.view());
     }
     Tensor<std::uint8_t, 3> objects(labels.shape());
@@ -57,7 +54,7 @@ class Distance final : public Targets {
     const Vec3 border = margin(training);
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
     for_each_voxel({{}, {targets.shape(0), targets.shape(1), targets.shape(2)}}, [&](const Vec3& at) {
-      const Vec3 from{at[0] + border[0], at[1] + border[1], at[2] + border[2]};
+      const Vec3 from = at + border;
       const float distance = signed_distance.view().at(from);
       targets(at[0], at[1], at[2], 0) = 0.5F + 0.5F * std::tanh(distance / static_cast<float>(scale_));
       const double hidden = unknown.view().at(from);
@@ -66,7 +63,6 @@ class Distance final : public Targets {
     });
   }
 
- private:
   /// Write the distance to the mask, times `sign`, into the voxels of a label.
   void write(View<const std::int64_t, 3> labels, const Box& box, std::int64_t label, const Tensor<std::uint8_t, 3>& mask,
              float sign, View<float, 3> out) const {

@@ -6,6 +6,7 @@
 
 #include "data/objects.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/data/intensity.hpp"
 #include "floodtide/data/targets.hpp"
 
 namespace floodtide::data {
@@ -14,19 +15,6 @@ namespace {
 constexpr std::size_t kMoments = 10;                                                   // 1, z, y, x, zz, yy, xx, zy, zx, yx
 constexpr std::array<std::array<std::size_t, 2>, 3> kPairs{{{0, 1}, {0, 2}, {1, 2}}};  // of the last three
 constexpr float kSmallestVariance = 1e-3F;
-
-/// Weights of a Gaussian that is cut off at three deviations: of the middle, and of each distance from it.
-std::vector<float> window(double deviation) {
-  std::vector<double> exact;
-  double sum = 0;
-  for (std::int64_t k = 0; k <= static_cast<std::int64_t>(3 * deviation + 0.5); ++k) {
-    exact.push_back(std::exp(-0.5 * static_cast<double>(k * k) / (deviation * deviation)));
-    sum += k == 0 ? exact.back() : 2 * exact.back();
-  }
-  std::vector<float> weights;
-  for (const double weight : exact) weights.push_back(static_cast<float>(weight / sum));
-  return weights;
-}
 
 /// Convolve rows of `length` values that lie `stride` apart along an axis of `count` rows. There is nothing beyond the ends.
 void convolve(const std::vector<float>& weights, const float* in, float* out, std::int64_t count, std::int64_t stride,
@@ -91,23 +79,21 @@ class Moments {
 
 }  // namespace
 
-void shape_descriptors(View<const std::int64_t, 3> labels, const std::array<double, 3>& deviation, std::int64_t first,
-                       View<float, 4> out_descriptors) {
+Tensor<float, 4> shape_descriptors(View<const std::int64_t, 3> labels, const std::array<double, 3>& deviation) {
   std::array<std::vector<float>, 3> windows;
   std::array<float, 3> sigma{};
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    windows[axis] = window(deviation[axis]);
+    windows[axis] = gaussian_weights(deviation[axis], 3);
     sigma[axis] = static_cast<float>(deviation[axis]);
   }
-  for_each_voxel({{}, labels.shape()},
-                 [&](const Vec3& at) { std::fill_n(&out_descriptors(at[0], at[1], at[2], first), kMoments, 0.0F); });
+  Tensor<float, 4> descriptors({labels.shape(0), labels.shape(1), labels.shape(2), kMoments});
   for (const Object& object : objects_of(labels)) {
     const Moments moments(labels, object, windows);
     std::int64_t flat = -1;
     for_each_voxel(object.box, [&](const Vec3& at) {
       ++flat;
       if (labels.at(at) != object.label) return;
-      float* out = &out_descriptors(at[0], at[1], at[2], first);
+      float* out = &descriptors.view()(at[0], at[1], at[2], 0);
       const float mass = moments(0, flat);
       std::array<float, 3> mean{}, variance{};
       for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -126,6 +112,7 @@ void shape_descriptors(View<const std::int64_t, 3> labels, const std::array<doub
       for (std::size_t channel = 0; channel < kMoments; ++channel) out[channel] = std::clamp(out[channel], 0.0F, 1.0F);
     });
   }
+  return descriptors;
 }
 
 }  // namespace floodtide::data

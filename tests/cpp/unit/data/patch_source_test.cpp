@@ -82,10 +82,10 @@ TEST(Targets, RefuseMarginsThatNoMemoryHolds) {
                {"descriptors", "1e+09", "1000"});
 }
 
-TEST_F(PatchSourceTest, FormatsSayWhichTargetsAreSoft) {
+TEST_F(PatchSourceTest, TargetsSayWhichAreSoft) {
   const auto soft_from = [&](std::shared_ptr<const Targets> targets) {
-    const SampleFormat format = patches_of(image_, {kAll}, options_, std::move(targets))->format();
-    return std::pair(format.soft_from, format.outputs);
+    const auto source = patches_of(image_, {kAll}, options_, std::move(targets));
+    return std::pair(source->targets().soft_from(), source->targets().outputs());
   };
   EXPECT_EQ(soft_from(class_targets(3)), std::pair(std::int64_t{3}, std::int64_t{3}));
   EXPECT_EQ(soft_from(affinity_targets({})), std::pair(std::int64_t{3}, std::int64_t{3}));

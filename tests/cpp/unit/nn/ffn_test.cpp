@@ -59,16 +59,18 @@ void forward(Ffn& network, const Example& example, std::vector<float>& out_logit
   network.forward({&one, 1}, by);
 }
 
-/// Return a network with biases that are not zero, so that biases are tested too.
-Ffn network_of(int depth, int features, std::uint64_t seed = 5) {
-  Ffn network({.depth = depth, .fov = {5, 5, 5}, .deltas = {1, 1, 1}, .features = features, .seed = seed});
-  Philox random(seed, 99);
+Ffn network_of(int depth, int features) {
+  return Ffn({.depth = depth, .fov = {5, 5, 5}, .deltas = {1, 1, 1}, .features = features, .seed = 5});
+}
+
+/// Set the biases to other numbers than zero, so that biases are tested too.
+void set_biases(Ffn& network) {
+  Philox random(network.options().seed, 99);
   for (const auto& entry : network.layout().entries()) {
     if (entry.shape.size() > 1) continue;
     for (float& bias : part(network.parameters(), entry)) bias = static_cast<float>(0.1 * random.normal());
   }
   network.parameters_changed();
-  return network;
 }
 
 test::FfnReference reference_of(const Ffn& network) {
@@ -93,6 +95,7 @@ class FfnSizes : public testing::TestWithParam<Case> {};
 TEST_P(FfnSizes, AgreesWithTheDoubleReferenceUnderItsOwnReluMasks) {
   const Example example(GetParam().size);
   Ffn network = network_of(GetParam().depth, GetParam().features);
+  set_biases(network);
   const Step got = step(network, example);
   test::FfnReference reference = reference_of(network);
   const auto masks = network.relu_masks();
@@ -118,6 +121,7 @@ TEST_P(FfnSizes, AgreesWithTheDoubleReferenceUnderItsOwnReluMasks) {
 TEST_P(FfnSizes, ForwardGivesTheLogitsOfTheTrainingPass) {
   const Example example(GetParam().size);
   Ffn network = network_of(GetParam().depth, GetParam().features);
+  set_biases(network);
   const Step trained = step(network, example);
   std::vector<float> logits = example.logits;  // forward() updates them in place
   const FfnExample one{example.view(example.image), example.view(logits), {logits.data(), example.size}, {}, {}};
@@ -128,6 +132,7 @@ TEST_P(FfnSizes, ForwardGivesTheLogitsOfTheTrainingPass) {
 TEST_P(FfnSizes, GivesTheSameBitsOnAnyNumberOfThreads) {
   const Example example(GetParam().size);
   Ffn network = network_of(GetParam().depth, GetParam().features);
+  set_biases(network);
   set_num_threads(1);
   const Step one = step(network, example);
   set_num_threads(3);
@@ -141,6 +146,7 @@ TEST_P(FfnSizes, GivesTheSameBitsOnAnyNumberOfThreads) {
 TEST_P(FfnSizes, AllocatesNothingAfterTheFirstStep) {
   const Example example(GetParam().size);
   Ffn network = network_of(GetParam().depth, GetParam().features);
+  set_biases(network);
   Step room = step(network, example);
   const std::int64_t before = allocation_count();
   network.parameters_changed();
@@ -159,7 +165,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, FfnSizes,
 
 TEST(FfnReferenceGradients, PassCentralDifferencesForEveryArray) {
   const Example example({3, 4, 3});
-  const Ffn network = network_of(3, 3);
+  Ffn network = network_of(3, 3);
+  set_biases(network);
   test::FfnReference reference = reference_of(network);
   const auto at = reference.run(example.size, example.image, example.logits, example.labels, example.weights);
   Philox random(23, 0);
@@ -216,6 +223,7 @@ TEST(Ffn, InitialWeightsAreGlorotUniformAndFollowTheSeed) {
 TEST(Ffn, AddsScaledGradients) {
   const Example example({3, 5, 4});
   Ffn network = network_of(2, 4);
+  set_biases(network);
   const Step once = step(network, example);
   Step twice = step(network, example);
   FfnExample one = example.into(twice.logits);
@@ -300,6 +308,7 @@ TEST(Ffn, SaysWhichGradientsAreFinalTheLastLayersFirst) {
 TEST(Ffn, SeesNewParametersAfterTheCall) {
   const Example example({3, 3, 3});
   Ffn network = network_of(1, 4);
+  set_biases(network);
   const Step before = step(network, example);
   std::ranges::fill(network.parameters(), 0.0F);
   network.parameters_changed();
@@ -309,6 +318,7 @@ TEST(Ffn, SeesNewParametersAfterTheCall) {
 
 TEST(Ffn, EqualParametersAreNoChange) {
   Ffn network = network_of(1, 4);
+  set_biases(network);
   const std::uint64_t version = network.use().version();
   network.parameters_changed();
   EXPECT_EQ(network.use().version(), version);
@@ -319,6 +329,7 @@ TEST(Ffn, EqualParametersAreNoChange) {
 
 TEST(Ffn, TakesSizesInTurn) {
   Ffn network = network_of(2, 6);
+  set_biases(network);
   const Example small({3, 3, 3}), large({4, 6, 5});
   const Step first = step(network, small);
   static_cast<void>(step(network, large));
@@ -328,6 +339,7 @@ TEST(Ffn, TakesSizesInTurn) {
 TEST(Ffn, KeepsTwoActivationsForForwardAndTwoPerModuleForTraining) {
   const Example example({9, 9, 9});
   Ffn network = network_of(6, 32);
+  set_biases(network);
   EXPECT_EQ(network.workspace_bytes(), 0U);
   const std::size_t activation = sizeof(float) * 32 * 11 * 11 * 11;
   std::vector<float> room(example.image.size());
@@ -344,6 +356,7 @@ TEST(Ffn, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Ffn({.fov = {33, 32, 33}}), Error);
   EXPECT_THROW(Ffn({.fov = {33, 33, 33}, .deltas = {8, 8, 17}}), Error);
   Ffn network = network_of(1, 2);
+  set_biases(network);
   std::vector<float> room(64), gradients(network.parameters().size());
   const View<float, 3> a{room.data(), {2, 3, 4}}, b{room.data(), {2, 4, 3}};
   const auto forward_all = [&](std::vector<FfnExample> batch) { network.forward(batch); };
@@ -360,15 +373,6 @@ TEST(Ffn, RefusesWhatDoesNotFit) {
   EXPECT_THROW(static_cast<void>(network.relu_masks()), Error);
 }
 
-/// Return a network whose forward passes can use Fourier transforms, on processors that have kernels for them.
-Ffn fft_network() {
-  Ffn network({.depth = 3, .fov = {11, 11, 11}, .deltas = {2, 2, 2}, .features = 16, .seed = 3});
-  Philox random(3, 99);
-  for (float& value : network.parameters()) value += static_cast<float>(0.05 * random.normal());
-  network.parameters_changed();
-  return network;
-}
-
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
@@ -378,11 +382,15 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 class FfnByFourierTransforms : public testing::Test {
  protected:
   void SetUp() override {
+    Philox random(3, 99);
+    for (float& value : network_.parameters()) value += static_cast<float>(0.05 * random.normal());
+    network_.parameters_changed();
     const std::string reason = network_.fft_unsupported({11, 11, 11});
     if (!reason.empty()) GTEST_SKIP() << "this processor has no Fourier transforms: " << reason;
   }
 
-  Ffn network_ = fft_network();
+  // Its forward passes can use Fourier transforms, on processors that have kernels for them.
+  Ffn network_{FfnOptions{.depth = 3, .fov = {11, 11, 11}, .deltas = {2, 2, 2}, .features = 16, .seed = 3}};
   Example example_{{11, 11, 11}};
 };
 

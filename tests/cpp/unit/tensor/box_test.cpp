@@ -36,5 +36,21 @@ TEST(Box, CopyAndPasteAreInverse) {
   EXPECT_EQ(whole.view()(3, 4, 5), 3 * 30 + 4 * 6 + 5);
 }
 
+TEST(Box, GrowsAndMeetsOthers) {
+  const Box box{{2, 3, 4}, {5, 6, 7}};
+  EXPECT_EQ(box.grown({1, 0, 2}), (Box{{1, 3, 2}, {7, 6, 11}}));
+  EXPECT_EQ(box.middle(), (Vec3{4, 6, 7}));
+  EXPECT_EQ(intersection(box, {{0, 5, 10}, {4, 9, 9}}), (Box{{2, 5, 10}, {2, 4, 1}}));
+  EXPECT_EQ(intersection(box, {{7, 3, 4}, {5, 6, 7}}).voxels(), 0);
+  EXPECT_EQ(intersection(box, {{20, 20, 20}, {1, 1, 1}}).size, (Vec3{0, 0, 0}));
+}
+
+TEST(Box, PositionsFollowTheOrderOfItsVoxels) {
+  const Box box{{-1, 2, 3}, {2, 3, 4}};
+  std::int64_t index = 0;
+  for_each_voxel(box, [&](const Vec3& at) { EXPECT_EQ(box.start + position_of(index++, box.size), at); });
+  EXPECT_EQ(index, box.voxels());
+}
+
 }  // namespace
 }  // namespace floodtide

@@ -246,18 +246,14 @@ TEST_F(SampleWalkersTest, ARankThatFailsTakesAllOutOfTheStep) {
 /// A network beside the U-Net: the logit of a voxel is a weight times its intensity, plus a bias.
 class Line final : public nn::SampleNetwork {
  public:
-  Line() {
+  Line() : SampleNetwork(2) {
     layout_.add("weight", {1});
     layout_.add("bias", {1});
   }
   [[nodiscard]] std::string_view kind() const noexcept override { return "line"; }
   [[nodiscard]] std::string summary() const override { return "a line"; }
   [[nodiscard]] const ParameterLayout& layout() const noexcept override { return layout_; }
-  [[nodiscard]] std::span<float> parameters() noexcept override { return parameters_; }
-  [[nodiscard]] std::span<const float> parameters() const noexcept override { return parameters_; }
-  [[nodiscard]] nn::NetworkUse& use() const noexcept override { return use_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return 0; }
-  [[nodiscard]] std::string kernel_names() const override { return {}; }
   [[nodiscard]] double step_flops(const Vec3&) const noexcept override { return 0; }
   [[nodiscard]] double forward_flops(const Vec3&) const noexcept override { return 0; }
   [[nodiscard]] std::int64_t in_channels() const noexcept override { return 1; }
@@ -287,11 +283,9 @@ class Line final : public nn::SampleNetwork {
   }
 
  private:
-  [[nodiscard]] float logit(float intensity) const { return parameters_[0] * intensity + parameters_[1]; }
+  [[nodiscard]] float logit(float intensity) const { return parameters()[0] * intensity + parameters()[1]; }
 
   ParameterLayout layout_;
-  std::vector<float> parameters_ = std::vector<float>(2, 0.0F);
-  mutable nn::NetworkUse use_;
 };
 
 TEST_F(SampleWalkersTest, AnyNetworkOfTheInterfaceIsTrainedAndScored) {
@@ -311,7 +305,7 @@ TEST_F(SampleWalkersTest, AnyNetworkOfTheInterfaceIsTrainedAndScored) {
 }
 
 /// Return the scores of a new network with sigmoids, which are the same on 1 to 3 ranks.
-SampleScores scores_on_any_number_of_ranks(const data::SampleSource& source, nn::UNet& net) {
+SampleScores scores_on_any_number_of_ranks(const data::PatchSource& source, nn::UNet& net) {
   std::vector<SampleScores> found;
   for (const int ranks : {1, 2, 3}) {
     comm::run_threads(ranks, [&](comm::Communicator& communicator) {
@@ -382,7 +376,7 @@ TEST_F(SampleWalkersTest, ConfusionCountsTheLabelledVoxels) {
 }
 
 TEST_F(SampleWalkersTest, MetricsCountLabelledVoxelsOfClassesAndBinaryChannels) {
-  const auto metrics_of = [&](nn::SampleNetwork& net, const data::SampleSource& source) {
+  const auto metrics_of = [&](nn::SampleNetwork& net, const data::PatchSource& source) {
     Metrics metrics;
     comm::run_threads(1, [&](comm::Communicator& communicator) {
       Trainer trainer(make_sample_walkers(net, source, {.walkers = 1}, {}), optim::make_optimizer("adam", {}, net.layout()),

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <latch>
 #include <thread>
 
@@ -113,8 +114,8 @@ struct Networks {
   }
   [[nodiscard]] nn::NetworkUse& use(std::size_t network) { return is_ffn(network) ? ffns[network].use() : unet(network).use(); }
 
-  std::vector<nn::Ffn> ffns;
-  std::vector<nn::UNet> unets;
+  std::deque<nn::Ffn> ffns;  // networks do not move
+  std::deque<nn::UNet> unets;
 };
 
 /// States of the parameters of each network, in order.
