@@ -8,11 +8,13 @@ import dataclasses
 import functools
 import math
 import numbers
+import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -223,6 +225,7 @@ def converted(
             raise wrong()
         return {name: part(one, arguments[1], name) for name, one in value.items()}
     if origin in _KINDS:
+        value = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         if not isinstance(value, _KINDS[origin]) or (
             origin is not bool and isinstance(value, bool)
         ):
@@ -233,6 +236,7 @@ def converted(
         except OverflowError:  # an integer too large for a float, so outside of every range
             return math.inf if number > 0 else -math.inf
     checkable = origin is not Any and isinstance(origin, type)
+    origin = os.PathLike if origin is Path else origin
     if checkable and not getattr(origin, "_is_protocol", False) and not isinstance(value, origin):
         raise wrong()
     return value

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -157,7 +157,7 @@ def test_right_arguments_pass() -> None:
     ("hint", "good", "bad", "text"),
     [
         (int, [3, np.uint8(3)], [True, 3.0, "3", None], "an integer"),
-        (float, [3, 0.5, np.float32(1)], [True, "3", 1j], "a number"),
+        (float, [3, 0.5, np.float32(1), np.array(2.0)], [True, "3", 1j], "a number"),
         (bool, [True, np.True_], [1, "true"], "a boolean"),
         (str | None, ["a", None], [3, b"a"], "a string"),
         (tuple[int, ...], [(), [1, 2], np.arange(3)], ["12", 3, (1.5,)], "a list of integers"),
@@ -165,7 +165,7 @@ def test_right_arguments_pass() -> None:
         (Sequence[str], [["a"], ()], ["a", [1]], "a list of strings"),
         (Mapping[str, float], [{"a": 1}], [[1], {"a": "b"}], "a table of numbers"),
         (Callable[[int], int], [abs], [3], "a function"),
-        (Path | np.ndarray, [Path("x"), IMAGE], ["x"], "a Path or an array"),
+        (Path | np.ndarray, [Path("x"), PurePath("x"), IMAGE], ["x"], "a Path or an array"),
         (Any, [3, None], [], "a value"),
     ],
 )
