@@ -98,7 +98,7 @@ void register_targets(py::module_& m) {
           "make",
           [](const Targets& targets, const py::object& labels, bool training) {
             const auto given = view_of<const std::int64_t, 3>(labels, "labels");
-            const Vec3 margin = targets.margin(), size = given.shape() - margin - margin;
+            const Vec3 margin = targets.margin(training), size = given.shape() - margin - margin;
             FLOODTIDE_REQUIRE(*std::ranges::min_element(size) > 0, shape_mismatch, "labels: ", Show{given.shape()},
                               " voxels (z, y, x), expected more than twice the margin ", Show{margin});
             targets.check(size);

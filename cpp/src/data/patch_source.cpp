@@ -249,9 +249,8 @@ struct PatchSource::Impl {
   }
 
   /// Return the labels of a patch with the margin of the targets.
-  [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation,
-                                                  const Places* places) const {
-    const Vec3 margin = targets->margin();
+  [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
+                                                  const Vec3& margin) const {
     if (!places) return apply<std::int64_t>(deformation.axes, labels_in(*drawn.region, drawn.box.grown(margin)).view());
     const Places with_margin(deformation, drawn.box, margin);
     const Box read = with_margin.bounds();
@@ -261,7 +260,7 @@ struct PatchSource::Impl {
   [[nodiscard]] Sample read(const Drawn& drawn, const Deformation& deformation, bool training) const {
     const Region& region = *drawn.region;
     const Vec3& size = options.patch;
-    const Vec3 margin = targets->margin();
+    const Vec3 margin = targets->margin(training);
     const bool cube = margin[0] == margin[1] && margin[1] == margin[2];
     const bool copies = deformation.moves_axes_only() && !options.whole && (cube || deformation.axes.keeps_axes());
     std::optional<Places> places;
@@ -280,7 +279,7 @@ struct PatchSource::Impl {
         sample.image.data()[i * channels + channel] = (patch.data()[i] - mean) * scale;
       }
     }
-    targets->make(labels_of(drawn, deformation, map).view(), training, sample);
+    targets->make(labels_of(drawn, deformation, map, margin).view(), training, sample);
     return sample;
   }
 };
@@ -336,18 +335,28 @@ Region PatchSource::training_place(std::int64_t epoch, std::int64_t number) cons
 Sample PatchSource::fixed(std::int64_t number) const {
   const Impl::Drawn drawn = impl_->fixed(number);
   Sample sample = impl_->read(drawn, {}, false);
+  if (impl_->options.whole) return sample;
   const bool classes = targets().classes();
-  const std::int64_t outputs = targets().outputs();
+  std::vector<Vec3> middles;  // of the voxels on which an output depends, from its own voxel
+  for (std::int64_t output = 0; output < (classes ? 1 : targets().outputs()); ++output) {
+    const Vec3 offset = targets().offset(output);
+    middles.push_back(by_axis([&](std::size_t axis) {
+      const std::int64_t most = impl_->options.patch[axis] / 4 / 2;  // the voxel itself stays in its window
+      return std::clamp(offset[axis] / 2, -most, most);
+    }));
+  }
   std::int64_t flat = 0;
   for_each_voxel(drawn.box, [&](const Vec3& at) {
-    if (!drawn.counted.contains(at)) {
-      if (classes) {
-        sample.classes.data()[flat] = kUnlabelled;
-      } else {
-        std::fill_n(sample.weights.data() + flat * outputs, outputs, 0.0F);
+    for (const Vec3& middle : middles) {
+      if (!drawn.counted.contains(at + middle)) {
+        if (classes) {
+          sample.classes.data()[flat] = kUnlabelled;
+        } else {
+          sample.weights.data()[flat] = 0.0F;
+        }
       }
+      ++flat;
     }
-    ++flat;
   });
   return sample;
 }

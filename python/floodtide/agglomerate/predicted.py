@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from floodtide import config
+from floodtide import _core, config
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Affinities, Classes, Distance, PatchTask
+from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, parse_boxes
 from floodtide.data.copies import write_blocks
@@ -55,13 +55,13 @@ def segment_predicted(
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or a library is missing.
     """
-    task = settings.task
-    assert isinstance(task, PatchTask)
-    if not isinstance(task, Classes):
+    task: Any = settings.task
+    if task.agglomerated:
         library("waterz", "segment", "affinities")  # missing? say so before a long prediction
     predicted = _predicted(out)
     source = _volume(file, settings)
     checkpoint = trained.newest_checkpoint(settings.run.dir)
+    require_same_task(checkpoint, settings, file)
     volume = Volume(source.image)
     size = settled_size(volume, source.voxel_size_nm, "the configuration")
     original = _original_of(volume, size)
@@ -71,12 +71,14 @@ def segment_predicted(
     if original is not None and wanted is not None:
         part = original.grid.box_of(wanted)
     use_threads(settings)
-    predictor = _predictor(source, checkpoint)
+    predictor = predict.predictor_of(source, checkpoint, trained.task_of(checkpoint))
     keys = "voxel_size_nm of the [[data.volumes]] table"
     reading = Reading(
         "segment", source.mean, source.std, "data.volumes.mean and std", size, size_key=keys
     )
     settle(image_problems(volume, checkpoint, reading, box=part, slices=predictor.model.flat))
+    volumes = predictor.channels([volume, *(Volume(one.image) for one in source.channels)])
+    predictor.settle_channels("segment", volumes, part)
     notes = {
         "image": volume.name if original is None else original.volume.name,
         "checkpoint": str(checkpoint),
@@ -84,7 +86,7 @@ def segment_predicted(
     start_s = time.monotonic()
     with bar("voxels", "predict", line_every_s=10.0) as progress:
         predictor.write(
-            [volume, *(Volume(one.image) for one in source.channels)],
+            volumes,
             predicted,
             box=part,
             voxel_size_nm=size,
@@ -106,15 +108,6 @@ def segment_predicted(
     }
 
 
-def _predictor(source: TrainingVolume, checkpoint: Path) -> predict.Predictor:
-    return predict.Predictor(
-        trained.load(checkpoint),
-        mean=[source.mean, *(one.mean for one in source.channels)],
-        std=[source.std, *(one.std for one in source.channels)],
-        task=trained.task_of(checkpoint),
-    )
-
-
 def _write_segments(
     predictor: predict.Predictor,
     predicted: str,
@@ -123,21 +116,28 @@ def _write_segments(
     notes: dict[str, str],
 ) -> tuple[int, float]:
     """Write the segments of a prediction; return their number, and the share of the voxels that are in one."""
-    if isinstance(predictor.task, Affinities):
+    task: Any = predictor.task
+    if task.affinity_offsets:
         file = AffinityFile(predicted)
         return write_segments(file, AffinityOptions(), out, voxel_size_nm=size_nm, notes=notes)
-    channel = 0 if isinstance(predictor.task, Distance) else None
-    volume = Volume(*path_and_dataset(predicted), channel=channel)
-    labels = objects_of(predictor.task, volume.read()).astype(np.uint32)
+    place = path_and_dataset(predicted)
+    volume = Volume(*place, channel=None if predictor.excluding else 0)
+    values = (
+        volume.read()
+        if predictor.excluding
+        else _core.data.Channels(*place).read((0, 0, 0), volume.shape)
+    )
+    labels = objects_of(task, values, sections=predictor.model.flat)
     plan = Plan(
         shape=as_vec3(labels.shape),
-        dtype=labels.dtype,
+        dtype=np.dtype(np.uint32),
         geometry=dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
         command="floodtide segment",
         notes=notes | {"prediction": predicted},
     )
-    write_blocks(out, plan, Volume(labels).read, inputs=files_of([predicted]))
-    return len(np.unique(labels[labels > 0])), float(np.count_nonzero(labels) / labels.size)
+    read = Volume(labels.astype(np.uint32, copy=False)).read
+    write_blocks(out, plan, read, inputs=files_of([predicted]))
+    return int(labels.max(initial=0)), float(np.count_nonzero(labels) / labels.size)
 
 
 def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:

@@ -10,8 +10,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from floodtide.base import limits
-from floodtide.base.network_options import Vec3
-from floodtide.base.options import FLOOD, FOLDER, PATCHES, REQUIRED, Checked, one_of, option
+from floodtide.base.networks.network import Vec3
+from floodtide.base.options import FLOOD, FOLDER, REQUIRED, Checked, of_patches, one_of, option
 from floodtide.errors import ConfigurationError
 
 VolumeName = str | Any
@@ -84,10 +84,9 @@ class TrainingVolume(Checked):
         "Voxel size (z, y, x) in nanometres; left out: what the image states, if it states one",
         range=limits.VOXEL_SIZE,
     )
-    labels_start: Vec3 | None = option(
+    labels_start: Vec3 | None = of_patches(
         None,
         "Voxel (z, y, x) of the image at which the labels begin; needed if they are smaller than the image",
-        kinds=(PATCHES,),
         range=limits.EXTENT,
     )
     masks: Mapping[str, VolumeName] = option(
@@ -98,17 +97,21 @@ class TrainingVolume(Checked):
         kinds=("classes",),
         differs=FOLDER,
     )
-    groups: VolumeName = option(
+    groups: VolumeName = of_patches(
         "",
         "Number of the patient (animal, block) of each section, file:dataset (HDF5) of one axis: sections of one number"
         " are trained on, or held out, together; empty: the volume is one group",
         path=True,
-        kinds=(PATCHES,),
         differs=FOLDER,
     )
-    channels: tuple[Channel, ...] = option(
-        (), "More channels of the image, one [[data.volumes.channels]] table each", kinds=(PATCHES,)
+    channels: tuple[Channel, ...] = of_patches(
+        (), "More channels of the image, one [[data.volumes.channels]] table each"
     )
+
+    @property
+    def inputs(self) -> tuple[Channel, ...]:
+        """The channels that a network receives: the image first."""
+        return (Channel(self.image, self.mean, self.std), *self.channels)
 
     @property
     def labels_box_start(self) -> Vec3:
@@ -136,30 +139,26 @@ class DataOptions(Checked):
         kinds=(FLOOD,),
         range=limits.VOXELS,
     )
-    patch: Vec3 | str = option(
+    patch: Vec3 | str = of_patches(
         (16, 128, 128),
         'Size (z, y, x) of the patches, in voxels; "whole": each section of the boxes is one sample',
         choices=(WHOLE,),
-        kinds=(PATCHES,),
         range=limits.PATCH,
     )
-    size: tuple[int, int] = option(
+    size: tuple[int, int] = of_patches(
         (0, 0),
         'With patch = "whole": size (y, x) to which sections are cut or padded about their centre, with their mean and'
         " without labels; 0, 0: that of the largest one, padded to a multiple of the network's pooling",
-        kinds=(PATCHES,),
         range=limits.PIXELS_OR_STORED,
     )
-    patches: int = option(
+    patches: int = of_patches(
         0,
         "Number of patches of an epoch; 0: as many as windows cover the boxes",
-        kinds=(PATCHES,),
         range=limits.COUNT_OR_NONE,
     )
-    unlabelled: int | None = option(
+    unlabelled: int | None = of_patches(
         None,
         "Value of voxels without a label; left out: -1 and other negative values, 2^32 - 1 and 2^64 - 1",
-        kinds=(PATCHES,),
         range=limits.STORED_VALUE,
     )
     prefetch: int = option(
@@ -225,63 +224,53 @@ class Augmentation(Checked):
     reflectable_axes: tuple[int, ...] = option(
         (0, 1, 2), "Axes that are reflected, each with probability 0.5", range=limits.AXIS
     )
-    rotation_deg: float = option(
+    rotation_deg: float = of_patches(
         0.0,
         "Rotate in the plane by a random angle from -rotation_deg to rotation_deg (degrees)",
-        kinds=(PATCHES,),
         range=limits.ANGLE,
     )
-    rotate_in_space: bool = option(
+    rotate_in_space: bool = of_patches(
         False,
         "Rotate about a random axis, and displace along z, too: for voxels that are alike along all axes",
-        kinds=(PATCHES,),
     )
-    scale: float = option(
+    scale: float = of_patches(
         0.0,
         "Magnify by a random factor from 1 / (1 + scale) to 1 + scale",
-        kinds=(PATCHES,),
         range=limits.SCALE,
     )
-    elastic: float = option(
+    elastic: float = of_patches(
         0.0,
         "Standard deviation in voxels of a smooth random displacement, which varies over 32 voxels",
-        kinds=(PATCHES,),
         range=limits.SIGMA,
     )
-    blur: float = option(
+    blur: float = of_patches(
         0.0,
         "Blur the sections with a Gaussian whose standard deviation is random, up to this number of voxels",
-        kinds=(PATCHES,),
         range=limits.SIGMA,
     )
-    gamma: float = option(
+    gamma: float = of_patches(
         0.0,
         "Raise intensities, scaled to 0 to 1, to a random power from 1 / (1 + gamma) to 1 + gamma",
-        kinds=(PATCHES,),
         range=limits.SCALE,
     )
-    gain: float = option(
+    gain: float = of_patches(
         0.0,
         "Multiply normalised values by a random factor from 1 - gain to 1 + gain",
-        kinds=(PATCHES,),
         range=limits.GAIN,
     )
-    offset: float = option(
+    offset: float = of_patches(
         0.0,
         "Add a random number from -offset to offset to the normalised values",
-        kinds=(PATCHES,),
         range=limits.NOISE,
     )
-    noise: float = option(
+    noise: float = of_patches(
         0.0,
         "Add Gaussian noise with this standard deviation to the normalised values",
-        kinds=(PATCHES,),
         range=limits.NOISE,
     )
-    bad_sections: float = option(
+    bad_sections: float = of_patches(
         0.0,
         "Probability that a section suffers what serial sections suffer: it is missing (black), dark or faint,"
         " defocused, or displaced in the plane by up to 1/16 of the patch with its labels, each with a quarter of it",
-        kinds=(PATCHES,),
         range=limits.FRACTION,
     )

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +27,22 @@ FLOOD, PATCHES = "flood", "patches"
 """What tasks learn from: examples of flood filling, or patches."""
 
 _MOST_DIGITS = 60  # characters of a value in a message
+_UNIONS = (typing.Union, types.UnionType)
+_KINDS: dict[Any, tuple[type, ...]] = {
+    bool: (bool, np.bool_),
+    int: (numbers.Integral,),
+    float: (numbers.Real,),
+    str: (str,),
+}
+_NAMES: dict[type, str] = {
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    tuple: "a list",
+    dict: "a table",
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +130,125 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:  # Python refuses to print integers with thousands of digits
         return "a number of thousands of digits"
+    text = text.replace("\n", " ")
     return text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}..."
+
+
+def type_name(value: Any) -> str:
+    """Return the kind of a value, and the value, as text for a message."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    if value is None or isinstance(value, type):
+        return "None" if value is None else f"the class {value.__name__}"
+    return f"{_NAMES.get(type(value), type(value).__name__)} ({shown(value)})"
+
+
+def described(hint: Any) -> str:
+    """Return what an annotation expects, as text for a message."""
+    arguments = typing.get_args(hint)
+    origin = typing.get_origin(hint) or hint
+    if origin in _UNIONS:
+        kinds = [described(one) for one in arguments if one not in (types.NoneType, Any)]
+        return " or ".join(dict.fromkeys(kinds))
+    if origin in (tuple, Sequence, Mapping):
+        one = described(arguments[1 if origin is Mapping else 0])
+        several = f"lists{one[6:]}" if one.startswith("a list") else f"{one.split(' ', 1)[1]}s"
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            several = f"{len(arguments)} {several}"
+        return f"{'a table' if origin is Mapping else 'a list'} of {several}"
+    if origin in _NAMES:
+        return _NAMES[origin]
+    name = {np.ndarray: "array", Callable: "function", Any: "value"}.get(origin) or origin.__name__
+    parts = [one.__name__ for one in _made_of(origin)]
+    text = f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+    return f"{text} ({', '.join(parts)})" if parts else text
+
+
+def _made_of(kind: Any) -> Iterator[type]:
+    """Yield the classes from which objects of an abstract class are made."""
+    if any(getattr(one, "__isabstractmethod__", False) for one in vars(kind).values()):
+        for part in kind.__subclasses__():
+            yield part
+            yield from part.__subclasses__()
+
+
+def converted(
+    value: Any,
+    hint: Any,
+    key: str,
+    error: Callable[[str], InvalidArgumentError] = ConfigurationError,
+    build: Callable[[Any, Any, str], Any] | None = None,
+) -> Any:
+    """Return a value as an annotation says: lists and arrays as tuples, numbers of NumPy as those of Python.
+
+    Args:
+        value: The value.
+        hint: The annotation, of a field or an argument.
+        key: Start of the message.
+        error: Makes the error of a message.
+        build: Makes an object of a dataclass from a table, called as build(class, table, prefix of its keys). None:
+            tables do not stand for objects.
+
+    Raises:
+        InvalidArgumentError: As `error` makes it, for a value of another type.
+    """
+    arguments, origin = typing.get_args(hint), typing.get_origin(hint) or hint
+
+    def wrong() -> InvalidArgumentError:
+        return error(f"{key} is {type_name(value)}, expected {described(hint)}")
+
+    def part(item: Any, kind: Any, name: Any) -> Any:
+        return converted(item, kind, f"{key}.{name}", error, build)
+
+    if build is not None and dataclasses.is_dataclass(origin):
+        return build(origin, value, f"{key}.")
+    if origin in _UNIONS:
+        lists = [one for one in arguments if typing.get_origin(one) in (tuple, Sequence)]
+        chosen = [one for one in arguments if fits(value, one)]
+        chosen += lists if isinstance(value, list | tuple) else []
+        if not chosen:
+            raise wrong()
+        return converted(value, chosen[0], key, error, build)
+    if origin in (tuple, Sequence):
+        items = value.tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+            raise wrong()
+        kinds = arguments[:1] * len(items)
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            kinds = arguments
+        if len(items) != len(kinds):
+            axes = {2: " (y, x)", 3: " (z, y, x)"}.get(len(kinds), "")
+            raise error(f"{key} has {len(items)} entries, expected {len(kinds)}{axes}")
+        return tuple(part(*one) for one in zip(items, kinds, range(len(kinds)), strict=True))
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise wrong()
+        return {name: part(one, arguments[1], name) for name, one in value.items()}
+    if origin in _KINDS:
+        value = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+        if not isinstance(value, _KINDS[origin]) or (
+            origin is not bool and isinstance(value, bool)
+        ):
+            raise wrong()
+        number: Any = value
+        try:
+            return origin(number)
+        except OverflowError:  # an integer too large for a float, so outside of every range
+            return math.inf if number > 0 else -math.inf
+    checkable = origin is not Any and isinstance(origin, type)
+    origin = os.PathLike if origin is Path else origin
+    if checkable and not getattr(origin, "_is_protocol", False) and not isinstance(value, origin):
+        raise wrong()
+    return value
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Return True if a value is of the type that an annotation says."""
+    try:
+        converted(value, hint, "")
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def option(
@@ -149,6 +288,9 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+of_patches = functools.partial(option, kinds=(PATCHES,))
+"""As `option`, for tasks that are learnt from patches."""
+
 _where: ContextVar[str] = ContextVar("where", default="")
 
 
@@ -169,17 +311,38 @@ def one_of(names: Sequence[Any]) -> str:
 
 
 class Checked:
-    """Base class of configuration dataclasses. Numbers and choices are checked when an instance is created.
+    """Base class of configuration dataclasses. Names, types, numbers and choices are checked when one is created.
 
     Raises:
-        ConfigurationError: If a number is outside the range of its field, or a value is not one of its choices.
+        ConfigurationError: If a name is unknown, a value has another type than its field, a number is outside the range
+            of its field, or a value is not one of its choices.
     """
 
+    def __new__(cls, *values: Any, **named: Any) -> Any:
+        fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+        names = [field.name for field in fields]
+        if unknown := sorted(named.keys() - set(names)):
+            raise ConfigurationError(
+                f"{cls.__name__}: unknown key '{unknown[0]}'{like(unknown[0], names)}"
+            )
+        most = sum(not field.kw_only for field in fields)
+        if len(values) > most:
+            raise ConfigurationError(
+                f"{cls.__name__}: {len(values)} values without a name, expected at most {most}, and NAME=value for the"
+                f" others: {', '.join(names)}"
+            )
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        cls: Any = type(self)
+        hints = _hints(cls)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if "rows" in field.metadata:
+                continue  # parameters of a registry, see `Registered`
             limits: Range | None = field.metadata.get("range")
             choices = field.metadata.get("choices", ())
-            value, key = _frozen(getattr(self, field.name)), f"{self._prefix}{field.name}"
+            key = f"{self._prefix}{field.name}"
+            value = converted(getattr(self, field.name), hints[field.name], key)
             object.__setattr__(self, field.name, value)
             if choices and limits is not None and isinstance(value, str):
                 if value not in choices:
@@ -190,6 +353,8 @@ class Checked:
                 limits.check_all(value, key, ConfigurationError)
             elif choices and value not in choices:
                 raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
+            if field.metadata.get("path"):
+                _require_names(key, value)
 
     @property
     def _prefix(self) -> str:
@@ -197,11 +362,28 @@ class Checked:
         return _where.get() or f"{type(self).__name__}: "
 
 
-def _frozen(value: Any) -> Any:
-    """Return a value with tuples instead of lists, as TOML and scripts write them. Dictionaries are copied."""
-    if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+_hints = functools.cache(typing.get_type_hints)
+
+
+def _require_names(key: str, value: Any) -> None:
+    """Refuse what is no name of a file or volume and has none, as an array."""
+    for part in value.values() if isinstance(value, dict) else [value]:
+        if not (isinstance(part, str) or hasattr(part, "name")):
+            raise ConfigurationError(
+                f"{key} is {type_name(part)}, expected a name, or a floodtide.data.Volume"
+            )
+
+
+def like(name: str, known: Sequence[str], prefix: str = "") -> str:
+    """Return the end of a message about an unknown name: the nearest known one behind a prefix, else all of them."""
+    import difflib
+
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return (
+        f", did you mean '{prefix}{nearest[0]}'?"
+        if nearest
+        else f", expected one of: {', '.join(known)}"
+    )
 
 
 class Arguments:

@@ -13,19 +13,14 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from floodtide.base.options import Checked, Range, one_of, shown
+from floodtide.base.options import Checked, Range, converted, one_of, shown
 from floodtide.errors import ConfigurationError
 
 Row = dict[str, Any]
 Rows = Callable[[], list[Row]]
 Value = float | bool | str
 
-_TYPES: dict[str, tuple[Any, str]] = {
-    "real": (float, "a number"),
-    "integer": (int, "an integer"),
-    "boolean": (bool, "a boolean"),
-    "text": (str, "a string"),
-}
+_TYPES: dict[str, Any] = {"real": float, "integer": int, "boolean": bool, "text": str}
 
 
 REVERSED = "reversed"
@@ -127,25 +122,13 @@ def resolve(
 
 
 def _checked(given: Any, spec: Row, key: str) -> Value:
-    kind, described = _TYPES[spec["type"]]
-    value: Any = _real(given) if kind is float and type(given) is int else given
-    if type(value) is not kind:
-        raise ConfigurationError(f"{key} is {shown(value)}, expected {described}")
+    value: Value = converted(given, _TYPES[spec["type"]], key)
     if spec["choices"] and value not in spec["choices"]:
         listed = ", ".join(f"'{choice}'" for choice in spec["choices"])
         raise ConfigurationError(f"{key} is {shown(value)}, expected one of {listed}")
-    if kind in (int, float):
+    if spec["type"] in ("real", "integer"):
         range_of(spec).check(value, key, ConfigurationError)
-    checked: Value = value
-    return checked
-
-
-def _real(whole: int) -> float | int:
-    """Return an integer as a float; infinity, which is outside every range, if it is too large for a float."""
-    try:
-        return float(whole)
-    except OverflowError:
-        return float("inf") if whole > 0 else float("-inf")
+    return value
 
 
 def range_of(spec: Row) -> Range:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, config, nn
+from floodtide.base.networks import FfnConfig, UNetConfig
 from floodtide.bench.rows import TORCH, Row, compared, in_own_process, require_peer, threads
 from floodtide.bench.shapes import CLASSES, Timing
 from floodtide.config import Config
-from floodtide.config.networks import FfnConfig, UNetConfig
 from floodtide.errors import InvalidArgumentError
 
 _START = 2.944439  # logit of 0.95

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core, data, nn
+from floodtide.base.networks import section_of
 from floodtide.base.outputs import files_in, files_of, refuse_inputs, reserved
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
@@ -18,6 +19,7 @@ from floodtide.data.volumes import stated_by
 from floodtide.errors import InvalidArgumentError
 
 _NPZ = "npz://"
+_SHOWN = ("depth", "features", "fov", "deltas")  # of a network
 _OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels")
 
 Report = dict[str, Any]
@@ -63,10 +65,8 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
         found.save(destination, statistics=to_text(training_images(source)))
     count = sum(array.size for array in found.parameters().values())
     row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
-    row |= {"depth": found.core.options.depth, "features": found.core.options.features}
-    if isinstance(found, nn.FFN):
-        row |= {"fov": found.fov, "deltas": found.deltas}
-    return row
+    known = vars(section_of(found.core))
+    return row | {name: known[name] for name in _SHOWN if name in known}
 
 
 def volume(

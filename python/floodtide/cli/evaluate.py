@@ -54,7 +54,7 @@ from floodtide.cli import options as shared
     "--match",
     default="",
     metavar="VALUE=CLASS[,...]",
-    help="Which classes of SEGMENTATION values of TRUTH stand for, such as 1=255 (default: the same values).",
+    help="Which class of SEGMENTATION each value of TRUTH stands for, such as 1=255,2=255 (default: the same value).",
 )
 @click.option(
     "--unlabelled",

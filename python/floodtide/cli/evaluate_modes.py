@@ -118,7 +118,8 @@ def _match(text: str) -> dict[int, int]:
         numbers = [shared.parse_number(part, whole=True) for part in word.split("=")]
         if len(numbers) != 2 or not all(n is not None and n in limits.LABEL for n in numbers):
             raise click.BadParameter(
-                f"{text}, expected VALUE=CLASS[,...], such as 1=255", param_hint="--match"
+                f"{text}, expected VALUE=CLASS[,...]: a value of TRUTH, and its class in SEGMENTATION",
+                param_hint="--match",
             )
         found[int(numbers[0] or 0)] = int(numbers[1] or 0)
     return found

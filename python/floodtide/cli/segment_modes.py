@@ -14,7 +14,6 @@ import click
 from floodtide import config, segment
 from floodtide.base import notes, progress
 from floodtide.base.files import path_and_dataset
-from floodtide.base.options import PATCHES
 from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
 from floodtide.cli import options as shared
 from floodtide.comm import world
@@ -67,7 +66,7 @@ def run(
             if world.rank() == 0:
                 _say(setting)
     assert out is not None
-    if settings.task.examples == PATCHES:
+    if settings.task.predicts:
         from floodtide.agglomerate import segment_predicted
 
         shared.refuse_given(

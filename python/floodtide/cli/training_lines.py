@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from floodtide.base import notes
 from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
-from floodtide.base.tasks import Affinities, Task
+from floodtide.base.tasks import Task
 
 if TYPE_CHECKING:
     from floodtide.train import Trainer
@@ -60,8 +60,7 @@ def _training(record: Any, task: Task) -> str:
     tp, fp, fn, tn = (record[name] for name in ("tp", "fp", "fn", "tn"))
     if tp + fn > 0:
         f1, trivial = 2 * tp / (2 * tp + fp + fn), 2 * (tp + fn) / (2 * (tp + fn) + fp + tn)
-        what = "connected" if isinstance(task, Affinities) else "object"
-        parts.append(f"F1 {f1:.3f} (everything is {what}: {trivial:.3f})")
+        parts.append(f"F1 {f1:.3f} (everything is {task.positive}: {trivial:.3f})")
     parts += [f"lr {record['lr']:.3g}", f"{record[f'{unit}_per_s']:.2f} {name}/s"]
     return ", ".join(parts)
 

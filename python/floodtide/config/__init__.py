@@ -5,7 +5,7 @@ The metadata of every field holds its help text and unit; docs/configuration.md 
 Relative paths are relative to the working directory. `~` and `$NAME` are expanded in paths.
 """
 
-from floodtide.config.networks import FfnConfig
+from floodtide.base.networks import FfnConfig
 from floodtide.config.reader import from_dict, load
 from floodtide.config.sections import (
     CommConfig,

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import os
 import re
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from floodtide.base import reading
-from floodtide.base.options import named_as, one_of, shown
+from floodtide.base.options import converted, described, like, named_as, one_of, shown, type_name
 from floodtide.base.registry import parameters, registered_fields
 from floodtide.base.tasks import TASKS, FloodTask, Task
 from floodtide.config.sections import Config, applies
@@ -45,6 +43,7 @@ def from_dict(
     changed = copy.deepcopy(dict(document))
     for override in overrides:
         _override(changed, override)
+    _require_utf8(changed, "", where)
     reader = _Reader(where)
     task = changed.get("task", {})
     if isinstance(task, Mapping):
@@ -64,7 +63,7 @@ class _Reader:
         where = self._where
         if not isinstance(table, Mapping):
             raise ConfigurationError(
-                f"{where}: [{prefix.rstrip('.')}] is {_type_name(table)}, expected a table"
+                f"{where}: [{prefix.rstrip('.')}] is {type_name(table)}, expected a table"
             )
         hints = typing.get_type_hints(cls)
         fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -84,9 +83,7 @@ class _Reader:
                 field.default is dataclasses.MISSING
                 and field.default_factory is dataclasses.MISSING
             ):
-                raise ConfigurationError(
-                    f"{where}: {key} is missing, expected {_describe(hints[name])}"
-                )
+                raise self._error(f"{key} is missing, expected {described(hints[name])}")
         with named_as(f"{where}: {prefix}"):
             return cls(**values)
 
@@ -95,45 +92,18 @@ class _Reader:
             return value
         if alternatives := field.metadata.get("alternatives"):
             hint = self.alternative(alternatives, value, key)
-        value = self._convert(value, hint, key)
+        value = converted(value, hint, key, self._error, self.build)
         if not field.metadata.get("path"):
             return value
         if isinstance(value, dict):
-            return {name: _expand(one, f"{key}.{name}", self._where) for name, one in value.items()}
-        return _expand(value, key, self._where)
+            return {name: self._path(one, f"{key}.{name}") for name, one in value.items()}
+        return self._path(value, key)
 
-    def _convert(self, value: Any, expected: Any, key: str) -> Any:
-        where = self._where
-        origin = typing.get_origin(expected)
-        if dataclasses.is_dataclass(expected):
-            return self.build(typing.cast(type, expected), value, f"{key}.")
-        if origin in (typing.Union, types.UnionType):
-            kinds = [one for one in typing.get_args(expected) if one is not type(None)]
-            word = isinstance(value, str) and str in kinds
-            return self._convert(value, str if word else kinds[0], key)
-        if origin is Mapping:
-            if not isinstance(value, Mapping):
-                raise ConfigurationError(f"{where}: {key} is {_type_name(value)}, expected a table")
-            one = typing.get_args(expected)[1]
-            return {name: self._convert(item, one, f"{key}.{name}") for name, item in value.items()}
-        if origin is tuple:
-            arguments = typing.get_args(expected)
-            if not isinstance(value, (list, tuple)):
-                raise _wrong(value, expected, key, where)
-            if len(arguments) == 2 and arguments[1] is Ellipsis:
-                return tuple(
-                    self._convert(item, arguments[0], f"{key}.{i}") for i, item in enumerate(value)
-                )
-            if len(value) != len(arguments):
-                axes = "(z, y, x)" if len(arguments) == 3 else "(y, x)"
-                raise ConfigurationError(
-                    f"{where}: {key} has {len(value)} entries, expected {len(arguments)} {axes}"
-                )
-            return tuple(
-                self._convert(item, kind, f"{key}.{i}")
-                for i, (item, kind) in enumerate(zip(value, arguments, strict=True))
-            )
-        return _plain(value, expected, key, where)
+    def _path(self, value: Any, key: str) -> str:
+        return _expand(converted(value, str, key, self._error), key, self._where)
+
+    def _error(self, text: str) -> ConfigurationError:
+        return ConfigurationError(f"{self._where}: {text}")
 
     def _split(
         self,
@@ -168,45 +138,25 @@ class _Reader:
         raise ConfigurationError(f"{self._where}: {key}.kind is {shown(kind)}, expected {kinds}")
 
 
-def _plain(value: Any, expected: Any, key: str, where: str) -> Any:
-    if expected is float and type(value) in (int, float):
+def _require_utf8(value: Any, key: str, where: str) -> None:
+    """Refuse text that is not UTF-8. Command-line words and environment variables may hold any bytes."""
+    if isinstance(value, Mapping | list):
+        rows = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for name, one in rows:
+            _require_utf8(one, f"{key}.{name}" if key else str(name), where)
+    elif isinstance(value, str):
         try:
-            return float(value)
-        except OverflowError:  # an integer too large for a float, so outside of every range
-            return math.copysign(math.inf, value > 0 or -1)
-    if type(value) is not expected:
-        raise _wrong(value, expected, key, where)
-    if expected is str:
-        _require_utf8(value, key, where)
-    return value
-
-
-def _require_utf8(text: str, key: str, where: str) -> None:
-    """Refuse a text that is not UTF-8. Command-line words and environment variables may hold any bytes."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(f"{where}: {key} is not valid UTF-8, expected text") from error
-
-
-def _wrong(value: Any, expected: Any, key: str, where: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{where}: {key} is {_type_name(value)}, expected {_describe(expected)}"
-    )
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ConfigurationError(f"{where}: {key} is not valid UTF-8, expected text") from error
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: Any, prefix: str, where: str) -> None:
     for key in table:
         if key not in known:
-            import difflib
-
-            nearest = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-            hint = (
-                f", did you mean '{prefix}{nearest[0]}'?"
-                if nearest
-                else f", expected one of: {', '.join(known)}"
+            raise ConfigurationError(
+                f"{where}: unknown key '{prefix}{key}'{like(key, list(known), prefix)}"
             )
-            raise ConfigurationError(f"{where}: unknown key '{prefix}{key}'{hint}")
 
 
 def _expand(value: str, key: str, where: str) -> str:
@@ -220,36 +170,6 @@ def _expand(value: str, key: str, where: str) -> str:
         )
     _require_utf8(expanded, key, where)
     return expanded
-
-
-def _type_name(value: Any) -> str:
-    names: dict[type, str] = {
-        bool: "a boolean",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        list: "a list",
-        dict: "a table",
-    }
-    return f"{names.get(type(value), type(value).__name__)} ({shown(value)})"
-
-
-def _describe(expected: Any) -> str:
-    if dataclasses.is_dataclass(expected):
-        return "a table"
-    if typing.get_origin(expected) in (typing.Union, types.UnionType):
-        return _describe(typing.get_args(expected)[0])
-    if typing.get_origin(expected) is tuple:
-        arguments = typing.get_args(expected)
-        inner = _describe(arguments[0]).split(" ", 1)[1]
-        return (
-            f"a list of {inner}s"
-            if arguments[-1] is Ellipsis
-            else f"a list of {len(arguments)} {inner}s"
-        )
-    return {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}.get(
-        expected, str(expected)
-    )
 
 
 def _override(document: dict[str, Any], override: str) -> None:

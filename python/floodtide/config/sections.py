@@ -18,10 +18,10 @@ from floodtide.base.data_options import (
     TrainingVolume,
     volume_name,
 )
+from floodtide.base.networks import NETWORKS, FfnConfig, NetworkConfig
 from floodtide.base.options import ANY, FLOOD, PATCHES, Checked, one_of, option
 from floodtide.base.registry import Registered, Value, names, registered
 from floodtide.base.tasks import TASKS, FloodTask, Task
-from floodtide.config.networks import NETWORKS, FfnConfig, UNetConfig
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.errors import ConfigurationError
@@ -88,9 +88,6 @@ class RunConfig(Checked):
     trace: bool = option(
         False, "Write a timeline of all ranks to trace.json, for Perfetto or Chrome's trace viewer"
     )
-
-
-ModelConfig = FfnConfig | UNetConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,7 +374,9 @@ class Config(Checked):
     data: DataOptions = dataclasses.field(default=DataOptions())
     augmentation: Augmentation = dataclasses.field(default=Augmentation())
     task: Task = dataclasses.field(default=FloodTask(), metadata={"alternatives": TASKS})
-    model: ModelConfig = dataclasses.field(default=FfnConfig(), metadata={"alternatives": NETWORKS})
+    model: NetworkConfig = dataclasses.field(
+        default=FfnConfig(), metadata={"alternatives": NETWORKS}
+    )
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()

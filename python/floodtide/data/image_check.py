@@ -56,7 +56,7 @@ def opened(name: str, reading: Reading, what: str) -> tuple[Volume, Reading]:
 
 def image_problems(
     image: Volume,
-    checkpoint: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str] | None,
     reading: Reading,
     *,
     box: Box | None = None,
@@ -69,7 +69,7 @@ def image_problems(
 
     Args:
         image: The image.
-        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
+        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint; None: judge only mean and std.
         reading: Mean and std that are set, and the voxel size of the image.
         box: The part of the image to segment; None: the whole image.
         slices: The image is a stack of slices (n, y, x), whose first axis is no length.
@@ -81,10 +81,12 @@ def image_problems(
         start + size > extent for start, size, extent in zip(*box, image.shape, strict=True)
     ):
         return []  # the engine refuses the box
-    trained = training_images(checkpoint)
+    trained = () if checkpoint is None else training_images(checkpoint)
 
     def compared(statistics: ImageStatistics) -> list[Problem]:
         found = problems.of_grey_levels(statistics, reading, () if slices else trained)
+        if checkpoint is None:
+            return found
         if slices:
             return found + problems.of_pixels(statistics, reading, trained)
         return found + problems.of_axes(statistics, reading.where, reading.voxel_size_nm, trained)

@@ -11,25 +11,20 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits, notes
-from floodtide.base.data_options import (
-    WHOLE,
-    Augmentation,
-    DataOptions,
-    TrainingVolume,
-    require_meaning,
-)
+from floodtide.base.data_options import WHOLE, Augmentation, DataOptions, TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.options import PATCHES, Arguments
 from floodtide.base.progress import bar
 from floodtide.base.reading import reading
-from floodtide.base.tasks import Classes, Distance, PatchTask
+from floodtide.base.tasks import PatchTask
+from floodtide.base.typed import typed
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
-from floodtide.data.samples import Classes as ClassNumbers
-from floodtide.data.samples import Image, Samples
+from floodtide.data.samples import Image, Samples, Seen
 from floodtide.data.volumes import as_volume, opened, require_same_size
 from floodtide.errors import (
     ConfigurationError,
@@ -40,10 +35,13 @@ from floodtide.errors import (
 )
 
 _SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
+_ORDER = Arguments(walkers=limits.WALKERS, batch=limits.BATCH, seed=limits.SEED)
 _BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels
 _BAD = ("missing_section", "dark_section", "defocused_section", "shifted_section")
 _ALIKE = 0.05  # difference of the edges of voxels, as a share
 _EXPECTED = "an HDF5 dataset of integers of one axis"
+
+ClassNumbers = NDArray[np.uint8]
 
 UNLABELLED = 255
 """Number of voxels without a label among class numbers: they count neither in the loss nor in the scores."""
@@ -92,6 +90,10 @@ class Patches(Samples):
     the task's class weights say. Voxels outside of the volumes' boxes have no label. `fixed` has windows that overlap,
     and counts every labelled voxel once: the samples of a validation.
 
+    Epochs follow one another without a gap. A step takes the next walkers * batch patches, `batch` for each walker.
+    Each patch comes once in an epoch, and batches are always full. If an epoch ends inside a step, the next epoch
+    starts in the same step. The order does not depend on the number of ranks.
+
     Args:
         volumes: A labelled volume, or several. They may differ in size.
         options: Size and number of the patches, and how they are read ahead.
@@ -114,8 +116,10 @@ class Patches(Samples):
             that takes more patches than an epoch has.
     """
 
+    examples = PATCHES
     core: _core.data.PatchSource
 
+    @typed()
     def __init__(
         self,
         volumes: TrainingVolume | Sequence[TrainingVolume],
@@ -128,20 +132,19 @@ class Patches(Samples):
         batch: int = 1,
         seed: int = 0,
     ) -> None:
-        options = (options or DataOptions()).of(volumes)
-        require_meaning(options, "data", PATCHES)
-        super().__init__(options, walkers, batch, seed)
+        _ORDER.check("Patches", walkers=walkers, batch=batch, seed=seed)
         _SPLIT.check("Patches: split", share=split.share, seed=split.seed)
-        self.augmentation = augmentation or Augmentation()
+        super().__init__(volumes, options, augmentation, walkers, seed)
+        options, self.batch = self.options, batch
         self.task = with_classes(task, options)
         self.split = split
-        self.patch = patch_size(options)
+        self.patch_size = patch_size(options)
         regions = [
             (number, box, group)
             for number, volume in enumerate(options.volumes)
             for box, group in _regions(volume)
         ]
-        self._require_fitting()
+        self._require_fitting_options()
         groups = list(dict.fromkeys(group for _, _, group in regions))
         kept = split.of(groups)
         groups = [group for group in groups if group in kept]
@@ -155,14 +158,27 @@ class Patches(Samples):
                 if group in kept
             ],
             groups,
-            self.task.targets(self._voxel_size(), flat=self.patch[0] == 1),
+            self.task.targets(self._voxel_size(), flat=self.flat),
             self._core_options(),
             None,
         )
-        if isinstance(self.task, Classes):
-            counts = zip(self.task.channels, self.core.label_counts, strict=True)
-            if absent := [name for name, count in counts if count == 0]:
-                notes.show(f"no voxel of the boxes has the class {', '.join(absent)}")
+        # Labels that are no classes have one count.
+        counts = zip(self.task.channels, self.core.label_counts, strict=False)
+        if absent := [name for name, count in counts if count == 0]:
+            notes.show(f"no voxel of the boxes has the class {', '.join(absent)}")
+
+    def __len__(self) -> int:
+        """Return the number of patches of an epoch, over all walkers."""
+        return self.core.size
+
+    @property
+    def fixed_size(self) -> int:
+        """Number of patches that `fixed` returns: the samples of a validation."""
+        return self.core.fixed_size
+
+    @property
+    def flat(self) -> bool:
+        return self.patch_size[0] == 1
 
     @property
     def groups(self) -> list[str]:
@@ -172,8 +188,9 @@ class Patches(Samples):
     @property
     def channels(self) -> int:
         """Number of channels of the images."""
-        return 1 + len(self.options.volumes[0].channels)
+        return len(self.options.volumes[0].inputs)
 
+    @typed()
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
@@ -187,25 +204,35 @@ class Patches(Samples):
         """
         return self.core.load(walker, epoch, index)[1:]
 
+    @typed()
     def fixed(self, number: int) -> tuple[Image, ClassNumbers] | tuple[Image, Image, Image]:
         """Return a patch without augmentation, as `load` does. Voxels that count in another patch have no label."""
         return self.core.fixed(number)[1:]
 
-    def _require_fitting(self) -> None:
+    def seen(self, number: int) -> Seen:
+        image, truth, *weights = self.load(0, number)
+        known = weights[0] > 0 if weights else truth != UNLABELLED
+        return Seen(image[..., 0], truth, known)
+
+    @staticmethod
+    def require_fitting(volume: TrainingVolume) -> None:
+        boxes_of(volume)
+
+    def _require_fitting_options(self) -> None:
         """Refuse options that do not fit each other, with the line that would."""
         axes = self.augmentation.permutable_axes
-        if len({self.patch[axis] for axis in axes}) > 1:
+        if len({self.patch_size[axis] for axis in axes}) > 1:
             raise ConfigurationError(
-                f"augmentation.permutable_axes is {list(axes)} for patches of {self.patch} (z, y, x), whose sizes"
+                f"augmentation.permutable_axes is {list(axes)} for patches of {self.patch_size} (z, y, x), whose sizes"
                 " differ along them; expected augmentation.permutable_axes = []"
             )
-        deep = [offset for offset in getattr(self.task, "offsets", ()) if offset[0] != 0]
-        if deep and self.patch[0] == 1:
+        deep = [offset for offset in self.task.affinity_offsets if offset[0] != 0]
+        if deep and self.flat:
             raise ConfigurationError(
                 f"task.offsets has {list(deep[0])} for patches of one section, expected offsets in it:"
                 " task.offsets = [[0, -1, 0], [0, 0, -1]]"
             )
-        weighted = isinstance(self.task, Classes) and self.task.class_weights
+        weighted = self.task.draw_weights
         if self.options.patch == WHOLE and (weighted or self.options.patches):
             key = "task.class_weights" if weighted else "data.patches"
             raise ConfigurationError(
@@ -223,29 +250,27 @@ class Patches(Samples):
             stated = as_volume(volume.image).geometry.voxel_size_nm
             z, y, x = volume.voxel_size_nm or stated or (1.0, 1.0, 1.0)
             shapes.append((z / x, y / x, 1.0))
-        if isinstance(self.task, Distance):
-            flat = self.patch[0] == 1
-            turned = self.augmentation.permutable_axes
-            if self.augmentation.rotate_in_space:
-                turned = (0, 1, 2)
-            alike = all(
-                np.allclose(one[1 if flat else 0 :], shapes[0][1 if flat else 0 :], rtol=_ALIKE)
-                for one in shapes
+        if self.task.measures:
+            own = shapes[0]
+            axes = (
+                (0, 1, 2)
+                if self.augmentation.rotate_in_space
+                else self.augmentation.permutable_axes
             )
-            if not alike or np.ptp([shapes[0][axis] for axis in turned] or [0.0]) > _ALIKE:
+            first = 1 if self.flat else 0
+            alike = all(np.allclose(one[first:], own[first:], rtol=_ALIKE) for one in shapes)
+            if not alike or np.ptp([own[axis] for axis in axes] or [0.0]) > _ALIKE:
                 raise ConfigurationError(
-                    f"task.kind 'distance' has voxels of {shapes} (z, y, x; x is 1) and exchanges the axes"
-                    f" {list(turned)}; expected volumes of one shape of voxels, and axes exchanged"
+                    f"task.kind '{self.task.kind}' has voxels of {shapes} (z, y, x; x is 1) and exchanges the axes"
+                    f" {list(axes)}; expected volumes of one shape of voxels, and axes exchanged"
                     " only where voxels are alike"
                 )
         return shapes[0]
 
     def _image(self, volume: TrainingVolume) -> _core.data.LabelledImage:
         first = as_volume(volume.image)
-        channels = [(volume.image, volume.mean, volume.std)]
-        channels += [(one.image, one.mean, one.std) for one in volume.channels]
         labels = list(volume.masks.values()) or [volume.labels]
-        for other in [*(image for image, _, _ in channels[1:]), *labels]:
+        for other in [*(one.image for one in volume.channels), *labels]:
             require_same_size(f"volume '{volume.name}'", as_volume(other), first)
         values, refuse = self.task.values()
         none = [] if self.options.unlabelled is None else [(self.options.unlabelled, -1)]
@@ -263,8 +288,8 @@ class Patches(Samples):
         return _core.data.LabelledImage(
             name=volume.name,
             channels=[
-                _core.data.Channel(opened(image), mean=mean, std=std)
-                for image, mean, std in channels
+                _core.data.Channel(opened(one.image), mean=one.mean, std=one.std)
+                for one in volume.inputs
             ],
             labels=parts,
             labels_start=volume.labels_box_start,
@@ -272,13 +297,11 @@ class Patches(Samples):
 
     def _core_options(self) -> _core.data.PatchOptions:
         made, given = _core.data.PatchOptions(), self.options
-        made.patch = self.patch
+        made.patch = self.patch_size
         made.whole = given.patch == WHOLE
         made.patches = given.patches or None
         made.order = (self.walkers, self.batch, self.seed)
-        if isinstance(self.task, Classes) and self.task.class_weights:
-            weights = self.task.class_weights
-            made.class_weights = [weights.get(name, 0.0) for name in self.task.channels]
+        made.class_weights = self.task.draw_weights
         made.augmentation = core_augmentation(self.augmentation)
         return made
 
@@ -405,25 +428,12 @@ def with_classes(task: PatchTask, options: DataOptions) -> PatchTask:
         InvalidFileError: If they cannot be read.
     """
     masks = {tuple(volume.masks) for volume in options.volumes}
-    if not isinstance(task, Classes):
-        if masks - {()}:
-            raise ConfigurationError(
-                f"data.volumes.masks has no meaning for task.kind '{task.kind}', expected it only for 'classes'"
-            )
-        return task
-    if masks == {()}:
-        return task if task.classes else task.of_values(_values(options), "data.volumes.labels")
     if len(masks) > 1:
         raise ConfigurationError(
             f"data.volumes.masks names {' and '.join(map(repr, sorted(map(list, masks))))}, expected the same classes"
             " in the same order for all volumes"
         )
-    found = task.of_masks(list(masks.pop()))
-    if task.classes and task.classes != found.classes:
-        raise ConfigurationError(
-            f"task.classes is {task.classes}, expected it left out: the masks say {found.classes}"
-        )
-    return found
+    return task.of_labels(masks.pop(), lambda: _values(options))
 
 
 def _values(options: DataOptions) -> set[int]:

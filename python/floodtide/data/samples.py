@@ -1,51 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sources of samples have in common."""
+"""What sources of training examples have in common."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
-from floodtide.base import limits
-from floodtide.base.data_options import DataOptions
-from floodtide.base.options import Arguments
+from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume, require_meaning
 from floodtide.base.pickling import NotPickled
+from floodtide.data.boxes import Vec3
 
 Image = NDArray[np.float32]
-Classes = NDArray[np.uint8]
 
-_ORDER = Arguments(walkers=limits.WALKERS, batch=limits.BATCH, seed=limits.SEED)
+
+class Seen(NamedTuple):
+    """What a network sees of an example, and learns from it.
+
+    Attributes:
+        image: Normalised intensities (z, y, x) of the first channel.
+        truth: Labels (z, y, x), or targets (z, y, x, outputs).
+        known: True where the truth counts, of its shape.
+    """
+
+    image: Image
+    truth: NDArray[Any]
+    known: NDArray[np.bool_]
 
 
 class Samples(NotPickled):
-    """Base of `Patches`.
-
-    Epochs follow one another without a gap. A step takes the next walkers * batch samples, `batch` for
-    each walker. Each sample comes once in an epoch, and batches are always full. If an epoch ends inside
-    a step, the next epoch starts in the same step. The order does not depend on the number of ranks.
+    """Training examples of labelled volumes: base of `Shards` and `Patches`.
 
     Attributes:
-        core: The source of the compiled core, which also tells which walker gets which sample in which step.
-        options: What the samples are made of.
-        walkers, batch, seed: The arguments.
+        examples: What they are: FLOOD or PATCHES.
+        core: The source of the compiled core, which also tells which walker gets which example.
+        options: What the examples are made of.
+        augmentation: Their random changes.
+        patch_size: Size (z, y, x) of an example in voxels.
+        walkers, seed: The arguments.
     """
 
-    core: _core.data.PatchSource
+    examples: str
+    core: Any
+    patch_size: Vec3
     not_pickled = "the core reads its volumes ahead; expected a new one in each process"
 
-    def __init__(self, options: DataOptions, walkers: int, batch: int, seed: int) -> None:
-        _ORDER.check(type(self).__name__, walkers=walkers, batch=batch, seed=seed)
-        self.options = options
+    def __init__(
+        self,
+        volumes: Any,
+        options: DataOptions | None,
+        augmentation: Augmentation | None,
+        walkers: int,
+        seed: int,
+    ) -> None:
+        self.options = (options or DataOptions()).of(volumes)
+        require_meaning(self.options, "data", self.examples)
+        self.augmentation = augmentation or Augmentation()
+        require_meaning(self.augmentation, "augmentation", self.examples)
         self.walkers = walkers
-        self.batch = batch
         self.seed = seed
 
-    def __len__(self) -> int:
-        """Return the number of samples of an epoch, over all walkers."""
-        return self.core.size
-
     @property
-    def fixed_size(self) -> int:
-        """Number of samples that `fixed` returns: the samples of a validation."""
-        return self.core.fixed_size
+    def flat(self) -> bool:
+        """True if examples are single sections, which may lie at any distance."""
+        return False
+
+    def seen(self, number: int) -> Seen:
+        """Return an augmented example of the first walker in the first epoch."""
+        raise NotImplementedError
+
+    @staticmethod
+    def require_fitting(volume: TrainingVolume) -> None:
+        """Check that image and labels of a volume fit each other as these examples need it.
+
+        Raises:
+            floodtide.errors.Error: If they do not.
+        """
+        raise NotImplementedError

@@ -10,16 +10,13 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.data_options import (
-    Augmentation,
-    DataOptions,
-    TrainingVolume,
-    require_meaning,
-)
+from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume
 from floodtide.base.options import FLOOD, Arguments
-from floodtide.base.pickling import NotPickled
+from floodtide.base.typed import typed
 from floodtide.data.boxes import Vec3, as_vec3
-from floodtide.data.volumes import sources_of
+from floodtide.data.look.alignment import require_same_shape
+from floodtide.data.samples import Samples, Seen
+from floodtide.data.volumes import as_volume, require_same_grid, sources_of
 
 SOFTNESS = 0.05
 """Distance of the examples' soft labels from 0 and 1; google/ffn has the same."""
@@ -28,7 +25,7 @@ _SHARDS = Arguments(
 )
 
 
-class Shards(NotPickled):
+class Shards(Samples):
     """Training examples of flood-filling networks, sharded over walkers and balanced over partition classes.
 
     In every epoch all walkers together see every element once. Each class is shuffled and dealt out to the walkers,
@@ -44,17 +41,16 @@ class Shards(NotPickled):
         seed: Chooses order and augmentation.
         softness: Soft labels are 1 - softness inside the object and softness outside.
 
-    Attributes:
-        core: The source of the compiled core, which also tells which walker gets which example.
-
     Raises:
         InvalidFileError: If a volume cannot be read or is of a wrong type.
         ShapeError: If the volumes differ in shape.
         InvalidArgumentError: If no patch fits, or there are more walkers than examples.
     """
 
-    not_pickled = "the core reads its volumes ahead; expected a new one in each process"
+    examples = FLOOD
+    core: _core.data.ExampleSource
 
+    @typed()
     def __init__(
         self,
         volumes: TrainingVolume | Sequence[TrainingVolume],
@@ -69,13 +65,8 @@ class Shards(NotPickled):
         _SHARDS.check(
             "Shards", patch_size=patch_size, walkers=walkers, seed=seed, softness=softness
         )
-        self.options = (options or DataOptions()).of(volumes)
-        require_meaning(self.options, "data", FLOOD)
-        self.augmentation = augmentation or Augmentation()
-        require_meaning(self.augmentation, "augmentation", FLOOD)
+        super().__init__(volumes, options, augmentation, walkers, seed)
         self.patch_size = as_vec3(patch_size)
-        self.walkers = walkers
-        self.seed = seed
         self.softness = softness
         self.core = _core.data.ExampleSource(
             [source for volume in self.options.volumes for source in sources_of(volume)],
@@ -105,9 +96,21 @@ class Shards(NotPickled):
         z, y, x = self.core.centre(walker, epoch, index)[1]
         return z, y, x
 
+    @typed()
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return an augmented example: normalised image and soft labels, float32 arrays of `patch_size`."""
         image, labels = self.core.load(walker, epoch, index)
         return image, labels
+
+    def seen(self, number: int) -> Seen:
+        image, labels = self.load(0, number)
+        return Seen(image, (labels > 0.5).astype(np.uint8), np.ones(image.shape, np.bool_))
+
+    @staticmethod
+    def require_fitting(volume: TrainingVolume) -> None:
+        if volume.labels:
+            image, labels = as_volume(volume.image), as_volume(volume.labels)
+            require_same_shape(image, labels)
+            require_same_grid(f"volume '{volume.name}'", labels, image)

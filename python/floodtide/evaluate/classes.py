@@ -28,6 +28,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.progress import bar
 from floodtide.base.tasks import Classes
+from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
@@ -41,6 +42,7 @@ from floodtide.evaluate.voxels import (
     ContingencyTable,
     assumed_place,
     common_box,
+    own_parts,
     stored_blocks,
 )
 
@@ -140,6 +142,7 @@ class ClassReport:
         }
 
 
+@typed(world.agreed)
 def class_report(
     segmentation: Volume,
     truth: Volume,
@@ -274,7 +277,7 @@ def _counted(
     tables: dict[int, ContingencyTable] = {}
     hidden = ignored = 0
     with world.agreed():
-        blocks = stored_blocks(segmentation, truth, box, progress, _own_parts())
+        blocks = stored_blocks(segmentation, truth, box, progress, own_parts())
         for (z, _, _), labels, values in blocks:
             labels, values = _whole(labels, segmentation.name), _whole(values, truth.name)
             none, only = _without_label(labels, values, unlabelled)
@@ -292,10 +295,6 @@ def _counted(
             whole.setdefault(z, ContingencyTable()).add_rows(counts)
     hidden, ignored = (sum(part[i] for part in gathered) for i in (1, 2))
     return {z: whole[z].rows() for z in sorted(whole)}, hidden, ignored
-
-
-def _own_parts() -> slice:
-    return slice(world.rank(), None, world.size())
 
 
 def _require_few(volume: Volume, values: Iterable[int]) -> None:
@@ -327,11 +326,18 @@ def _resolved(
             f"{segmentation.name}: holds {_listed(predicted - noted.keys())}, and its attribute classes has"
             f" {_listed(noted)}"
         )
-    if not match.keys() <= true:
-        raise InvalidArgumentError(
-            f"{truth.name}: holds {_listed(true)}, not {_listed(match.keys() - true)}, which is to be matched"
-        )
     known = set(noted if noted is not None else predicted)
+    for value, number in match.items():
+        if value not in true:
+            raise InvalidArgumentError(
+                f"--match {value}={number}: no voxel of {truth.name} has the value {value}, expected one of its values:"
+                f" {_listed(true)}"
+            )
+        if noted is not None and number not in known:
+            raise InvalidArgumentError(
+                f"--match {value}={number}: {segmentation.name} has no class {number}, expected one of its classes:"
+                f" {_listed(known, noted)}"
+            )
     of_truth = {value: match.get(value, value) for value in sorted(true)}
     if table is not None and not match:
         stated = {value: table.written_for(value) for value in of_truth}
@@ -341,19 +347,19 @@ def _resolved(
     if other and not match and _pair(known) and _pair(true):
         of_truth = dict(zip(sorted(true), sorted(known), strict=True))
         notes.append(
-            f"{truth.name} holds {_listed(true)}, {segmentation.name} {_listed(known)}: {max(true)} is compared with"
-            f" {max(known)}"
+            f"the value {max(true)} of {truth.name} is compared with the class {max(known)} of {segmentation.name}"
         )
     elif other and (noted is not None or _nothing_shared(known, set(of_truth.values()))):
+        stands = ",".join(f"{value}=CLASS" for value in sorted(other)[:8])
         raise InvalidArgumentError(
-            f"{truth.name}: holds {_listed(other)}, {segmentation.name} has the classes {_listed(known, noted)},"
-            f" expected the same values, or what each stands for (--match {min(other)}={max(known)})"
+            f"{truth.name}: holds {_listed(other)}, expected only classes of {segmentation.name}:"
+            f" {_listed(known, noted)}; say which class each value stands for by --match {stands}"
         )
     elif noted is None:
         lacking = known - set(of_truth.values())
-        for values, name in ((other, truth.name), (lacking, segmentation.name)):
+        for values, name in ((other, segmentation.name), (lacking, truth.name)):
             if values:
-                notes.append(f"only {name} holds {_listed(values)}")
+                notes.append(f"no voxel of {name} has the class {_listed(values)}")
     classes = sorted(known | set(of_truth.values()))
     place = {number: at for at, number in enumerate(classes)}
     confusion = np.zeros((len(classes), len(classes)), np.int64)
@@ -420,7 +426,7 @@ def _precisions(
     for number, volume in zip(noted.written, volumes, strict=False):
         counts = _core.evaluate.VoxelCounts()
         with bar("voxels", "probabilities") as progress, world.agreed():
-            for _, *stored in stored_blocks(volume, truth, box, progress, _own_parts()):
+            for _, *stored in stored_blocks(volume, truth, box, progress, own_parts()):
                 true = _places(report, stored[1], report.of_truth)
                 arrays = (stored[0], true == classes.index(number), true >= 0)
                 p, y, w = (np.ascontiguousarray(a[..., None], np.float32) for a in arrays)
@@ -474,7 +480,7 @@ def _add_objects(
         return [((z, y0, x0), (min(depth, z0 + nz - z), ny, nx)) for z in tops]
 
     with bar("voxels", "objects") as progress, world.agreed():
-        blocks = stored_blocks(segmentation, truth, box, progress, _own_parts(), slabs)
+        blocks = stored_blocks(segmentation, truth, box, progress, own_parts(), slabs)
         for _, *stored in blocks:
             both = _both_places(report, *stored)
             step = 1 if report.sections else len(both[0])

@@ -88,10 +88,11 @@ def count_volumes(
     truth: Volume,
     box: Box | None = None,
     progress: Callable[[int, int], None] | None = None,
+    parts: slice = slice(None),
 ) -> _core.evaluate.ContingencyTable:
-    """Return the table of the voxels of each pair of ids in two volumes, read in blocks. See `score_volumes`."""
+    """Return the table of the voxels of each pair of ids in two volumes. Arguments as for `common_blocks`."""
     table = ContingencyTable()
-    for _, labels, objects in common_blocks(segmentation, truth, box, progress):
+    for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts):
         table.add(labels, objects)
     return table
 
@@ -103,15 +104,17 @@ def count_on_ranks(
     progress: Callable[[int, int], None] | None = None,
 ) -> _core.evaluate.ContingencyTable:
     """Return the table of `count_volumes` on every rank; each rank reads a part of the volumes. Collective."""
-    table = ContingencyTable()
     with world.agreed():
-        parts = slice(world.rank(), None, world.size())
-        for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts):
-            table.add(labels, objects)
+        table = count_volumes(segmentation, truth, box, progress, own_parts())
     whole = ContingencyTable()
     for rows in allgather_object(table.rows()):
         whole.add_rows(rows)
     return whole
+
+
+def own_parts() -> slice:
+    """Return which blocks this rank reads, of all of them."""
+    return slice(world.rank(), None, world.size())
 
 
 def read_both(

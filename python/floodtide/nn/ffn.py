@@ -10,8 +10,9 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.network_options import FfnOptions
+from floodtide.base.networks import FfnOptions
 from floodtide.base.options import Arguments, named_as
+from floodtide.base.typed import typed
 from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
@@ -39,6 +40,7 @@ class FFN(Network):
 
     core: _core.Ffn
 
+    @typed()
     def __init__(
         self,
         depth: int = 9,
@@ -97,6 +99,19 @@ class FFN(Network):
             f"FFN(depth={self.depth}, fov={self.fov}, deltas={self.deltas}, "
             f"features={self.features})"
         )
+
+    def moved(self, fov: Sequence[int] | None, deltas: Sequence[int] | None, _: str) -> FFN:
+        """Return this network with another field of view, or moves of it; None: as they are."""
+        options = self.core.options
+        network = FFN(
+            options.depth,
+            fov or options.fov,
+            deltas or options.deltas,
+            options.features,
+            compute=options.compute,
+        )
+        network.core.set_parameters(self.core.parameters())
+        return network
 
     def forward(self, image: Array, logits: Array, by: str | None = None) -> Array:
         """Return the updated logits. Several threads may call this at the same time.

@@ -5,24 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from floodtide import _core
 from floodtide.base import notes, reading
+from floodtide.base.typed import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
-from floodtide.nn.unet import UNet
+from floodtide.nn.unet import PatchNetwork, UNet
 
 _TENSORFLOW_FOV = (33, 33, 33)
 _TENSORFLOW_DELTAS = (8, 8, 8)
+_CLASSES: dict[type, Any] = {_core.Ffn: FFN, _core.UNet: UNet}  # others are a PatchNetwork
 
 
+@typed()
 def load(
     path: str | Path,
     fov: Sequence[int] | None = None,
     deltas: Sequence[int] | None = None,
     compute: str = "fp32",
-) -> FFN | UNet:
+) -> FFN | PatchNetwork:
     """Return the network of a floodtide checkpoint or of a TensorFlow checkpoint of google/ffn.
 
     A file of an older version, without checksums, is loaded with a note on standard error.
@@ -56,29 +60,17 @@ def load(
     core, has_checksums = _core.load_network(text, compute)
     if not has_checksums:
         notes.unprotected(text)
-    if isinstance(core, _core.UNet):
-        if fov is not None or deltas is not None:
-            raise InvalidArgumentError(
-                f"load: {text} holds a U-Net, which has no fov and no deltas"
-            )
-        unet = UNet.of_core(core)
-        unet.origin = text
-        return unet
-    if fov is None and deltas is None:
-        network = FFN.of_core(core)
-        network.origin = text
-        return network
-    options = core.options
-    network = FFN(
-        options.depth,
-        fov or options.fov,
-        deltas or options.deltas,
-        options.features,
-        compute=compute,
-    )
-    network.core.set_parameters(core.parameters())
+    network = network_of(core)
+    if fov is not None or deltas is not None:
+        network = network.moved(fov, deltas, text)
     network.origin = text
     return network
+
+
+def network_of(core: _core.Network, seed: int = 0) -> FFN | PatchNetwork:
+    """Return the Python network of a core network."""
+    made: FFN | PatchNetwork = _CLASSES.get(type(core), PatchNetwork).of_core(core, seed)
+    return made
 
 
 def load_ffn(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,6 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.errors import InvalidArgumentError
-from floodtide.nn.network import Array
 
 Labels = npt.NDArray[np.uint8]
 Sum = Callable[[list[float]], list[float]]
@@ -65,13 +63,6 @@ class SegmentationLoss:
         numbers = {name: n for name, n in own.items() if not isinstance(n, bool)}
         Arguments(**dict.fromkeys(numbers, limits.WEIGHT)).check("SegmentationLoss", **numbers)
         return _core.SegmentationLoss(numbers, self.over_batch, self.background)
-
-
-def labels_or_targets(output: str, truth: Labels | Array) -> tuple[Labels | None, Array | None]:
-    """Return (labels, None) for softmax and (None, targets) for sigmoid. The core checks the type."""
-    if output == "softmax":
-        return cast(Labels, truth), None
-    return None, cast(Array, truth)
 
 
 def loss_of(loss: str | SegmentationLoss) -> SegmentationLoss:

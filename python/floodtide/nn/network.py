@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from floodtide import _core
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
+from floodtide.base.typed import typed
 from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
 
 Array = npt.NDArray[np.float32]
@@ -54,6 +55,7 @@ class Network:
         """Return {name: copy} of all arrays that a checkpoint stores. Weights have shape (kz, ky, kx, in, out)."""
         return self._named(self.core.copy_parameters())
 
+    @typed()
     def save(self, path: str | os.PathLike[str], *, statistics: str = "") -> None:
         """Write the network to an HDF5 file, which `floodtide.nn.load` reads; docs/formats.md describes the format.
 
@@ -71,6 +73,7 @@ class Network:
         with reserved("save", path, unchecked, wait_s=WAIT_S):
             _core.save_network(os.fsencode(path), self.core, statistics)
 
+    @typed()
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Copy the arrays of `state` into the network.
 

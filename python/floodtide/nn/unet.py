@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""U-Nets. Arrays are C-contiguous. Arrays of other types raise, without a cast."""
+"""U-Nets, and other networks of patches. Arrays are C-contiguous. Arrays of other types raise, without a cast."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.network_options import UNetOptions
+from floodtide.base.networks import UNetOptions, section_of
 from floodtide.base.options import Arguments
-from floodtide.errors import ShapeError
-from floodtide.nn.losses import Labels, SegmentationLoss, Sum, labels_or_targets, loss_of
+from floodtide.base.typed import typed
+from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.nn.losses import Labels, SegmentationLoss, Sum, loss_of
 from floodtide.nn.network import Array, Network
 
 Truth = TypeVar("Truth", Labels, Array, Labels | Array)
@@ -21,55 +22,33 @@ Truth = TypeVar("Truth", Labels, Array, Labels | Array)
 _UNET = Arguments(classes=limits.CLASSES, in_channels=limits.UNET_CHANNELS, seed=limits.SEED)
 
 
-class UNet(Network):
-    """A U-Net. It is two-dimensional, for single sections, if all kernels and pools of its options are 1 along z.
+class PatchNetwork(Network):
+    """A network that predicts all voxels of an image in one pass, and learns each task of patches.
 
-    Sources: Ronneberger et al., MICCAI 2015; Çiçek et al., MICCAI 2016.
-
-    Args:
-        options: The architecture; None: the defaults of `UNetOptions`.
-        classes: The number of outputs per voxel.
-        in_channels: The number of channels of the images.
-        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
-        seed: The random seed of the initial weights and of dropout.
-        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
-
-    Raises:
-        InvalidArgumentError: If an argument is out of range.
+    Attributes:
+        core: The network of the core. Its options say `in_channels`, `classes` (the outputs of a voxel) and `output`.
     """
 
-    core: _core.UNet
+    core: Any
 
-    def __init__(
-        self,
-        options: UNetOptions | None = None,
-        *,
-        classes: int = 2,
-        in_channels: int = 1,
-        output: str = "softmax",
-        seed: int = 0,
-        compute: str = "fp32",
-    ) -> None:
-        _UNET.check("UNet", classes=classes, in_channels=in_channels, seed=seed)
-        made = (options or UNetOptions()).core(
-            classes=classes, in_channels=in_channels, output=output, seed=seed, compute=compute
-        )
-        super().__init__(_core.UNet(made), seed=seed)
+    def __repr__(self) -> str:
+        return f"PatchNetwork({section_of(self.core)})"
 
     @property
     def flat(self) -> bool:
         """True if the network is two-dimensional: the sections of an image are independent."""
-        options = self.core.options
-        return all(size[0] == 1 for size in (*options.kernels, *options.pools))
+        return section_of(self.core).flat
 
-    def __repr__(self) -> str:
-        options = self.core.options
-        dimensions = 2 if self.flat else 3
-        return (
-            f"UNet({dimensions}-D, depth={options.depth}, features={options.features}, classes={options.classes},"
-            f" in_channels={options.in_channels})"
-        )
+    @property
+    def excluding(self) -> bool:
+        """True if a voxel has one of the outputs (softmax: classes); False if outputs are independent (sigmoid)."""
+        return bool(self.core.options.output == "softmax")
 
+    def moved(self, _: object, __: object, file: str) -> NoReturn:
+        """Refuse a field of view and its moves for the network of a file."""
+        raise InvalidArgumentError(f"load: {file} holds a U-Net, which has no fov and no deltas")
+
+    @typed()
     def forward(self, batch: Array) -> Array:
         """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
 
@@ -85,8 +64,10 @@ class UNet(Network):
         """
         images = self._images(batch)
         self._refresh()
-        return self.core.forward(images)
+        result: Array = self.core.forward(images)
+        return result
 
+    @typed()
     def loss_and_gradients(
         self,
         batch: Array,
@@ -120,7 +101,7 @@ class UNet(Network):
         """
         images = self._images(batch)
         truth = self._truth(images, masks)
-        labels, targets = labels_or_targets(self.core.options.output, truth)
+        labels, targets = (truth, None) if self.excluding else (None, truth)
         gradients = np.zeros(self.core.parameters().size, np.float32)
         share = 1 / len(images)
         self._refresh()
@@ -167,13 +148,62 @@ class UNet(Network):
         with_channels = batch if batch.ndim == 5 else batch[..., None]
         if with_channels.ndim != 5 or with_channels.shape[-1] != channels:
             expected = f"(n, z, y, x, {channels})" + (" or (n, z, y, x)" if channels == 1 else "")
-            raise ShapeError(f"UNet: the batch has shape {batch.shape}, expected {expected}")
+            raise ShapeError(
+                f"{type(self).__name__}: the batch has shape {batch.shape}, expected {expected}"
+            )
         return with_channels
 
     def _truth(self, images: Array, truth: Truth) -> Truth:
         expected: tuple[int, ...] = images.shape[:-1]
-        if self.core.options.output == "sigmoid":
+        if not self.excluding:
             expected = (*expected, self.core.options.classes)
         if truth.shape != expected:
-            raise ShapeError(f"UNet: a mask has shape {truth.shape}, expected {expected}")
+            raise ShapeError(
+                f"{type(self).__name__}: a mask has shape {truth.shape}, expected {expected}"
+            )
         return truth
+
+
+class UNet(PatchNetwork):
+    """A U-Net. It is two-dimensional, for single sections, if all kernels and pools of its options are 1 along z.
+
+    Sources: Ronneberger et al., MICCAI 2015; Çiçek et al., MICCAI 2016.
+
+    Args:
+        options: The architecture; None: the defaults of `UNetOptions`.
+        classes: The number of outputs per voxel.
+        in_channels: The number of channels of the images.
+        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
+        seed: The random seed of the initial weights and of dropout.
+        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
+
+    Raises:
+        InvalidArgumentError: If an argument is out of range.
+    """
+
+    core: _core.UNet
+
+    @typed()
+    def __init__(
+        self,
+        options: UNetOptions | None = None,
+        *,
+        classes: int = 2,
+        in_channels: int = 1,
+        output: str = "softmax",
+        seed: int = 0,
+        compute: str = "fp32",
+    ) -> None:
+        _UNET.check("UNet", classes=classes, in_channels=in_channels, seed=seed)
+        made = (options or UNetOptions()).core(
+            classes=classes, in_channels=in_channels, output=output, seed=seed, compute=compute
+        )
+        super().__init__(_core.UNet(made), seed=seed)
+
+    def __repr__(self) -> str:
+        options = self.core.options
+        dimensions = 2 if self.flat else 3
+        return (
+            f"UNet({dimensions}-D, depth={options.depth}, features={options.features}, classes={options.classes},"
+            f" in_channels={options.in_channels})"
+        )

@@ -127,12 +127,12 @@ class Optimizer:
         self._rules, self._loaded = {}, parts
 
 
-def _network_of(array: Array) -> _core.Ffn | _core.UNet | None:
+def _network_of(array: Array) -> _core.Network | None:
     """Return the network of the core that holds the memory of an array; None if a network does not hold it."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    return base if isinstance(base, _core.Ffn | _core.UNet) else None
+    return base if isinstance(base, _core.Network) else None
 
 
 class _Shorthand(Optimizer):

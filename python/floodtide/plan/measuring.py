@@ -34,11 +34,10 @@ def patch_rate(model: nn.UNet, patch: Vec3, loss: str) -> float:
     """Return the patches per second of forward and backward passes of a U-Net, with all threads."""
     rng = np.random.default_rng(0)
     image = rng.standard_normal((1, *patch), dtype=np.float32)
-    options = model.core.options
     truth = (
         np.zeros((1, *patch), np.uint8)
-        if options.output == "softmax"
-        else np.ones((1, *patch, options.classes), np.float32)
+        if model.excluding
+        else np.ones((1, *patch, model.core.options.classes), np.float32)
     )
     return _passes_per_s(lambda: model.loss_and_gradients(image, truth, loss=loss))
 

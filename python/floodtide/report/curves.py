@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from floodtide.base import style
-from floodtide.base.options import FLOOD
+from floodtide.base.tasks import Task
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
@@ -126,12 +126,8 @@ def training_figure(runs: Sequence[Run]) -> str | None:
     """
     if not any(run.train for run in runs):
         return None
-    flooding = all(run.task.examples == FLOOD for run in runs)
-    f1 = (
-        ("F1 on the network's own moves", "F1 (drifts with the network)")
-        if flooding
-        else ("F1 of the training batches", "F1 at probability 0.5")
-    )
+    names = {run.task.f1_name for run in runs}
+    f1 = names.pop() if len(names) == 1 else Task.f1_name
     # Title, label, what returns steps and values, and True if the values are smoothed.
     panels: list[tuple[str, str, Callable[[Run], tuple[Floats, Floats]], bool]] = [
         ("Training loss", loss_name(runs), lambda run: column(run.train, "loss"), True),
@@ -230,8 +226,8 @@ def loss_name(runs: Sequence[Run]) -> str:
 
 
 def _loss_name(run: Run) -> str:
-    if run.task.examples == FLOOD:
-        return "mean cross-entropy of a voxel"
+    if run.task.loss_name:
+        return run.task.loss_name
     kind = run.config.get("training", {}).get("loss", "dice+cross_entropy")
     terms = {"dice": "1 - soft Dice", "cross_entropy": "cross-entropy"}
     return " + ".join(terms.get(term, style.plain(term)) for term in str(kind).split("+"))

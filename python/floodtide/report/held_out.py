@@ -8,7 +8,7 @@ the report says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from floodtide import _core
 from floodtide.base import style
-from floodtide.base.options import FLOOD
 from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
 from floodtide.data import Patches
@@ -49,6 +48,11 @@ class Patch(NamedTuple):
     truth: Array
     weights: Array
 
+    @property
+    def holds_classes(self) -> bool:
+        """True if the truth are class numbers."""
+        return self.truth.ndim == 3
+
 
 Picture = tuple[
     Array, Array | None, Array | None
@@ -64,7 +68,7 @@ def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
     Raises:
         NumericalError: If an output of the network is not finite.
     """
-    if run.task.examples == FLOOD:
+    if not run.task.predicts:
         return None, []
     try:
         return _pictures(run), []
@@ -75,22 +79,25 @@ def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
 def _pictures(run: Run) -> dict[str, Any]:
     settings, checkpoint = segmented.newest(run)
     samples = learner_of(settings).held_out_of(settings)
-    if not isinstance(samples, Patches):
+    if samples is None:
         raise InvalidArgumentError("the run holds nothing out")
     model, task = trained.load(checkpoint), samples.task
-    groups = task.segments == "classes" and len(samples.groups) > 1
+    groups = task.scores_groups and len(samples.groups) > 1
     chosen = _of_groups(run, samples) if groups else _of_patches(run.name, samples, model)
+    sections = [_section(predicted(samples, model, number)) for _, number in chosen]
     shown = []
-    for title, number in chosen:
-        section = _section(predicted(samples, model, number), task)
+    for (title, _), section in zip(chosen, sections, strict=True):
         if groups:
-            here = _dice(section, task)
+            here = score_of(section, task)
             title += ", this section " + ("without a class" if here is None else f"{here:.3f}")
         shown.append((title, panels(section, task)))
     size = samples.options.volumes[0].voxel_size_nm
     return {
         "image": patches_figure(shown, size),
-        "kind": task.segments,
+        "legend": task.legend,
+        "section": "the section with the most voxels of objects"
+        if sections[0].holds_classes
+        else "the middle section",
         "groups": groups,
         "checkpoint": checkpoint.name,
         "step": run.validation[-1]["step"] if run.validation else None,
@@ -153,19 +160,19 @@ def _of_groups(run: Run, samples: Patches) -> list[tuple[str, int]]:
 
 def _of_patches(name: str, samples: Patches, model: Any) -> list[tuple[str, int]]:
     """Return a title and the number of the best, median and worst patch, of some that are spread over all."""
-    count = max(3, _VOXELS // int(np.prod(samples.patch)))
+    count = max(3, _VOXELS // int(np.prod(samples.patch_size)))
     last = samples.fixed_size - 1
-    what, score = _SCORES[samples.task.segments]
     scores = {}
     with bar("patches", f"{name}: predict held-out patches for the report") as progress:
         numbers = sorted({round(n) for n in np.linspace(0, last, min(count, last + 1)).tolist()})
         for done, number in enumerate(numbers, start=1):
-            found = score(predicted(samples, model, number), samples.task)
+            found = score_of(predicted(samples, model, number), samples.task)
             if found is not None:
                 scores[number] = found
             progress(done, len(numbers))
     if not scores:
         raise InvalidArgumentError(f"none of {len(numbers)} patches has a score")
+    what = samples.task.patch_score
     return [(f"{name} patch\n{what} {abs(scores[n]):.3f}", n) for name, n in pick(scores)]
 
 
@@ -175,54 +182,24 @@ def _sizes(classes: Array) -> Array:
     return np.asarray(objects.sum(axis=(1, 2)))
 
 
-def _section(patch: Patch, task: PatchTask) -> Patch:
+def _section(patch: Patch) -> Patch:
     """Return a section that counts: of classes the one with most voxels of objects, else the middle one."""
     known = np.flatnonzero(np.any(patch.weights.reshape(len(patch.image), -1), axis=1))
     z = int(known[len(known) // 2])
-    if task.segments == "classes":
+    if patch.holds_classes:
         z = int(known[_sizes(patch.truth)[known].argmax()])
     return Patch(*(np.ascontiguousarray(part[z : z + 1]) for part in patch))
 
 
-def _dice(patch: Patch, task: PatchTask) -> float | None:
-    """Return the Dice of a patch, mean of the classes that are true or predicted there."""
-    counts = _core.evaluate.DiceCounts(1, len(task.channels))
-    counts.add(0, _core.evaluate.most_likely_classes(patch.output), patch.truth)
-    found = [counts.group(0, number) for number in range(1, len(task.channels))]
-    known = [value for value in found if value is not None]
-    return float(np.mean(known)) if known else None
-
-
-def _boundary_precision(patch: Patch, task: PatchTask) -> float | None:
-    """Return the average precision of boundaries, mean of the affinities that have some."""
-    found = []
-    for channel in range(task.predicted):
-        counts = _core.evaluate.VoxelCounts()
-        counts.add_probabilities(1 - patch.output, 1 - patch.truth, patch.weights, channel)
-        if counts.object_voxels() > 0:
-            found.append(counts.average_precision())
-    return float(np.mean(found)) if found else None
-
-
-def _fit(patch: Patch, task: PatchTask) -> float | None:
-    """Return minus the mean squared error of the first output: patches of one value have no explained variance."""
-    counts = patch.weights[..., 0] > 0
-    squares = (patch.truth[..., 0][counts] - patch.output[..., 0][counts]) ** 2
-    return -float(squares.mean(dtype=np.float64)) if squares.size else None
-
-
-# The score of a patch and its name, by what `floodtide segment` makes segments of.
-_SCORES: dict[str, tuple[str, Callable[[Patch, PatchTask], float | None]]] = {
-    "classes": ("Dice", _dice),
-    "affinities": ("average precision of boundaries", _boundary_precision),
-    "distance": ("mean squared error", _fit),
-}
+def score_of(patch: Patch, task: PatchTask) -> float | None:
+    """Return the score of a patch, negative if less is better; None if nothing is scored."""
+    return task.score_of_patch(patch.output, patch.truth, patch.weights)
 
 
 def panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
     """Return the pictures of a section by name: image, truth and prediction; of affinities also a boundary map."""
     image = drawing.grey(patch.image[0])
-    if task.segments == "classes":
+    if patch.holds_classes:
         truth = np.where(patch.weights[0], patch.truth[0].astype(np.int64), -1)
         likely = np.where(truth < 0, 0, _core.evaluate.most_likely_classes(patch.output)[0])
         return {"Image": (image, None, None), "Truth and prediction": (image, truth, likely)}
@@ -236,8 +213,8 @@ def panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
     if len(channels) > 1:
         shown["Boundary map"] = drawing.colours(1.0 - output[..., -2:].mean(-1, keepdims=True))
     truth = drawing.colours(np.where(counts, target, 1.0))
-    shown[f"True {task.segments}"] = np.where(known, truth, _NO_LABEL)
-    shown[f"Predicted {task.segments}"] = drawing.colours(output)
+    shown[f"True {task.pictured}"] = np.where(known, truth, _NO_LABEL)
+    shown[f"Predicted {task.pictured}"] = drawing.colours(output)
     return {title: (picture, None, None) for title, picture in shown.items()}
 
 

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from floodtide import _core, config, evaluate
 from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Affinities, Classes, PatchTask
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, box_text
 from floodtide.data.patches import boxes_of
@@ -35,8 +34,9 @@ from floodtide.evaluate import trivial
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
-from floodtide.segment import Segmenter, predict, trained
-from floodtide.segment.affinities import objects_of, segments_of
+from floodtide.segment import Segmenter
+from floodtide.segment.affinities import objects_of
+from floodtide.segment.predict import predictor_of
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
 from floodtide.train.recorded_run import SEGMENTATION, Run
@@ -136,7 +136,7 @@ def _made(run: Run) -> Segmented:
     """Segment the middle of a held-out box with the newest checkpoint of the run."""
     settings, checkpoint = newest(run)
     source, box = held_out_box(settings)
-    make = _predicted if isinstance(settings.task, PatchTask) else _flooded
+    make = _predicted if settings.task.predicts else _flooded
     with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
         labels, start, grown = make(settings, checkpoint, source, box, progress)
     shown = box_text((start, as_vec3(labels.shape)))
@@ -158,27 +158,12 @@ def _predicted(
     settings: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
 ) -> _Made:
     """Predict the middle of the held-out box, and make objects of the prediction as `floodtide segment` does."""
-    task = settings.task
-    assert isinstance(task, PatchTask)
-    more = source.channels
-    predictor = predict.Predictor(
-        trained.load(checkpoint),
-        mean=[source.mean, *(one.mean for one in more)],
-        std=[source.std, *(one.std for one in more)],
-        task=task,
-    )
+    task: Any = settings.task
+    predictor = predictor_of(source, checkpoint, task)
     part = small_part(box, (1, 1, 1))
-    images = [Volume(volume_name(name)) for name in (source.image, *(one.image for one in more))]
-    values = predictor.probabilities(images, part, progress)
-    if isinstance(task, Affinities):
-        labels = segments_of(values, task.offsets)
-    elif isinstance(task, Classes):
-        likely = _core.evaluate.most_likely_classes(
-            np.ascontiguousarray(np.moveaxis(values, 0, -1))
-        )
-        labels = objects_of(task, np.array(task.written)[likely])
-    else:
-        labels = objects_of(task, values[0])
+    images = [Volume(volume_name(one.image)) for one in source.inputs]
+    predicted = predictor.predicted(images, part, progress)
+    labels = objects_of(task, predicted, sections=predictor.model.flat)
     return labels.astype(np.uint32), part[0], None
 
 
@@ -238,7 +223,7 @@ def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmente
     labels, first = str(volume.get("labels", "")), volume.get("labels_start", (0, 0, 0))
     inside = as_vec3([a - b for a, b in zip(found.start, first, strict=True)])
     truth = planes.covering(planes.opened(labels), found.segmentation, inside)
-    if truth is None or truth[0].dtype.kind not in "iu" or issubclass(run.task, Classes):
+    if truth is None or truth[0].dtype.kind not in "iu" or not run.task.of_objects:
         return found
     if math.prod(shape) > _MOST:
         return dataclasses.replace(found, truth="" if any(first) else labels)

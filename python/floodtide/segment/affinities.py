@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Affinities, classes and distances to segments, in one piece or in subvolumes, by the libraries of the field.
+"""Affinities to segments, in one piece or in subvolumes, by the libraries of the field.
 
 Each subvolume is the work of the process that locks its file.
 """
@@ -27,7 +27,6 @@ from floodtide.base.libraries import library
 from floodtide.base.options import Checked, option
 from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs, reserved
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Classes, PatchTask
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.comm import world
 from floodtide.config import to_dict
@@ -196,33 +195,26 @@ def segments_of(
     make = {"mean": _mean, "mutex": _mutex}[options.method]
     labels = make(affinities, offsets, options)
     if options.background > 0:
-        nearest = affinities[_nearest(offsets, "background", NEAREST)]
+        nearest = affinities[_nearest(offsets, "background")]
         labels[nearest.mean(axis=0) < options.background] = 0
     return _numbered(labels, options.min_size)
 
 
-def objects_of(task: PatchTask | None, predicted: NDArray[Any]) -> NDArray[Any]:
-    """Return the objects (z, y, x) of a prediction of classes (z, y, x), or of distances (z, y, x); 0 is none.
+def objects_of(task: Any, predicted: NDArray[Any], *, sections: bool = False) -> NDArray[Any]:
+    """Return the objects (z, y, x) of what `Predictor.predicted` returns for a task; 0 is none.
 
-    Objects of classes are the face-connected components of each class but the background. Of distances, the affinity
-    of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it.
+    If `sections`, as for a network that sees one section at a time, each section has separate objects, with different
+    numbers.
     """
-    if isinstance(task, Classes):
-        labels: NDArray[Any] = np.zeros(predicted.shape, np.int64)
-        for value in task.written[1:]:
-            mask = (predicted == value).astype(np.uint8)
-            found = _core.segment.connected_components(mask, 1)
-            labels += np.where(found > 0, found + labels.max(), 0)
-        return labels
-    inside = np.clip(2 * predicted.astype(np.float32) - 1, 0, 1)
-    affinities = np.zeros((3, *inside.shape), np.float32)
-    for axis in range(3):
-        here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
-        before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
-        affinities[axis][here] = np.minimum(inside[here], inside[before])
-    labels = segments_of(affinities, NEAREST)
-    labels[inside == 0] = 0
-    return labels
+    if sections:
+        apart, count = np.zeros(predicted.shape[-3:], np.int64), 0
+        for z, out in enumerate(apart):
+            found = objects_of(task, predicted[..., z : z + 1, :, :])[0]
+            out[found > 0] = found[found > 0] + count
+            count += int(found.max(initial=0))
+        return apart
+    objects: NDArray[Any] = task.objects(predicted, segments_of)
+    return objects
 
 
 def write_segments(
@@ -405,9 +397,8 @@ def _mean(
 ) -> NDArray[np.uint64]:
     waterz = library("waterz", "agglomerate", "affinities")
     values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
-    # Affinities of sections only: sections are apart.
-    known = NEAREST[1:] if NEAREST[0] not in offsets else NEAREST
-    values[-len(known) :] = affinities[_nearest(offsets, "the method mean", known)]
+    nearest = _nearest(offsets, "the method mean")
+    values[-len(nearest) :] = affinities[nearest]
     # waterz merges while 1 - mean affinity is below its threshold, and tells standard output about it.
     with _silent():
         (labels,) = (
@@ -416,8 +407,9 @@ def _mean(
     return labels  # type: ignore[no-any-return]
 
 
-def _nearest(offsets: Sequence[Vec3], what: str, wanted: Sequence[Vec3]) -> list[int]:
-    """Return the channels of the nearest neighbours."""
+def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
+    """Return the channels of the nearest neighbours; without one along z, sections are apart."""
+    wanted = NEAREST if NEAREST[0] in offsets else NEAREST[1:]
     missing = [offset for offset in wanted if offset not in offsets]
     if missing:
         raise InvalidArgumentError(

@@ -26,15 +26,18 @@ from numpy.typing import NDArray
 
 from floodtide import _core, nn
 from floodtide.base import limits
+from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
-from floodtide.base.options import Arguments
+from floodtide.base.networks import section_of
+from floodtide.base.options import Arguments, shown
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Affinities, Classes, PatchTask
+from floodtide.base.tasks import PatchTask
+from floodtide.base.typed import typed
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.image_check import checked_image
-from floodtide.data.look.problems import Reading
+from floodtide.data.image_check import checked_image, image_problems
+from floodtide.data.look.problems import Reading, settle
 from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -45,7 +48,7 @@ from floodtide.errors import (
 from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
 from floodtide.segment.canvas import as_float32
-from floodtide.segment.windows import Axis, choose_windows, context_of
+from floodtide.segment.windows import Axis, choose_windows
 
 Image = NDArray[Any] | Volume
 Values = NDArray[np.float32]
@@ -86,9 +89,10 @@ class Predictor:
         InvalidArgumentError: If the model is not a U-Net, a number is out of range, or the task does not fit it.
     """
 
+    @typed()
     def __init__(
         self,
-        model: nn.UNet,
+        model: nn.PatchNetwork,
         *,
         mean: float | Sequence[float],
         std: float | Sequence[float],
@@ -96,8 +100,6 @@ class Predictor:
         mirror: Sequence[int] = (),
         task: PatchTask | None = None,
     ) -> None:
-        if not isinstance(model, nn.UNet):
-            raise InvalidArgumentError(f"predict: the model is {model!r}, expected a U-Net")
         options = model.core.options
         _PREDICTOR.check("predict", mean=mean, std=std, memory_mib=memory_mib, mirror=mirror)
         if task is not None and len(task.channels) != options.classes:
@@ -106,11 +108,11 @@ class Predictor:
             )
         self.model = model
         self.mean, self.std = (
-            np.broadcast_to(np.asarray(given, np.float32), options.in_channels)
-            for given in (mean, std)
+            _for_channels(name, given, options.in_channels)
+            for name, given in (("mean", mean), ("std", std))
         )
         self.pool = model.core.total_pool
-        self.context = context_of(options.depth, options.kernels, options.pools)
+        self.context = section_of(model.core).context
         self.mirror = tuple(sorted(set(mirror) - ({0} if model.flat else set())))
         self.task = task
         if self.mirror:
@@ -125,7 +127,7 @@ class Predictor:
     @property
     def excluding(self) -> bool:
         """Return True if the outputs are mutually exclusive classes (softmax), False if independent (sigmoid)."""
-        return self.model.core.options.output == "softmax"
+        return self.model.excluding
 
     def blocks(
         self,
@@ -153,7 +155,7 @@ class Predictor:
             NumericalError: If a probability is not finite.
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
-        images = self._channels(image)
+        images = self.channels(image)
         start, size = _checked(images[0], box)
         axes = [
             Axis(extent, a, a + n, context, pool)
@@ -192,6 +194,7 @@ class Predictor:
             if progress is not None:
                 progress(done, total)
 
+    @typed()
     def probabilities(
         self,
         image: Image | Sequence[Image],
@@ -199,12 +202,28 @@ class Predictor:
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """Return the probabilities of a box, float32 (outputs, z, y, x). Arguments and errors as for `blocks`."""
-        start, size = _checked(self._channels(image)[0], box)
+        start, size = _checked(self.channels(image)[0], box)
         result = np.empty((self.outputs, *size), np.float32)
         for block, kept in self.blocks(image, box, progress):
             result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
         return result
 
+    def predicted(
+        self,
+        image: Image | Sequence[Image],
+        box: Box | None = None,
+        progress: Progress | None = None,
+    ) -> NDArray[Any]:
+        """Return what `write` writes of a box: the values of classes (z, y, x), or outputs (outputs, z, y, x)."""
+        outputs = self.probabilities(image, box, progress)
+        if not self.excluding:
+            return outputs
+        likely = _core.evaluate.most_likely_classes(
+            np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
+        )
+        return self._class_values()[likely]
+
+    @typed()
     def write(
         self,
         volume: Volume | Sequence[Volume],
@@ -241,7 +260,7 @@ class Predictor:
                 "(softmax); its outputs are the probabilities"
             )
         path, dataset = path_and_dataset(out)
-        volumes = self._channels(volume)
+        volumes = self.channels(volume)
         first = volumes[0]
         start, size = _checked(first, box)
         values = self._class_values()
@@ -252,8 +271,8 @@ class Predictor:
         texts = {
             "image": first.name,
             "network": repr(self.model),
-            "mean": _text(self.mean),
-            "std": _text(self.std),
+            "mean": repr(_one_or_all(self.mean.tolist())),
+            "std": repr(_one_or_all(self.std.tolist())),
             "context": json.dumps(self.context),
             "mirror": json.dumps(self.mirror),
             "floodtide_version": _core.__version__,
@@ -286,8 +305,12 @@ class Predictor:
                         file.write(name, at, values[_core.evaluate.most_likely_classes(kept)])
             file.finish()
 
-    def _channels(self, image: One | Sequence[One]) -> list[One]:
-        """Return the images of the network's channels, after checks."""
+    def channels(self, image: One | Sequence[One]) -> list[One]:
+        """Return the image of each channel of the network, after checks.
+
+        Raises:
+            InvalidArgumentError, ShapeError: If their number is wrong, or their shapes differ.
+        """
         images: list[Any] = list(image) if isinstance(image, list | tuple) else [image]
         if len(images) != len(self.mean):
             raise InvalidArgumentError(
@@ -301,16 +324,26 @@ class Predictor:
                 )
         return images
 
+    def settle_channels(self, where: str, images: Sequence[Volume], box: Box | None) -> None:
+        """Check mean and std of the channels behind the first one, as `checked_image` checks the first one.
+
+        Checkpoints do not keep what further channels looked like.
+        """
+        rows = list(zip(images, self.mean.tolist(), self.std.tolist(), strict=True))
+        for number, (image, mean, std) in enumerate(rows[1:]):
+            keys = f"data.volumes.channels.{number}.mean and std of the training"
+            settle(image_problems(image, None, Reading(where, mean, std, keys), box=box))
+
     def _class_values(self) -> NDArray[Any]:
         """Return the value of each class in a file."""
-        values = self.task.written if isinstance(self.task, Classes) else range(self.outputs)
+        values = range(self.outputs) if self.task is None else self.task.written
         least = np.min_scalar_type(min(values)), np.min_scalar_type(max(values))
         return np.array(list(values), np.promote_types(*least))
 
     @property
     def _offsets(self) -> Sequence[Vec3] | None:
         """Offsets of the outputs that are affinities; None: all outputs are alike in a mirrored image."""
-        return self.task.offsets if isinstance(self.task, Affinities) else None
+        return (self.task and self.task.affinity_offsets) or None
 
     def _require_mirrors(self) -> None:
         """Check that this network can predict mirrored images, and widen the context by the longest offset.
@@ -356,6 +389,7 @@ class Predictor:
         return probabilities
 
 
+@typed()
 def predict_volume(
     model: str,
     image: str,
@@ -383,7 +417,7 @@ def predict_volume(
         channels: The further channels of the network: volumes of the shape of the image.
 
     Returns:
-        The report: checkpoint, network, shape, context, mirrored axes, mean, std, seconds.
+        The report: checkpoint, network, shape, context, mirrored axes, mean and std (lists for channels), seconds.
 
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or the result cannot be written.
@@ -392,15 +426,17 @@ def predict_volume(
     with _output(out, [checkpoint, *files_of([image, *channels])]):
         predictor = _predictor(checkpoint, image, mean, std, mirror)
         part = parse_box(box)
-        own_mean, own_std = float(predictor.mean[0]), float(predictor.std[0])
-        reading = Reading("predict", own_mean, own_std, "--mean and --std", voxel_size_nm)
+        means, stds = predictor.mean.tolist(), predictor.std.tolist()
+        reading = Reading("predict", means[0], stds[0], "--mean and --std", voxel_size_nm)
         volume, size = checked_image(
             image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
         )
+        volumes = predictor.channels([volume, *map(Volume, channels)])
+        predictor.settle_channels("predict", volumes, part)
         start_s = time.monotonic()
         with bar("voxels", "predict") as progress:
             predictor.write(
-                [volume, *map(Volume, channels)],
+                volumes,
                 out,
                 box=part,
                 probabilities=probabilities,
@@ -414,11 +450,21 @@ def predict_volume(
         "shape": list(part[1] if part else volume.shape),
         "context": list(predictor.context),
         "mirror": list(predictor.mirror),
-        "mean": own_mean,
-        "std": own_std,
+        "mean": _one_or_all(means),
+        "std": _one_or_all(stds),
         "seconds": time.monotonic() - start_s,
         "out": out,
     }
+
+
+def predictor_of(source: TrainingVolume, checkpoint: Path, task: Any) -> Predictor:
+    """Return the predictor of a checkpoint that has learnt a task, for images as those of a training volume."""
+    return Predictor(
+        trained.load(checkpoint),
+        mean=[one.mean for one in source.inputs],
+        std=[one.std for one in source.inputs],
+        task=task,
+    )
 
 
 def _predictor(
@@ -444,10 +490,18 @@ def _predictor(
     return Predictor(network, mean=means, std=stds, mirror=axes, task=trained.task_of(checkpoint))
 
 
-def _text(numbers: NDArray[np.float32]) -> str:
-    """Return one number, or a list of them, as text."""
-    values = [float(value) for value in numbers]
-    return repr(values[0] if len(values) == 1 else values)
+def _for_channels(name: str, given: float | Sequence[float], channels: int) -> NDArray[np.float32]:
+    """Return a number for each channel."""
+    if np.shape(given) not in ((), (channels,)):
+        raise InvalidArgumentError(
+            f"predict: {name} is {shown(given)}, expected one number, or {channels}: one for each channel"
+        )
+    return np.broadcast_to(np.asarray(given, np.float32), channels)
+
+
+def _one_or_all(values: list[float]) -> float | list[float]:
+    """Return the number of an image of one channel, else those of all channels."""
+    return values[0] if len(values) == 1 else values
 
 
 def _output(
@@ -462,13 +516,13 @@ def _datasets(dataset: str) -> list[str]:
     return [dataset, f"{dataset}_probabilities"]
 
 
-def bytes_per_voxel(model: nn.UNet) -> float:
+def bytes_per_voxel(model: nn.PatchNetwork) -> float:
     """Return the bytes of memory that a forward pass needs per voxel of a large block, with input and output."""
     core = model.core
     block = [-(-_LARGE // pool) * pool for pool in core.total_pool]
-    planned = core.options.forward_bytes(1, block) / math.prod(block)
+    planned: float = core.options.forward_bytes(1, block) / math.prod(block)
     # Outside the network: the block, its normalised copies, the probabilities and their copies.
-    return planned + 4 * (3 + 3 * core.options.classes)
+    return planned + 4 * 3 * int(core.options.in_channels + core.options.classes)
 
 
 def _checked(image: Image, box: Box | None) -> Box:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from floodtide import _core, config, nn
+from floodtide import config, nn
 from floodtide.base import reading
 from floodtide.base.tasks import PatchTask
+from floodtide.config.stored import stored
 from floodtide.data.formats.table import place
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
@@ -35,7 +37,7 @@ def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, floa
     if settings is None:
         return None
     volumes = settings.data.volumes
-    rows = [(v.image, ((v.mean, v.std), *((c.mean, c.std) for c in v.channels))) for v in volumes]
+    rows = [(v.image, tuple((one.mean, one.std) for one in v.inputs)) for v in volumes]
     same = {row for name, row in rows if _same_dataset(str(name), image)}
     found = same or {row for _, row in rows}
     return list(found.pop()) if len(found) == 1 else None
@@ -48,8 +50,8 @@ def task_of(checkpoint: str | Path) -> PatchTask | None:
         InvalidFileError, ConfigurationError: As for `normalisations`.
     """
     settings = stored_configuration(checkpoint)
-    task = None if settings is None else settings.task
-    return task if isinstance(task, PatchTask) else None
+    task: Any = None if settings is None else settings.task
+    return task if task is not None and task.predicts else None
 
 
 def mirrored_axes(checkpoint: str | Path) -> tuple[int, ...]:
@@ -68,11 +70,7 @@ def stored_configuration(checkpoint: str | Path) -> config.Config | None:
     Raises:
         InvalidFileError, ConfigurationError: As for `normalisations`.
     """
-    text = "" if is_tensorflow(checkpoint) else _core.stored_text(str(checkpoint), "configuration")
-    if not text:
-        return None
-    where = f"{checkpoint}: configuration"
-    return config.from_dict(reading.parse_toml(text, where), where)
+    return None if is_tensorflow(checkpoint) else stored(checkpoint)
 
 
 def newest_checkpoint(path: str | Path) -> Path:
@@ -92,14 +90,14 @@ def newest_checkpoint(path: str | Path) -> Path:
     return found[-1]
 
 
-def load(checkpoint: str | Path) -> nn.UNet:
+def load(checkpoint: str | Path) -> nn.PatchNetwork:
     """Return the U-Net of a checkpoint, with averaged parameters if the checkpoint stores them.
 
     Raises:
         InvalidFileError: If the file is missing, damaged, or holds another kind of network.
     """
     model = nn.load(checkpoint)
-    if not isinstance(model, nn.UNet):
+    if not isinstance(model, nn.PatchNetwork):
         raise InvalidFileError(
             f"predict: {checkpoint} holds {model!r}, expected a U-Net (floodtide segment is for flood-filling networks)"
         )

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from floodtide.base.files import make_folder
-from floodtide.base.options import FLOOD, PATCHES
 from floodtide.base.progress import bar
-from floodtide.base.tasks import Classes, Task
+from floodtide.base.tasks import Task
 from floodtide.comm import world
-from floodtide.config import Config, FfnConfig
-from floodtide.data import Patches, Shards, TrainingVolume, Vec3, Volume, partition
+from floodtide.config import Config
+from floodtide.data import TrainingVolume, Vec3, Volume, partition
 from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
+from floodtide.data.image_check import image_problems
 from floodtide.data.look import (
     QUICK,
     alignment,
@@ -35,23 +35,21 @@ from floodtide.data.look import (
     trained_on,
     training_images,
 )
-from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.labels import require_labels
 from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
-from floodtide.data.patches import boxes_of
 from floodtide.data.volumes import (
     as_volume,
     labels_of,
     name_of,
-    require_same_grid,
     settled_size,
     volume_exists,
 )
 from floodtide.errors import InvalidArgumentError
+from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data
 
 MOST = 8
@@ -101,8 +99,7 @@ def require_volumes_fit(config: Config) -> None:
         ShapeError: If labels have another shape than the image.
     """
     for volume in config.data.volumes[:MOST]:
-        if config.task.examples == PATCHES:
-            boxes_of(volume)
+        learner_of(config).data_class.require_fitting(volume)
         if not volume.labels:
             continue
         image, labels = as_volume(volume.image), as_volume(volume.labels)
@@ -112,9 +109,6 @@ def require_volumes_fit(config: Config) -> None:
                 " one id for each object"
             )
         require_labels(labels)
-        if config.task.examples == FLOOD:
-            require_same_shape(image, labels)
-            require_same_grid(f"volume '{volume.name}'", labels, image)
 
 
 def check_data(
@@ -178,25 +172,21 @@ def training_problems(
     trained = training_images(start) if start else ()
     for one in looked:
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
-        if not _flat(data):
+        found += _of_channels(data, one.name)
+        if not data.flat:
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size, trained)
             found += problems.of_padding(one.statistics, one.reading.where)
-    if not isinstance(task, Classes):
+    if task.of_objects:
         for one in looked:
             found += _of_labels(one)
     if held_out is not None:
         found += _of_boxes(held_out, data.options.volumes)
-    if isinstance(data, Shards):
+    if task.partitioned:
         for one in looked:
             found += _of_partitions(one, data.patch_size)
         found += _of_centres(data)
     return found
-
-
-def _flat(data: Data) -> bool:
-    """Return True if examples are single sections, which may lie at any distance."""
-    return isinstance(data, Patches) and data.patch[0] == 1
 
 
 def _of_labels(one: Looked) -> list[Problem]:
@@ -283,7 +273,7 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
     return found
 
 
-def _of_centres(shards: Shards) -> list[Problem]:
+def _of_centres(shards: Data) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
     boxes = [
         box
@@ -322,7 +312,7 @@ def with_partitions(config: Config) -> Config:
     Raises:
         floodtide.errors.Error: On every rank alike, for labels that cannot be read.
     """
-    if not isinstance(config.model, FfnConfig):
+    if not config.task.partitioned:
         return config
     volumes = tuple(
         volume if volume.partitions or not volume.labels else _with_own(volume, config)
@@ -334,11 +324,9 @@ def with_partitions(config: Config) -> Config:
 def lom_radius(config: Config) -> Vec3:
     """Return the radius (z, y, x) in voxels of the box of a partition: data.lom_radius, or half the field of view plus
     the step."""
-    assert isinstance(config.model, FfnConfig)
     if config.data.lom_radius is not None:
         return config.data.lom_radius
-    sizes = zip(config.model.fov, config.model.deltas, strict=True)
-    return as_vec3([fov // 2 + delta for fov, delta in sizes])
+    return as_vec3([size // 2 for size in learner_of(config).patch_size(config)])
 
 
 def _with_own(volume: TrainingVolume, config: Config) -> TrainingVolume:
@@ -368,3 +356,14 @@ def _digest(volume: TrainingVolume, radius: Vec3, least: int) -> str:
     status = os.stat(place[0])
     facts = [place, [status.st_size, status.st_mtime_ns], radius, least, THRESHOLDS]
     return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def _of_channels(data: Data, name: str) -> list[Problem]:
+    """Return what is wrong with mean and std of the further channels of a volume."""
+    found = []
+    for number, volume in enumerate(data.options.volumes):
+        for at, channel in enumerate(volume.channels if volume.name == name else ()):
+            keys = f"mean and std of data.volumes.{number}.channels.{at}"
+            reading = Reading(f"volume '{name}'", channel.mean, channel.std, keys)
+            found += image_problems(as_volume(channel.image), None, reading)
+    return found

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from floodtide import _core, config
 from floodtide.comm import world
 from floodtide.config import Config
+from floodtide.config.stored import stored as stored_configuration
 from floodtide.errors import ConfigurationError, UnsupportedError
-from floodtide.train.learners.learner import stored_configuration
 from floodtide.train.setup import set_up
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide.base import reading
-from floodtide.base.options import FLOOD, PATCHES
+from floodtide.base.options import FLOOD
 from floodtide.base.tasks import TASKS, Task
 from floodtide.errors import InvalidFileError
 from floodtide.train.learners.learner import Record as Record
@@ -91,14 +91,11 @@ def _size(value: Any) -> bool:
     return finite(value) and value > 0
 
 
-UNITS = {FLOOD: "fovs", PATCHES: "patches"}
-"""The unit in which a log counts, by what a task is learnt from."""
-
 # What the report relies on in records and configurations. A key may be absent (older logs), and there may be others.
 _FIGURES = table_of(number)
 _COMMON: dict[str, Any] = {"step": count, "time_s": seconds}
 _START: dict[str, Any] = {
-    "unit": tuple(UNITS.values()),
+    "unit": tuple({task.unit for task in TASKS}),
     **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), positive),
     "parameters": count,
     "examples_per_epoch": number,
@@ -205,7 +202,7 @@ class Run:
     @property
     def unit(self) -> str:
         """Unit in which the log counts: `fovs` or `patches`."""
-        return UNITS[self.task.examples]
+        return self.task.unit
 
     @property
     def ranks(self) -> int:

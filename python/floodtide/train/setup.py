@@ -13,7 +13,6 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.tasks import Classes
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
@@ -107,7 +106,7 @@ def prepared(config: Config) -> Config:
     """
     # Ranks import modules only when they need them: a thousand ranks read the files at once.
     task: Any = config.task
-    unknown = isinstance(task, Classes) and not task.classes
+    unknown = task.needs_labels
     with world.agreed():
         if world.rank() == 0:
             from floodtide.train.data_checks import require_volumes_fit
@@ -264,7 +263,7 @@ def checkpoint_bytes(config: Config, ranks: int) -> int:
 
 def parameter_count(config: Config) -> int:
     """Return the number of parameters, with the statistics of batch normalisation."""
-    return learner_of(config).options_of(config).parameter_count()
+    return int(learner_of(config).options_of(config).parameter_count())
 
 
 def configuration_of(

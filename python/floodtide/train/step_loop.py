@@ -15,6 +15,7 @@ from floodtide import config as configuration
 from floodtide.base import notes
 from floodtide.base.outputs import files_named
 from floodtide.comm import world
+from floodtide.config.stored import require_same_task
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
@@ -23,7 +24,7 @@ from floodtide.errors import (
     on_all_ranks,
 )
 from floodtide.optim import advice
-from floodtide.train.learners.learner import Model, Record, Setup, require_same_task
+from floodtide.train.learners.learner import Model, Record, Setup
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
+from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.config.sections import ValidationConfig
@@ -65,6 +66,7 @@ class Trainer(Steering, NotPickled):
     # A misspelt name is an error, not a new attribute.
     __slots__ = ("__weakref__", "_progress", "config", "data", "model")
 
+    @typed(world.agreed)
     def __init__(
         self,
         *,

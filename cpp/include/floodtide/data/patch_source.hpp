@@ -54,7 +54,9 @@ struct PatchOptions {
 /// Patches of images with labels. Each training patch is drawn for a random voxel with a label, so that every labelled voxel is
 /// equally likely, and lies around it at random: inside its region if that is large enough, else inside the image. It is a
 /// function of seed, epoch and number. Validation takes windows that overlap by a quarter of the patch; each labelled voxel
-/// counts in one of them, in whose middle it lies. Voxels outside of the regions have no label.
+/// counts in one of them, in whose middle it lies. A pair of voxels (an affinity) counts once, too, in the window in whose
+/// middle its middle lies, so that a window shows both voxels of all pairs up to a quarter of its size apart. Voxels outside of
+/// the regions have no label.
 class PatchSource : Immovable {
  public:
   /// Opens all volumes, reads all labels of the regions once, and counts them.

@@ -24,8 +24,10 @@ class Targets : Immovable {
   [[nodiscard]] virtual std::int64_t soft_from() const noexcept { return outputs(); }
   /// Return true if labels are classes, of which each voxel has one.
   [[nodiscard]] virtual bool classes() const noexcept { return false; }
-  /// Return the voxels around a patch (z, y, x) whose labels the targets depend on.
-  [[nodiscard]] virtual Vec3 margin() const noexcept { return {0, 0, 0}; }
+  /// Return the voxels around a patch (z, y, x) whose labels the targets depend on, for training or for validation.
+  [[nodiscard]] virtual Vec3 margin(bool /*training*/) const noexcept { return {0, 0, 0}; }
+  /// Return where the other voxel lies whose label an output depends on; 0: an output of single voxels.
+  [[nodiscard]] virtual Vec3 offset(std::int64_t /*output*/) const noexcept { return {0, 0, 0}; }
   /// Throws Error(invalid_argument) if patches of this size have no targets.
   virtual void check(const Vec3& /*patch_size*/) const {}
 
@@ -53,9 +55,8 @@ struct AffinityTargets {
   std::array<double, 3> descriptors{};
 };
 /// Affinities: 1 if the voxel and the voxel at the offset have the same label other than 0, else 0. The weight is 0 if one of
-/// the two has no label or lies outside the patch. Local shape descriptors follow, as shape_descriptors() has them, with weight
-/// 1 in objects.
-/// Throws Error(invalid_argument) for no offsets or an offset of 0.
+/// the two has no label or, in training, lies outside the patch. Local shape descriptors follow, as shape_descriptors() has
+/// them, with weight 1 in objects. Throws Error(invalid_argument) for no offsets or an offset of 0.
 [[nodiscard]] std::unique_ptr<Targets> affinity_targets(const AffinityTargets& options);
 
 /// The distance d of a voxel of an object to the nearest voxel that is not of the object, as 1/2 + tanh(d / scale) / 2, and of

@@ -27,8 +27,17 @@ class Affinities final : public Targets {
 
   [[nodiscard]] std::int64_t soft_from() const noexcept override { return offsets(); }
 
-  [[nodiscard]] Vec3 margin() const noexcept override {
-    return by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(3 * options_.descriptors[axis] + 0.5); });
+  [[nodiscard]] Vec3 margin(bool training) const noexcept override {
+    return by_axis([&](std::size_t axis) {
+      auto most = static_cast<std::int64_t>(3 * options_.descriptors[axis] + 0.5);
+      if (training) return most;
+      for (const Vec3& offset : options_.offsets) most = std::max(most, std::abs(offset[axis]));
+      return most;
+    });
+  }
+
+  [[nodiscard]] Vec3 offset(std::int64_t output) const noexcept override {
+    return output < offsets() ? options_.offsets[static_cast<std::size_t>(output)] : Vec3{};
   }
 
   void check(const Vec3& patch_size) const override {
@@ -43,14 +52,14 @@ class Affinities final : public Targets {
  private:
   void fill(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const override {
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
-    const Vec3 border = margin();
+    const Vec3 border = margin(training);
     const Box patch{{}, {targets.shape(0), targets.shape(1), targets.shape(2)}};
     const auto label = [&](const Vec3& at) { return labels.at(at + border); };
     for_each_voxel(patch, [&](const Vec3& at) {
       const std::int64_t own = label(at);
       for (std::int64_t channel = 0; channel < offsets(); ++channel) {
         const Vec3 to = at + options_.offsets[static_cast<std::size_t>(channel)];
-        const std::int64_t other = patch.contains(to) ? label(to) : kNoLabel;
+        const std::int64_t other = !training || patch.contains(to) ? label(to) : kNoLabel;
         const Shape<4> place{at[0], at[1], at[2], channel};
         targets.at(place) = is_object(own) && own == other ? 1.0F : 0.0F;
         weights.at(place) = own != kNoLabel && other != kNoLabel ? 1.0F : 0.0F;

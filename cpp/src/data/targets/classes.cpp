@@ -31,7 +31,7 @@ class ClassTargets final : public Targets {
 }  // namespace
 
 void Targets::make(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const {
-  const Vec3 size = labels.shape() - margin() - margin();
+  const Vec3 size = labels.shape() - margin(training) - margin(training);
   if (classes()) {
     out_sample.classes = Tensor<std::uint8_t, 3>(size);
   } else {

@@ -34,12 +34,12 @@ class Distance final : public Targets {
   }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }
   [[nodiscard]] std::int64_t soft_from() const noexcept override { return 0; }
-  [[nodiscard]] Vec3 margin() const noexcept override {
+  [[nodiscard]] Vec3 margin(bool /*training*/) const noexcept override {
     return by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(std::ceil(kFar * scale_ / voxel_size_[axis])); });
   }
 
  private:
-  void fill(View<const std::int64_t, 3> labels, bool /*training*/, Sample& out_sample) const override {
+  void fill(View<const std::int64_t, 3> labels, bool training, Sample& out_sample) const override {
     Tensor<float, 3> signed_distance(labels.shape());
     std::fill_n(signed_distance.data(), signed_distance.size(), 0.0F);
     const Box whole{{}, labels.shape()};
@@ -51,7 +51,7 @@ class Distance final : public Targets {
     for (std::int64_t i = 0; i < labels.size(); ++i) objects.data()[i] = is_object(labels.data()[i]) ? 1 : 0;
     write(labels, whole, 0, objects, -1, signed_distance.view());
     const Tensor<double, 3> unknown = squared_distance(mask_of(labels, whole, kNoLabel, false).view(), voxel_size_);
-    const Vec3 border = margin();
+    const Vec3 border = margin(training);
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
     for_each_voxel({{}, {targets.shape(0), targets.shape(1), targets.shape(2)}}, [&](const Vec3& at) {
       const Vec3 from = at + border;

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.network_options import Vec3
+from floodtide.base.networks.network import Vec3
 from floodtide.base.options import option
-from floodtide.base.tasks.task import PatchTask
+from floodtide.base.tasks.task import Agglomerate, Array, PatchTask
 from floodtide.errors import ConfigurationError
 
 NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
@@ -49,14 +51,24 @@ class Affinities(PatchTask):
                 " [0, 0, -1]] are the nearest neighbours"
             )
 
-    segments: ClassVar[str] = "affinities"
     score_name: ClassVar[str] = "average precision of boundaries"
+    patch_score: ClassVar[str] = score_name
+    positive: ClassVar[str] = "connected"
+    pictured: ClassVar[str] = "affinities"
+    legend: ClassVar[str] = (
+        "Red, green, blue: affinity along z, y, x; white: the same object all around; black: an affinity of 0 along all"
+        " axes; beige: not counted. Boundary map: 1 - mean of the affinities along y and x."
+    )
 
     @property
     def channels(self) -> list[str]:
         """Names of the affinities: the axis for a predecessor, else the offset as "z,y,x"."""
         nearest = dict(zip(NEAREST, "zyx", strict=True))
         return [nearest.get(offset, ",".join(map(str, offset))) for offset in self.offsets]
+
+    @property
+    def affinity_offsets(self) -> tuple[Vec3, ...]:
+        return self.offsets
 
     @property
     def notes(self) -> dict[str, str]:
@@ -70,6 +82,19 @@ class Affinities(PatchTask):
 
     def values(self) -> tuple[list[tuple[int, int]], bool]:
         return [] if self.zero_is_boundary else [(0, -1)], False
+
+    def objects(self, predicted: Array, agglomerate: Agglomerate) -> Array:
+        return agglomerate(predicted, self.offsets)
+
+    def score_of_patch(self, output: Array, truth: Array, weights: Array) -> float | None:
+        """Return the average precision of boundaries, mean of the affinities that have some."""
+        found = []
+        for channel in range(len(self.offsets)):
+            counts = _core.evaluate.VoxelCounts()
+            counts.add_probabilities(1 - output, 1 - truth, weights, channel)
+            if counts.object_voxels() > 0:
+                found.append(counts.average_precision())
+        return float(np.mean(found)) if found else None
 
     @staticmethod
     def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option, shown
-from floodtide.base.tasks.task import PatchTask, Record
+from floodtide.base.tasks.task import Agglomerate, Array, PatchTask, Record
 from floodtide.errors import ConfigurationError
 
 _LARGEST_RANGE = 1 << 16
@@ -44,11 +47,30 @@ class Classes(PatchTask):
     )
 
     output: ClassVar[str] = "softmax"
-    segments: ClassVar[str] = "classes"
     score_name: ClassVar[str] = "Dice, mean of the classes"
+    patch_score: ClassVar[str] = "Dice"
+    scores_groups: ClassVar[bool] = True
+    legend: ClassVar[str] = "Darker: not counted."
+    of_objects: ClassVar[bool] = False
+    agglomerated: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "classes", {_key(a, b): name for a, b, name in self._rows})
+        count = len(self.channels)
+        if count > 0 and count not in limits.MASK_CLASSES:
+            raise ConfigurationError(
+                f"{self._prefix}classes has {count} classes, expected {limits.MASK_CLASSES}"
+            )
+        for name in self.class_weights:
+            if count > 0 and name not in self.channels:
+                raise ConfigurationError(
+                    f"{self._prefix}class_weights has '{name}', expected names of classes: {', '.join(self.channels)}"
+                )
+
+    @functools.cached_property
+    def _rows(self) -> list[tuple[int, int, str]]:
+        """First value, last value and name of each row, in ascending order."""
         table = {str(key): name for key, name in self.classes.items()}
         rows = sorted(self._row(key, name) for key, name in table.items())
         for (_, end, _), (start, _, name) in itertools.pairwise(rows):
@@ -56,22 +78,7 @@ class Classes(PatchTask):
                 raise ConfigurationError(
                     f"{self._prefix}classes has the value {start} of '{name}' twice, expected it once"
                 )
-        object.__setattr__(self, "classes", {_key(a, b): name for a, b, name in rows})
-        count = len(self.channels)
-        if rows and count not in limits.MASK_CLASSES:
-            raise ConfigurationError(
-                f"{self._prefix}classes has {count} classes, expected {limits.MASK_CLASSES}"
-            )
-        for name in self.class_weights:
-            if rows and name not in self.channels:
-                raise ConfigurationError(
-                    f"{self._prefix}class_weights has '{name}', expected names of classes: {', '.join(self.channels)}"
-                )
-
-    @property
-    def _rows(self) -> list[tuple[int, int, str]]:
-        """First value, last value and name of each row."""
-        return [self._row(key, name) for key, name in self.classes.items()]
+        return rows
 
     def _row(self, key: str, name: str) -> tuple[int, int, str]:
         match = re.fullmatch(r"\s*(-?\d{1,19})\s*(?:-\s*(-?\d{1,19})\s*)?", key)
@@ -88,9 +95,26 @@ class Classes(PatchTask):
         return first, last, name
 
     @property
+    def needs_labels(self) -> bool:
+        return not self.classes
+
+    @property
     def channels(self) -> list[str]:
         """The names of the classes, in the order of their lowest values."""
         return list(dict.fromkeys(self.classes.values()))
+
+    @property
+    def output_count(self) -> int:
+        return len(self.channels) or 2  # without labels that say their classes, as in benchmarks
+
+    @property
+    def truth_values(self) -> int:
+        return 1  # the number of the class
+
+    @property
+    def draw_weights(self) -> list[float]:
+        weights = self.class_weights
+        return [weights.get(name, 0.0) for name in self.channels] if weights else []
 
     @property
     def written(self) -> list[int]:
@@ -121,26 +145,34 @@ class Classes(PatchTask):
             for value in range(low, high + 1)
         ], True
 
-    def of_values(self, found: Iterable[int], where: str) -> Classes:
-        """Return this task with the table that labels need that have none.
+    def of_labels(self, masks: Sequence[str], values: Callable[[], set[int]]) -> Classes:
+        if not masks:
+            return self._of_values(sorted(values())) if self.needs_labels else self
+        if "background" in masks:
+            raise ConfigurationError(
+                "data.volumes.masks has the name 'background', which is the class of voxels in no mask; expected this"
+                " mask left out, or another name"
+            )
+        table = {str(number): name for number, name in enumerate(["background", *masks])}
+        if self.classes and self.classes != table:
+            raise ConfigurationError(
+                f"task.classes is {self.classes}, expected it left out: the masks say {table}"
+            )
+        return dataclasses.replace(self, classes=table)
 
-        Args:
-            found: All values of the labels that are labels.
-            where: The labels, for the message.
-
-        Raises:
-            ConfigurationError: If the values do not say it themselves; the message has the line to write.
-        """
-        values = sorted(set(found))
+    def _of_values(self, values: Sequence[int]) -> Classes:
+        """Return this task with the table that labels of these values need; else the message has the line to write."""
+        where = "data.volumes.labels: the labels have"
         more = [value for value in values if value != 0]
         if len(values) < 2:
             shown_values = f"one value, {values[0]}" if values else "no value"
             raise ConfigurationError(
-                f"{where}: the labels have {shown_values}, expected at least two classes to tell apart"
+                f"{where} {shown_values}, expected at least two classes to tell apart"
             )
         if values == [0, *more[:1]]:
-            table = {"0": "background", str(more[0]): "foreground"}
-            return dataclasses.replace(self, classes=table)
+            return dataclasses.replace(
+                self, classes={"0": "background", str(more[0]): "foreground"}
+            )
         table = {str(value): f"class {value}" if value else "background" for value in values[:8]}
         advice = "expected their names"
         if values[0] >= 0 and len(values) > _SMOOTH:
@@ -149,39 +181,39 @@ class Classes(PatchTask):
             advice = 'expected objects, task.kind = "affinities"; or, for a mask with smooth edges,'
         line = ", ".join(f'{value} = "{name}"' for value, name in table.items())
         raise ConfigurationError(
-            f"{where}: the labels have {len(values)} values, {advice} task.classes = {{ {line} }}"
+            f"{where} {len(values)} values, {advice} task.classes = {{ {line} }}"
         )
 
-    def of_masks(self, names: Sequence[str]) -> Classes:
-        """Return this task with the classes of masks: 0 is the background, and the masks are numbered from 1.
+    def objects(self, predicted: Array, agglomerate: Agglomerate) -> Array:
+        """Return the face-connected components of each class but the background."""
+        labels: Array = np.zeros(predicted.shape, np.int64)
+        for value in self.written[1:]:
+            mask = (predicted == value).astype(np.uint8)
+            found = _core.segment.connected_components(mask, 1)
+            labels += np.where(found > 0, found + labels.max(), 0)
+        return labels
 
-        Raises:
-            ConfigurationError: If a mask has the name of the background.
-        """
-        if "background" in names:
-            raise ConfigurationError(
-                "data.volumes.masks has the name 'background', which is the class of voxels in no mask; expected this"
-                " mask left out, or another name"
-            )
-        return dataclasses.replace(
-            self, classes={str(n): name for n, name in enumerate(["background", *names])}
-        )
+    def score_of_patch(self, output: Array, truth: Array, weights: Array) -> float | None:
+        """Return the Dice, mean of the classes that are true or predicted there."""
+        counts = _core.evaluate.DiceCounts(1, len(self.channels))
+        counts.add(0, _core.evaluate.most_likely_classes(output), truth)
+        found = [counts.group(0, number) for number in range(1, len(self.channels))]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known else None
 
     def scores(self, scores: Mapping[str, Any], groups: Sequence[str]) -> Record:
-        dice, rows = scores["dice"], []
-        for number, name in enumerate(self.channels):
-            if number == 0:
-                continue
-            rows.append(
-                {
-                    "class": number,
-                    "name": name,
-                    "dice_pooled": dice.pooled(number),
-                    "dice_mean": dice.mean_over_groups(number),
-                    "dice_groups": [dice.group(group, number) for group in range(len(groups))],
-                    "dice_everything": scores["dice_everything"][number],
-                }
-            )
+        dice = scores["dice"]
+        rows = [
+            {
+                "class": number,
+                "name": name,
+                "dice_pooled": dice.pooled(number),
+                "dice_mean": dice.mean_over_groups(number),
+                "dice_groups": [dice.group(group, number) for group in range(len(groups))],
+                "dice_everything": scores["dice_everything"][number],
+            }
+            for number, name in enumerate(self.channels[1:], start=1)
+        ]
         return {"classes": rows, "groups": list(groups), "confusion": scores["confusion"]}
 
     @staticmethod

@@ -40,10 +40,6 @@ class ShapeDescriptors(Affinities):
     def channels(self) -> list[str]:
         return [*super().channels, *_DESCRIPTORS]
 
-    @property
-    def predicted(self) -> int:
-        return len(self.offsets)
-
     def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
         return _core.data.affinity_targets(
             list(self.offsets),

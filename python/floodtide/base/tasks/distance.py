@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.base.tasks.task import PatchTask
+from floodtide.base.tasks.affinities import NEAREST
+from floodtide.base.tasks.task import Agglomerate, Array, PatchTask
 
 _FAR = 1e6  # voxels to the next section
 
@@ -26,8 +29,12 @@ class Distance(PatchTask):
         range=limits.DISTANCE_SCALE,
     )
 
-    segments: ClassVar[str] = "distance"
     score_name: ClassVar[str] = "explained variance"
+    measures: ClassVar[bool] = True
+    pictured: ClassVar[str] = "distance"
+    legend: ClassVar[str] = (
+        "White: deep inside an object; grey: its boundary; black: far outside; beige: not counted."
+    )
 
     @property
     def channels(self) -> list[str]:
@@ -38,6 +45,21 @@ class Distance(PatchTask):
         if flat:  # distances in the section
             z = _FAR * x
         return _core.data.distance_targets(self.scale, voxel_size=(z / x, y / x, 1.0))
+
+    def objects(self, predicted: Array, agglomerate: Agglomerate) -> Array:
+        """Return the objects of distances.
+
+        The affinity of two neighbours is the smaller distance of both, scaled to 0 at the boundary and 1 far from it.
+        """
+        inside = np.clip(2 * predicted[0].astype(np.float32) - 1, 0, 1)
+        affinities = np.zeros((3, *inside.shape), np.float32)
+        for axis in range(3):
+            here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
+            before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
+            affinities[axis][here] = np.minimum(inside[here], inside[before])
+        labels = agglomerate(affinities, NEAREST)
+        labels[inside == 0] = 0
+        return labels
 
     @staticmethod
     def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:

@@ -4,14 +4,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from floodtide import _core
+from floodtide.base.networks.network import Vec3
 from floodtide.base.options import FLOOD, PATCHES, Checked, option
+from floodtide.errors import ConfigurationError
 
 Record = dict[str, Any]
+Array = NDArray[Any]
+Agglomerate = Callable[[Array, Sequence[Vec3]], Array]
+"""Makes segments (z, y, x) of affinities (offsets, z, y, x) and their offsets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +31,31 @@ class Task(Checked):
         examples: What the task is learnt from: PATCHES, or FLOOD for flood filling.
         score_name: The main score, for figures and tables.
         least_gain: What a score must have above that of a trivial prediction, so that training goes on.
+        unit: What a log counts.
+        loss_name: Name of the loss; empty: `training.loss` names it.
+        f1_name: Title and unit of the F1 that a training logs.
+        positive: What a voxel is whose target is 1.
+        of_objects: Labels are ids of objects.
+        partitioned: Examples are chosen by partitions of the labels, which a training makes.
+        predicts: The network predicts all voxels of an image at once, and segments are made of its outputs.
+        needs_labels: The labels have to say which classes there are: `PatchTask.of_labels`.
     """
 
     kind: str = option("", "Name of the task")
     examples: ClassVar[str] = PATCHES
     score_name: ClassVar[str] = ""
     least_gain: ClassVar[float] = 0.0
+    unit: ClassVar[str] = "patches"
+    loss_name: ClassVar[str] = ""
+    f1_name: ClassVar[tuple[str, str]] = ("F1 of the training batches", "F1 at probability 0.5")
+    positive: ClassVar[str] = "object"
+    of_objects: ClassVar[bool] = True
+    partitioned: ClassVar[bool] = False
+    predicts: ClassVar[bool] = True
+
+    @property
+    def needs_labels(self) -> bool:
+        return False
 
     @property
     def outputs(self) -> str:
@@ -54,6 +81,14 @@ class FloodTask(Task):
     examples: ClassVar[str] = FLOOD
     score_name: ClassVar[str] = "average precision of the first pass"
     least_gain: ClassVar[float] = 0.01  # a network that has died still knows the voxel at the seed
+    unit: ClassVar[str] = "fovs"
+    loss_name: ClassVar[str] = "mean cross-entropy of a voxel"
+    f1_name: ClassVar[tuple[str, str]] = (
+        "F1 on the network's own moves",
+        "F1 (drifts with the network)",
+    )
+    partitioned: ClassVar[bool] = True
+    predicts: ClassVar[bool] = False
 
     @staticmethod
     def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
@@ -75,11 +110,21 @@ class PatchTask(Task):
 
     Attributes:
         output: Output of the network: "softmax" for classes, of which a voxel has one, else "sigmoid".
-        segments: What a prediction holds, and segments are made of: "affinities", "classes" or "distance".
+        pictured: What outputs are, for the titles of pictures.
+        legend: What the colours of these pictures mean.
+        patch_score: Name of the score of a single patch.
+        scores_groups: Validation records have a score for each group (patient, volume).
+        measures: Targets depend on the size of voxels.
+        agglomerated: Segments need the libraries that make segments of affinities.
     """
 
     output: ClassVar[str] = "sigmoid"
-    segments: ClassVar[str]
+    pictured: ClassVar[str] = "targets"
+    legend: ClassVar[str] = "Beige: not counted."
+    patch_score: ClassVar[str] = "mean squared error"
+    scores_groups: ClassVar[bool] = False
+    measures: ClassVar[bool] = False
+    agglomerated: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -89,6 +134,16 @@ class PatchTask(Task):
     @property
     def outputs(self) -> str:
         return f"'{self.kind}' ({'; '.join(self.channels)})"
+
+    @property
+    def output_count(self) -> int:
+        """Number of outputs of a network that learns this task."""
+        return len(self.channels)
+
+    @property
+    def truth_values(self) -> int:
+        """Number of values that a voxel has in the truth of a sample: targets and weights."""
+        return 2 * self.output_count
 
     @abstractmethod
     def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
@@ -103,16 +158,70 @@ class PatchTask(Task):
         """Return pairs of a stored value and its label, -1 for none; and True if other values are refused."""
         return [], False
 
+    def of_labels(self, masks: Sequence[str], values: Callable[[], set[int]]) -> PatchTask:
+        """Return the task with the classes that the labels have, for tasks of classes.
+
+        Args:
+            masks: Names of the masks that take the place of labels.
+            values: Returns all values of the labels that are labels. This reads them all.
+
+        Raises:
+            ConfigurationError: If masks mean nothing to the task, or the labels do not say their classes.
+        """
+        if masks:
+            raise ConfigurationError(
+                f"data.volumes.masks has no meaning for task.kind '{self.kind}', expected it only for 'classes'"
+            )
+        return self
+
+    @property
+    def draw_weights(self) -> list[float]:
+        """How often patches are drawn around a voxel of each class; empty: each labelled voxel is equally likely."""
+        return []
+
+    @property
+    def affinity_offsets(self) -> tuple[Vec3, ...]:
+        """Offsets (z, y, x) of the outputs that are affinities, the first ones."""
+        return ()
+
     @property
     def predicted(self) -> int:
         """Number of the outputs that a prediction keeps, the first ones. The others only help to learn."""
-        return len(self.channels)
+        return len(self.affinity_offsets) or len(self.channels)
+
+    @property
+    def written(self) -> list[int]:
+        """The value of each class in predictions."""
+        return list(range(self.predicted))
 
     @property
     def notes(self) -> dict[str, str]:
         """What a file of predictions states of the task: texts by the name of an attribute."""
         return {}
 
+    @abstractmethod
+    def objects(self, predicted: Array, agglomerate: Agglomerate) -> Array:
+        """Return the objects (z, y, x) of a prediction; 0 is none.
+
+        Args:
+            predicted: What a file of predictions holds: values of classes (z, y, x), or outputs (outputs, z, y, x).
+            agglomerate: Makes segments of affinities.
+        """
+
     def scores(self, scores: Mapping[str, Any], groups: Sequence[str]) -> Record:
         """Return the part of a validation record that this task has, of what the core has computed."""
         return {"channels": dict(zip(self.channels, map(dict, scores["channels"]), strict=True))}
+
+    def score_of_patch(self, output: Array, truth: Array, weights: Array) -> float | None:
+        """Return the score of a patch, negative if less is better; None if nothing is scored.
+
+        This one is minus the mean squared error of the first output.
+
+        Args:
+            output: Outputs of the network (z, y, x, outputs).
+            truth: Class numbers (z, y, x), or targets (z, y, x, outputs).
+            weights: 0 in voxels that do not count, (z, y, x) or (z, y, x, outputs).
+        """
+        counts = weights[..., 0] > 0
+        squares = (truth[..., 0][counts] - output[..., 0][counts]) ** 2
+        return -float(squares.mean(dtype=np.float64)) if squares.size else None

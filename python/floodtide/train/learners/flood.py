@@ -6,11 +6,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from floodtide import _core, nn
 from floodtide.base import limits
-from floodtide.base.options import FLOOD, Arguments
+from floodtide.base.options import Arguments
 from floodtide.base.tasks import FloodTask
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig, TrainingConfig
@@ -105,10 +105,7 @@ class FloodLearner(Learner):
         InvalidArgumentError: If the examples do not fit the network's field of view and step.
     """
 
-    examples_of = FLOOD
-    model_class = nn.FFN
     data_class = Shards
-    unit = "fovs"
 
     def __init__(self, config: Config, model: nn.FFN, data: Shards) -> None:
         if data.patch_size != model.patch_size:
@@ -119,19 +116,6 @@ class FloodLearner(Learner):
         super().__init__(config, model, data)
         steps = sum(delta > 0 for delta in model.deltas)
         self._most_moves = 3**steps  # the centre, and a step along every axis that has one
-
-    @classmethod
-    def new_model(cls, config: Config) -> nn.FFN:
-        section, run = _section(config), config.run
-        return nn.FFN(
-            depth=section.depth,
-            fov=section.fov,
-            deltas=section.deltas,
-            features=section.features,
-            seed=run.seed,
-            compute=run.compute,
-            parallel=run.parallel,
-        )
 
     @classmethod
     def initial_model(cls, config: Config) -> nn.FFN:
@@ -168,38 +152,33 @@ class FloodLearner(Learner):
             seed=section.seed,
         )
 
-    @staticmethod
-    def sections_of(model: nn.FFN, data: Shards) -> dict[str, Any]:
-        return {
-            "model": FfnConfig(
-                depth=model.depth,
-                features=model.features,
-                fov=model.fov,
-                deltas=model.deltas,
-                initial_weights=model.origin,
-            ),
+    @classmethod
+    def sections_of(cls, model: nn.FFN, data: Shards) -> dict[str, Any]:
+        return super().sections_of(model, data) | {
             "task": FloodTask(),
-            "data": data.options,
-            "augmentation": data.augmentation,
             "run": {"parallel": model.parallel},
             "training": {"walkers": data.walkers, "softness": data.softness},
         }
 
     @staticmethod
-    def options_of(config: Config) -> _core.FfnOptions:
-        return _section(config).core(parallel=config.run.parallel)
+    def options_of(config: Config, **others: Any) -> Any:
+        return config.model.core(parallel=config.run.parallel, **others)
 
     @classmethod
     def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
-        return cls.options_of(config).training_bytes(_section(config).fov, walkers, threads)
+        return int(cls.options_of(config).training_bytes(_section(config).fov, walkers, threads))
 
     @classmethod
     def example_bytes(cls, config: Config) -> int:
         return _ARRAYS * 4 * cls.canvas_voxels(config)
 
+    @classmethod
+    def canvas_voxels(cls, config: Config) -> int:
+        return math.prod(cls.patch_size(config))
+
     @staticmethod
-    def canvas_voxels(config: Config) -> int:
-        return math.prod(_section(config).patch_size)
+    def patch_size(config: Config) -> Vec3:
+        return _section(config).patch_size
 
     @property
     def facts(self) -> Record:
@@ -222,5 +201,4 @@ class FloodLearner(Learner):
 
 
 def _section(config: Config) -> FfnConfig:
-    assert isinstance(config.model, FfnConfig)
-    return config.model
+    return cast(FfnConfig, config.model)

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodtide import _core, nn
-from floodtide.base import reading
+from floodtide.base.networks import section_of
 from floodtide.comm import world
-from floodtide.config import Config, from_dict
-from floodtide.data import Patches, Shards, TrainingVolume
+from floodtide.config import Config
+from floodtide.data import Patches, Shards, TrainingVolume, Vec3
 from floodtide.data.patches import boxes_of
 from floodtide.errors import ConfigurationError, Error
+from floodtide.nn.load import network_of
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 
 Record = dict[str, Any]
 """A record of a log, or a table of a configuration."""
 
-Model = nn.FFN | nn.UNet
+Model = nn.FFN | nn.PatchNetwork
 Data = Shards | Patches
 
 
@@ -34,27 +35,28 @@ class Learner(ABC):
         data: Its training examples.
 
     Attributes:
-        examples_of: What is learnt from: FLOOD or PATCHES.
-        model_class, data_class: Classes of the network and its training examples.
-        unit: What a walker computes in a pass, such as "fovs"; a name in the log.
+        data_class: Class of the training examples.
         held_out: The data to validate on, or None.
+        unit: What a walker computes in a pass, such as "fovs"; a name in the log.
+        examples: Number of examples of an epoch, over all walkers.
     """
 
-    examples_of: str
-    model_class: type[Model]
     data_class: type[Data]
-    unit: str
 
     def __init__(self, config: Config, model: Any, data: Any) -> None:
         self._config = config
         self._model = model
         self._data = data
         self.held_out: Any = self.held_out_of(config)
+        self.unit = config.task.unit
+        self.examples = len(data)
 
     @classmethod
-    @abstractmethod
-    def new_model(cls, config: Config) -> Model:
+    def new_model(cls, config: Config) -> Any:
         """Return a new network with random weights."""
+        run = config.run
+        options = cls.options_of(config, seed=run.seed, compute=run.compute)
+        return network_of(config.model.core_network(options), run.seed)
 
     @classmethod
     @abstractmethod
@@ -76,18 +78,27 @@ class Learner(ABC):
     def held_out_of(config: Config) -> Any:
         """Return the held-out data; None if the configuration holds nothing out."""
 
-    @staticmethod
-    @abstractmethod
-    def sections_of(model: Any, data: Any) -> dict[str, Any]:
+    @classmethod
+    def sections_of(cls, model: Any, data: Any) -> dict[str, Any]:
         """Return the sections of a configuration that describe a network and its data.
 
         In place of [run], [training] and [validation] there are the keys of theirs that the objects decide.
         """
+        return {
+            "model": section_of(model.core, model.origin),
+            "data": data.options,
+            "augmentation": data.augmentation,
+        }
 
     @staticmethod
     @abstractmethod
-    def options_of(config: Config) -> _core.FfnOptions | _core.UNetOptions:
-        """Return the properties of the network from which the core computes sizes."""
+    def options_of(config: Config, **others: Any) -> Any:
+        """Return the options of the core's network, which also compute sizes; `others` by their names in the core."""
+
+    @staticmethod
+    @abstractmethod
+    def patch_size(config: Config) -> Vec3:
+        """Return the size (z, y, x) of a training example in voxels."""
 
     @classmethod
     @abstractmethod
@@ -99,15 +110,10 @@ class Learner(ABC):
     def example_bytes(cls, config: Config) -> int:
         """Return the bytes of the training examples that a walker needs for one pass."""
 
-    @staticmethod
-    def canvas_voxels(config: Config) -> int:
+    @classmethod
+    def canvas_voxels(cls, config: Config) -> int:
         """Return the voxels of a walker that a checkpoint stores."""
         return 0
-
-    @property
-    def examples(self) -> int:
-        """Examples of an epoch, over all walkers."""
-        return len(self._data)
 
     @property
     def facts(self) -> Record:
@@ -161,37 +167,6 @@ class Setup:
     average: Model | None
     statistics: str
     warnings: tuple[str, ...]
-
-
-def stored_configuration(checkpoint: str) -> Config | None:
-    """Return the configuration that a floodtide checkpoint stores; None if it has a network only.
-
-    Raises:
-        InvalidFileError: If the file cannot be read.
-    """
-    text = _core.stored_text(checkpoint, "configuration")
-    where = f"{checkpoint}: configuration"
-    return from_dict(reading.parse_toml(text, where), where) if text else None
-
-
-def require_same_task(checkpoint: str, config: Config, what: str) -> None:
-    """Refuse a checkpoint whose network has learnt another task than the configuration says, or other outputs.
-
-    Args:
-        checkpoint: A floodtide checkpoint. One that stores no configuration is accepted.
-        config: The configuration.
-        what: Start of the message, such as the key that names the checkpoint.
-
-    Raises:
-        ConfigurationError: If the tasks differ.
-        InvalidFileError: If the file cannot be read.
-    """
-    stored = stored_configuration(checkpoint)
-    if stored and stored.task.outputs != config.task.outputs:
-        raise ConfigurationError(
-            f"{what}: {checkpoint} has learnt the task {stored.task.outputs}, expected {config.task.outputs}, as [task]"
-            " says"
-        )
 
 
 def held_out_volume(config: Config) -> TrainingVolume | None:

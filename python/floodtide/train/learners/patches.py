@@ -6,37 +6,33 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from floodtide import _core, nn
 from floodtide.base.data_options import WHOLE, volume_name
-from floodtide.base.options import PATCHES
 from floodtide.base.tasks import PatchTask
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.config.networks import UNetConfig
+from floodtide.config.stored import require_same_task
 from floodtide.data import DataOptions, Patches, Split, Vec3
 from floodtide.data.boxes import box_text, intersection
 from floodtide.data.patches import boxes_of, patch_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.train.learners.learner import Learner, Record, held_out_volume, require_same_task
+from floodtide.train.learners.learner import Learner, Model, Record, held_out_volume
 
 
 class PatchLearner(Learner):
-    """Walkers and validation of a U-Net on this rank. Not collective.
+    """Walkers and validation of a network of patches on this rank. Not collective.
 
     Raises:
         InvalidArgumentError: If network and patches do not fit each other, or a group is trained on and held out.
     """
 
-    examples_of = PATCHES
-    model_class = nn.UNet
     data_class = Patches
-    unit = "patches"
 
-    def __init__(self, config: Config, model: nn.UNet, data: Patches) -> None:
+    def __init__(self, config: Config, model: nn.PatchNetwork, data: Patches) -> None:
         if data.split != _split(config, "training"):
             raise InvalidArgumentError(
                 f"Trainer: data have {data.split}, expected {_split(config, 'training')}, as the validation says"
@@ -45,7 +41,7 @@ class PatchLearner(Learner):
         _require_fitting(model, data)
         options = model.core.options
         model.forward(
-            np.zeros((1, *data.patch, options.in_channels), np.float32)
+            np.zeros((1, *data.patch_size, options.in_channels), np.float32)
         )  # chooses the kernels for this size
         if self.held_out is not None:
             _require_other_voxels(config)
@@ -59,24 +55,11 @@ class PatchLearner(Learner):
         )
 
     @classmethod
-    def new_model(cls, config: Config) -> nn.UNet:
-        section, run = _section(config), config.run
-        options = cls.options_of(config)
-        return nn.UNet(
-            section,
-            classes=options.classes,
-            in_channels=options.in_channels,
-            output=options.output,
-            seed=run.seed,
-            compute=run.compute,
-        )
-
-    @classmethod
-    def initial_model(cls, config: Config) -> nn.UNet:
+    def initial_model(cls, config: Config) -> Model:
         path = config.model.initial_weights
         start, expected = nn.load(path), cls.new_model(config)
         require_same_task(path, config, "model.initial_weights")
-        if not isinstance(start, nn.UNet) or repr(start) != repr(expected):
+        if repr(start) != repr(expected):
             raise ConfigurationError(
                 f"model.initial_weights: {path} holds {start!r}, expected {expected!r}"
             )
@@ -114,44 +97,38 @@ class PatchLearner(Learner):
             split=_split(config, "validation"),
         )
 
-    @staticmethod
-    def sections_of(model: Any, data: Patches) -> dict[str, Any]:
-        options = model.core.options
-        names = ("depth", "features", "kernels", "pools", "batch_norm", "synchronised", "dropout")
-        own = {name: getattr(options, name) for name in names}
-        return {
+    @classmethod
+    def sections_of(cls, model: Any, data: Patches) -> dict[str, Any]:
+        return super().sections_of(model, data) | {
             "task": data.task,
-            "model": UNetConfig(**own, initial_weights=model.origin),
-            "data": data.options,
-            "augmentation": data.augmentation,
             "training": {"walkers": data.walkers, "batch": data.batch},
         }
 
     @staticmethod
-    def options_of(config: Config) -> _core.UNetOptions:
-        task, volumes = _task(config), config.data.volumes
-        count = len(task.channels)
-        if task.output == "softmax":  # without labels that say their classes, as in benchmarks: two
-            count = count or 2
-        return _section(config).core(
-            classes=count,
-            in_channels=1 + (len(volumes[0].channels) if volumes else 0),
-            output=task.output,
+    def options_of(config: Config, **others: Any) -> Any:
+        return config.model.core(
+            classes=_task(config).output_count,
+            in_channels=_channels(config),
+            output=_task(config).output,
+            **others,
         )
+
+    @staticmethod
+    def patch_size(config: Config) -> Vec3:
+        data = _data(config)
+        return patch_size(data.of(data.volumes))
 
     @classmethod
     def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
         # A rank computes the images of all its walkers at a time, or of one walker if sums are exact.
         at_once = 1 if config.comm.exactness == "workers" else walkers
         images = at_once * config.training.batch
-        return cls.options_of(config).training_bytes(images, _patch(config))
+        return int(cls.options_of(config).training_bytes(images, cls.patch_size(config)))
 
     @classmethod
     def example_bytes(cls, config: Config) -> int:
-        options = cls.options_of(config)
-        truth = 1 if options.output == "softmax" else 2 * options.classes  # targets and weights
-        arrays = options.in_channels + truth
-        return config.training.batch * arrays * 4 * math.prod(_patch(config))
+        arrays = _channels(config) + _task(config).truth_values
+        return config.training.batch * arrays * 4 * math.prod(cls.patch_size(config))
 
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
         return _core.sample_walkers(
@@ -168,14 +145,8 @@ class PatchLearner(Learner):
         return {**kept, **self.held_out.task.scores(scores, self.held_out.groups)}
 
 
-def _section(config: Config) -> UNetConfig:
-    assert isinstance(config.model, UNetConfig)
-    return config.model
-
-
 def _task(config: Config) -> PatchTask:
-    assert isinstance(config.task, PatchTask)
-    return config.task
+    return cast(PatchTask, config.task)
 
 
 def _split(config: Config, part: str) -> Split:
@@ -184,11 +155,9 @@ def _split(config: Config, part: str) -> Split:
     return Split(part, section.share, section.seed) if section.share > 0 else Split()
 
 
-def _total_pool(config: Config) -> Vec3:
-    section = _section(config)
-    pools = section.pools if len(section.pools) > 1 else section.pools * (section.depth - 1)
-    z, y, x = (math.prod(pool[axis] for pool in pools) for axis in range(3))
-    return z, y, x
+def _channels(config: Config) -> int:
+    volumes = config.data.volumes
+    return len(volumes[0].inputs) if volumes else 1
 
 
 def _data(config: Config) -> DataOptions:
@@ -197,17 +166,12 @@ def _data(config: Config) -> DataOptions:
     if data.patch != WHOLE or data.size != (0, 0):
         return data
     _, *largest = patch_size(data.of((*data.volumes, *config.validation.volumes)))
-    pools = _total_pool(config)[1:]
+    pools = config.model.total_pool[1:]
     y, x = (-(-n // pool) * pool for n, pool in zip(largest, pools, strict=True))
     return dataclasses.replace(data, size=(y, x))
 
 
-def _patch(config: Config) -> Vec3:
-    data = _data(config)
-    return patch_size(data.of(data.volumes))
-
-
-def _require_fitting(model: nn.UNet, data: Patches) -> None:
+def _require_fitting(model: nn.PatchNetwork, data: Patches) -> None:
     """Check that a network has the inputs and outputs that the patches have."""
     options, task = model.core.options, data.task
     found = (options.output, options.classes, options.in_channels)

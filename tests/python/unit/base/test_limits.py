@@ -18,11 +18,11 @@ import floodtide as ft
 from floodtide import _core, cli, config
 from floodtide.base import limits
 from floodtide.base.data_options import DataOptions
+from floodtide.base.networks import NETWORKS
 from floodtide.base.options import Range, shown
 from floodtide.base.registry import range_of
 from floodtide.base.tasks import TASKS, Affinities, Task
 from floodtide.cli import options as cli_options
-from floodtide.config.networks import NETWORKS
 from floodtide.config.sections import applies
 from floodtide.errors import ConfigurationError, InvalidArgumentError, InvalidFileError
 

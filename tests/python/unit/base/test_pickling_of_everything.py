@@ -145,6 +145,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),
     nn.FFN: lambda folder: ffn(),
     nn.Network: lambda folder: ffn(),
+    nn.PatchNetwork: lambda folder: nn.UNet(nn.UNetOptions(depth=1)),
     nn.UNet: lambda folder: flat_unet(dropout=0.25, classes=3, seed=5),
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
     segment.Seeded: lambda folder: segment.Seeded(1, (2, 3, 4), 5),
@@ -174,6 +175,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     ),
     train.Run: lambda folder: train.Run(folder=folder, name="a", train=[{"step": 1}]),
     train.RunDirectory: lambda folder: train.RunDirectory(folder / "run", writer=True),
+    data.Channel: lambda folder: data.Channel("raw.h5:raw"),
     train.Step: lambda folder: train.Step(number=1, loss=0.5, lr=0.1),
     train.Trainer: trainer,
 }

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import floodtide as ft
 from floodtide import _core, config
+from floodtide.base.networks import NETWORKS
 from floodtide.base.tasks import TASKS, Classes
-from floodtide.config.networks import NETWORKS
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.train.learners import LEARNERS
 
@@ -183,7 +183,7 @@ def test_no_scaling_rule_has_a_parameter_of_a_schedule() -> None:
 
 
 def test_every_task_and_every_network_has_a_learner() -> None:
-    learnt = {learner.examples_of for learner in LEARNERS}
+    learnt = set(LEARNERS)
     assert {task.examples for task in TASKS} == learnt
     assert {network.examples for network in NETWORKS} == learnt
 

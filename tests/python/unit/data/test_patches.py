@@ -107,6 +107,55 @@ def test_windows_count_every_labelled_voxel_once(data: st.DataObject) -> None:
     assert patches.label_counts == expected.tolist()
 
 
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_windows_count_every_pair_of_a_box_once(data: st.DataObject) -> None:
+    patch = data.draw(st.tuples(st.integers(2, 24), st.integers(2, 40), st.integers(2, 44)))
+    step = st.tuples(*(st.integers(1 - n, n - 1) for n in patch)).filter(any)
+    offsets = data.draw(st.lists(step, min_size=1, max_size=3))
+    start = tuple(data.draw(st.integers(0, n - 2)) for n in IMAGE.shape)
+    size = tuple(data.draw(st.integers(2, n - a)) for n, a in zip(IMAGE.shape, start, strict=True))
+    labels = np.random.default_rng(1).choice([-1, 0, 5, 6], IMAGE.shape, p=(0.1, 0.3, 0.3, 0.3))
+    patches = source(
+        patch,
+        labels=[labels],
+        regions=[(start, size)],
+        targets=core.affinity_targets(offsets, balance=True, descriptors=(0, 0, 0)),
+    )
+    known = np.where(inside([(start, size)], IMAGE.shape), labels, -1)
+    far = 44
+    around = np.pad(known, far, constant_values=-1)
+    counted = np.zeros((*IMAGE.shape, len(offsets)), int)
+    for number in range(patches.fixed_size):
+        _, _, targets, weights = patches.fixed(number)
+        _, *place = patches.fixed_place(number)
+        counted[box(*place)] += weights > 0
+        for channel, offset in enumerate(offsets):
+            there = tuple(a + far + o for a, o in zip(place[0], offset, strict=True))
+            own, other = known[box(*place)], around[box(there, place[1])]
+            same = (own > 0) & (own == other)
+            here = weights[..., channel] > 0
+            np.testing.assert_array_equal(targets[..., channel][here], same[here])
+    for channel, offset in enumerate(offsets):
+        there = tuple(far + o for o in offset)
+        pairs = (known >= 0) & (around[box(there, IMAGE.shape)] >= 0)
+        np.testing.assert_array_equal(counted[..., channel], pairs)
+
+
+def test_a_window_shows_both_voxels_of_pairs_up_to_a_quarter_of_its_size() -> None:
+    far = [(0, -10, 0), (0, 10, 0)]
+    patches = source(
+        (4, 40, 44),
+        image=np.zeros((4, 90, 44), np.uint8),
+        labels=[np.ones((4, 90, 44), np.uint8)],
+        targets=core.affinity_targets(far, balance=False, descriptors=(0, 0, 0)),
+    )
+    for number in range(patches.fixed_size):
+        weights = patches.fixed(number)[3]
+        assert not weights[:, :10, :, 0].any()
+        assert not weights[:, 30:, :, 1].any()
+
+
 def test_training_patches_have_a_labelled_voxel_and_learn_nothing_else() -> None:
     regions: Regions = [((3, 5, 5), (1, 30, 30)), ((20, 0, 0), (1, 40, 44))]
     wrong = LABELS.copy()

@@ -116,6 +116,7 @@ def test_scores_of_objects(
 ) -> None:
     predicted, true = drawn(seed, shape, 3)
     predicted[0, 0, 0], true[0, 0, 0] = VALUES[:2]
+    predicted[0, 0, 1] = true[0, 0, 1] = VALUES[1]  # without a common class, volumes are refused
     true[:, -1] = -1
     options: dict[str, Any] = {"objects": True, "sections": sections, "min_voxels": least}
     found = report_of(predicted, true, **options)
@@ -178,23 +179,29 @@ def test_two_values_are_matched_with_a_note() -> None:
     mask = np.indices((2, 3, 4)).sum(0) % 2
     found = report_of(mask.astype(np.uint8) * 255, mask)
     assert found.mean()["dice"] == 1
-    assert found.notes == ["the array holds 0, 1, the array 0, 255: 1 is compared with 255"]
+    assert found.notes == ["the value 1 of the array is compared with the class 255 of the array"]
     assert report_of(mask, mask).notes == []
 
 
 def test_values_that_may_be_matched_in_several_ways_are_refused() -> None:
     mask = np.indices((2, 3, 4)).sum(0) % 3
     with pytest.raises(
-        errors.InvalidArgumentError, match=r"holds 10, 20, .* classes 0, 1, 2, .*\(--match 10=2\)"
+        errors.InvalidArgumentError, match=r"holds 10, 20, .* 0, 1, 2; .* --match 10=CLASS,20=CLASS"
     ):
         report_of(mask, mask * 10)
     assert report_of(mask, mask * 10, match={10: 1, 20: 2}).mean()["dice"] == 1
     both = report_of(np.minimum(mask, 1), mask * 10, match={10: 1, 20: 1})
     assert both.mean()["dice"] == 1
-    with pytest.raises(errors.InvalidArgumentError, match="holds 0, 1, 2, not 5, which is to be"):
+    with pytest.raises(
+        errors.InvalidArgumentError,
+        match=r"match 5=1: no voxel of the array has the value 5, .*: 0, 1, 2",
+    ):
         report_of(mask, mask, match={5: 1})
     found = report_of(mask, np.where(mask == 2, 9, mask))
-    assert sorted(found.notes) == ["only the array holds 2", "only the array holds 9"]
+    assert sorted(found.notes) == [
+        "no voxel of the array has the class 2",
+        "no voxel of the array has the class 9",
+    ]
 
 
 def test_what_is_no_mask_is_refused() -> None:
@@ -241,13 +248,16 @@ def test_a_prediction_needs_no_option(tmp_path: Path, capsys: pytest.CaptureFixt
             text = said(capsys, prediction, f"{tmp_path}/{truth}")
             assert ("255 mitochondria  1.0000" in text) == (prediction == new)
             own, stated = 255 if prediction == new else 1, 1 if truth[0] == "1" else 255
-            assert (f"{stated} is compared with {own}" in text) == (own != stated)
+            assert (f"is compared with the class {own}" in text) == (own != stated)
             assert "Rand" not in text
     found = json.loads(said(capsys, new, f"{tmp_path}/stack.tif", "--json"))
     assert [row["name"] for row in found["classes"]] == ["background", "mitochondria"]
     assert found["confusion"] == [[72, 0], [0, 72]]
     assert found["class_of_truth"] == {"0": 0, "255": 255}
     assert found["objects_of_sections"] is None
+    text = said(capsys, new, f"{tmp_path}/stack.tif", "--match", "255=7", status=2)
+    assert "--match 255=7: " in text
+    assert "has no class 7, expected one of its classes: 0 (background), 255 (mito" in text
 
 
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,7 +283,7 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "1.0000",
         "0.4000",
     ]
-    assert lines[-1].endswith(f"only {pair[1]} holds 2")
+    assert lines[-1].endswith(f"no voxel of {pair[0]} has the class 2")
     assert "most wrong ones: 11 in section z = 1" in lines[-2]
 
 
@@ -356,9 +366,9 @@ def test_the_section_with_most_mistakes_is_drawn(
     [
         (["--classes", "--worst", "3"], "--worst is about objects, and SEGMENTATION holds classes"),
         (["--objects"], "--objects is about classes, expected --classes with it"),
-        (["--classes", "--match", "1"], "--match: 1, expected VALUE=CLASS[,...], such as 1=255"),
+        (["--classes", "--match", "1"], "--match: 1, expected VALUE=CLASS[,...]: a value of"),
         (["--classes", "--match", "1=-2"], "--match: 1=-2, expected VALUE=CLASS"),
-        (["--classes", "--match", "7=1"], "holds 0, 1, not 7, which is to be matched"),
+        (["--classes", "--match", "7=1"], "--match 7=1: no voxel of "),
         (["--classes", "--unlabelled", "-1"], "--unlabelled"),
     ],
 )

@@ -20,8 +20,8 @@ from plans import measure_nothing, planned, refused
 
 from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
+from floodtide.base.networks import UNetConfig
 from floodtide.base.tasks import Affinities
-from floodtide.config.networks import UNetConfig
 from floodtide.data import Volume, parse_box
 from floodtide.data.boxes import intersection
 from floodtide.data.look import FIB25

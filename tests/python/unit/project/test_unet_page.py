@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from floodtide import config
+from floodtide.base.networks import UNetConfig
 from floodtide.base.tasks import Classes
 from floodtide.cli import run as command_line
-from floodtide.config.networks import UNetConfig
 from floodtide.data import synth
 
 PAGE = Path(__file__).resolve().parents[4] / "docs/unet.md"

@@ -174,7 +174,7 @@ def test_best_median_and_worst_patch_of_every_task_are_shown(
 ) -> None:
     run = volume_run(tmp_path, task)
     shown = drawn(run, monkeypatch)
-    name = held_out._SCORES[read_run(run).task.segments][0]
+    name = read_run(run).task.patch_score
     assert [title.split("\n")[0] for title, _ in shown] == [
         f"{which} patch" for which in ("best", "median", "worst")
     ]

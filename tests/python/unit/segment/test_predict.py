@@ -82,6 +82,8 @@ def test_the_memory_of_a_block_is_what_the_network_plans() -> None:
         model.forward(np.zeros((1, *shape), np.float32))
         planned = model.core.workspace_bytes() / np.prod([n + 2 for n in shape])
         assert 0.9 < predict.bytes_per_voxel(model) / planned < 1.2  # it counts arrays outside, too
+    one, many = (predict.bytes_per_voxel(flat_unet(1, in_channels=n)) for n in (1, 32))
+    assert many - one >= 4 * 3 * 31  # each channel, its normalised copy, and that of the batch
 
 
 def test_progress_counts_voxels() -> None:
@@ -93,7 +95,7 @@ def test_progress_counts_voxels() -> None:
 
 
 def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(InvalidArgumentError, match="expected a U-Net"):
+    with pytest.raises(InvalidArgumentError, match="model is FFN"):
         Predictor(nn.FFN(depth=2, features=4), mean=0.0, std=1.0)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="std is 0"):
         Predictor(SLICES, mean=0.0, std=0.0)
@@ -206,7 +208,7 @@ def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
 def test_affinities_are_written_in_blocks_under_the_field_s_order(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    defaults: Any = Predictor.__init__.__kwdefaults__
+    defaults: Any = Predictor.__init__.__wrapped__.__kwdefaults__  # type: ignore[attr-defined]
     monkeypatch.setitem(defaults, "memory_mib", memory_for(VOLUMES, 4, 24, 24))
     with h5py.File(folder / "image.h5", "r+") as file:
         file["raw"].attrs["resolution"] = [40.0, 8.0, 8.0]
@@ -247,20 +249,27 @@ def test_of_lsd_only_the_affinities_are_kept(tmp_path: Path) -> None:
         assert json.loads(file["a"].attrs["offsets"]) == [list(offset) for offset in task.offsets]
 
 
-def test_channels_are_normalised_each_and_read_in_their_order(folder: Path) -> None:
+def test_channels_are_normalised_each_and_read_in_their_order(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = flat_unet(in_channels=2, seed=5)
     second = noise((4, 45, 40))[::-1].copy()
     data.write_volume(folder / "second.h5", {"raw": second})
     text = (
         '[task]\nkind = "classes"\nclasses = { 3 = "none", 9 = "object" }\n[model]\nkind = "unet"\n'
         f'[[data.volumes]]\nimage = "{folder}/image.h5:raw"\nmean = 100.0\nstd = 50.0\n'
-        f'channels = [{{ image = "{folder}/second.h5:raw", mean = 30.0, std = 9.0 }}]\n'
+        f'channels = [{{ image = "{folder}/second.h5:raw", mean = 30.0, std = 90.0 }}]\n'
     )
     save_with_configuration(model, folder / "two.h5", text)
-    images = [(noise((4, 45, 40)) - np.float32(100)) / 50, (second - np.float32(30)) / 9]
+    images = [(noise((4, 45, 40)) - np.float32(100)) / 50, (second - np.float32(30)) / 90]
     expected = model.forward(np.stack(images, -1).astype(np.float32)[None])[0].argmax(-1)
     channel = ("--channel", f"{folder}/second.h5:raw")
-    assert run(folder, "two.h5", "image.h5:raw", *channel) == 0
+    assert run(folder, "two.h5", "image.h5:raw", *channel, "--json") == 0
+    shown = capsys.readouterr()
+    report = json.loads(shown.out)
+    assert (report["mean"], report["std"]) == ([100.0, 30.0], [50.0, 90.0])
+    assert "second.h5:raw" in shown.err  # 126 +- 74
+    assert "set data.volumes.channels.0.mean and std of the training to" in shown.err
     with h5py.File(folder / "out.h5") as file:
         found = file["labels"][()]
     assert set(np.unique(found)) <= {3, 9}

@@ -17,8 +17,9 @@ from training_patches import KINDS, text, write_patches
 from floodtide import cli, config
 from floodtide.base.tasks import Classes, Distance
 from floodtide.data import Volume
+from floodtide.report import segmented
 from floodtide.segment.affinities import objects_of
-from floodtide.train import Trainer
+from floodtide.train import Trainer, read_run
 
 Array = np.ndarray[Any, Any]
 
@@ -36,10 +37,13 @@ def same_partition(a: Array, b: Array) -> bool:
     return all(len(np.unique(row)) == pairs.shape[1] for row in pairs)
 
 
-def components(classes: Array) -> Array:
+def components(classes: Array, *, sections: bool = False) -> Array:
+    structure = ndimage.generate_binary_structure(3, 1)
+    if sections:
+        structure[[0, 2]] = False
     labels = np.zeros(classes.shape, np.int64)
     for value in np.unique(classes[classes > 0]):
-        found, _ = ndimage.label(classes == value)
+        found, _ = ndimage.label(classes == value, structure)
         labels += np.where(found > 0, found + labels.max(), 0)
     return labels
 
@@ -66,31 +70,67 @@ def test_a_training_is_segmented(
     assert report["segments"] == len(np.unique(found[found > 0])) > 0
     assert report["coverage"] == pytest.approx((found > 0).mean())
     with h5py.File(folder / f"{kind}.predicted.h5") as prediction:
-        predicted = prediction["predicted"]
-        values = predicted[()]
+        stored = prediction["predicted"]
+        values = stored[()]
         if task == "classes":
             assert set(np.unique(values)) <= {0, 255}
-            assert json.loads(predicted.attrs["classes"]) == {
+            assert json.loads(stored.attrs["classes"]) == {
                 "0": "background",
                 "255": "foreground",
             }
-            assert same_partition(found, components(values))
+            sections = kind == "two channels"  # its network sees one section at a time
+            assert same_partition(found, components(values, sections=sections))
+            both = [f"{folder / kind}.predicted.h5:predicted"] * 2
+            assert cli.run(["evaluate", *both, "--objects", "--json"]) == 0
+            row = json.loads(capsys.readouterr().out)["classes"][1]
+            assert row["objects"]["true"] == report["segments"]
+            of_report, _ = segmented.of_run(read_run(folder / kind), alone=True)
+            assert of_report is not None
+            assert same_partition(of_report.segmentation.read(), found)
         elif task == "distance":
             assert values.shape == (1, 8, 32, 32)
             assert not found[values[0] <= 0.5].any()
         else:
-            offsets = json.loads(predicted.attrs["offsets"])
+            offsets = json.loads(stored.attrs["offsets"])
             assert values.shape == (len(offsets), 8, 32, 32)
     box = ["--box", "2:5,0:32,0:16"]
     assert cli.run(["segment", str(file), "--out", f"{folder}/{kind} box.h5:s", *box]) == 0
     assert Volume(f"{folder}/{kind} box.h5:s").shape == (3, 32, 16)
 
 
-def test_objects_of_classes_are_connected_components_of_each_class() -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('kind = "classes"', 'kind = "distance"'), "expected 'distance' (distance)"),
+        (
+            ('kind = "classes"', 'kind = "classes"\nclasses = { 0 = "a", 255 = "b" }'),
+            "expected 'classes' (a; b)",
+        ),
+    ],
+)
+def test_the_task_of_the_configuration_is_that_of_the_checkpoint(
+    folder: Path, change: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "changed.toml"
+    file.write_text(text(folder, "classes in space", "changed"))
+    Trainer.from_config(config.load(file, ["training.steps=1"])).run()
+    file.write_text(file.read_text().replace(*change))
+    capsys.readouterr()
+    assert cli.run(["segment", str(file), "--out", f"{folder}/changed.h5:s"]) == 2
+    said = capsys.readouterr().err
+    assert "has learnt the task 'classes' (background; foreground)" in said
+    assert message in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("sections", [False, True])
+def test_objects_of_classes_are_connected_components_of_each_class(sections: bool) -> None:
     random = np.random.default_rng(0)
     classes = np.array([0, 7, 255])[random.choice(3, (6, 12, 13), p=(0.7, 0.2, 0.1))]
     task = Classes(classes={"0": "background", "7": "vesicle", "255": "mitochondria"})
-    assert same_partition(objects_of(task, classes), components(classes))
+    found = objects_of(task, classes, sections=sections)
+    assert same_partition(found, components(classes, sections=sections))
+    assert len(np.unique(found)) == found.max() + 1
 
 
 def test_objects_of_distances_are_cut_where_the_distance_is_small() -> None:
@@ -98,8 +138,12 @@ def test_objects_of_distances_are_cut_where_the_distance_is_small() -> None:
     x = np.arange(40)
     profile = np.minimum(np.abs(x - 20), 6)[None, None] * np.ones((10, 12, 1))
     depth = np.where(np.minimum(x, 39 - x) > 2, profile, -2)  # two plates with a gap, and outside
-    found = objects_of(Distance(scale=3.0), (0.5 + np.tanh(depth / 3) / 2).astype(np.float32))
+    distances = (0.5 + np.tanh(depth / 3) / 2).astype(np.float32)
+    found = objects_of(Distance(scale=3.0), distances[None])
     assert len(np.unique(found[found > 0])) == 2
     assert found[5, 6, 10] != found[5, 6, 30]
     assert not found[..., :3].any()
     assert not found[..., 20].any()
+    flat = objects_of(Distance(scale=3.0), distances[None], sections=True)
+    assert len(np.unique(flat[flat > 0])) == 20
+    assert all(len(np.unique(section)) == 3 for section in flat)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from floodtide.base.networks import UNetOptions
 from floodtide.errors import InvalidArgumentError
-from floodtide.segment.windows import Axis, choose_windows, context_of
+from floodtide.segment.windows import Axis, choose_windows
 
 
 @st.composite
@@ -79,4 +80,5 @@ def test_the_context_is_what_convolutions_and_pools_reach(
     pools: list[tuple[int, int, int]],
     expected: tuple[int, int, int],
 ) -> None:
-    assert context_of(depth, kernels, pools) == expected
+    options = UNetOptions(depth=depth, kernels=tuple(kernels), pools=tuple(pools))
+    assert options.context == expected

@@ -11,6 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from training_patches import text, write_patches
 from training_volume import document
 
 from floodtide import cli, config, data, nn
@@ -109,6 +110,18 @@ def test_another_mean_and_contrast_is_a_warning(check: Check) -> None:
     errors, (warning,) = check(mean=128.0, std=120.0)
     assert errors == []
     assert "std = 120 are set" in warning
+
+
+def test_each_channel_has_its_own_mean_and_contrast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_patches(tmp_path)
+    file = tmp_path / "two.toml"
+    file.write_text(text(tmp_path, "two channels").replace("std = 30", "std = 0.5"))
+    cli.run(["inspect", str(file), "--json"])
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert "volume.h5:second" in error
+    assert "set mean and std of data.volumes.0.channels.0 to" in error
 
 
 def test_what_check_proposes_is_right(check: Check, volume: Path) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,15 @@ import pytest
 import tomllib
 from training_patches import KINDS, SHAPE, text, write_patches
 
-from floodtide import config, data
+from floodtide import _core, config, data, nn
+from floodtide.base.networks import NetworkConfig
+from floodtide.base.options import option
 from floodtide.base.tasks import PatchTask
+from floodtide.base.tasks.distance import explained
 from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.report.held_out import Patch, panels, score_of
+from floodtide.segment.affinities import segments_of
+from floodtide.segment.predict import predictor_of
 from floodtide.train import Trainer, read_log
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -150,3 +158,61 @@ def test_labels_outside_of_the_boxes_enter_no_loss_and_no_score(tmp_path: Path, 
     assert_equal(found[1][0], found[0][0])
     assert found[1][1] == found[0][1]
     assert found[0][1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thin(NetworkConfig):
+    """A network that no row of floodtide has."""
+
+    kind: str = option("thin", "Thin network", choices=("thin",))
+    core_network = _core.UNet
+
+    def core(self, **others: Any) -> Any:
+        return nn.UNetOptions(depth=1).core(**others)
+
+    @property
+    def context(self) -> data.Vec3:
+        return (2, 2, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edges(PatchTask):
+    """A task that no row of floodtide has: the neighbourhood of boundaries."""
+
+    kind: str = option("edges", "Edges of objects", choices=("edges",))
+    score_name = "explained variance"
+
+    @property
+    def channels(self) -> list[str]:
+        return ["inside"]
+
+    def targets(self, voxel_size: Any, *, flat: bool) -> _core.data.Targets:
+        return _core.data.distance_targets(1.0, voxel_size=(1.0, 1.0, 1.0))
+
+    def objects(self, predicted: Any, agglomerate: Any) -> Any:
+        return _core.segment.connected_components((predicted[0] > 0.5).astype(np.uint8), 1)
+
+    @staticmethod
+    def scores_of(record: Any) -> list[tuple[float | None, float]]:
+        return [(explained(row), 0.0) for row in record["channels"].values()]
+
+
+def test_a_new_task_and_a_new_network_know_only_the_interface(folder: Path) -> None:
+    """What a row needs: here they train, validate and predict, and their objects are drawn."""
+    known = settings_of(folder, "distance", "new", "optimizer.lr=0.02", "training.steps=30")
+    settings = dataclasses.replace(known, task=Edges(), model=Thin())
+    trainer = Trainer.from_config(settings)
+    trainer.run()
+    assert settings.task.beats_trivial(scores(folder, "new")[-1])
+    seen = trainer.data.seen(0)
+    assert seen.truth.shape == seen.known.shape == (*seen.image.shape, 1) == (4, 16, 16, 1)
+    volume = settings.data.volumes[0]
+    predictor = predictor_of(volume, folder / "new/checkpoints/step-30.h5", settings.task)
+    image = data.Volume(str(volume.image))
+    found = predictor.predicted(image)
+    objects = settings.task.objects(found, segments_of)
+    patch = Patch(image.read(), *(np.moveaxis(found, 0, -1),) * 3)
+    assert objects.shape == SHAPE
+    assert objects.max() > 1
+    assert score_of(patch, settings.task) == 0.0
+    assert list(panels(patch, settings.task)) == ["Image", "True targets", "Predicted targets"]

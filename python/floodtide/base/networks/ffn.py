@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flood-filling networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.networks.network import Architecture, NetworkConfig, Vec3
+from floodtide.base.options import FLOOD, FOLDER, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class FfnOptions(Architecture):
+    """Architecture of a flood-filling network."""
+
+    examples: ClassVar[str] = FLOOD
+    core_options = _core.FfnOptions
+    core_network = _core.Ffn
+
+    depth: int = option(
+        9,
+        "Number of modules: one input module and depth - 1 residual modules",
+        range=limits.FFN_DEPTH,
+    )
+    features: int = option(
+        32, "Number of feature maps of each convolution", range=limits.FFN_FEATURES
+    )
+    fov: Vec3 = option(
+        (33, 33, 33),
+        "Size (z, y, x) of the field of view in voxels; odd numbers",
+        range=limits.FIELD_OF_VIEW,
+    )
+    deltas: Vec3 = option(
+        (8, 8, 8),
+        "Distance (z, y, x) in voxels by which the field of view moves",
+        range=limits.DELTA,
+    )
+
+    @property
+    def patch_size(self) -> Vec3:
+        """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
+        z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
+        return z, y, x
+
+
+@dataclass(frozen=True, kw_only=True)
+class FfnConfig(FfnOptions, NetworkConfig):
+    """A flood-filling network."""
+
+    kind: str = option("ffn", "Flood-filling network", choices=("ffn",))
+    initial_weights: str = option(
+        "",
+        "Start from these weights: a floodtide checkpoint, or the prefix of a TensorFlow checkpoint; empty: random"
+        " (Glorot-uniform) weights",
+        path=True,
+        differs=FOLDER,
+    )

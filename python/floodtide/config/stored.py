@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configurations that checkpoints store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from floodtide import _core
+from floodtide.base import reading
+from floodtide.base.tasks import PatchTask
+from floodtide.config.reader import from_dict
+from floodtide.config.sections import Config
+from floodtide.errors import ConfigurationError
+
+
+def stored(checkpoint: str | Path) -> Config | None:
+    """Return the configuration that a floodtide checkpoint stores; None if it stores none.
+
+    Raises:
+        InvalidFileError: If the file cannot be read.
+        ConfigurationError: If this version of floodtide cannot read the configuration.
+    """
+    text = _core.stored_text(str(checkpoint), "configuration")
+    where = f"{checkpoint}: configuration"
+    return from_dict(reading.parse_toml(text, where), where) if text else None
+
+
+def require_same_task(checkpoint: str | Path, config: Config, what: str) -> None:
+    """Refuse a checkpoint whose network has learnt another task than the configuration says, or other outputs.
+
+    Args:
+        checkpoint: A floodtide checkpoint. One that stores no configuration is accepted.
+        config: The configuration. Classes without a table may be any classes.
+        what: Start of the message, such as the key that names the checkpoint.
+
+    Raises:
+        ConfigurationError: If the tasks differ.
+        InvalidFileError: If the file cannot be read.
+    """
+    settings, task = stored(checkpoint), config.task
+    if settings is None or settings.task.outputs == task.outputs:
+        return
+    unsaid = isinstance(task, PatchTask) and not task.channels
+    if not (unsaid and settings.task.kind == task.kind):
+        raise ConfigurationError(
+            f"{what}: {checkpoint} has learnt the task {settings.task.outputs}, expected {task.outputs}, as [task] says"
+        )
