@@ -24,6 +24,7 @@ from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
+from floodtide.data.formats.hdf5 import by_h5py
 from floodtide.data.samples import Image, Samples, Seen
 from floodtide.data.volumes import as_volume, opened, require_same_size
 from floodtide.errors import (
@@ -390,7 +391,10 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
             raise InvalidArgumentError(
                 f"{where}, which has no dataset '{dataset}', expected {_EXPECTED}; its datasets are: {names}"
             )
-        numbers = np.asarray(file[dataset][...])
+    with by_h5py(path, dataset) as array:
+        if array.is_virtual or array.external:
+            raise InvalidFileError(f"{volume.groups}: has its values in another dataset or file")
+        numbers = np.asarray(array[...])
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InvalidArgumentError(f"{volume.groups}: expected {_EXPECTED}")
     sections = as_volume(volume.image).shape[0]

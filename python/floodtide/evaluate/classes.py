@@ -327,17 +327,7 @@ def _resolved(
             f" {_listed(noted)}"
         )
     known = set(noted if noted is not None else predicted)
-    for value, number in match.items():
-        if value not in true:
-            raise InvalidArgumentError(
-                f"--match {value}={number}: no voxel of {truth.name} has the value {value}, expected one of its values:"
-                f" {_listed(true)}"
-            )
-        if noted is not None and number not in known:
-            raise InvalidArgumentError(
-                f"--match {value}={number}: {segmentation.name} has no class {number}, expected one of its classes:"
-                f" {_listed(known, noted)}"
-            )
+    _require_matches(match, (segmentation.name, noted), (truth.name, true))
     of_truth = {value: match.get(value, value) for value in sorted(true)}
     if table is not None and not match:
         stated = {value: table.written_for(value) for value in of_truth}
@@ -367,6 +357,26 @@ def _resolved(
         confusion[place[of_truth[value]], place[label]] += voxels
     names = {number: (noted or {}).get(number, "") for number in classes}
     return ClassReport(names=names, confusion=confusion, of_truth=of_truth, notes=notes)
+
+
+def _require_matches(
+    match: Mapping[int, int],
+    segmentation: tuple[str, Mapping[int, str] | None],
+    truth: tuple[str, set[int]],
+) -> None:
+    """Check --match against the classes that a segmentation notes (None: it notes none) and the values of the truth."""
+    (name, noted), (of, values) = segmentation, truth
+    for value, number in match.items():
+        if value not in values:
+            raise InvalidArgumentError(
+                f"--match {value}={number}: no voxel of {of} has the value {value}, expected one of its values:"
+                f" {_listed(values)}"
+            )
+        if noted is not None and number not in noted:
+            raise InvalidArgumentError(
+                f"--match {value}={number}: {name} has no class {number}, expected one of its classes:"
+                f" {_listed(noted, noted)}"
+            )
 
 
 def _pair(values: set[int]) -> bool:

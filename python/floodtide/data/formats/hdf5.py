@@ -109,7 +109,7 @@ def _note_elsewhere(name: str, path: str, dataset: str) -> None:
 def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -> Opened | None:
     """Open an array through h5py; None if it lies in another file, or is to be `named` and has no names of axes."""
     name = f"{path}:{dataset}"
-    with _h5py(path, dataset) as array:
+    with by_h5py(path, dataset) as array:
         if array.is_virtual or array.external or array.file.filename != path:
             return None
         if array.shape is None:  # a null dataspace
@@ -123,7 +123,7 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
         return None
 
     def read(where: tuple[int | slice, ...]) -> NDArray[Any]:
-        with _h5py(path, dataset) as array:
+        with by_h5py(path, dataset) as array:
             found: NDArray[Any] = array[where]
         return found
 
@@ -134,17 +134,29 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
 
 
 @contextlib.contextmanager
-def _h5py(path: str, dataset: str) -> Iterator[Any]:
-    """Yield a dataset that h5py has opened."""
+def by_h5py(path: str, dataset: str) -> Iterator[Any]:
+    """Yield a dataset that h5py has opened.
+
+    Raises:
+        InvalidFileError: If the file cannot be read, or the dataset is compressed with LZF.
+    """
     import h5py
 
+    name = f"{path}:{dataset}"
     try:
         with h5py.File(path, "r") as file:
-            yield file[dataset]
+            array = file[dataset]
+            # The core has no LZF filter, and that of h5py gives random numbers for damaged chunks.
+            if array.id.get_create_plist().get_filter_by_id(h5py.h5z.FILTER_LZF):
+                raise InvalidFileError(
+                    f"{name}: is compressed with LZF, expected another filter; convert the file:"
+                    " h5repack -f GZIP=4 OLD.h5 NEW.h5"
+                )
+            yield array
     except Error:
         raise
     except Exception as error:
-        raise InvalidFileError(f"{path}:{dataset}: cannot be read: {reason(error)}") from error
+        raise InvalidFileError(f"{name}: cannot be read: {reason(error)}") from error
 
 
 class _Turned:

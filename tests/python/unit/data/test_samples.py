@@ -502,6 +502,19 @@ def test_bad_input_is_one_line(name: str) -> None:
         assert word in text, text
 
 
+def test_groups_with_another_filter_or_elsewhere_are_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "lzf.h5", "w") as file:
+        file.create_dataset("g", data=np.arange(3), chunks=(3,), compression="lzf")
+    with h5py.File(tmp_path / "elsewhere.h5", "w") as file:
+        layout = h5py.VirtualLayout(shape=(3,), dtype=int)
+        layout[...] = h5py.VirtualSource("other.h5", "g", shape=(3,))
+        file.create_virtual_dataset("g", layout)
+    for name, message in (("lzf", "h5repack"), ("elsewhere", "another dataset")):
+        given_ = volume(ZEROS, MASK, groups=f"{tmp_path}/{name}.h5:g")
+        with pytest.raises(errors.InvalidFileError, match=message):
+            Patches(given_, WHOLE, PLAIN, task=Classes())
+
+
 def test_groups_must_fit(tmp_path: Path) -> None:
     for groups, message in (
         (np.arange(4), "has 4 numbers, the image 3 sections"),
