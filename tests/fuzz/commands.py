@@ -334,9 +334,9 @@ COMMANDS = {
         whole=("affinities_run/report.html",),
     ),
     "report-two": Command(
-        "report run run2 --out out.html",
+        "report run run2 --out out.html --figures out_figures",
         nothing,
-        outputs=("out.html",),
+        outputs=("out.html", "out_figures"),
         whole=("out.html",),
     ),
     "study": Command(

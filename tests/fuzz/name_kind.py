@@ -63,6 +63,7 @@ _OUTPUT_COMMANDS = (
     "convert network.h5 {}",
     "train train.toml --set run.dir={}",
     "report run2 --out {}",
+    "report run2 --figures {} --out out.html",
     "job slurm train.toml --nodes 2 --time 01:00:00 --out {}",
     "lab simulate --compute-s 0.1 --ranks 1,2 --steps 20 --out {}",
 )

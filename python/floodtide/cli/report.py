@@ -15,7 +15,12 @@ import click
     type=click.Path(path_type=Path),
     help="HTML file to write; default: report.html in the first RUN.",
 )
-def command(runs: tuple[Path, ...], out: Path | None) -> None:
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    help="Also write the curves as SVG files to this folder.",
+)
+def command(runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:
     """Write a report about the run directories RUN...: figures, tables and pictures in one HTML file.
 
     Several runs are shown in the same figures and compared: throughput, loss and validation against time, and time to
@@ -27,4 +32,4 @@ def command(runs: tuple[Path, ...], out: Path | None) -> None:
     """
     from floodtide import report
 
-    click.echo(str(report.write(runs, out)))
+    click.echo(str(report.write(runs, out, figures)))

@@ -58,7 +58,6 @@ cores=$(lscpu -p=core,socket | grep -v '^#' | sort -u | wc -l)  # of this node, 
 export OMP_NUM_THREADS=$((cores / {{ job.ranks_per_node }}))
 {% endif %}
 export OMP_PROC_BIND=false OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0
-
 {% include "environment.sh" %}
 {% if head == "slurm.sh" %}
 launcher=(srun --ntasks="$ranks" --cpus-per-task="$OMP_NUM_THREADS" --cpu-bind=cores --kill-on-bad-exit=1)

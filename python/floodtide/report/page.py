@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
 from floodtide.base.counts import count_of
+from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
     drawing,
@@ -26,13 +28,18 @@ from floodtide.train.recorded_run import Run, read_run
 
 
 def write(
-    run_folders: Sequence[Path], out: Path | None = None, losses: Sequence[float] = ()
+    run_folders: Sequence[Path],
+    out: Path | None = None,
+    figures: Path | None = None,
+    losses: Sequence[float] = (),
 ) -> Path:
     """Write `report.html` about one or several runs.
 
     Args:
         run_folders: Run directories, at least one. Several runs are shown in the same figures.
         out: File to write; None: `report.html` in the first run directory.
+        figures: Folder to which the curves are also written as SVG files (`training.svg`, `validation.svg`, ...), if
+            the runs have data for them. The folder is created if it is missing.
         losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
             lowest loss that all converged runs reached.
 
@@ -42,18 +49,23 @@ def write(
     Raises:
         InvalidFileError: If a folder is not a run directory, or one of its files is malformed.
         StorageError: If the report cannot be written.
-        InvalidArgumentError: If an existing file is not an older report.
+        InvalidArgumentError: If an existing file is not an older report or figure.
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
     target = out or runs[0].folder / "report.html"
-    inputs = [path for run in runs for path in pages.inputs(run)]
-    pages.write_all({target: render(runs, losses).encode()}, inputs)
+    drawn = {name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))}
+    outputs = {target: render(runs, drawn, losses).encode()}
+    if figures:
+        make_folder(figures)
+        for name, uri in drawn.items():
+            outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
+    pages.write_all(outputs, [path for run in runs for path in pages.inputs(run)])
     return target
 
 
-def render(runs: Sequence[Run], losses: Sequence[float] = ()) -> str:
-    """Return the HTML page with all figures embedded."""
+def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float] = ()) -> str:
+    """Return the HTML page with all figures embedded. Curves are drawn already: {name: SVG as data URI}."""
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
     for run in runs:
@@ -74,7 +86,7 @@ def render(runs: Sequence[Run], losses: Sequence[float] = ()) -> str:
         filters={"setting": tables.setting, "sources": tables.sources, "text": tables.text},
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
-        curves={name: image for name, draw in drawing.CURVES.items() if (image := draw(runs))},
+        curves=drawn,
         comparison=comparison.comparison_table(runs, losses),
         pictures=pictures,
         absent=absent,

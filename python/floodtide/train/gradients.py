@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config
+from floodtide.base.pickling import NotPickled
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.config.stored import stored as stored_configuration
@@ -17,7 +18,7 @@ from floodtide.errors import ConfigurationError, UnsupportedError
 from floodtide.train.setup import set_up
 
 
-class GradientProducts:
+class GradientProducts(NotPickled):
     """Gradients of the walkers of a training at fixed weights: their sums, and the products of these sums.
 
     Walkers see different patches, so the product of the sums of two walkers has no noise in common. The mean over all
@@ -34,6 +35,10 @@ class GradientProducts:
         UnsupportedError: Under mpiexec.
         floodtide.errors.Error: If the training could not start.
     """
+
+    not_pickled = (
+        "its sums belong to this process; expected `products()` and `squares()` to be sent"
+    )
 
     def __init__(self, configuration: Config, groups: int) -> None:
         if world.size() > 1:
