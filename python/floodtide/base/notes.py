@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes for the user about things that are not errors: one line on standard error, on rank 0, once per process.
+"""Notes for the user about things that are not errors: one line on standard error, on rank 0, once per process; and
+numbers with a noun for such texts.
 
 This module does not know ranks. When `floodtide` is imported, it sets the function that asks for rank 0.
 """
@@ -82,3 +83,15 @@ def unprotected(checkpoint: str) -> None:
         f"{checkpoint} was written by an older floodtide and has no checksums: damage to it goes unnoticed; "
         "floodtide convert writes a network with checksums"
     )
+
+
+def count_of(number: float, what: str, form: str = "") -> str:
+    """Return a number with a noun in singular or plural: "1 core", "2 cores".
+
+    Args:
+        number: How many.
+        what: The noun in singular. Its plural ends in s.
+        form: Format of the number, such as ",". Without: all digits of an integer, six of another number.
+    """
+    text = format(number, form or ("d" if isinstance(number, int) else "g"))
+    return f"{text} {what}{'' if text == '1' else 's'}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 from floodtide.cli import options as shared
 from floodtide.job import SCHEDULERS, Job
 

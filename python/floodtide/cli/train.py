@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from floodtide import config
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 from floodtide.cli import options as shared
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world

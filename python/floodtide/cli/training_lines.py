@@ -7,7 +7,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from floodtide.base import notes
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 from floodtide.base.progress import duration
 from floodtide.base.tasks import Task
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from floodtide.base.counts import count_of
 from floodtide.base.libraries import install
+from floodtide.base.notes import count_of
 
 Facts = Mapping[str, Any]
 Ranks = Sequence[Facts]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import config
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError

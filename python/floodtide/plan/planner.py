@@ -14,7 +14,7 @@ from typing import Any
 
 from floodtide import _core, config
 from floodtide.base import limits
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 from floodtide.base.reading import parse_toml
 from floodtide.base.tasks import Classes
 from floodtide.data import Box, Vec3, Volume, look

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.base import reading, style
-from floodtide.base.counts import count_of
 from floodtide.base.files import replace_bytes
+from floodtide.base.notes import count_of
 from floodtide.errors import InvalidFileError
 from floodtide.report import drawing
 

@@ -16,8 +16,8 @@ import numpy as np
 from floodtide import _core
 from floodtide._core import __version__
 from floodtide.base import style
-from floodtide.base.counts import count_of
 from floodtide.base.files import replace_bytes
+from floodtide.base.notes import count_of
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Volume

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
-from floodtide.base.counts import count_of
 from floodtide.base.files import make_folder
+from floodtide.base.notes import count_of
 from floodtide.report import (
     comparison,
     drawing,

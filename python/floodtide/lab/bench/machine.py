@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from floodtide.base import style
-from floodtide.base.counts import count_of
 from floodtide.base.files import make_folder, replace_bytes, replace_text
+from floodtide.base.notes import count_of
 from floodtide.base.templates import render
 from floodtide.bench.everything import Benchmark, Result
 from floodtide.bench.rows import Row, now

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 from floodtide.cli.options import filled, of_fields
 from floodtide.cli.rows import as_json, print_rows
 from floodtide.lab.forecasting import Question, answers

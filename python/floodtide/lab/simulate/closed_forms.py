@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 from floodtide.errors import InvalidArgumentError
 
 _GRID = np.linspace(-12.0, 12.0, 4801)  # for a standard normal; the tails outside are below 1e-32

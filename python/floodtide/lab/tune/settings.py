@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 
 BINDINGS = ("launcher", "ranks")
 WAITING: Mapping[str, Mapping[str, str]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from floodtide.base.counts import count_of
+from floodtide.base.notes import count_of
 
 
 @pytest.mark.parametrize(
