@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes of Hdf5File.
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <string_view>
 
 #include "data/hdf5_impl.hpp"
@@ -119,8 +121,24 @@ Array<T> read_numbers(hid_t file, const std::string& object, const std::string& 
   return array;
 }
 
-std::vector<std::string> read_texts_of(const Attribute& attribute, const std::string& path, const Superblock& superblock) {
-  FLOODTIDE_REQUIRE(H5Tget_class(attribute.type.id()) == H5T_STRING, invalid_file, attribute.what, " is not a text");
+bool is_utf8(std::string_view text) {
+  constexpr std::array<char32_t, 4> kLeast{0, 0x80, 0x800, 0x10000};  // code point with so many bytes after the first one
+  for (std::size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i++]);
+    const int ones = std::countl_one(first);
+    if (ones == 1 || ones > 4) return false;
+    const std::size_t more = ones == 0 ? 0 : static_cast<std::size_t>(ones) - 1;
+    char32_t code = ones == 0 ? first : first & (0x7FU >> ones);
+    for (std::size_t k = 0; k < more; ++k, ++i) {
+      if (i == text.size() || (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U) return false;
+      code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3FU);
+    }
+    if (code < kLeast.at(more) || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> stored_texts_of(const Attribute& attribute, const std::string& path, const Superblock& superblock) {
   if (H5Tis_variable_str(attribute.type.id()) > 0) {
     return read_variable_texts(attribute.handle.id(), attribute.elements, path, superblock, attribute.what);
   }
@@ -132,6 +150,13 @@ std::vector<std::string> read_texts_of(const Attribute& attribute, const std::st
     const std::string_view text = std::string_view(bytes).substr(i * size, size);
     texts.emplace_back(text.substr(0, text.find('\0')));
   }
+  return texts;
+}
+
+std::vector<std::string> read_texts_of(const Attribute& attribute, const std::string& path, const Superblock& superblock) {
+  FLOODTIDE_REQUIRE(H5Tget_class(attribute.type.id()) == H5T_STRING, invalid_file, attribute.what, " is not a text");
+  std::vector<std::string> texts = stored_texts_of(attribute, path, superblock);
+  FLOODTIDE_REQUIRE(std::ranges::all_of(texts, is_utf8), invalid_file, attribute.what, " is not a text in UTF-8");
   return texts;
 }
 

@@ -199,7 +199,7 @@ def _attribute(volume: _core.data.Volume, key: str) -> Any:
         try:
             texts = volume.texts(key)
         except InvalidFileError as error:
-            if not str(error).endswith("is not a text"):
+            if " is not a text" not in str(error):
                 raise
             return f"unreadable ({reason(error)})"
         return texts[0] if len(texts) == 1 else texts
