@@ -27,7 +27,7 @@ BYTES = st.binary(min_size=1, max_size=8) | WRONG | st.text(min_size=1, max_size
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(stored=BYTES.filter(lambda text: b"\0" not in text))
 def test_texts_are_decoded_as_python_does(tmp_path: Path, stored: bytes) -> None:
