@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.config import Config
 from floodtide.train import GradientProducts
 
 Floats = NDArray[np.float64]
@@ -60,19 +59,24 @@ class NoiseScale:
 
 
 def measure(
-    configuration: Config, options: Options, progress: Callable[[int, int], None]
+    file: str,
+    overrides: tuple[str, ...],
+    options: Options,
+    progress: Callable[[int, int], None],
 ) -> tuple[NoiseScale, int]:
-    """Return the noise scale of the network of a training at its initial weights, and the examples measured.
+    """Return the noise scale of a network at fixed weights, and the examples measured.
 
     Args:
-        configuration: A training. `model.initial_weights` names the network, without it the weights are random.
+        file: A checkpoint of floodtide train, or a file CONFIG.toml whose model.initial_weights names the network;
+            without it the weights are random.
+        overrides: Texts SECTION.KEY=VALUE.
         options: How much is measured.
         progress: Called as progress(seconds done, seconds in all).
 
     Raises:
         floodtide.errors.Error: If the training could not start.
     """
-    gradients = GradientProducts(configuration, options.groups)
+    gradients = GradientProducts.of_file(file, options.groups, overrides)
     seconds, start = 60 * options.minutes, time.monotonic()
     while (done := time.monotonic() - start) < seconds or gradients.passes < _LEAST_PASSES:
         progress(min(round(done), math.ceil(seconds) - 1), math.ceil(seconds))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs: the trainer, its tasks, its run directory with log and checkpoints, and readers of recorded runs."""
 
-from floodtide.train.gradients import GradientProducts, configuration_for
+from floodtide.train.gradients import GradientProducts
 from floodtide.train.learners.flood import FloodValidation
 from floodtide.train.learners.learner import Record
 from floodtide.train.recorded_run import Run, read_run
@@ -19,7 +19,6 @@ __all__ = [
     "RunDirectory",
     "Step",
     "Trainer",
-    "configuration_for",
     "read_log",
     "read_run",
     "require_trainable",

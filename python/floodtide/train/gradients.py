@@ -51,6 +51,16 @@ class GradientProducts(NotPickled):
         self._core = _core.GradientProducts(self._setup.learner.new_walkers(world.current()))
         self.batch = self._core.batch
 
+    @classmethod
+    def of_file(cls, file: str, groups: int, overrides: tuple[str, ...] = ()) -> GradientProducts:
+        """Return those of a configuration file, or of a checkpoint, whose training then starts from its network.
+
+        Raises:
+            ConfigurationError: If a checkpoint stores no configuration, or an override SECTION.KEY=VALUE is wrong.
+            InvalidFileError: If the file cannot be read.
+        """
+        return cls(configuration_for(file, overrides), groups)
+
     def add_pass(self) -> None:
         """Add the gradients of one pass: a field of view of each walker, or `batch` patches."""
         self._core.add_pass()

@@ -34,11 +34,9 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any
     Example: floodtide lab noise runs/fib25/checkpoints/step-2000.h5 --minutes 20
     """
     from floodtide.base.progress import bar
-    from floodtide.train import configuration_for
 
-    configuration = configuration_for(file, overrides)
     with bar("seconds", "noise") as progress:
-        found, examples = measure(configuration, filled(Options, options), progress)
+        found, examples = measure(file, overrides, filled(Options, options), progress)
     row = {
         "noise_scale": found.examples,
         "low": found.low,

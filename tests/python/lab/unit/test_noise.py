@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from floodtide import config, data, nn
 from floodtide.errors import ConfigurationError
 from floodtide.lab import noise
-from floodtide.train import GradientProducts, Trainer, configuration_for
+from floodtide.train import GradientProducts, Trainer
+from floodtide.train.gradients import configuration_for
 
 GROUPS = 5
 
