@@ -105,7 +105,7 @@ def run_command(
     outputs = []
     for name in (_STDOUT, _STDERR):
         path = folder / name
-        outputs.append(path.read_bytes()[:100_000].decode("utf-8", "replace"))
+        outputs.append(path.read_bytes()[:1_000_000].decode("utf-8", "replace"))
         path.unlink()
     return Ending(
         status=os.waitstatus_to_exitcode(status),

@@ -50,10 +50,14 @@ _FAILURES: tuple[type[Exception], ...] = (
 )
 
 
+# Of modules that most programs do not import: of archives, and of NumPy's headers, which it reads as Python code.
+_OTHERS = (("zipfile", "BadZipFile"), ("tokenize", "TokenError"))
+
+
 def _failures() -> tuple[type[Exception], ...]:
-    """Return what reading a damaged file may raise. Most programs read no archive, so zipfile may not be imported."""
-    zipfile = sys.modules.get("zipfile")
-    return _FAILURES if zipfile is None else (*_FAILURES, zipfile.BadZipFile)
+    """Return what reading a damaged file may raise."""
+    others = [getattr(sys.modules[name], kind) for name, kind in _OTHERS if name in sys.modules]
+    return (*_FAILURES, *others)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -107,6 +108,16 @@ def test_an_array_that_promises_more_than_it_holds_is_refused(tmp_path: Path) ->
     np.savez(tmp_path / "b.npz", a=np.array([{}]))
     with pytest.raises(InvalidFileError, match=r"b\.npz: cannot be read"):
         reading.read_arrays(tmp_path / "b.npz", ["a"], "array a")
+
+
+def test_a_header_that_is_no_python_is_refused(tmp_path: Path) -> None:
+    """NumPy looks for words of Python 2 in a header that it cannot read."""
+    header = b"{'shape': (\n"
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("a.npy", array)
+    with pytest.raises(InvalidFileError, match=r"a\.npz: cannot be read"):
+        reading.read_arrays(tmp_path / "a.npz", ["a"], "array a")
 
 
 @pytest.mark.parametrize("place", [200, 900, 5000, 9000, 20000, 30000])
