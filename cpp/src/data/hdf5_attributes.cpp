@@ -122,7 +122,7 @@ Array<T> read_numbers(hid_t file, const std::string& object, const std::string& 
 }
 
 bool is_utf8(std::string_view text) {
-  constexpr std::array<char32_t, 4> kLeast{0, 0x80, 0x800, 0x10000};  // code point with so many bytes after the first one
+  constexpr std::array<char32_t, 4> kLeast{0, 0x80, 0x800, 0x10000};  // smallest code points, by further bytes
   for (std::size_t i = 0; i < text.size();) {
     const auto first = static_cast<unsigned char>(text[i++]);
     const int ones = std::countl_one(first);

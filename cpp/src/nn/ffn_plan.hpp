@@ -91,8 +91,8 @@ class FfnPlan {
   void load_input(Lane& lane, const FfnExample& example) const;
   /// Runs forward and backward pass of one example. Calls on_ready for each entry of lane.gradients when it is complete.
   void train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale, const OnReady& on_ready) const;
-  /// Computes the outputs of all convolutions. With `keep`, each has its own activation, as training passes need it; else the
-  /// outputs of the first and those of the second convolutions of all modules share one.
+  /// Computes the outputs of all convolutions. With `keep`, each output has its own memory, as training passes need it.
+  /// Without, the first convolutions of all modules share one array for their outputs, and the second ones another.
   void convolve(Lane& lane, bool keep, bool by_fft) const;
   /// Computes the gradients of the convolutions from lane.stream_grad. Calls ready(entry of the weights) when weights and
   /// biases of a convolution are complete.

@@ -179,7 +179,7 @@ def converted(
     error: Callable[[str], InvalidArgumentError] = ConfigurationError,
     build: Callable[[Any, Any, str], Any] | None = None,
 ) -> Any:
-    """Return a value as an annotation says: lists and arrays as tuples, numbers of NumPy as those of Python.
+    """Check that a value has the annotated type. Return it with tuples for lists and arrays, and Python's numbers.
 
     Args:
         value: The value.

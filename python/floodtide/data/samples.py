@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ class Seen(NamedTuple):
     known: NDArray[np.bool_]
 
 
-class Samples(NotPickled):
+class Samples(NotPickled, ABC):
     """Training examples of labelled volumes: base of `Shards` and `Patches`.
 
     Attributes:
@@ -66,15 +67,15 @@ class Samples(NotPickled):
         """True if examples are single sections, which may lie at any distance."""
         return False
 
+    @abstractmethod
     def seen(self, number: int) -> Seen:
         """Return an augmented example of the first walker in the first epoch."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def require_fitting(volume: TrainingVolume) -> None:
         """Check that image and labels of a volume fit each other as these examples need it.
 
         Raises:
             floodtide.errors.Error: If they do not.
         """
-        raise NotImplementedError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of numbers that only research needs, beside those of `floodtide.base.limits`."""
+"""Ranges of the numbers that only commands of research take. `floodtide.base.limits` has all others."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def preview(
 
 
 def _middle(shape: Sequence[int], voxels: float) -> Box:
-    """Return a box in the middle with at most about so many voxels, as nearly a cube as the volume allows."""
+    """Return a box in the middle of the volume with about `voxels` voxels: a cube, unless the volume is too thin."""
     size = [0, 0, 0]
     for count, axis in enumerate(sorted(range(3), key=lambda i: shape[i])):
         rest = voxels / math.prod(size[i] for i in range(3) if size[i])

@@ -458,7 +458,7 @@ def predict_volume(
 
 
 def predictor_of(source: TrainingVolume, checkpoint: Path, task: Any) -> Predictor:
-    """Return the predictor of a checkpoint that has learnt a task, for images as those of a training volume."""
+    """Return the predictor of a checkpoint, with mean and std of the channels of a training volume."""
     return Predictor(
         trained.load(checkpoint),
         mean=[one.mean for one in source.inputs],

@@ -45,6 +45,10 @@ class FfnOptions(Architecture):
         z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
         return z, y, x
 
+    @property
+    def context(self) -> Vec3:
+        return (2 * self.depth,) * 3  # each module has two convolutions that see one voxel further
+
 
 @dataclass(frozen=True, kw_only=True)
 class FfnConfig(FfnOptions, NetworkConfig):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -50,9 +51,9 @@ class Architecture(Checked):
         return 1, 1, 1
 
     @property
+    @abstractmethod
     def context(self) -> Vec3:
         """Distance (z, y, x) within which an output depends on the input, a multiple of `total_pool`."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

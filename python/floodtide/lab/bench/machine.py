@@ -158,7 +158,7 @@ def _commit() -> str:
     """Return the commit of floodtide's source tree that this package lies in, with "+" if it has changes; else ""."""
     tree = Path(__file__).parents[4]
     if not (tree / "cpp" / "include" / "floodtide").is_dir():
-        return ""  # an installed package; a Git checkout around it is somebody else's
+        return ""  # an installed package: a Git repository around it is not floodtide's
     command = ["git", "-C", str(tree), "describe", "--always", "--abbrev=12", "--dirty=+"]
     try:
         done = subprocess.run([*command, "--exclude=*"], check=True, capture_output=True, text=True)
