@@ -138,14 +138,13 @@ void register_examples(py::module_& m) {
            py::arg("box") = py::none(), py::arg("mean") = 0.0, py::arg("std") = 1.0);
   py::class_<ExampleSource>(m, "ExampleSource")
       .def(py::init([](const std::vector<SourceOptions>& volumes, const Vec3& patch_size, std::uint64_t seed,
-                       std::int64_t walkers, std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
-                       double softness, const ProgressCallback& progress) {
+                       std::int64_t walkers, const data::Augmentation& augmentation, double softness,
+                       const ProgressCallback& progress) {
              data::ExampleOptions options;
              options.patch_size = patch_size;
              options.seed = seed;
              options.walkers = walkers;
-             options.permutable_axes = std::move(permutable_axes);
-             options.reflectable_axes = std::move(reflectable_axes);
+             options.augmentation = augmentation;
              options.label_on = 1 - softness;
              options.label_off = softness;
              const Progress callback = progress_of(progress);
@@ -153,7 +152,7 @@ void register_examples(py::module_& m) {
              return std::make_unique<ExampleSource>(volumes, options, callback);
            }),
            py::arg("volumes"), py::kw_only(), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"),
-           py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("softness"), py::arg("progress"))
+           py::arg("augmentation"), py::arg("softness"), py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
       .def("per_walker", &ExampleSource::per_walker, py::arg("walker"))
       .def("imbalance", &ExampleSource::imbalance, py::arg("moves"))

@@ -159,6 +159,16 @@ Places::Places(const Deformation& deformation, const Box& patch, const Vec3& mar
   });
 }
 
+void Places::move_middle_to(const Vec3& centre, const Box& inside) noexcept {
+  const Point middle = points_[points_.size() / 2];
+  for (Point& point : points_) {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const double moved = point[axis] - middle[axis] + static_cast<double>(centre[axis]);
+      point[axis] = std::clamp(moved, static_cast<double>(inside.start[axis]), static_cast<double>(inside.end()[axis] - 1));
+    }
+  }
+}
+
 Box Places::bounds() const {
   Point low = points_.front(), high = low;
   for (const Point& point : points_) {

@@ -12,7 +12,7 @@
 #include "data/purposes.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
-#include "floodtide/data/axis_map.hpp"
+#include "floodtide/data/intensity.hpp"
 
 namespace floodtide::data {
 
@@ -29,7 +29,7 @@ struct ExampleSource::Impl {
 
 ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress)
     : impl_(std::make_unique<Impl>()) {
-  require_axes(options.permutable_axes, options.reflectable_axes, options.patch_size);
+  require_valid(options.augmentation, options.patch_size);
   FLOODTIDE_REQUIRE(options.walkers >= 1, invalid_argument, "walkers: ", options.walkers, " given, expected at least 1");
   FLOODTIDE_REQUIRE(!sources.empty(), invalid_argument, "examples: no volume given");
   impl_->options = options;
@@ -79,12 +79,16 @@ Example ExampleSource::load(const Cursor& cursor) const {
     std::this_thread::sleep_for(std::chrono::duration<double>(delay_s));
   const Centre where = centre(cursor);
   const ExampleOptions& options = impl_->options;
-  const Patch patch = read_patch(impl_->sources[static_cast<std::size_t>(where.volume)], where.position, options.patch_size,
-                                 static_cast<float>(options.label_on), static_cast<float>(options.label_off));
-  Philox random(options.seed, stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(cursor.epoch),
-                                        static_cast<std::uint64_t>(impl_->place(cursor).position)));
-  const AxisMap map = draw_axis_map(options.permutable_axes, options.reflectable_axes, random);
-  return {apply<float>(map, patch.image.view()), apply<float>(map, patch.labels.view()), where, cursor};
+  const Source& source = impl_->sources[static_cast<std::size_t>(where.volume)];
+  const ExampleKey key{options.seed, cursor.epoch, impl_->place(cursor).position};
+  const Deformation deformation = draw_deformation(options.augmentation, options.patch_size, key);
+  Patch patch = read_patch(source, where.position, options.patch_size, static_cast<float>(options.label_on),
+                           static_cast<float>(options.label_off), deformation);
+  const auto black = static_cast<float>(-source.options().mean / source.options().std);
+  const Vec3& size = options.patch_size;
+  change(draw_intensities(options.augmentation, size[0], key), {&black, 1}, key.random(kNoisePurpose),
+         View<float, 4>(patch.image.data(), {size[0], size[1], size[2], 1}));
+  return {std::move(patch.image), std::move(patch.labels), where, cursor};
 }
 
 Cursor ExampleSource::next(const Cursor& cursor) const {

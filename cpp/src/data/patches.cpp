@@ -65,10 +65,21 @@ Tensor<float, 3> Source::read_image(const Box& box) const {
   return image;
 }
 
-Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off) {
+Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off,
+                 const Deformation& deformation) {
   const Box box = centred_box(centre, size);
-  Patch patch{source.read_image(box), Tensor<float, 3>(size)};
-  const Tensor<std::int64_t, 3> labels = read_objects(source.labels(), box);
+  Patch patch{{}, Tensor<float, 3>(size)};
+  Tensor<std::int64_t, 3> labels;
+  if (deformation.moves_axes_only()) {
+    patch.image = apply<float>(deformation.axes, source.read_image(box).view());
+    labels = apply<std::int64_t>(deformation.axes, read_objects(source.labels(), box).view());
+  } else {
+    Places places(deformation, box);
+    places.move_middle_to(centre, source.box());
+    const Box read = intersection(places.bounds(), source.box());
+    patch.image = interpolate(places, source.read_image(read).view(), read.start, std::nullopt);
+    labels = nearest(places, read_objects(source.labels(), read).view(), read.start, 0);
+  }
   const std::int64_t object = labels.view()(size[0] / 2, size[1] / 2, size[2] / 2);
   for (std::int64_t i = 0; i < labels.size(); ++i) {
     patch.labels.data()[i] = object != 0 && labels.data()[i] == object ? on : off;

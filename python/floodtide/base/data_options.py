@@ -224,51 +224,51 @@ class Augmentation(Checked):
     reflectable_axes: tuple[int, ...] = option(
         (0, 1, 2), "Axes that are reflected, each with probability 0.5", range=limits.AXIS
     )
-    rotation_deg: float = of_patches(
+    rotation_deg: float = option(
         0.0,
         "Rotate in the plane by a random angle from -rotation_deg to rotation_deg (degrees)",
         range=limits.ANGLE,
     )
-    rotate_in_space: bool = of_patches(
+    rotate_in_space: bool = option(
         False,
         "Rotate about a random axis, and displace along z, too: for voxels that are alike along all axes",
     )
-    scale: float = of_patches(
+    scale: float = option(
         0.0,
         "Magnify by a random factor from 1 / (1 + scale) to 1 + scale",
         range=limits.SCALE,
     )
-    elastic: float = of_patches(
+    elastic: float = option(
         0.0,
         "Standard deviation in voxels of a smooth random displacement, which varies over 32 voxels",
         range=limits.SIGMA,
     )
-    blur: float = of_patches(
+    blur: float = option(
         0.0,
         "Blur the sections with a Gaussian whose standard deviation is random, up to this number of voxels",
         range=limits.SIGMA,
     )
-    gamma: float = of_patches(
+    gamma: float = option(
         0.0,
         "Raise intensities, scaled to 0 to 1, to a random power from 1 / (1 + gamma) to 1 + gamma",
         range=limits.SCALE,
     )
-    gain: float = of_patches(
+    gain: float = option(
         0.0,
         "Multiply normalised values by a random factor from 1 - gain to 1 + gain",
         range=limits.GAIN,
     )
-    offset: float = of_patches(
+    offset: float = option(
         0.0,
         "Add a random number from -offset to offset to the normalised values",
         range=limits.NOISE,
     )
-    noise: float = of_patches(
+    noise: float = option(
         0.0,
         "Add Gaussian noise with this standard deviation to the normalised values",
         range=limits.NOISE,
     )
-    bad_sections: float = of_patches(
+    bad_sections: float = option(
         0.0,
         "Probability that a section suffers what serial sections suffer: it is missing (black), dark or faint,"
         " defocused, or displaced in the plane by up to 1/16 of the patch with its labels, each with a quarter of it",

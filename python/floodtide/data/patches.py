@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
 import math
@@ -25,7 +24,7 @@ from floodtide.base.typed import typed
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.formats.hdf5 import by_h5py
-from floodtide.data.samples import Image, Samples, Seen
+from floodtide.data.samples import Image, Samples, Seen, core_augmentation
 from floodtide.data.volumes import as_volume, opened, require_same_size
 from floodtide.errors import (
     ConfigurationError,
@@ -38,7 +37,6 @@ from floodtide.errors import (
 _SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
 _ORDER = Arguments(walkers=limits.WALKERS, batch=limits.BATCH, seed=limits.SEED)
 _BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels
-_BAD = ("missing_section", "dark_section", "defocused_section", "shifted_section")
 _ALIKE = 0.05  # difference of the edges of voxels, as a share
 _EXPECTED = "an HDF5 dataset of integers of one axis"
 
@@ -305,16 +303,6 @@ class Patches(Samples):
         made.class_weights = self.task.draw_weights
         made.augmentation = core_augmentation(self.augmentation)
         return made
-
-
-def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:
-    """Return the augmentation of the core."""
-    made = _core.data.Augmentation()
-    given = dataclasses.asdict(augmentation)
-    bad = given.pop("bad_sections") / len(_BAD)
-    for name, value in (given | dict.fromkeys(_BAD, bad)).items():
-        setattr(made, name, value)
-    return made
 
 
 def boxes_of(volume: TrainingVolume) -> list[Box]:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from floodtide import _core
 from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume, require_meaning
 from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Vec3
 
 Image = NDArray[np.float32]
+
+_BAD = ("missing_section", "dark_section", "defocused_section", "shifted_section")
 
 
 class Seen(NamedTuple):
@@ -79,3 +83,13 @@ class Samples(NotPickled, ABC):
         Raises:
             floodtide.errors.Error: If they do not.
         """
+
+
+def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:
+    """Return the augmentation of the core."""
+    made = _core.data.Augmentation()
+    given = dataclasses.asdict(augmentation)
+    bad = given.pop("bad_sections") / len(_BAD)
+    for name, value in (given | dict.fromkeys(_BAD, bad)).items():
+        setattr(made, name, value)
+    return made

@@ -15,7 +15,7 @@ from floodtide.base.options import FLOOD, Arguments
 from floodtide.base.typed import typed
 from floodtide.data.boxes import Vec3, as_vec3
 from floodtide.data.look.alignment import require_same_shape
-from floodtide.data.samples import Samples, Seen
+from floodtide.data.samples import Samples, Seen, core_augmentation
 from floodtide.data.volumes import as_volume, require_same_grid, sources_of
 
 SOFTNESS = 0.05
@@ -35,7 +35,8 @@ class Shards(Samples):
     Args:
         volumes: A labelled volume with its partitions, or several. Patches lie wholly inside of its box.
         options: How the examples are read ahead.
-        augmentation: Permutations and reflections of training examples; None: the defaults.
+        augmentation: Random changes of training examples; None: the defaults. Where a rotated patch leaves the box, it
+            shows the nearest voxel of the box.
         patch_size: Odd sizes (z, y, x) of a patch in voxels; `FFN.patch_size` for training.
         walkers: Streams of examples over all ranks: the global batch of a training step.
         seed: Chooses order and augmentation.
@@ -73,8 +74,7 @@ class Shards(Samples):
             patch_size=list(patch_size),
             seed=seed,
             walkers=walkers,
-            permutable_axes=self.augmentation.permutable_axes,
-            reflectable_axes=self.augmentation.reflectable_axes,
+            augmentation=core_augmentation(self.augmentation),
             softness=softness,
             progress=None,
         )

@@ -56,6 +56,10 @@ class Places {
   /// @param margin more voxels (z, y, x) on both sides; they are displaced as the nearest voxel of the patch
   Places(const Deformation& deformation, const Box& patch, const Vec3& margin = {0, 0, 0});
 
+  /// Move all places alike, so that the voxel in the middle of a patch of odd size shows `centre`. Places outside of the box
+  /// `inside` become the nearest ones in it.
+  void move_middle_to(const Vec3& centre, const Box& inside) noexcept;
+
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }
   /// Return the smallest box that has all voxels next to the places.
   [[nodiscard]] Box bounds() const;

@@ -17,6 +17,7 @@
 #include "floodtide/base/immovable.hpp"
 #include "floodtide/base/limits.hpp"
 #include "floodtide/base/progress.hpp"
+#include "floodtide/data/augmentation.hpp"
 #include "floodtide/data/patches.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -26,8 +27,7 @@ struct ExampleOptions {
   Vec3 patch_size{49, 49, 49};  ///< odd
   std::uint64_t seed = 0;
   std::int64_t walkers = 1;
-  std::vector<int> permutable_axes;   ///< axes (0 = z) that one random permutation shuffles; equal patch sizes
-  std::vector<int> reflectable_axes;  ///< axes that are each reversed with probability one half
+  Augmentation augmentation;
   double label_on = 0.95;
   double label_off = 0.05;
 };
@@ -51,8 +51,8 @@ class ExampleSource : Immovable {
  public:
   /// Opens and checks all files, and counts classes block by block on all threads.
   ///
-  /// Throws the errors of Source. Throws Error(invalid_argument) for a patch larger than a box or of even size, axes outside
-  /// 0..2, permutable axes of unequal size, no valid centre, or more walkers than examples.
+  /// Throws the errors of Source and require_valid(). Throws Error(invalid_argument) for a patch larger than a box or of even
+  /// size, no valid centre, or more walkers than examples.
   ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress = {});
   ~ExampleSource();
 

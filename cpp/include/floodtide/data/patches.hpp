@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "floodtide/base/progress.hpp"
+#include "floodtide/data/deformation.hpp"
 #include "floodtide/data/volume.hpp"
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -36,6 +37,8 @@ class Source {
   [[nodiscard]] const Volume& labels() const noexcept { return *labels_; }
   /// Return the partition volume. Throws Error(invalid_argument) if the source has none.
   [[nodiscard]] const Volume& partitions() const;
+  /// Return the box in which patches lie.
+  [[nodiscard]] const Box& box() const noexcept { return box_; }
   /// Read the normalised intensities of a box. Throws the errors of Volume::read_block(). Thread-safe.
   [[nodiscard]] Tensor<float, 3> read_image(const Box& box) const;
   /// Return the box of all centres whose patch (odd size) lies inside the box. Throws Error(invalid_argument) if the patch is
@@ -60,7 +63,11 @@ struct Patch {
 /// centre is background (0), all labels are `off`. uint64 labels count as unsigned. Thread-safe. Throws Error(out_of_range) if
 /// the patch leaves the volume, Error(invalid_file) for unreadable or NaN voxels. Source: google/ffn ffn/training/examples.py
 /// and inputs.py (make_labels_contiguous off).
-[[nodiscard]] Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off);
+///
+/// A deformation keeps the centre in the middle of the patch. Places outside of the source's box count as the nearest place in
+/// it, so no voxel outside of the box is learnt.
+[[nodiscard]] Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off,
+                               const Deformation& deformation = {});
 
 /// A voxel of a volume, with the index of the volume.
 struct Centre {

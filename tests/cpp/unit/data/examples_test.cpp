@@ -21,8 +21,7 @@ ExampleOptions options_of(std::int64_t walkers) {
   return {.patch_size = kPatch,
           .seed = 3,
           .walkers = walkers,
-          .permutable_axes = {},
-          .reflectable_axes = {},
+          .augmentation = {},
           .label_on = 0.95,
           .label_off = 0.05};
 }
@@ -130,8 +129,8 @@ TEST(ExampleSource, AugmentsImageAndLabelsAlikeAndReproducibly) {
   const Scene scene = make_scene(folder);
   ExampleOptions options = options_of(1);
   const ExampleSource plain({scene.options}, options);
-  options.permutable_axes = {1, 2};
-  options.reflectable_axes = {0, 1, 2};
+  options.augmentation.permutable_axes = {1, 2};
+  options.augmentation.reflectable_axes = {0, 1, 2};
   const ExampleSource augmented({scene.options}, options);
 
   std::set<int> maps;
@@ -202,9 +201,9 @@ TEST(ExampleSource, RefusesWhatCannotWork) {
   options.patch_size = {4, 7, 7};
   refuse(scene.options, options, ErrorCode::invalid_argument, {"odd"});
   options = options_of(1);
-  options.permutable_axes = {0, 1};
+  options.augmentation.permutable_axes = {0, 1};
   refuse(scene.options, options, ErrorCode::invalid_argument, {"permutable_axes", "(5, 7, 7)"});
-  options.permutable_axes = {3};
+  options.augmentation.permutable_axes = {3};
   refuse(scene.options, options, ErrorCode::invalid_argument, {"permutable_axes", "3"});
   refuse(scene.options, options_of(1000000), ErrorCode::invalid_argument, {"walkers", "1000000"});
   SourceOptions source = scene.options;

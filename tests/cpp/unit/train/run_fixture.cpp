@@ -58,8 +58,8 @@ data::ExampleSource RunFixture::examples(std::int64_t walkers, std::optional<Box
   options.patch_size = flood::patch_size(kFov, kDeltas);
   options.seed = 3;
   options.walkers = walkers;
-  options.permutable_axes = {0, 1, 2};
-  options.reflectable_axes = {0, 1, 2};
+  options.augmentation.permutable_axes = {0, 1, 2};
+  options.augmentation.reflectable_axes = {0, 1, 2};
   data::SourceOptions source = source_options();
   source.box = box;
   return data::ExampleSource({source}, options);
