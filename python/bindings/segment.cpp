@@ -14,6 +14,7 @@
 #include "floodtide/segment/components.hpp"
 #include "floodtide/segment/consensus.hpp"
 #include "floodtide/segment/flooder.hpp"
+#include "floodtide/segment/grow.hpp"
 #include "floodtide/segment/reconcile.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
@@ -179,6 +180,17 @@ void register_segment(py::module_& m) {
       "Return the face-connected components of a uint8 mask with at least min_size voxels, int32 ids from 1.");
 
   s.def(
+      "grow",
+      [](const Int32Array& labels, std::int64_t steps) {
+        const auto given = view_of<const std::int32_t, 3>(labels, "labels");
+        Tensor<std::int32_t, 3> grown(given.shape());
+        std::ranges::copy(given.span(), grown.data());
+        without_lock([&] { segment::grow(grown, steps); });
+        return to_numpy(std::move(grown));
+      },
+      py::arg("labels"), py::arg("steps"), "Return int32 labels whose voxels of 0 have the id of a segment near them.");
+
+  s.def(
       "split_consensus",
       [](const Int32Array& a, const Int32Array& b, std::int64_t min_size) {
         const auto first = view_of<const std::int32_t, 3>(a, "a");
@@ -218,6 +230,9 @@ void register_segment(py::module_& m) {
       .def(
           "probability", [](const Result& result) { return UInt8Array(shown(result.probability).attr("copy")()); },
           "Return the quantised probabilities, uint8 (z, y, x); without voxels if they were not kept.")
+      .def(
+          "grow", [](Result& result, std::int64_t steps) { segment::grow(result.labels, steps); }, py::arg("steps"),
+          py::call_guard<py::gil_scoped_release>(), "Give unsegmented voxels the id of a segment near them.")
       .def_readonly("start", &Result::start)
       .def_readonly("volume_shape", &Result::volume_shape)
       .def_readonly("counters", &Result::counters)

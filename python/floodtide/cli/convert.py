@@ -36,6 +36,12 @@ from floodtide.cli import options as shared
     is_flag=True,
     help="The volume holds labels: precomputed states it, and --resample-nm takes the most frequent label.",
 )
+@click.option(
+    "--erode",
+    type=shared.Number(limits.DISTANCE),
+    default=0,
+    help="With --labels: voxels at most so far from another object become 0, before --resample-nm.",
+)
 @shared.as_json
 def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
     """Write a volume in another format, a network to another file, or what google/ffn reads and writes.

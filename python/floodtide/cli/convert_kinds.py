@@ -20,7 +20,7 @@ from floodtide.errors import InvalidArgumentError
 
 _NPZ = "npz://"
 _SHOWN = ("depth", "features", "fov", "deltas")  # of a network
-_OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels")
+_OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels", "erode")
 
 Report = dict[str, Any]
 
@@ -34,6 +34,7 @@ def convert(
     voxel_nm: Sequence[float] | None,
     resample_nm: Sequence[float] | None,
     labels: bool,
+    erode: int,
 ) -> Report:
     """Convert the source to what the destination names. Options that do not belong to this conversion are refused."""
     of_network = Path(destination).suffix in (".h5", ".hdf5")
@@ -55,7 +56,7 @@ def convert(
         from floodtide.segment.ffn_request import write_configuration
 
         return report | {"notes": write_configuration(source, destination)}
-    return volume(source, destination, voxel_nm, resample_nm, labels)
+    return volume(source, destination, voxel_nm, resample_nm, labels=labels, erode=erode)
 
 
 def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Report:
@@ -74,7 +75,9 @@ def volume(
     destination: str,
     voxel_nm: Sequence[float] | None,
     resample_nm: Sequence[float] | None,
+    *,
     labels: bool,
+    erode: int,
 ) -> Report:
     """Copy a volume to another format, or to other voxels."""
     try:
@@ -90,6 +93,7 @@ def volume(
             voxel_size_nm=voxel_nm,
             resample_nm=resample_nm,
             labels=labels,
+            erode=erode,
             progress=progress,
         )
     return {

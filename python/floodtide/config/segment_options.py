@@ -177,6 +177,12 @@ class SegmentOptions(Registered):
     min_segment_size: int = option(
         1000, "Smaller objects, in voxels, are discarded", range=limits.VOXELS
     )
+    grow: int = option(
+        0,
+        "At the end, voxels of no segment that touch one become part of it, this many times: for networks whose training"
+        " labels were eroded",
+        range=limits.DISTANCE,
+    )
     min_boundary_dist: tuple[int, int, int] = option(
         (1, 1, 1),
         "Minimum distance (z, y, x) in voxels between a seed and earlier objects",

@@ -19,6 +19,7 @@ from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, v
 from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
 from floodtide.data.boxes import Box, Progress
+from floodtide.data.eroding import Eroded
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
@@ -35,7 +36,7 @@ _SEGMENTING = tuple(
 )
 """Commands that write segmentations."""
 
-_CONVERT = Arguments(voxel_size_nm=limits.VOXEL_SIZE)
+_CONVERT = Arguments(voxel_size_nm=limits.VOXEL_SIZE, erode=limits.DISTANCE)
 
 
 def convert(
@@ -45,6 +46,7 @@ def convert(
     voxel_size_nm: Sequence[float] | None = None,
     resample_nm: Sequence[float] | None = None,
     labels: bool = False,
+    erode: int = 0,
     command: str = "floodtide convert",
     progress: Progress | None = None,
 ) -> Volume:
@@ -60,6 +62,7 @@ def convert(
         resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
             larger volume then states where it begins in new voxels, rounded.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
+        erode: Voxels of the source, at most so far from another object, become 0 (`Eroded`); before a resampling.
         command: The command that writes the copy. It may replace its own older datasets of HDF5 files.
         progress: Called as progress(voxels done, voxels).
 
@@ -72,13 +75,15 @@ def convert(
         InvalidFileError: If the source cannot be read.
         StorageError: If the destination cannot be written.
     """
-    _CONVERT.check("convert", voxel_size_nm=voxel_size_nm)
+    _CONVERT.check("convert", voxel_size_nm=voxel_size_nm, erode=erode)
     format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
     if labels and volume.dtype.kind not in "iu":
         raise InvalidArgumentError(
             f"convert: {volume.name} holds {volume.dtype}, expected integers for labels"
         )
+    if erode and not labels:
+        raise InvalidArgumentError(f"convert: erode is {erode}, expected it only for labels")
     size = settled_size(volume, voxel_size_nm, "the copy")
     plan = Plan(
         shape=volume.shape,
@@ -87,6 +92,9 @@ def convert(
         command=command,
         labels=labels or volume.text(WRITTEN_BY) in _SEGMENTING,
     )
+    inputs = files_of([volume.name])
+    if erode:
+        volume = Volume(Eroded(volume, erode), name=volume.name)
     read: Callable[[Box], NDArray[Any]] = volume.read
     if resample_nm is not None:
         if size is None:
@@ -95,7 +103,7 @@ def convert(
             )
         new = Resampled(volume, size, resample_nm, labels=labels)
         plan, read = new.plan(plan), new.read
-    return write_blocks(destination, plan, read, inputs=files_of([volume.name]), progress=progress)
+    return write_blocks(destination, plan, read, inputs=inputs, progress=progress)
 
 
 def write_blocks(

@@ -293,6 +293,7 @@ class Segmenter:
             complete = complete and both
             found = _core.segment.consensus(found, reverse, self.options.consensus_min_size)
         same.require()
+        found.grow(self.options.grow)
         return Segmentation(found, complete=complete)
 
     def _flood(
