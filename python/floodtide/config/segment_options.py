@@ -179,8 +179,8 @@ class SegmentOptions(Registered):
     )
     grow: int = option(
         0,
-        "At the end, voxels of no segment that touch one become part of it, this many times: for networks whose training"
-        " labels were eroded",
+        "At the end, voxels of no segment that touch one become part of it, this many times: for networks that were"
+        " trained on eroded labels",
         range=limits.DISTANCE,
     )
     min_boundary_dist: tuple[int, int, int] = option(
