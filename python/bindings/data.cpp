@@ -195,8 +195,8 @@ void register_data(py::module_& m) {
   register_hdf5_writer(data);
   register_channels(data);
   register_partition(data);
+  register_patches(data);  // examples take their augmentation
   register_examples(data);
-  register_patches(data);
   register_synth(data);
 }
 

@@ -32,7 +32,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shards(folder: Path, image: str = "y", box: str = "", **keys: Any) -> data.Shards:
     volume = data.TrainingVolume(
-        f"{folder}/v.h5:{image}", f"{folder}/v.h5:labels", f"{folder}/p.h5:af", box=box
+        f"{folder}/v.h5:{image}",
+        f"{folder}/v.h5:labels",
+        f"{folder}/p.h5:af",
+        box=box,
+        mean=0.0,
+        std=1.0,
     )
     changed = data.Augmentation(**(STILL | keys))
     return data.Shards(volume, augmentation=changed, patch_size=PATCH, seed=5)

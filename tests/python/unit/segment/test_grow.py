@@ -47,4 +47,4 @@ def test_a_segmentation_grows_at_its_end() -> None:
     more = dataclasses.replace(options, grow=2)
     grown = segment.Segmenter(network, more).segment(image).segmentation
     assert 0 < np.count_nonzero(plain) < plain.size
-    np.testing.assert_array_equal(grown, twin(plain.astype(np.int64), 2))
+    np.testing.assert_array_equal(grown, twin(plain.astype(np.int32), 2))
