@@ -24,7 +24,7 @@ Matrix rotation_about(const Point& axis, double angle) {
   const double c = std::cos(angle), s = std::sin(angle);
   Matrix result{};
   for (std::size_t i = 0; i < 3; ++i) {
-    for (std::size_t j = 0; j < 3; ++j) result[i][j] = (1 - c) * axis[i] * axis[j] + (i == j ? c : 0);
+    for (std::size_t j = 0; j < 3; ++j) result[i][j] += (1 - c) * axis[i] * axis[j] + (i == j ? c : 0);
     const std::size_t next = (i + 1) % 3, last = (i + 2) % 3;
     result[next][last] -= s * axis[i];
     result[last][next] += s * axis[i];

@@ -129,48 +129,6 @@ class PartitionJob:
     @property
     def counting_blocks(self) -> int: ...
 
-class SourceOptions:
-    def __init__(
-        self,
-        *,
-        name: str,
-        image: str | Volume,
-        labels: str | Volume,
-        partitions: str | Volume = "",
-        box: tuple[
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        ]
-        | None = None,
-        mean: float = 0.0,
-        std: float = 1.0,
-    ) -> None: ...
-
-class ExampleSource:
-    def __init__(
-        self,
-        volumes: collections.abc.Sequence[SourceOptions],
-        *,
-        patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        seed: int,
-        walkers: int,
-        permutable_axes: collections.abc.Sequence[int],
-        reflectable_axes: collections.abc.Sequence[int],
-        softness: float,
-        progress: collections.abc.Callable[[int, int], typing.Any] | None,
-    ) -> None: ...
-    def centre(
-        self, walker: int, epoch: int, index: int
-    ) -> tuple[int, typing.Annotated[list[int], "FixedSize(3)"]]: ...
-    def imbalance(self, moves: int) -> float: ...
-    def load(
-        self, walker: int, epoch: int, index: int
-    ) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]: ...
-    def per_walker(self, walker: int) -> int: ...
-    def set_load_delay(self, seconds: float) -> None: ...
-    @property
-    def examples(self) -> int: ...
-
 class Augmentation:
     blur: float
     dark_section: float
@@ -323,6 +281,47 @@ class PatchSource:
     def outputs(self) -> int: ...
     @property
     def size(self) -> int: ...
+
+class SourceOptions:
+    def __init__(
+        self,
+        *,
+        name: str,
+        image: str | Volume,
+        labels: str | Volume,
+        partitions: str | Volume = "",
+        box: tuple[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        ]
+        | None = None,
+        mean: float = 0.0,
+        std: float = 1.0,
+    ) -> None: ...
+
+class ExampleSource:
+    def __init__(
+        self,
+        volumes: collections.abc.Sequence[SourceOptions],
+        *,
+        patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        seed: int,
+        walkers: int,
+        augmentation: Augmentation,
+        softness: float,
+        progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    ) -> None: ...
+    def centre(
+        self, walker: int, epoch: int, index: int
+    ) -> tuple[int, typing.Annotated[list[int], "FixedSize(3)"]]: ...
+    def imbalance(self, moves: int) -> float: ...
+    def load(
+        self, walker: int, epoch: int, index: int
+    ) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]: ...
+    def per_walker(self, walker: int) -> int: ...
+    def set_load_delay(self, seconds: float) -> None: ...
+    @property
+    def examples(self) -> int: ...
 
 def affinity_targets(
     offsets: collections.abc.Sequence[

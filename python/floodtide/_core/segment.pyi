@@ -21,6 +21,7 @@ __all__: list[str] = [
     "connected_components",
     "consensus",
     "find_seeds",
+    "grow",
     "placement",
     "read_origins",
     "read_seeds",
@@ -29,6 +30,7 @@ __all__: list[str] = [
 ]
 
 class Result:
+    def grow(self, steps: int) -> None: ...
     def labels(self) -> numpy.typing.NDArray[typing.Any]: ...
     def origins(self) -> list[tuple[int, tuple[int, int, int], int, int, float]]: ...
     def overlaps(self) -> list[tuple[int, int, int]]: ...
@@ -110,6 +112,9 @@ def find_seeds(
     progress: collections.abc.Callable[[int, int], typing.Any] | None,
     closed: numpy.typing.NDArray[numpy.uint8] | None = None,
 ) -> numpy.typing.NDArray[numpy.int64]: ...
+def grow(
+    labels: numpy.typing.NDArray[numpy.int32], steps: int
+) -> numpy.typing.NDArray[numpy.int32]: ...
 def placement(
     volume: str | floodtide._core.data.Volume,
 ) -> typing.Annotated[list[int], "FixedSize(3)"] | None: ...

@@ -18,12 +18,7 @@ namespace {
 constexpr Vec3 kPatch{5, 7, 7};
 
 ExampleOptions options_of(std::int64_t walkers) {
-  return {.patch_size = kPatch,
-          .seed = 3,
-          .walkers = walkers,
-          .augmentation = {},
-          .label_on = 0.95,
-          .label_off = 0.05};
+  return {.patch_size = kPatch, .seed = 3, .walkers = walkers, .augmentation = {}, .label_on = 0.95, .label_off = 0.05};
 }
 
 std::vector<float> values(const Tensor<float, 3>& tensor) { return {tensor.span().begin(), tensor.span().end()}; }

@@ -283,8 +283,8 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
             "training.batch has no meaning for task.kind 'flood', expected it only for 'classes', 'aff",
         ),
         (
-            of_task("flood", augmentation={"elastic": 2.0}),
-            "augmentation.elastic has no meaning for task.kind 'flood', expected it only for",
+            of_task("flood", data={"unlabelled": 2}),
+            "data.unlabelled has no meaning for task.kind 'flood', expected it only for",
         ),
         (
             of_task("classes", segment={"image": "x"}),

@@ -216,8 +216,7 @@ def test_shards_are_disjoint_complete_and_balanced(
             patch_size=(3, 3, 3),
             seed=seed,
             walkers=walkers,
-            permutable_axes=[],
-            reflectable_axes=[],
+            augmentation=_core.data.Augmentation(),
             softness=0.05,
             progress=None,
         )
