@@ -101,9 +101,11 @@ class Resampled:
             return _majority(block, indices, box[1])
         values = block.astype(np.float32 if block.dtype.itemsize <= 2 else np.float64)
         for axis, (a, n, r) in enumerate(zip(*box, self.ratio, strict=True)):
-            weights = _weights(a, n, r, low[axis], size[axis], self._volume.shape[axis])
-            values = np.moveaxis(
-                np.tensordot(weights.astype(values.dtype), values, (1, axis)), 0, axis
+            old, weights = _weights(a, n, r, low[axis], size[axis], self._volume.shape[axis])
+            along = [-1 if axis == other else 1 for other in range(3)]
+            values = sum(
+                np.take(values, at, axis) * weight.astype(values.dtype).reshape(along)
+                for at, weight in zip(old, weights, strict=True)
             )
         if self.dtype.kind in "iu":
             known = np.iinfo(self.dtype)
@@ -173,24 +175,24 @@ def _span(start: int, count: int, ratio: float, whole: int) -> NDArray[np.int64]
 
 def _weights(
     start: int, count: int, ratio: float, low: int, size: int, whole: int
-) -> NDArray[np.float64]:
-    """Return the weights (count, size) of the old voxels from `low` in the new voxels from `start`, along an axis."""
-    new = np.arange(start, start + count)[:, None]
-    old = np.arange(low, low + size)[None, :]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the old voxels that make the new voxels from `start` along an axis, and their weights.
+
+    Both are arrays (voxels of a new one, count). Old voxels count from `low`; there are `size` of them.
+    """
+    new = np.arange(start, start + count)
     if ratio >= 1:
+        old = np.floor(new * ratio) + np.arange(math.ceil(ratio) + 1)[:, None]
         overlap = np.minimum((new + 1) * ratio, old + 1) - np.maximum(new * ratio, old)
         weights = np.maximum(overlap, 0.0)
     else:
         at = np.clip((new + 0.5) * ratio - 0.5, 0, whole - 1)
+        old = np.floor(at) + np.arange(2)[:, None]
         weights = np.maximum(1.0 - np.abs(at - old), 0.0)
-    total = weights.sum(axis=1, keepdims=True)
-    nearest = np.clip(start + np.arange(count), 0, None) * ratio
-    empty = total[:, 0] <= 0  # new voxels that reach over the end, by rounding of the shape
-    if empty.any():
-        weights[empty, np.clip(nearest[empty].astype(np.int64) - low, 0, size - 1)] = 1.0
-        total = weights.sum(axis=1, keepdims=True)
-    result: NDArray[np.float64] = weights / total
-    return result
+    weights[(old < low) | (old >= low + size)] = 0.0
+    weights[0, weights.sum(axis=0) <= 0] = 1.0  # over the end, by rounding of the shape
+    result: NDArray[np.float64] = weights / weights.sum(axis=0)
+    return np.clip(old.astype(np.int64) - low, 0, size - 1), result
 
 
 def _majority(

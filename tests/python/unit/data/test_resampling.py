@@ -45,6 +45,14 @@ def mean_twin(line: np.ndarray[Any, Any], ratio: float, count: int) -> list[floa
     return found
 
 
+def test_long_lines_need_little_memory() -> None:
+    line = np.arange(1 << 18, dtype=np.float64)
+    found = Resampled(data.Volume(line[None, :, None]), (8, 8, 8), (8, 12, 8))
+    values = found.read(((0, 0, 0), found.shape)).ravel()
+    starts = np.arange(len(values) - 1) * 1.5
+    np.testing.assert_allclose(values[:-1], starts + np.where(starts % 1 == 0, 1 / 3, 2 / 3 - 0.5))
+
+
 @given(
     n=st.integers(1, 40),
     old=st.sampled_from([3.0, 4.0, 10.0]),
