@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/fft_chain/planes.hpp"
-#include "kernels/fft_chain/products.hpp"
-#include "kernels/fft_chain/weights.hpp"
+#include "kernels/fft_chain/body.hpp"
 
 #if !defined(__AVX512F__) && !defined(FLOODTIDE_EMULATED)
 #error "compile this file for its instruction set"
 #endif
 
 namespace floodtide::kernels::fft {
-namespace {
 
-/// A vector has `Lanes` floats.
-struct Blocks {
-  static constexpr int Lanes = 16;
-  using Vector = typename kernels::Lanes<16>::Vector;
-};
-
-}  // namespace
-
-const Kernels kAvx512{&transform_weights<Blocks>, &forward_plane<Blocks>, &multiply_groups<Blocks>, &inverse_plane<Blocks>};
+// 28 of 32 registers hold sums.
+const Kernels kAvx512 = kernels_of<Blocks<16, 14, 32>>;
 
 }  // namespace floodtide::kernels::fft

@@ -34,13 +34,14 @@ void clear_halo(const fft::Layout& layout, float* plane) {
 const fft::Kernels* FftChain::kernels_of(Isa level) noexcept {
 #if defined(__x86_64__)
   if (level >= Isa::avx512) return &fft::kAvx512;
+  if (level == Isa::avx2) return &fft::kAvx2;
 #endif
   static_cast<void>(level);
   return nullptr;
 }
 
 std::string FftChain::unsupported(const Vec3& size, std::int64_t channels, Isa level) {
-  if (kernels_of(level) == nullptr) return str_cat("needs avx512, the level is ", name(level));
+  if (kernels_of(level) == nullptr) return str_cat("needs avx2, the level is ", name(level));
   for (const std::int64_t extent : size) {
     if (extent % fft::kTile != 0) {
       return str_cat("the field of view is ", Show{size}, ", expected multiples of ", fft::kTile, " voxels");

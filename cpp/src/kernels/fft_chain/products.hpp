@@ -10,8 +10,6 @@
 namespace floodtide::kernels::fft {
 namespace {
 
-constexpr int kBlockTiles = 14;
-
 /// Spectra of a group along z: [point][real, imaginary, their sum][tile][channel], then the products [point][real,
 /// imaginary][tile][channel].
 struct Columns {
@@ -147,18 +145,18 @@ FLOODTIDE_INLINE void multiply_tiles(Index count, const PointBlock& at, Index st
 template <class B>
 FLOODTIDE_INLINE void multiply_point(const Layout& layout, const Columns& columns, Index point, const float* weights) {
   const Index channels = layout.channels, tiles = layout.tiles();
-  const Index blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
-  for (Index out = 0; out < channels; out += kBlockOut) {
+  const Index blocks = (tiles + B::Tiles - 1) / B::Tiles;
+  for (Index out = 0; out < channels; out += B::Outputs) {
     for (Index block = 0; block < blocks; ++block) {
       const Index begin = part_begin(tiles, blocks, block), count = part_begin(tiles, blocks, block + 1) - begin;
       const Index at = begin * channels;
       const PointBlock here{columns.input(point, 0) + at, columns.input(point, 1) + at, columns.input(point, 2) + at,
                             columns.product(point, 0) + at + out, columns.product(point, 1) + at + out};
       const float* const from = weights + out * channels;
-      if (channels - out >= kBlockOut) {
-        multiply_tiles<B, kBlockTiles, kBlockOut / B::Lanes>(count, here, channels, from, channels * channels);
+      if (channels - out >= B::Outputs) {
+        multiply_tiles<B, B::Tiles, B::Outputs / B::Lanes>(count, here, channels, from, channels * channels);
       } else {
-        multiply_tiles<B, kBlockTiles, 16 / B::Lanes>(count, here, channels, from, channels * channels);
+        multiply_tiles<B, B::Tiles, 16 / B::Lanes>(count, here, channels, from, channels * channels);
       }
     }
   }
@@ -212,8 +210,8 @@ FLOODTIDE_BLOCK void multiply_constant(const float* from, Index planes, Index pl
                                        float* out) {
   typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes)));
   const Index squared = channels * channels;
-  for (Index block = 0; block < channels; block += kBlockOut) {
-    const Index width = smaller(kBlockOut, channels - block);
+  for (Index block = 0; block < channels; block += B::Outputs) {
+    const Index width = smaller(B::Outputs, channels - block);
     for (Index channel = 0; channel < width; channel += B::Lanes) {
       Wide sum{};
       for (Index in = 0; in < channels; ++in) {

@@ -14,7 +14,6 @@ namespace floodtide::kernels::fft {
 constexpr std::int64_t kTile = 11;    ///< outputs of a tile along an axis
 constexpr std::int64_t kPoints = 13;  ///< points of a tile along an axis: frequencies 0 to 11, then infinity
 constexpr std::int64_t kInfinity = 12;
-constexpr std::int64_t kBlockOut = 32;     ///< output channels of a block of weights, and of a register block
 constexpr std::int64_t kRealLines = 3;     ///< points of the transform of a real line that are real: 0, 6, infinity
 constexpr std::int64_t kComplexLines = 5;  ///< its complex frequencies; the others are their conjugates
 constexpr std::int64_t kRealGroups = kRealLines * kRealLines;
@@ -42,7 +41,8 @@ struct Layout {
   /// A plane with a halo of zeros: [rows + 2][columns + 2][channel].
   [[nodiscard]] constexpr std::int64_t row_stride() const { return (columns() + 2) * channels; }
   [[nodiscard]] constexpr std::int64_t plane_floats() const { return (rows() + 2) * row_stride(); }
-  /// Transformed weights: [group][tap z][real, imaginary][block of up to 32 outputs][in][out of the block].
+  /// Transformed weights: [group][tap z][real, imaginary][block of outputs][in][out of the block]. The last block may be
+  /// smaller. The kernels choose the size of a block.
   [[nodiscard]] constexpr std::int64_t group_weight_floats() const { return 6 * channels * channels; }
   [[nodiscard]] constexpr std::int64_t point_stride() const { return (tiles() * channels / 16 | 1) * 16; }
 };
@@ -95,6 +95,7 @@ struct Kernels {
   void (*inverse)(const InverseTask& task);
 };
 
+extern const Kernels kAvx2;
 extern const Kernels kAvx512;
 
 }  // namespace floodtide::kernels::fft

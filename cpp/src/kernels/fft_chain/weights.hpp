@@ -77,7 +77,7 @@ FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* 
           re += factors[tap].re * weight;
           im += factors[tap].im * weight;
         }
-        const Index block = out / kBlockOut * kBlockOut, width = smaller(kBlockOut, channels - block);
+        const Index block = out / B::Outputs * B::Outputs, width = smaller(B::Outputs, channels - block);
         const Index at = block * channels + in * width + out - block;
         slot<B>(to + at) = __builtin_convertvector(re, typename B::Vector);
         slot<B>(to + squared + at) = __builtin_convertvector(im, typename B::Vector);

@@ -96,11 +96,14 @@ double relative_error(const AlignedBuffer<float>& found, const std::vector<doubl
   return std::sqrt(error / square);
 }
 
-/// Checks the chain with the kernels of this processor, if it has some, and with the emulated ones.
+/// Checks the chain with all kernels of this processor, and with the emulated ones.
 template <class Body>
 void for_kernels(Body body) {
   body(fft::kAvx512Emulated);
-  if (const fft::Kernels* kernels = FftChain::kernels_of(processor_isa())) body(*kernels);
+  for (const Isa level : {Isa::avx2, Isa::avx512}) {
+    const fft::Kernels* kernels = level <= processor_isa() ? FftChain::kernels_of(level) : nullptr;
+    if (kernels != nullptr) body(*kernels);
+  }
 }
 
 struct Size {
@@ -187,7 +190,8 @@ TEST(FftChain, BitsDoNotDependOnThreads) {
 
 TEST(FftChain, SaysWhatIsMissing) {
   EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 32, Isa::avx512), "");
-  EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 32, Isa::avx2), "needs avx512, the level is avx2");
+  EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 32, Isa::avx2), "");
+  EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 32, Isa::generic), "needs avx2, the level is generic");
   EXPECT_EQ(FftChain::unsupported({33, 17, 33}, 32, Isa::avx512),
             "the field of view is (33, 17, 33), expected multiples of 11 voxels");
   EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 24, Isa::avx512), "24 feature maps, expected a multiple of 16");

@@ -71,7 +71,7 @@ def test_what_cannot_be_computed_is_refused_or_not_chosen() -> None:
     segmenter = Segmenter(model, OPTIONS)
     assert segmenter.forward == "layers"
     assert segmenter.fft_speedup is None
-    with pytest.raises(errors.UnsupportedError, match=r"needs avx512|multiples of 11 voxels"):
+    with pytest.raises(errors.UnsupportedError, match=r"needs avx2|multiples of 11 voxels"):
         Segmenter(model, dataclasses.replace(OPTIONS, forward="fft"))
 
 
