@@ -16,7 +16,7 @@ COMMANDS = {
     "tune": "Find the fastest number of ranks and threads of this machine.",
     "replay": "Flood objects of another segmentation again, and find where they differ.",
     "compare": "Compare a segmentation with another one, such as a published one.",
-    "bench": "Measure complete training under disturbances, and forecasts of it.",
+    "bench": "Measure complete training under disturbances.",
 }
 
 
