@@ -3,7 +3,7 @@
 
 Usage: floodtide bench all --json > rows.jsonl && python docs/performance/machine_page.py rows.jsonl
 Run it on the machine that was measured: the page names its processor, memory and versions. Page (.md), picture (.svg)
-and rows (.jsonl) have the name of the processor and lie beside this script. On the left of the picture: the roofline of one
+and rows (.jsonl) have the name of the processor and lie beside this script. Left in the picture: the roofline of one
 thread. Lines are limits: the peak rate of multiply-adds, and reading from caches and memory. Points are the passes of a
 convolution, counted as direct convolution. On the right: PyTorch's median time divided by ours.
 """

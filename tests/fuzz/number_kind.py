@@ -37,6 +37,7 @@ _LINES = {
     "bench unet": "bench unet --threads 1 --seconds 0 --set data.size=[16,16] --set model.depth=2",
     "bench allreduce": "bench allreduce --elements 10 --seconds 0",
     "bench scaling": "bench scaling --ranks 2 --seconds 0",
+    "lab progress": "lab progress sweep --out out",
     "lab bench train": "lab bench train --ranks 1 --steps 2",
     "lab bench stragglers": "lab bench stragglers --ranks 2 --steps 2",
     "lab bench stalls": "lab bench stalls --ranks 1 --rounds 1",
