@@ -291,7 +291,6 @@ def _networks(options: Options) -> list[Interconnect]:
                 alpha_s=options.alpha_us * 1e-6,
                 beta_s_per_byte=1e-9 / options.gb_per_s,
                 cpu_s_per_byte=1e-9 * (cpu_ns or 0.0),
-                source="--alpha-us, --gb-per-s, --cpu-ns-per-byte",
             )
         )
     return found or list(NETWORKS.values())

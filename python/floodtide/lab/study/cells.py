@@ -23,6 +23,7 @@ from floodtide import config
 from floodtide.base.tasks import FloodTask, Task
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.lab.study.scores import SMOOTHING, Floats, Score, series
+from floodtide.lab.sweep.grid import flat_keys
 from floodtide.report import curves
 from floodtide.train import Run, read_run
 
@@ -225,7 +226,7 @@ def read_study(folders: Sequence[Path]) -> Study:
     kinds = {run.task.kind: run.task for run in runs}
     if len(kinds) > 1:
         raise InvalidFileError(f"{where}: trainings of {' and '.join(kinds)}, expected one task")
-    flat = {id(run): _flat(_with_defaults(run.config)) | _share(run) for run in runs}
+    flat = {id(run): flat_keys(_with_defaults(run.config)) | _share(run) for run in runs}
     differing = _differing(list(flat.values()))
     if len({_volumes(table) for table in flat.values()}) == 1:  # the same names in other folders
         differing = [key for key in differing if key != "data.volumes"]
@@ -327,16 +328,6 @@ def _waited_for(flat: Mapping[str, Any]) -> float:
 
 def _batch(flat: Mapping[str, Any]) -> int:
     return int(flat.get("training.batch", 1)) * int(flat.get("training.accumulate", 1))
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found
 
 
 def _identity(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def write(folders: Sequence[Path], options: Options) -> list[Path]:
     with style.figure(10.5, 5.2) as drawn:
         _scores(drawn, groups, scores, options)
         outputs = {out / "scores_by_time.svg": style.rendered(drawn, "svg")}
-    with style.figure(5.8, 4.2) as drawn:
+    with style.figure(7.0, 4.6) as drawn:
         _times(drawn, groups, f1, options.target)
         outputs[out / "time_to_f1.svg"] = style.rendered(drawn, "svg")
     outputs[out / "scores_by_time.csv"] = _scores_csv(groups, scores)
@@ -182,6 +182,7 @@ def _times(drawn: Figure, groups: Sequence[Seeds], score: Score, target: float) 
     found = [(group, group.seconds_to(score, target)) for group in groups]
     unit_s, unit = curves.time_unit(max(last_s for _, times in found for _, last_s in times))
     missed: dict[str, Any] = {"ls": "", "marker": "^", "mfc": "white", "color": style.GREY}
+    emulated = False
     for index, setting in enumerate(dict.fromkeys(group.setting for group in groups)):
         look, rows = looks.line_style(index), []
         for group, times in ((one, times) for one, times in found if one.setting == setting):
@@ -195,14 +196,17 @@ def _times(drawn: Figure, groups: Sequence[Seeds], score: Score, target: float) 
                 share = group.trainings[0].run.ranks / group.workers
                 rows.append((group.workers, seconds.mean(), spread, share))
         if rows:
-            name = style.plain(f"{setting}, mean of seeds" if setting else "mean of seeds")
+            name = style.plain(setting or "mean of the seeds")
             workers, mean, deviation, shares = np.array(rows).T
-            axis.errorbar(workers, mean, deviation, capsize=3.0, label=f"{name}, measured", **look)
+            axis.errorbar(workers, mean, deviation, capsize=3.0, label=name, **look)
             if shares.min() < 1:
-                label = f"{name}, a rank for each worker without waiting (computed)"
                 look |= {"ls": ":", "mfc": "white"}
-                axis.errorbar(workers, shares * mean, shares * deviation, label=label, **look)
+                axis.errorbar(workers, shares * mean, shares * deviation, **look)
+                emulated = True
     axis.plot([], [], color=style.GREY, ls="", marker=".", label="a seed")
+    if emulated:
+        name = "hollow: a rank for each worker, without waiting (computed)"
+        axis.plot([], [], color=style.GREY, ls=":", marker="o", mfc="white", label=name)
     if any(math.isinf(reached_s) for _, times in found for reached_s, _ in times):
         axis.plot([], [], label="a seed that did not reach it until then", **missed)
     workers_axis(axis, sorted({group.workers for group in groups}))
