@@ -151,7 +151,7 @@ def main() -> None:
     PAGE.write_text(written, "utf-8")
     for named in jobs(arguments.compute_s, dict(RING[1])):
         curves += scenarios.sweep(named, CURVE, steps=STEPS, seed=0)
-    figure.save(curves, PICTURE)
+    PICTURE.write_bytes(figure.draw(curves, "png"))
 
 
 if __name__ == "__main__":

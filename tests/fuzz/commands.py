@@ -345,6 +345,9 @@ COMMANDS = {
         outputs=("out.html", "out_figures"),
         whole=("out.html",),
     ),
+    "progress": Command(
+        "lab progress sweep --out out_figures --published", nothing, outputs=("out_figures",)
+    ),
     "sweep-list": Command("lab sweep sweep.toml --list", lines),
     "check": Command("inspect train.toml --json", lines),
     "inspect": Command(

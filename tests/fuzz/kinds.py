@@ -132,7 +132,7 @@ _RUNS = (
     Source("slices_run/config.toml", ("report-slices",), "text"),
     Source("affinities_run/log.jsonl", ("report-affinities",), "text"),
     Source("run2/log.jsonl", ("report-two",), "text"),
-    Source("sweep/lr=0.001,walkers=1/log.jsonl", ("study", "sweep-list"), "text"),
+    Source("sweep/lr=0.001,walkers=1/log.jsonl", ("study", "progress", "sweep-list"), "text"),
     Source("sweep/lr=0.001,walkers=1/config.toml", ("study",), "text"),
     Source("sweep.toml", ("sweep-list",), "text"),
     Source("pieces/cut.json", ("reconcile", "segment-pieces"), "text"),

@@ -37,7 +37,7 @@ _LINES = {
     "bench unet": "bench unet --threads 1 --seconds 0 --set data.size=[16,16] --set model.depth=2",
     "bench allreduce": "bench allreduce --elements 10 --seconds 0",
     "bench scaling": "bench scaling --ranks 2 --seconds 0",
-    "lab bench forecast": "lab bench forecast --ranks 2 --steps 10 --rounds 1",
+    "lab progress": "lab progress sweep --out out",
     "lab bench train": "lab bench train --ranks 1 --steps 2",
     "lab bench stragglers": "lab bench stragglers --ranks 2 --steps 2",
     "lab bench stalls": "lab bench stalls --ranks 1 --rounds 1",
@@ -46,7 +46,7 @@ _LINES = {
 }
 # Commands that take minutes or start ranks: only with what none of their numbers can be.
 _LONG = {"bench scaling", "demo", "lab tune"} | {
-    f"lab bench {name}" for name in ("forecast", "train", "stragglers", "stalls")
+    f"lab bench {name}" for name in ("train", "stragglers", "stalls")
 }
 _NO_NUMBERS = ("-1", "nan", "-inf", "1e400", "", " ", "x", "0x10", "--", "9" * 400, "9" * 5000)
 # Commands that take numbers as settings.

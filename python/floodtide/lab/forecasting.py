@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide.base import limits
+from floodtide.base.files import replace_bytes
 from floodtide.base.options import option
 from floodtide.base.outputs import PICTURES, files_in, reserved
 from floodtide.errors import InvalidArgumentError
@@ -68,12 +69,15 @@ def answers(
     out = question.out
     if out is None:
         return _simulated(run, question, options)
-    figure.check_name(out)
+    if out.suffix not in PICTURES:
+        raise InvalidArgumentError(
+            f"{out}: ends in '{out.suffix}', expected one of {', '.join(PICTURES)}"
+        )
     inputs = [name for name in (options.samples, options.allreduce) if name is not None]
     inputs += files_in(run) if run is not None else []
     with reserved("simulate", out, PICTURES[out.suffix], inputs):
         rows, targets = _simulated(run, question, options)
-        figure.save(rows, out)
+        replace_bytes(out, figure.draw(rows, out.suffix[1:]))
     return rows, targets
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from floodtide.base import limits
 from floodtide.base.options import Range
 
 SOME_SECONDS = Range(1e-9, 1e9, "s")
@@ -19,4 +18,3 @@ BACKUP = Range(0.0, 1e3, "share of the ranks")
 SLOWDOWN = Range(1.0, 1e6)
 SIMULATED_STEPS = Range(1, 10**6, "steps")
 SIMULATED_DRAWS = Range(1, 10**9, "ranks times steps")
-FORECAST_FOV = Range(5, int(limits.FIELD_OF_VIEW.maximum), "voxels")

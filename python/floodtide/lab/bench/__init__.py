@@ -2,6 +2,5 @@
 """Benchmarks of complete training under disturbances.
 
 A benchmark is a module with `Options`, a dataclass; `DEFAULTS`, which replace defaults of `trainings.Trained`; and
-`measure(lab, options)`, which is called on every rank and yields rows (`floodtide.bench.rows`). `forecast` has
-`measure(options)`, because it runs in one process.
+`measure(lab, options)`, which is called on every rank and yields rows (`floodtide.bench.rows`).
 """

@@ -13,7 +13,7 @@ from floodtide.base.options import option
 from floodtide.bench.rows import Row
 from floodtide.comm import world
 from floodtide.lab import ranges
-from floodtide.lab.bench.trainings import Laboratory, delay_loads, slowest, take_metrics
+from floodtide.lab.bench.trainings import Laboratory, delay_loads, slowest
 from floodtide.lab.simulate.gradient import Bucket
 from floodtide.lab.simulate.job import Job
 from floodtide.lab.simulate.model import simulate
@@ -130,14 +130,14 @@ class Measured:
             self.trainer.step()
         self.seconds += slowest(time.perf_counter() - start_s)
         self.steps += steps
-        for key, value in take_metrics(self.trainer).items():
+        for key, value in self.trainer.take_metrics().items():
             self.sums[key] = self.sums.get(key, 0.0) + value
 
     def drain(self, steps: int) -> None:
         """Run a number of steps without measuring them. Collective."""
         for _ in range(steps):
             self.trainer.step()
-        take_metrics(self.trainer)
+        self.trainer.take_metrics()
 
     @property
     def step_s(self) -> float:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench.rows import Row
+from floodtide.bench.rows import Row, spread
 from floodtide.comm import world
-from floodtide.lab.bench.trainings import Laboratory, quantiles, timed_step
+from floodtide.lab.bench.trainings import Laboratory, timed_step
 
 DEFAULTS: dict[str, Any] = {}
 WARM_UP = 3  # steps of each training run
@@ -71,7 +72,10 @@ def measure(lab: Laboratory, options: Options) -> Iterator[Row]:
             if number >= WARM_UP:
                 seconds[index].append(step_s)
                 cpu_s[index] += step_cpu_s / steps
-    rows = [quantiles(each) | {"cpu_s": cpu} for each, cpu in zip(seconds, cpu_s, strict=True)]
+    rows = [
+        spread(each) | {"mean_s": statistics.fmean(each), "cpu_s": cpu}
+        for each, cpu in zip(seconds, cpu_s, strict=True)
+    ]
     for variant, row, trainer in zip(variants, rows, trainers, strict=True):
         walkers = trainer.data.walkers
         yield {

@@ -156,26 +156,7 @@ def slowest(seconds: float) -> float:
     return float(value[0])
 
 
-def take_metrics(trainer: Trainer) -> dict[str, float]:
-    """Return counts and sums over ranks since the last call, named as in floodtide::train::Metrics. Collective."""
-    return trainer.take_metrics()
-
-
 def delay_loads(trainer: Trainer, seconds: float) -> None:
     """From now on, sleep for `seconds` before every load of an example on this rank."""
     assert isinstance(trainer.data, data.Shards)  # the sources of U-Nets have no such delay
     trainer.data.core.set_load_delay(seconds)
-
-
-def quantiles(seconds: Sequence[float]) -> dict[str, Any]:
-    """Return `samples`, `median_s`, `p10_s`, `p90_s`, `min_s` and `mean_s` for a row."""
-    values = np.asarray(seconds)
-    p10, median, p90 = np.quantile(values, (0.1, 0.5, 0.9))
-    return {
-        "samples": len(values),
-        "median_s": float(median),
-        "p10_s": float(p10),
-        "p90_s": float(p90),
-        "min_s": float(values.min()),
-        "mean_s": float(values.mean()),
-    }

@@ -11,12 +11,13 @@ COMMANDS = {
     "synth": "Make a synthetic EM volume with labels.",
     "simulate": "Forecast the training throughput for given numbers of ranks.",
     "sweep": "Run one training for every combination of some values.",
-    "study": "Write report.html about the trainings of sweeps: rates, workers, updates and time.",
+    "study": "Write report.html about the trainings of sweeps: rates, workers and updates.",
+    "progress": "Draw scores against time, and the time to an F1 against workers.",
     "noise": "Measure the gradient noise scale of a network at fixed weights.",
     "tune": "Find the fastest number of ranks and threads of this machine.",
     "replay": "Flood objects of another segmentation again, and find where they differ.",
     "compare": "Compare a segmentation with another one, such as a published one.",
-    "bench": "Measure complete training under disturbances, and forecasts of it.",
+    "bench": "Measure complete training under disturbances.",
 }
 
 

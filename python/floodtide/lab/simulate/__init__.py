@@ -9,7 +9,6 @@ the model and its sources). `paper` holds the published figures with which the m
 
 from floodtide.lab.simulate.allreduce import Links, agreement_s, allreduce_cost_s
 from floodtide.lab.simulate.calibration import Calibration, calibrate
-from floodtide.lab.simulate.forecast import forecast_update_s
 from floodtide.lab.simulate.gradient import ffn_buckets
 from floodtide.lab.simulate.job import Job
 from floodtide.lab.simulate.model import Estimate, simulate
@@ -28,6 +27,5 @@ __all__ = [
     "allreduce_cost_s",
     "calibrate",
     "ffn_buckets",
-    "forecast_update_s",
     "simulate",
 ]

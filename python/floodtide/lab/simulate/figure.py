@@ -4,15 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from floodtide.base import style
-from floodtide.base.files import replace_bytes
-from floodtide.base.outputs import PICTURES, WAIT_S, reserved
-from floodtide.errors import InvalidArgumentError
 from floodtide.lab.simulate import paper
 from floodtide.lab.simulate.rows import (
     STALL,
@@ -24,8 +20,6 @@ from floodtide.lab.simulate.rows import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FORMATS = tuple(PICTURES)
 
 # Colour and line style of the paper's scenarios. An explanation and its remedy have the same colour.
 _PAPER_LINES = {
@@ -49,29 +43,13 @@ _OWN_LOOKS = (
 )
 
 
-def check_name(path: Path) -> None:
-    """Raise InvalidArgumentError if the file name does not end in one of FORMATS."""
-    if path.suffix not in FORMATS:
-        raise InvalidArgumentError(
-            f"{path}: ends in '{path.suffix}', expected one of {', '.join(FORMATS)}"
-        )
-
-
-def save(rows: Sequence[Row], path: Path) -> None:
-    """Draw the rows to a file. The suffix of its name selects the format.
-
-    Raises:
-        InvalidArgumentError: If the suffix is not one of FORMATS, or an existing file is of another kind.
-        StorageError: If the file cannot be written.
-    """
-    check_name(path)
+def draw(rows: Sequence[Row], kind: str) -> bytes:
+    """Return the picture of the rows as a file of kind "svg", "png" or "pdf"."""
     with style.figure(11.0, 4.8) as drawn:
         left, right = drawn.subplots(1, 2)
         _draw(left, right, rows)
         drawn.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-        content = style.rendered(drawn, path.suffix[1:], dpi=130)
-    with reserved("simulate", path, PICTURES[path.suffix], wait_s=WAIT_S):
-        replace_bytes(path, content)
+        return style.rendered(drawn, kind, dpi=130)
 
 
 def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:

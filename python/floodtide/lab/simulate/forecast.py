@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +24,9 @@ from floodtide.lab.simulate.allreduce import (
     allreduce_cost_s,
     allreduce_cpu_s,
 )
-from floodtide.lab.simulate.calibration import Calibration, calibrate
+from floodtide.lab.simulate.calibration import Calibration
 from floodtide.lab.simulate.gradient import ffn_buckets
 from floodtide.lab.simulate.job import LATE, Job, alone, at_once, by_the_adapter
-from floodtide.lab.simulate.model import simulate
 from floodtide.lab.simulate.networks import NETWORKS, Interconnect
 from floodtide.lab.simulate.rows import FORECAST, MEASURED, Named, Row
 from floodtide.lab.simulate.workload import Compute, Loading
@@ -175,30 +173,6 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
     ]
 
 
-def forecast_update_s(
-    folder: Path, ranks: Sequence[int], network: str, share: float = 1.0
-) -> dict[int, float]:
-    """Return the seconds of an update, by number of ranks with one walker each.
-
-    Args:
-        folder: Run directory of a measured training of a flood-filling network.
-        ranks: Numbers of ranks.
-        network: Name of one of NETWORKS.
-        share: Share of the ranks that an update waits for, in mode partial.
-
-    Raises:
-        InvalidFileError: If the run directory lacks measurements.
-        InvalidArgumentError: If there is no such network.
-    """
-    options, run = Options(network=(network,), walkers_per_rank=1), calibrate(folder)
-    found = {}
-    for count in ranks:
-        counted = max(1, round(share * count))
-        backup = dataclasses.replace(options, backup=(count - counted) / counted)
-        found[count] = simulate(forecast_jobs(backup, run)[0].job, counted).step_s
-    return found
-
-
 def measured_row(run: Calibration) -> Row:
     """Return a row with the measurements of the run.
 
@@ -317,7 +291,6 @@ def _networks(options: Options) -> list[Interconnect]:
                 alpha_s=options.alpha_us * 1e-6,
                 beta_s_per_byte=1e-9 / options.gb_per_s,
                 cpu_s_per_byte=1e-9 * (cpu_ns or 0.0),
-                source="--alpha-us, --gb-per-s, --cpu-ns-per-byte",
             )
         )
     return found or list(NETWORKS.values())

@@ -76,19 +76,3 @@ def _ready(shapes: Sequence[Sequence[int]]) -> list[float]:
         ready = 2 * [(done + product) / total] + ready
         done += 2 * product
     return ready
-
-
-def exposed_s(ready_s: Sequence[float], cost_s: Sequence[float]) -> float:
-    """Return the seconds between the end of the backward pass and the end of the last bucket's sum.
-
-    The network sums one bucket at a time. Bucket l starts when it is ready and the bucket before has ended, so it ends
-    at f_l = max(f_(l-1), r_l) + c_l. The result is f_last - r_last, which is at least the cost of the last bucket.
-
-    Args:
-        ready_s: Times r_l in seconds at which buckets are ready, in ascending order.
-        cost_s: Seconds c_l to sum each bucket.
-    """
-    end_s = 0.0
-    for ready, cost in zip(ready_s, cost_s, strict=True):
-        end_s = max(end_s, ready) + cost
-    return end_s - ready_s[-1]

@@ -4,9 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
-from floodtide.lab.simulate import closed_forms, paper
+import numpy as np
+
+from floodtide.base.notes import count_of
+from floodtide.errors import InvalidArgumentError
+from floodtide.lab.simulate import paper
 from floodtide.lab.simulate.allreduce import Links, allreduce_cost_s
 from floodtide.lab.simulate.gradient import ffn_buckets
 from floodtide.lab.simulate.job import Job
@@ -22,6 +27,7 @@ from floodtide.lab.simulate.rows import (
 )
 from floodtide.lab.simulate.workload import Compute, Loading
 
+_GRID = np.linspace(-12.0, 12.0, 4801)  # for a standard normal; the tails outside are below 1e-32
 # Shares of backup ranks that are tried.
 BACKUP_SHARES = (1 / 128, 1 / 64, 1 / 32, 3 / 64, 1 / 16, 3 / 32, 1 / 8)
 PAPER_NETWORK = "dragonfly"
@@ -35,8 +41,8 @@ def paper_jobs() -> list[Named]:
     best throughput per paid node.
     """
     links = Links(network=NETWORKS[PAPER_NETWORK], add_s_per_byte=1 / paper.ADD_BYTES_PER_S)
-    ratio = closed_forms.explaining_ratio(paper.EFFICIENCY, paper.MOVES_PER_PATCH, paper.NODES)
-    sigma = closed_forms.explaining_sigma(paper.EFFICIENCY, paper.NODES)
+    ratio = explaining_ratio(paper.EFFICIENCY, paper.MOVES_PER_PATCH, paper.NODES)
+    sigma = explaining_sigma(paper.EFFICIENCY, paper.NODES)
     compute_s = paper.ONE_NODE_STEP_S / (1 + ratio / paper.MOVES_PER_PATCH)
     loading = Loading(load_s=ratio * compute_s, moves=paper.MOVES_PER_PATCH)
     stall = Job(
@@ -60,6 +66,55 @@ def paper_jobs() -> list[Named]:
         Named(scenario=name, network=PAPER_NETWORK, algorithm=PAPER_ALGORITHM, job=job)
         for name, job in jobs.items()
     ]
+
+
+def expected_slowest(sigma: float, ranks: int) -> float:
+    """Return the mean of the largest of `ranks` independent lognormal factors with mean 1 and the given sigma.
+
+    It is the integral of exp(sigma z - sigma^2 / 2) times the density of the largest of `ranks` standard normal
+    numbers, by the trapezium rule.
+    """
+    cumulative = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
+    density = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi)
+    values = np.exp(sigma * _GRID - 0.5 * sigma**2) * ranks * density * cumulative ** (ranks - 1)
+    return float(np.sum(values[1:] + values[:-1]) * 0.5 * (_GRID[1] - _GRID[0]))
+
+
+def explaining_ratio(efficiency: float, moves: float, ranks: int) -> float:
+    """Return seconds to load a patch / seconds to compute a step that explain an efficiency by stalls.
+
+    Every rank loads a patch inside the step, every `moves` steps at a random phase, and any of them delays the step.
+
+    Raises:
+        InvalidArgumentError: If no ratio gives so low an efficiency.
+    """
+    delayed = 1.0 - (1.0 - 1.0 / moves) ** ranks
+    slope = efficiency * delayed - 1.0 / moves
+    if not (0 < efficiency <= 1 and slope > 0):
+        raise InvalidArgumentError(
+            f"simulate: stalls every {moves} steps on {count_of(ranks, 'rank')} do not explain an efficiency of"
+            f" {efficiency}"
+        )
+    return (1.0 - efficiency) / slope
+
+
+def explaining_sigma(efficiency: float, ranks: int) -> float:
+    """Return the lognormal sigma for which 1 / expected_slowest is `efficiency`, by bisection.
+
+    Raises:
+        InvalidArgumentError: If no sigma of at most 2 gives this efficiency.
+    """
+    low, high = 0.0, 2.0
+    if not 1.0 / expected_slowest(high, ranks) <= efficiency <= 1.0:
+        raise InvalidArgumentError(
+            f"simulate: no spread of {count_of(ranks, 'rank')} explains an efficiency of {efficiency}"
+        )
+    while high - low > 1e-9:
+        middle = 0.5 * (low + high)
+        low, high = (
+            (middle, high) if 1.0 / expected_slowest(middle, ranks) > efficiency else (low, middle)
+        )
+    return high
 
 
 def best_backup(job: Job, ranks: int, *, steps: int = 400) -> float:

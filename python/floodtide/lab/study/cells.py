@@ -23,6 +23,7 @@ from floodtide import config
 from floodtide.base.tasks import FloodTask, Task
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.lab.study.scores import SMOOTHING, Floats, Score, series
+from floodtide.lab.sweep.grid import flat_keys
 from floodtide.report import curves
 from floodtide.train import Run, read_run
 
@@ -90,23 +91,6 @@ class Training:
         return float(curves.smoothed(values[known], SMOOTHING)[-1])
 
 
-@dataclass(frozen=True)
-class Averaging:
-    """Whose gradients make an update.
-
-    Attributes:
-        mode: `comm.mode`.
-        share: Share of the workers that an update waits for, in mode partial; else 1.
-    """
-
-    mode: str = "synchronous"
-    share: float = 1.0
-
-    def per_update(self, workers: int) -> int:
-        """Return the number of workers whose gradients make an update."""
-        return max(1, round(self.share * workers))
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Line:
     """Trainings that differ only in workers, rate and seed.
@@ -114,18 +98,18 @@ class Line:
     Attributes:
         label: What distinguishes this line from the others, such as "adam".
         trainings: The trainings.
-        averaging: Whose gradients make an update.
+        share: Share of the workers that an update waits for, in mode partial; else 1.
         batch: Examples of a worker's gradient: `training.batch` x `training.accumulate`.
     """
 
     label: str
     trainings: tuple[Training, ...]
-    averaging: Averaging
+    share: float
     batch: int
 
     def examples(self, workers: int) -> int:
         """Return the examples whose gradients make an update."""
-        return self.batch * self.averaging.per_update(workers)
+        return self.batch * max(1, round(self.share * workers))
 
     @cached_property
     def workers(self) -> tuple[int, ...]:
@@ -242,7 +226,7 @@ def read_study(folders: Sequence[Path]) -> Study:
     kinds = {run.task.kind: run.task for run in runs}
     if len(kinds) > 1:
         raise InvalidFileError(f"{where}: trainings of {' and '.join(kinds)}, expected one task")
-    flat = {id(run): _flat(_with_defaults(run.config)) | _share(run) for run in runs}
+    flat = {id(run): flat_keys(_with_defaults(run.config)) | _share(run) for run in runs}
     differing = _differing(list(flat.values()))
     if len({_volumes(table) for table in flat.values()}) == 1:  # the same names in other folders
         differing = [key for key in differing if key != "data.volumes"]
@@ -255,7 +239,7 @@ def read_study(folders: Sequence[Path]) -> Study:
         Line(
             label=label,
             trainings=tuple(_training(run, flat[id(run)]) for run in members),
-            averaging=_averaging(table),
+            share=_waited_for(table),
             batch=_batch(table),
         )
         for members, table, label in zip(
@@ -290,7 +274,7 @@ def _read_curves(path: Path) -> Study:
     if not lines:
         raise InvalidFileError(f"{path} has no rows; expected curves.csv of floodtide lab study")
     made = [
-        Line(label=label, trainings=tuple(members), averaging=Averaging(), batch=batch)
+        Line(label=label, trainings=tuple(members), share=1.0, batch=batch)
         for (label, batch), members in lines.items()
     ]
     return Study(task=FloodTask, lines=tuple(made), differing=())
@@ -338,23 +322,12 @@ def _share(run: Run) -> dict[str, str]:
     )
 
 
-def _averaging(flat: Mapping[str, Any]) -> Averaging:
-    share = str(flat.get("comm.contributors") or "1").split()[0]
-    return Averaging(str(flat.get("comm.mode", "synchronous")), float(share) or 1.0)
+def _waited_for(flat: Mapping[str, Any]) -> float:
+    return float(str(flat.get("comm.contributors") or "1").split()[0])
 
 
 def _batch(flat: Mapping[str, Any]) -> int:
     return int(flat.get("training.batch", 1)) * int(flat.get("training.accumulate", 1))
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found
 
 
 def _identity(flat: Mapping[str, Any]) -> dict[str, Any]:

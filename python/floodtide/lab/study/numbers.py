@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from floodtide.lab.study.cells import TRAINING, Line, Study, Training
 from floodtide.lab.study.optimum import Exponent, Optima
-from floodtide.lab.study.pace import Pace
 from floodtide.lab.study.scores import Score
 from floodtide.lab.study.targets import Reached, updates_to
 from floodtide.report import tables
@@ -93,13 +92,11 @@ def crossover_table(results: Sequence[Optima]) -> tables.Table:
     return tables.Table(head, tuple(rows))
 
 
-def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> tables.Table:
-    """Return updates, examples and seconds to each target."""
+def target_table(by_line: Mapping[Line, Sequence[Reached]]) -> tables.Table:
+    """Return updates and examples to each target."""
     rows = []
     for line, reached in by_line.items():
         for one in reached:
-            update_s = pace.seconds(line, one.workers)
-            seconds = "-" if update_s is None else f"{one.mean * update_s:.3g}"
             examples = one.mean * one.examples_per_update
             rows.append(
                 (
@@ -110,7 +107,6 @@ def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> table
                     f"{one.mean:.0f} ± {one.deviation:.0f}",
                     f"{one.ratio:.2g} ({_interval(one.low, one.high, '.2g')})",
                     f"{examples:,.0f}",
-                    seconds,
                 )
             )
     head = (
@@ -121,7 +117,6 @@ def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> table
         "updates",
         "updates / fewest workers (95 % interval)",
         "examples",
-        "seconds (computed)",
     )
     return tables.Table(head, tuple(rows))
 
@@ -168,10 +163,10 @@ def cells_csv(study: Study, scores: Sequence[Score], targets: Sequence[float]) -
             row += [_state(one, line.step), one.last_step]
             for score in scores:
                 last = score.of(one.run.validation[-1]) if one.run.validation else None
-                row += [_figure(last), _figure(one.value(score, one.last_step))]
-            row += [_figure(updates_to(one, scores[0], target)) for target in targets]
+                row += [figure(last), figure(one.value(score, one.last_step))]
+            row += [figure(updates_to(one, scores[0], target)) for target in targets]
             rows.append([*row, one.run.folder.name])
-    return _csv(head, rows)
+    return comma_separated(head, rows)
 
 
 def curves_csv(study: Study, scores: Sequence[Score]) -> bytes:
@@ -186,28 +181,14 @@ def curves_csv(study: Study, scores: Sequence[Score]) -> bytes:
             known += [one.seed, _state(one, line.step)]
             for record in one.run.validation:
                 values = [scores[0].trivial(record), *(score.of(record) for score in scores)]
-                rows.append([*known, record["step"], *map(_figure, values)])
-    return _csv([*TRAINING, "step", "trivial", *(score.name for score in scores)], rows)
+                rows.append([*known, record["step"], *map(figure, values)])
+    return comma_separated([*TRAINING, "step", "trivial", *(score.name for score in scores)], rows)
 
 
 def table_csv(table: tables.Table) -> bytes:
     """Return a table of the page as comma-separated values."""
     head = [table.head[0] or "line", *(name or "note" for name in table.head[1:])]
-    return _csv(head, table.rows)
-
-
-def throughput_csv(pace: Pace) -> bytes:
-    """Return the throughput by number of workers."""
-    rows = [
-        [
-            n,
-            _figure(pace.measured.get(n)),
-            _figure(pace.emulated(n)),
-            _figure(pace.forecast.get(n)),
-        ]
-        for n in pace.workers
-    ]
-    return _csv(["workers", "measured_per_s", "emulated_per_s", "forecast_per_s"], rows)
+    return comma_separated(head, table.rows)
 
 
 def _exponent(one: Exponent | None) -> str:
@@ -226,11 +207,13 @@ def _state(training: Training, step: int) -> str:
     return "finished" if training.last_step >= step else "unfinished"
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
+    """Return a number as text for a table of numbers; empty for None and what is not finite."""
     return "" if value is None or not math.isfinite(value) else f"{value:.6g}"
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+def comma_separated(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    """Return a head and rows as comma-separated values."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)

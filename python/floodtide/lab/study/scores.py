@@ -10,12 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.base.tasks import FloodTask, Task
-from floodtide.report import comparison
+from floodtide.report import comparison, tables
 from floodtide.train import Record
 
 Floats = npt.NDArray[np.float64]
 
 SMOOTHING = 0.9  # TensorBoard's factor in the paper's figure 4
+_OF_FLOODING = (
+    ("accuracy", "accuracy"),
+    ("f1", "F1"),
+    ("precision", "precision"),
+    ("recall", "recall"),
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ def scores_of(task: type[Task]) -> tuple[Score, ...]:
         lambda record: comparison.scores(task, record)[0],
         lambda record: comparison.scores(task, record)[1],
     )
-    return (main, *_OF_FLOODING) if issubclass(task, FloodTask) else (main,)
+    return (main, *of_flooding("first_pass")) if issubclass(task, FloodTask) else (main,)
 
 
 def series(score: Score, records: Sequence[Record]) -> tuple[Floats, Floats]:
@@ -61,29 +67,17 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _first_pass(key: str) -> Callable[[Record], float | None]:
-    return lambda record: _number(record.get("first_pass", {}).get(key))
+def of_flooding(part: str) -> tuple[Score, ...]:
+    """Return accuracy, precision, recall and F1 of a part of the validation of flood filling, a key of PARTS."""
+    trivial, title = next((trivial, title) for key, trivial, title in tables.PARTS if key == part)
+    return tuple(_score(part, trivial, name, f"{word}, {title}") for name, word in _OF_FLOODING)
 
 
-def _best_trivial(key: str) -> Callable[[Record], float | None]:
+def _score(part: str, trivial: str, name: str, title: str) -> Score:
+    key = f"{name}_50"
+
     def best(record: Record) -> float | None:
-        values = [_number(one.get(key)) for one in record.get("trivial", {}).values()]
+        values = [_number(one.get(key)) for one in record.get(trivial, {}).values()]
         return max((value for value in values if value is not None), default=None)
 
-    return best
-
-
-_OF_FLOODING = tuple(
-    Score(
-        name,
-        f"{title} of the first pass",
-        _first_pass(f"{name}_50"),
-        _best_trivial(f"{name}_50"),
-    )
-    for name, title in (
-        ("accuracy", "accuracy"),
-        ("precision", "precision"),
-        ("recall", "recall"),
-        ("f1", "F1"),
-    )
-)
+    return Score(name, title, lambda record: _number(record.get(part, {}).get(key)), best)

@@ -148,12 +148,12 @@ def drawn_least(logs: dict[int, list[Floats]]) -> dict[int, Floats]:
     }
 
 
-def choose(lines: Sequence[Line], score: Score) -> tuple[tuple[float, ...], int]:
-    """Return one or two targets, and the number of workers that bridges them.
+def choose(lines: Sequence[Line], score: Score) -> tuple[float, ...]:
+    """Return one or two targets, in ascending order.
 
     A target lies 0.9 of the way from the trivial predictor to the highest score that each number of workers reaches
-    with every seed: the low target counts all numbers of workers, the high one the upper half of them. The bridge is
-    the lowest number of that half. There is one target, and the bridge is 0, if the two are equal.
+    with every seed: the low target counts all numbers of workers, the high one the upper half of them. There is one
+    target if the two are equal.
     """
     highest: dict[int, float] = {}
     trivial = 0.0
@@ -166,13 +166,13 @@ def choose(lines: Sequence[Line], score: Score) -> tuple[tuple[float, ...], int]
         trivial = max((score.trivial(record) or 0.0 for record in known), default=trivial)
     counts = sorted(highest)
     if not counts:
-        return (), 0
-    bridge = counts[len(counts) // 2]
+        return ()
+    upper = counts[len(counts) // 2 :]
     low = _below(min(highest.values()), trivial)
-    high = _below(min(highest[n] for n in counts if n >= bridge), trivial)
+    high = _below(min(highest[n] for n in upper), trivial)
     if not math.isfinite(low):
-        return (), 0
-    return ((low, high), bridge) if high > low else ((low,), 0)
+        return ()
+    return (low, high) if high > low else (low,)
 
 
 def _surely(cell: Sequence[Training], score: Score) -> float:

@@ -173,15 +173,15 @@ def _table(table: Any, name: str, where: str) -> dict[str, Any]:
     """Return a table of the file with its keys written out: "optimizer.lr"."""
     if not isinstance(table, dict):
         raise ConfigurationError(f"{where}: {name} is {table!r}, expected a table")
-    return dict(_flat(table))
+    return flat_keys(table)
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+def flat_keys(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of a table and of the tables in it by their whole keys: "optimizer.lr"."""
+    found: dict[str, Any] = {}
     for key, value in table.items():
-        found += (
-            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
-        )
+        nested = isinstance(value, dict)
+        found |= flat_keys(value, f"{prefix}{key}.") if nested else {prefix + key: value}
     return found
 
 

@@ -15,20 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from floodtide.comm import notebook
+from floodtide.config import FfnConfig
 from floodtide.errors import UnsupportedError
 from floodtide.lab.tune.settings import WAITING, Setting
 
 _LEAST_STEPS = 5
 _MOST_STEPS = 2000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network:
-    """The flood-filling network that is trained: modules, feature maps, field of view (z, y, x) in voxels."""
-
-    depth: int
-    features: int
-    fov: tuple[int, int, int]
 
 
 @dataclass
@@ -64,12 +56,12 @@ class Measurement:
         return 1.0 - min(self.fovs_per_s) / self.best
 
 
-def measure(setting: Setting, network: Network, *, seconds: float, fovs_per_s: float) -> float:
+def measure(setting: Setting, network: FfnConfig, *, seconds: float, fovs_per_s: float) -> float:
     """Return the fields of view per second of this host under a setting.
 
     Args:
         setting: The setting.
-        network: The network.
+        network: The flood-filling network that is trained.
         seconds: Duration of the measured steps.
         fovs_per_s: Expected throughput, for the number of steps.
 

@@ -14,7 +14,7 @@ from floodtide.bench.rows import Row
 from floodtide.bench.shapes import available_cores
 from floodtide.errors import ConfigurationError
 from floodtide.lab import ranges
-from floodtide.lab.tune.measuring import Measurement, Network, measure
+from floodtide.lab.tune.measuring import Measurement, measure
 from floodtide.lab.tune.settings import (
     BINDINGS,
     POLICIES,
@@ -95,10 +95,9 @@ def tuned(
         raise ConfigurationError(f"{file}: model.kind is '{model.kind}', tune expects 'ffn'")
     cores = available_cores()
     batch = options.walkers or settings.training.walkers or cores
-    network = Network(depth=model.depth, features=model.features, fov=model.fov)
 
     def measured(setting: Setting, rate: float) -> float:
-        return measure(setting, network, seconds=options.seconds, fovs_per_s=rate)
+        return measure(setting, model, seconds=options.seconds, fovs_per_s=rate)
 
     choice = search(
         candidates(cores, batch),

@@ -42,16 +42,6 @@ def test_stalls_are_those_of_the_delay() -> None:
     assert ahead["moves"] >= 1
 
 
-def test_volumes_of_all_formats_are_trained_on() -> None:
-    forms = ("zarr", "n5", "precomputed", "tiff")
-    arguments = [word for form in forms for word in ("--formats", form)]
-    rows = bench(1, "volumes", "--fov", "9", "--steps", "3", "--rounds", "1", *arguments)
-    assert [row["name"] for row in rows] == [f"volumes, {form}" for form in ("hdf5", *forms)]
-    assert rows[0]["ratio"] == 1
-    assert all(row["samples"] == 3 for row in rows)
-    assert all(row["wait_share"] == row["wait_data_s"] / row["step_s"] for row in rows)
-
-
 def test_stragglers_train_to_the_end_in_every_mode() -> None:
     arguments = ("--steps", "6", "--seeds", "1", "--sleep-ms", "2", "--slowed", "3")
     rows = bench(3, "stragglers", *arguments)

@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
-from launch import check, run, skip_without_mpi
+from launch import check
 
-from floodtide.errors import InvalidArgumentError
 from floodtide.lab import simulate
-from floodtide.lab.bench import forecast
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
 
@@ -59,27 +56,3 @@ def test_the_model_predicts_real_waits_within_15_percent() -> None:
         allreduce_s=lambda size, ranks: sum_s,
     )
     assert simulate.simulate(job, 4).step_s == pytest.approx(step_s, rel=0.15)
-
-
-def test_bench_forecast_trains_what_it_predicts() -> None:
-    """Whether the two agree depends on what else runs here, and is looked at by hand (docs/lab/scaling.md)."""
-    skip_without_mpi()
-    small = "--ranks 2 --steps 20 --rounds 1 --depth 1 --features 2 --fov 5 --sleep-s 0.02 --json"
-    command = [sys.executable, "-m", "floodtide", "lab", "bench", "forecast", *small.split()]
-    result = run(command, timeout_s=240)
-    assert result.status == 0, result.stderr
-    rows = {row["name"]: row for row in map(json.loads, result.stdout.splitlines())}
-    assert list(rows) == [f"forecast {name}" for name in ("training", *forecast.MODES)]
-    for row in rows.values():
-        assert (row["ranks"], row["samples"], row["threads"]) == (2, 1, 1)
-        assert row["ratio"] == pytest.approx(row["predicted_s"] / row["median_s"])
-    # The model's own arithmetic: two sleepers wait for the slower, or follow the faster, or add up.
-    waiting, dropping, carrying = (rows[f"forecast {mode}"] for mode in forecast.MODES)
-    assert carrying["predicted_s"] < dropping["predicted_s"] < waiting["predicted_s"]
-    assert all(row["median_s"] > 0.25 * 0.02 for row in (waiting, dropping, carrying))
-
-
-@pytest.mark.parametrize("changes", [{"ranks": (1, 2)}, {"steps": 9}, {"rounds": 0}])
-def test_bench_forecast_refuses_what_cannot_be_timed(changes: dict[str, object]) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"bench forecast: .* expected at least 2, 10"):
-        forecast.Options(**changes)  # type: ignore[arg-type]

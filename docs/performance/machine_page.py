@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a page and a picture about the speed of a machine, from the rows of `floodtide bench all --json`.
+
+Usage: floodtide bench all --json > rows.jsonl && python docs/performance/machine_page.py rows.jsonl
+Run it on the machine that was measured: the page names its processor, memory and versions. Page (.md), picture (.svg)
+and rows (.jsonl) have the name of the processor and lie beside this script. Left in the picture: the roofline of one
+thread. Lines are limits: the peak rate of multiply-adds, and reading from caches and memory. Points are the passes of a
+convolution, counted as direct convolution. On the right: PyTorch's median time divided by ours.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from floodtide.base import style
+from floodtide.base.notes import count_of
+from floodtide.bench.everything import BENCHMARKS
+from floodtide.bench.rows import Row
+from floodtide.doctor.build import about
+
+HERE = Path(__file__).parent
+WHAT = {str(benchmark): benchmark.what for benchmark in BENCHMARKS}
+HEADER = """\
+| what | command | threads | time in ms (10 % to 90 %) | rate | share of peak | PyTorch's time / ours | memory in MiB |
+|---|---|---|---|---|---|---|---|"""
+NOTE = """\
+Times are medians. *Share of peak* is the rate of a direct convolution that takes the measured time, divided by the
+peak rate of multiply-adds in the same run: Winograd's convolutions exceed 1. Memory is the growth of the process
+during two steps. PyTorch runs in turn with floodtide, in the better of two memory formats."""
+# Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
+CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
+FLOPS_PER_BYTE = (0.1, 1000.0)
+
+
+def title(processor: str, cpuinfo: str) -> str:
+    """The name of the processor. Virtual machines hide the model's name, so family and model numbers follow."""
+    names = {"family": "cpu family", "model": "model"}
+    found = {k: re.search(rf"^{v}\s*: (\d+)$", cpuinfo, re.M) for k, v in names.items()}
+    numbers = ", ".join(f"{name} {match[1]}" for name, match in found.items() if match)
+    return f"{processor} ({numbers})" if numbers else processor
+
+
+def conditions(rows: Sequence[Row]) -> str:
+    """One line about machine, commit and versions."""
+    machine = about()
+    command = ["git", "-C", str(HERE), "describe", "--always", "--abbrev=12", "--dirty=+"]
+    commit = subprocess.run([*command, "--exclude=*"], check=True, capture_output=True, text=True)
+    peers = [name for name in ("torch", "numpy") if importlib.util.find_spec(name)]
+    versions = {"floodtide": rows[0]["version"], "python": platform.python_version()}
+    versions["compiler"] = str(machine["build"]["compiler"])
+    versions |= {name: importlib.metadata.version(name) for name in peers}
+    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB of memory"
+    parts = [count_of(machine["cores"], "core"), memory, machine["isa"]]
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"{', '.join(parts)}, commit {commit.stdout.strip()}; {named}; {rows[0]['date']}."
+
+
+def label(row: Row) -> str:
+    """What a row measures."""
+    if row["name"] == "peak":
+        return f"multiply-adds, {row['level']}"
+    if row["name"] == "bandwidth":
+        return f"reading {row['shape']}"
+    _, space, part = row["name"].partition(" ")
+    return WHAT[row["benchmark"]] + (f": {part.replace('_', '-')}" if space else "")
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    spread = f" ({row['p10_s'] * 1e3:.3g} to {row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
+    flops = "gflops" in row
+    cells = [
+        label(row),
+        f"`floodtide bench {row['benchmark']}`",
+        str(row["threads"]),
+        f"{row['median_s'] * 1e3:.3g}{spread}",
+        f"{row['gflops']:.0f} GFLOP/s" if flops else f"{row['gb_per_s']:.0f} GB/s",
+        f"{row['ratio']:.2f}" if flops and row["name"] != "peak" else "",
+        f"{row['speedup']:.2f}" if "speedup" in row else "",
+        f"{row['step_memory_mib']:.0f}" if "step_memory_mib" in row else "",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def draw(rows: Sequence[Row]) -> bytes:
+    """The picture as SVG."""
+    with style.figure(11.0, 4.4) as drawn:
+        left, right = drawn.subplots(1, 2)
+        roofline(left, [row for row in rows if row["threads"] == 1])
+        bars(right, [row for row in rows if "speedup" in row])
+        return style.rendered(drawn, "svg")
+
+
+def roofline(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draw limits and convolutions of one thread."""
+    peak = max(row["gflops"] for row in rows if row["name"] == "peak")
+    axes.axhline(peak, color="black", lw=1.2)
+    axes.annotate(f"multiply-adds: {peak:.0f} GFLOP/s", (0.11, peak * 1.1), fontsize=8)
+    for index, row in enumerate(row for row in rows if row["name"] == "bandwidth"):
+        speed = row["gb_per_s"]
+        ends = [FLOPS_PER_BYTE[0], peak / speed], [speed * FLOPS_PER_BYTE[0], peak]
+        look: Any = {"color": style.SERIES[index], "ls": ("-", "--", "-.")[index % 3]}
+        axes.plot(*ends, **look, label=f"reading {row['shape']}: {speed:.0f} GB/s")
+    for index, row in enumerate(row for row in rows if row["name"].startswith("conv ")):
+        at = row["gflops"] * row["median_s"] * 1e9 / CONV_BYTES
+        look = {"color": style.SERIES[3], "ls": "", "marker": style.MARKERS[index]}
+        name = f"convolution, {row['name'].partition(' ')[2].replace('_', '-')}"
+        axes.plot([at], [row["gflops"]], **look, label=name)
+    axes.set(xscale="log", yscale="log", xlim=FLOPS_PER_BYTE, ylabel="GFLOP/s")
+    axes.set_xlabel("floating-point operations of direct convolution per byte")
+    axes.set_title("Roofline, one thread")
+    axes.legend(loc="lower right")
+
+
+def bars(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draw a bar for each comparison."""
+    axes.set_title("PyTorch's time / floodtide's")
+    if not rows:
+        axes.text(0.5, 0.5, "PyTorch was not measured", ha="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return
+    places = range(len(rows))[::-1]
+    drawn = axes.barh(places, [row["speedup"] for row in rows], color=style.SERIES[0], height=0.7)
+    axes.bar_label(drawn, fmt="%.2f", padding=3)
+    axes.axvline(1.0, color="black", lw=1.0)
+    axes.set_yticks(places, [f"{label(row)}, {count_of(row['threads'], 'thread')}" for row in rows])
+    axes.set_xlim(0, 1.15 * max(row["speedup"] for row in rows))
+    axes.set_xlabel("above 1: floodtide is faster")
+    axes.grid(visible=False, axis="y")
+
+
+def main(file: Path, out: Path = HERE) -> None:
+    """Write page, picture and rows."""
+    content = file.read_text("utf-8")
+    rows = [json.loads(text) for text in content.splitlines()]
+    cpuinfo = Path("/proc/cpuinfo")
+    name = title(rows[0]["processor"], cpuinfo.read_text("utf-8") if cpuinfo.exists() else "")
+    base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    table = [line(row) for row in rows if " torch" not in row["name"]]
+    picture = f"![Roofline of a convolution, and the passes compared with PyTorch]({base}.svg)"
+    parts = [f"# {name}", f"Measured with `floodtide bench all`. {conditions(rows)}", picture]
+    page = "\n\n".join([*parts, "\n".join([HEADER, *table]), NOTE])
+    (out / f"{base}.md").write_text(page + "\n", "utf-8")
+    (out / f"{base}.svg").write_bytes(draw(rows))
+    (out / f"{base}.jsonl").write_text(content, "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/performance/machine_page.py: the page about the speed of a machine, from rows of `floodtide bench all`."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.extra
+
+SCRIPT = Path(__file__).parents[4] / "docs/performance/machine_page.py"
+
+
+def row(benchmark: str, name: str, **fields: Any) -> dict[str, Any]:
+    common = {"threads": 1, "median_s": 0.1, "p10_s": 0.09, "p90_s": 0.2, "level": "avx2"}
+    common |= {"processor": "A (R) B@2.5", "version": "0.1.0", "date": "2026-11-26"}
+    rates = {"gflops": 200.0, "ratio": 2.0} if name != "bandwidth" else {"gb_per_s": 50.0}
+    return {"benchmark": benchmark, "name": name, **common, **rates, **fields}
+
+
+ROWS = [
+    row("all", "peak", gflops=100.0, ratio=1.0),
+    row("all", "bandwidth", shape="4 MiB for each thread"),
+    row("conv", "conv forward"),
+    row("conv", "conv backward_data"),
+    row("step --against torch", "step", speedup=2.5, step_memory_mib=150.0),
+    row("step --against torch", "step torch channels_last"),
+]
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[:4]], ids=["PyTorch", "alone"])
+def test_the_page_has_a_line_for_each_row_of_ours(
+    rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    script = runpy.run_path(str(SCRIPT))
+    (tmp_path / "rows").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    script["main"](tmp_path / "rows", tmp_path)
+    page, kept, picture = (next(tmp_path.glob(f"*{kind}")) for kind in (".md", ".jsonl", ".svg"))
+    assert kept.read_text() == (tmp_path / "rows").read_text()
+    assert picture.read_bytes().startswith(b"<?xml")
+    text = page.read_text("utf-8")
+    assert f"]({picture.name})" in text
+    _, _, *lines = (line for line in text.splitlines() if line.startswith("|"))
+    assert (
+        lines
+        == [
+            "| multiply-adds, avx2 | `floodtide bench all` | 1 | 100 (90 to 200) | 100 GFLOP/s |  |  |  |",
+            "| reading 4 MiB for each thread | `floodtide bench all` | 1 | 100 (90 to 200) | 50 GB/s |  |  |  |",
+            "| convolution 33³, 32 to 32 channels: forward | `floodtide bench conv` | 1 | 100 (90 to 200) | 200 GFLOP/s"
+            " | 2.00 |  |  |",
+            "| convolution 33³, 32 to 32 channels: backward-data | `floodtide bench conv` | 1 | 100 (90 to 200)"
+            " | 200 GFLOP/s | 2.00 |  |  |",
+            "| FFN training step, depth 9, 33³ | `floodtide bench step --against torch` | 1 | 100 (90 to 200)"
+            " | 200 GFLOP/s | 2.00 | 2.50 | 150 |",
+        ][: len(lines)]
+    )
+    assert len(lines) == min(len(rows), 5)
+
+
+def test_the_page_has_the_name_of_the_processor() -> None:
+    title = runpy.run_path(str(SCRIPT))["title"]
+    assert title("arm", "") == "arm"
+    assert title("AMD", "cpu family\t: 26\nmodel\t\t: 2\n") == "AMD (family 26, model 2)"
