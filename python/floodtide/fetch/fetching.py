@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring a data set: read its files, prepare them, compare checksums, write them with their sources.
 
-Every file is read whole, up to a limit. docs/decisions/20261126-fetch.md says why this does not use pooch.
+Every file is read whole, up to a limit. docs/decisions/20261123-volumes.md says why this does not use pooch.
 """
 
 from __future__ import annotations

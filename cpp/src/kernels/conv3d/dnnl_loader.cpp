@@ -10,8 +10,8 @@
 namespace floodtide::kernels {
 namespace {
 
-// Limits from times of training passes, see docs/decisions/20261123-onednn.md: up to kNarrow channels, Winograd's and the
-// direct kernels are faster. With fewer than kFewest channels on one side, the direct kernels are faster.
+// Limits from times of training passes, see docs/decisions/20261121-convolutions.md: up to kNarrow channels, Winograd's
+// and the direct kernels are faster. With fewer than kFewest channels on one side, the direct kernels are faster.
 constexpr std::int64_t kNarrow = 256;
 constexpr std::int64_t kFewest = 16;
 
