@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -65,3 +66,27 @@ def test_the_page_has_the_name_of_the_processor() -> None:
     title = runpy.run_path(str(SCRIPT))["title"]
     assert title("arm", "") == "arm"
     assert title("AMD", "cpu family\t: 26\nmodel\t\t: 2\n") == "AMD (family 26, model 2)"
+
+
+MACHINE_ROWS = {
+    "training step, depth 9, 33³, batch 1": "FFN training step, depth 9, 33³",
+    "the same, batch 2": "FFN training step, depth 9, 33³, batch 2",
+    "forward pass, depth 12, 33³": "FFN forward pass, depth 12, 33³",
+    "U-Net step, 5 levels, 16 features, 240 x 240, batch 8": "U-Net, 240², batch 8: step",
+    "forward pass of this U-Net": "U-Net, 240², batch 8: forward",
+}
+
+
+def test_the_ranges_on_the_page_about_performance_contain_the_committed_run() -> None:
+    docs = SCRIPT.parents[1]
+    page = (docs / "performance.md").read_text("utf-8")
+    run = (docs / "performance/amd-epyc-family-26-model-2.md").read_text("utf-8")
+    number, limits = r"(\d\.\d+)", r"(\d\.\d) to (\d\.\d)"
+    found = re.findall(rf"^\| ([^|]+) \| [^|]+ \| {limits} \| {limits} \|$", page, re.MULTILINE)
+    assert [name for name, *_ in found] == list(MACHINE_ROWS)
+    for name, *ends in found:
+        row = rf"^\| {re.escape(MACHINE_ROWS[name])} \|[^|]+\| ([12]) \|[^|]+\|[^|]+\|[^|]+\| {number} \|"
+        ratios = dict(re.findall(row, run, re.MULTILINE))
+        for threads, low, high in (("1", *ends[:2]), ("2", *ends[2:])):
+            ratio = round(float(ratios[threads]), 1)
+            assert float(low) <= ratio <= float(high), f"{name}, {threads} threads"
