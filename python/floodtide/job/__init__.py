@@ -36,7 +36,7 @@ class Job:
     time: str = options.option(options.REQUIRED, "Time limit of one job, HH:MM:SS or D-HH:MM:SS")
     ranks_per_node: int = options.option(
         1,
-        "Number of ranks on each node; use one for each socket or NUMA domain",
+        "Number of ranks on each node; use one for every 8 cores of one last-level cache",
         range=limits.RANKS,
     )
     cores_per_node: int | None = options.option(

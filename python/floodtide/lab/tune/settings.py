@@ -68,7 +68,7 @@ class Setting:
 def default_setting(cores: int, batch: int) -> Setting:
     """Return the setting of an untuned host: one rank, a thread for each core (docs/clusters.md).
 
-    A host with several sockets or NUMA domains should have a rank for each; this function does not know them.
+    Hosts of more than 8 cores should have several ranks (docs/clusters.md); `candidates` has them.
     """
     return Setting(ranks=1, threads=cores, walkers=batch)
 
