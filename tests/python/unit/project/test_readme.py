@@ -42,6 +42,13 @@ def test_its_figures_are_those_of_the_pages() -> None:
             )
 
 
+def test_the_caption_of_its_picture_has_the_figures_of_the_page() -> None:
+    caption = TEXT.split("own_volume.png)")[1].strip().splitlines()[0]
+    home = (ROOT / "docs/your_volume.md").read_text("utf-8")
+    for figure in re.findall(r"[\d,.]*\d", caption):
+        assert figure in home, f"README: {figure}"
+
+
 @pytest.mark.extra
 def test_a_researcher_reaches_a_score(tmp_path: Path) -> None:
     """The commands for a TIFF stack run as they stand, but for six seconds instead of half an hour."""
