@@ -50,7 +50,7 @@ def toctrees() -> dict[str, list[str]]:
     """Return {caption: pages} of the navigation."""
     text = (ROOT / "docs/index.md").read_text("utf-8")
     found = re.findall(
-        r"```\{toctree\}\n:caption: ([^\n]*)\n:maxdepth: 1\n\n(.*?)```", text, re.DOTALL
+        r"```\{toctree\}\n:caption: ([^\n]*)\n:maxdepth: 1\n:hidden:\n\n(.*?)```", text, re.DOTALL
     )
     return {caption: pages.split() for caption, pages in found}
 
