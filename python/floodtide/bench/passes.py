@@ -32,6 +32,7 @@ class FfnPasses:
         kernel: Name of the convolution kernel; "": the dispatch chooses one for each convolution.
 
     Attributes:
+        peer: Name of the same passes in PyTorch.
         model: The architecture.
         batch: Examples of a pass.
         gradients: Of the last pass.
@@ -39,11 +40,12 @@ class FfnPasses:
         flops: Floating-point operations of a step and of a forward pass, counted as direct convolution.
     """
 
-    prefix, rate = "", "fovs_per_s"
+    prefix, rate, peer = "", "fovs_per_s", "step"
+    model: FfnConfig
 
     def __init__(self, settings: Config, kernel: str = "") -> None:
-        assert isinstance(settings.model, FfnConfig)
-        self.model, self.batch = settings.model, settings.training.walkers or 1
+        model: Any = settings.model
+        self.model, self.batch = model, settings.training.walkers or 1
         self.core = _core.Ffn(
             dataclasses.replace(self.model, deltas=(0, 0, 0)).core(
                 compute=settings.run.compute, parallel=settings.run.parallel, kernel=kernel
@@ -68,6 +70,11 @@ class FfnPasses:
     def __str__(self) -> str:
         depth, features, (z, y, x) = self.model.depth, self.model.features, self.model.fov
         return f"depth {depth}, fov {z}x{y}x{x}, {features} features, batch {self.batch}"
+
+    @staticmethod
+    def others() -> list[str]:
+        """Return the names of the convolution kernels with which passes can be compared."""
+        return [kernel for kernel, _ in _core.bench.conv_kernels()]
 
     def train(self) -> float:
         """Run the forward and backward pass, and return the mean loss."""
@@ -109,11 +116,12 @@ class UNetPasses:
         InvalidArgumentError: If patches have several sections, or kernels and pools are not those of single sections.
     """
 
-    prefix, rate = "unet ", "images_per_s"
+    prefix, rate, peer = "unet ", "images_per_s", "unet"
+    model: UNetConfig
 
     def __init__(self, settings: Config) -> None:
-        assert isinstance(settings.model, UNetConfig)
-        self.model, self.batch = settings.model, settings.training.batch
+        model: Any = settings.model
+        self.model, self.batch = model, settings.training.batch
         data = settings.data
         size = (1, *data.size) if isinstance(data.patch, str) else data.patch
         if size[0] != 1 or 0 in size or (self.model.kernels, self.model.pools) != _FLAT:
@@ -139,6 +147,11 @@ class UNetPasses:
         y, x = self.size
         depth, features = self.model.depth, self.model.features
         return f"depth {depth}, {features} features, {y}x{x}, batch {self.batch}"
+
+    @staticmethod
+    def others() -> list[str]:
+        """Return no names: the kernels are chosen for each convolution."""
+        return []
 
     def train(self) -> float:
         """Run the forward and backward pass and return the loss."""
@@ -168,10 +181,13 @@ class UNetPasses:
         return {"kernel": counted, "kernels": names}
 
 
+def _class_of(settings: Config) -> type[FfnPasses | UNetPasses]:
+    return FfnPasses if isinstance(settings.model, FfnConfig) else UNetPasses
+
+
 def passes_of(settings: Config) -> FfnPasses | UNetPasses:
     """Return the passes of the network of a configuration."""
-    flooding = isinstance(settings.model, FfnConfig)
-    return FfnPasses(settings) if flooding else UNetPasses(settings)
+    return _class_of(settings)(settings)
 
 
 def update(passes: FfnPasses | UNetPasses, optimizer: _core.Optimizer) -> None:
@@ -206,9 +222,8 @@ def measure(
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
         UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another processor or build.
     """
-    flooding = isinstance(settings.model, FfnConfig)
-    kernels = [kernel for kernel, _ in _core.bench.conv_kernels()] if flooding else []
-    require_peer("step" if flooding else "unet", against, kernels)
+    passes = _class_of(settings)
+    require_peer(passes.peer, against, passes.others())
     for count in timing.counts:
         with threads(count):
             for name in names:

@@ -59,6 +59,8 @@ def flooding_recipe(wish: Wish) -> Recipe:
         return {"least": least, "counted": counted, "average": average}
 
     return Recipe(
+        template="flood.toml",
+        task=wish.task,
         unit="fields of view",
         patch=view.patch,
         guard=view.fov,

@@ -99,7 +99,7 @@ def require_volumes_fit(config: Config) -> None:
         ShapeError: If labels have another shape than the image.
     """
     for volume in config.data.volumes[:MOST]:
-        learner_of(config).data_class.require_fitting(volume)
+        learner_of(config.model).data_class.require_fitting(volume)
         if not volume.labels:
             continue
         image, labels = as_volume(volume.image), as_volume(volume.labels)
@@ -326,7 +326,7 @@ def lom_radius(config: Config) -> Vec3:
     the step."""
     if config.data.lom_radius is not None:
         return config.data.lom_radius
-    return as_vec3([size // 2 for size in learner_of(config).patch_size(config)])
+    return as_vec3([size // 2 for size in learner_of(config.model).patch_size(config)])
 
 
 def _with_own(volume: TrainingVolume, config: Config) -> TrainingVolume:

@@ -13,6 +13,7 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.networks import section_of
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
@@ -20,7 +21,7 @@ from floodtide.data.patches import with_classes
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.learners import learner_of, learner_of_model
+from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data, Model, Record, Setup, held_out_volume
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 
@@ -88,7 +89,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             data=data,
             optimizer=optimizer,
             schedule=schedule,
-            learner=learner_of(config)(config, model, data),
+            learner=learner_of(config.model)(config, model, data),
             average=model.like() if config.training.average > 0 else None,
             statistics=statistics,
             warnings=warnings,
@@ -134,7 +135,7 @@ def objects_of(config: Config, ranks: int) -> Objects:
         ConfigurationError: If the configuration names what does not exist or does not fit.
         InvalidFileError: If a file cannot be read.
     """
-    learner = learner_of(config)
+    learner = learner_of(config.model)
     model = learner.new_model(config)
     if config.model.initial_weights:
         model.load_state_dict(learner.initial_model(config).state_dict())
@@ -245,7 +246,7 @@ def needed_bytes(config: Config, ranks: int, threads: int) -> int:
 
 def training_bytes(config: Config, ranks: int, threads: int) -> int:
     """Return the bytes that a training adds to one rank: network, gradients, optimizer, examples read ahead."""
-    learner = learner_of(config)
+    learner = learner_of(config.model)
     walkers = -(-config.training.walkers_of(ranks) // ranks)  # of the rank that has most
     parameters = parameter_count(config)
     read_ahead = walkers * (config.data.prefetch + 1) * learner.example_bytes(config)
@@ -258,12 +259,14 @@ def training_bytes(config: Config, ranks: int, threads: int) -> int:
 def checkpoint_bytes(config: Config, ranks: int) -> int:
     """Return the size of a checkpoint in bytes: parameters, two arrays of the optimizer, the average, the canvases."""
     walkers = config.training.walkers_of(ranks)
-    return 4 * (4 * parameter_count(config) + walkers * learner_of(config).canvas_voxels(config))
+    return 4 * (
+        4 * parameter_count(config) + walkers * learner_of(config.model).canvas_voxels(config)
+    )
 
 
 def parameter_count(config: Config) -> int:
     """Return the number of parameters, with the statistics of batch normalisation."""
-    return int(learner_of(config).options_of(config).parameter_count())
+    return int(learner_of(config.model).options_of(config).parameter_count())
 
 
 def configuration_of(
@@ -283,7 +286,7 @@ def configuration_of(
     Raises:
         InvalidArgumentError: If an option is given twice, or if no configuration describes the objects together.
     """
-    learner = learner_of_model(model)
+    learner = learner_of(section_of(model.core))
     if not isinstance(data, learner.data_class):
         raise InvalidArgumentError(
             f"Trainer: data is {type(data).__name__}, expected {learner.data_class.__name__} for {model!r}"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from floodtide.base.tasks import FloodTask
 from floodtide.errors import InvalidFileError
 from floodtide.lab.study.cells import Averaging, Line, Study, Training
 from floodtide.report import comparison
@@ -68,7 +67,7 @@ def pace_of(study: Study, forecast: Forecast | None) -> Pace:
             if not training.run.emulated and rate:
                 measured.setdefault(training.workers, []).append(rate)
     ways = dict.fromkeys([Averaging(), *(line.averaging for line in study.lines)])
-    known = forecast if issubclass(study.task, FloodTask) else None
+    known = None if study.task.predicts else forecast
     return Pace(
         workers=workers,
         measured={n: float(np.median(values)) for n, values in sorted(measured.items())},
