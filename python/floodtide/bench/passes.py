@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class FfnPasses:
 
     Attributes:
         peer: Name of the same passes in PyTorch.
+        others: Names of the convolution kernels with which passes can be compared.
         model: The architecture.
         batch: Examples of a pass.
         gradients: Of the last pass.
@@ -41,6 +42,7 @@ class FfnPasses:
     """
 
     prefix, rate, peer = "", "fovs_per_s", "step"
+    others: ClassVar[list[str]] = [kernel for kernel, _ in _core.bench.conv_kernels()]
     model: FfnConfig
 
     def __init__(self, settings: Config, kernel: str = "") -> None:
@@ -70,11 +72,6 @@ class FfnPasses:
     def __str__(self) -> str:
         depth, features, (z, y, x) = self.model.depth, self.model.features, self.model.fov
         return f"depth {depth}, fov {z}x{y}x{x}, {features} features, batch {self.batch}"
-
-    @staticmethod
-    def others() -> list[str]:
-        """Return the names of the convolution kernels with which passes can be compared."""
-        return [kernel for kernel, _ in _core.bench.conv_kernels()]
 
     def train(self) -> float:
         """Run the forward and backward pass, and return the mean loss."""
@@ -117,6 +114,7 @@ class UNetPasses:
     """
 
     prefix, rate, peer = "unet ", "images_per_s", "unet"
+    others: ClassVar[list[str]] = []
     model: UNetConfig
 
     def __init__(self, settings: Config) -> None:
@@ -147,11 +145,6 @@ class UNetPasses:
         y, x = self.size
         depth, features = self.model.depth, self.model.features
         return f"depth {depth}, {features} features, {y}x{x}, batch {self.batch}"
-
-    @staticmethod
-    def others() -> list[str]:
-        """Return no names: the kernels are chosen for each convolution."""
-        return []
 
     def train(self) -> float:
         """Run the forward and backward pass and return the loss."""
@@ -223,7 +216,7 @@ def measure(
         UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another processor or build.
     """
     passes = _class_of(settings)
-    require_peer(passes.peer, against, passes.others())
+    require_peer(passes.peer, against, passes.others)
     for count in timing.counts:
         with threads(count):
             for name in names:

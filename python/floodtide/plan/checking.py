@@ -23,7 +23,8 @@ from floodtide.segment.commands import reading_of, require_same_sizes, resolved
 from floodtide.train.data_checks import look_at, training_problems
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
-from floodtide.train.setup import objects_of, prepared, rates_of
+from floodtide.train.rates import rates_of
+from floodtide.train.setup import objects_of, prepared
 
 
 def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def _of_training(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Problem]]:
     """Return figures of the volumes and of the classes, and problems."""
     try:
-        rates_of(settings)
+        rates_of(settings, world.size())
         model, data = objects_of(settings, world.size())
         looked = look_at(data)
         found = training_problems(

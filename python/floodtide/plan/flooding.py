@@ -41,10 +41,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
         depth, features = wish.start.model.depth, wish.start.model.features
     elif wish.minutes < SMALL_BELOW_MINUTES:
         depth, features = SMALL_DEPTH, SMALL_FEATURES
-
-    def rate() -> float:
-        model = nn.FFN(depth, view.fov, view.deltas, features)
-        return measuring.training_rate(model, _core.num_threads())
+    model = nn.FFN(depth, view.fov, view.deltas, features)
 
     def walkers(examples: float) -> int:
         least = max(WALKERS, _core.num_threads())
@@ -73,7 +70,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
             "view_reason": reason,
             "start": wish.start,
         },
-        rate=rate,
+        rate=lambda: measuring.training_rate(model, _core.num_threads()),
         walkers=walkers,
         look=look_at,
     )

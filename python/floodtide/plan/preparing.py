@@ -19,6 +19,7 @@ from floodtide.base.tasks import BY_KIND, Classes, Task
 from floodtide.data import Box, Volume, convert
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.look import problems
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
 from floodtide.data.look.labels import LabelStatistics, label_statistics, require_labels
@@ -28,7 +29,7 @@ from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
-from floodtide.plan.judging import needs_resampling, voxel_size_of
+from floodtide.plan.judging import voxel_size_of
 from floodtide.plan.known import KnownNetwork
 from floodtide.plan.naming import classes_of
 from floodtide.plan.planner import TrainingPlan, make_plan
@@ -233,7 +234,7 @@ def _voxel_size(
         return (1.0, 1.0, 1.0), False
     sizes = [voxel_size_of(image, given) for image in images]
     for image, size in zip(images[1:], sizes[1:], strict=True):
-        if needs_resampling(size, sizes[0]):
+        if not problems.fits(size, sizes[0]):
             raise InvalidArgumentError(
                 f"init: {images[0].name} has voxels of {sizes[0]} nm, {image.name} of {size}, expected the same;"
                 " `floodtide convert` resamples one (--resample-nm)"
@@ -249,7 +250,7 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
         wanted = coarser((z, y, x), wish.smallest, size)
     if wish.start is not None and wish.start.voxel_size_nm is not None:
         wanted = wish.start.voxel_size_nm
-    if not needs_resampling(size, wanted):
+    if problems.fits(size, wanted):
         return wish
     names = [
         _resampled(*pair, out, size, wanted, "" if len(pairs) == 1 else str(number))

@@ -12,7 +12,7 @@ import numpy as np
 
 from floodtide import _core, nn
 from floodtide.base.tasks import Task
-from floodtide.data import Box, Vec3, Volume
+from floodtide.data import Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.plan import geometry, measuring
@@ -93,14 +93,8 @@ def unet_recipe(wish: Wish) -> Recipe:
     offsets = task.affinity_offsets
     loss = "dice+cross_entropy" if classes else "cross_entropy"
 
-    def rate() -> float:
-        options = nn.UNetOptions(depth=depth, features=FEATURES, kernels=kernels, pools=pools)
-        model = nn.UNet(options, classes=len(task.channels), output=task.output)
-        return measuring.patch_rate(model, patch, loss)
-
-    def look_at(_: Volume, __: Box, steps: int) -> dict[str, Any]:
-        return {"average": average_over(steps, _AVERAGE)}
-
+    options = nn.UNetOptions(depth=depth, features=FEATURES, kernels=kernels, pools=pools)
+    model = nn.UNet(options, classes=len(task.channels), output=task.output)
     return Recipe(
         template="unet.toml",
         task=task,
@@ -122,10 +116,10 @@ def unet_recipe(wish: Wish) -> Recipe:
             "separated": separated,
             "loss": loss,
         },
-        rate=rate,
+        rate=lambda: measuring.patch_rate(model, patch, loss),
         walkers=lambda _: CLASS_WALKERS if classes else max(WALKERS, _core.num_threads()),
         batch=CLASS_BATCH if classes else 1,
-        look=look_at,
+        look=lambda _, __, steps: {"average": average_over(steps, _AVERAGE)},
     )
 
 

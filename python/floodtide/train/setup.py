@@ -23,6 +23,7 @@ from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data, Model, Record, Setup, held_out_volume
+from floodtide.train.rates import rates_of
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 
 # share of an estimate that is needed for certain: the estimate may be a fifth too high
@@ -67,7 +68,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
     if config.run.bind == "ranks":
         bind_ranks()
     with world.agreed():
-        optimizer, schedule = rates_of(config)
+        optimizer, schedule = rates_of(config, comm.size)
         set_threads(config.run.threads)
         require_enough_memory(config, comm.size)
     if given is None:
@@ -82,7 +83,6 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             statistics, warnings = check_data(
                 config.task, data, held_out_volume(config), model.origin
             )
-        _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, data.walkers)
         setup = Setup(
             config=config,
             model=model,
@@ -94,7 +94,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             statistics=statistics,
             warnings=warnings,
         )
-    facts = {"the number of examples": setup.learner.examples, **setup.learner.facts}
+    facts = {"the number of examples": len(data), **setup.learner.facts}
     require_same("train", facts, "data")
     return setup
 
@@ -117,7 +117,8 @@ def prepared(config: Config) -> Config:
                 task = with_classes(task, config.data.of(config.data.volumes))
     if unknown:
         config = dataclasses.replace(config, task=world.broadcast_object(task))
-    if any(volume.labels and not volume.partitions for volume in config.data.volumes):
+    without = any(volume.labels and not volume.partitions for volume in config.data.volumes)
+    if config.task.partitioned and without:
         from floodtide.train.data_checks import with_partitions
 
         config = with_partitions(config)
@@ -141,42 +142,6 @@ def objects_of(config: Config, ranks: int) -> Objects:
         model.load_state_dict(learner.initial_model(config).state_dict())
         model.origin = config.model.initial_weights
     return model, learner.data_of(config, config.training.walkers_of(ranks))
-
-
-def rates_of(config: Config) -> tuple[Optimizer, Schedule]:
-    """Return the optimizer of a configuration, and the schedule with its rate and the number of steps.
-
-    Raises:
-        ConfigurationError: If the training may be given up, but does not validate before its end.
-        InvalidArgumentError: If the warm-up is longer than the training.
-    """
-    held_out = config.validation
-    if held_out.give_up_after and not (held_out.every and held_out.holds_out):
-        raise ConfigurationError(
-            f"validation.give_up_after is {held_out.give_up_after}, expected held-out data and validation.every above 0"
-        )
-    optimizer = Optimizer(config.optimizer.name, config.optimizer.lr, **config.optimizer.values)
-    section = config.schedule
-    schedule = Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
-    return optimizer, schedule.for_training(optimizer.lr, config.training.steps)
-
-
-def require_trainable(config: Config, ranks: int) -> None:
-    """Check what can be checked without the data: rate, schedule, optimizer, and held-out data if they are needed.
-
-    Args:
-        config: The whole configuration.
-        ranks: Number of ranks: the number of walkers if the configuration does not give it.
-
-    Raises:
-        ConfigurationError: If the training could not start.
-    """
-    try:
-        optimizer, schedule = rates_of(config)
-        walkers = config.training.walkers_of(ranks)
-        _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, walkers)
-    except InvalidArgumentError as error:
-        raise ConfigurationError(str(error)) from None
 
 
 def bind_ranks() -> None:
@@ -205,16 +170,15 @@ def thread_count(threads: int) -> int:
     0 means OMP_NUM_THREADS if it is set, else the cores that the process may use, divided by the ranks of the host.
 
     Raises:
-        ConfigurationError: If `threads` is out of range.
         InvalidArgumentError: If OMP_NUM_THREADS is out of range.
     """
-    limits.THREADS.check(threads, "run.threads", ConfigurationError)
-    if not threads:
-        wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        threads = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
-        if threads:
-            limits.THREADS.check(threads, "OMP_NUM_THREADS")
-    return threads or max(1, _core.available_cores() // world.places()[1])
+    if threads:
+        return threads
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    given = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
+    if given:
+        limits.THREADS.check(given, "OMP_NUM_THREADS")
+    return given or max(1, _core.available_cores() // world.places()[1])
 
 
 def require_enough_memory(config: Config, ranks: int) -> None:

@@ -327,7 +327,7 @@ class StepLoop:
 
     def _start_record(self) -> Record:
         """Return the first record of a job."""
-        setup, learner = self.setup, self.setup.learner
+        setup = self.setup
         walkers, batch = setup.data.walkers, setup.config.training.batch
         return {
             "kind": "start",
@@ -336,17 +336,17 @@ class StepLoop:
             "walkers": walkers,
             "threads": _core.num_threads(),
             "parameters": sum(array.size for array in setup.model.state_dict().values()),
-            "unit": learner.unit,
+            "unit": setup.config.task.unit,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "version": _core.__version__,
             "processor": _core.processor_name(),
             "cores": _core.available_cores(),
             "hosts": world.places()[3],
-            "examples_per_epoch": learner.examples,
-            **learner.facts,
+            "examples_per_epoch": len(setup.data),
+            **setup.learner.facts,
             "resumed_from": self.checkpoint,
             "transport": self.comm.description,
-            "kernels": learner.kernels,
+            "kernels": setup.model.core.kernel_names(),
             "rate": advice.rate_used(setup.schedule, walkers, batch),
         }
 
@@ -366,7 +366,7 @@ class StepLoop:
     def _train_record(self, report: _core.StepReport) -> Record:
         """Return the record of the steps since the last one, of which `report` is the last. Collective."""
         sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
-        unit, ranks = self.setup.learner.unit, self.comm.size
+        unit, ranks = self.setup.config.task.unit, self.comm.size
         noise: Record = {}
         if self.core.noise_scale is not None:
             examples, low, high = self.core.noise_scale

@@ -6,14 +6,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.base.tasks import FloodTask
 from floodtide.comm import world
-from floodtide.config import Config, FfnConfig, TrainingConfig
+from floodtide.config import Config, TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import sources_of
@@ -115,11 +115,12 @@ class FloodLearner(Learner):
             )
         super().__init__(config, model, data)
         steps = sum(delta > 0 for delta in model.deltas)
-        self._most_moves = 3**steps  # the centre, and a step along every axis that has one
+        most_moves = 3**steps  # the centre, and a step along every axis that has one
+        self.facts["shard_imbalance"] = data.imbalance(most_moves)
 
     @classmethod
     def initial_model(cls, config: Config) -> nn.FFN:
-        section = _section(config)
+        section: Any = config.model
         start = load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
         if (start.depth, start.features) != (section.depth, section.features):
             raise ConfigurationError(
@@ -128,26 +129,26 @@ class FloodLearner(Learner):
             )
         return start
 
-    @staticmethod
-    def data_of(config: Config, walkers: int) -> Shards:
+    @classmethod
+    def data_of(cls, config: Config, walkers: int) -> Shards:
         return Shards(
             config.data.volumes,
             config.data,
             config.augmentation,
-            patch_size=_section(config).patch_size,
+            patch_size=cls.patch_size(config),
             walkers=walkers,
             seed=config.run.seed,
             softness=config.training.softness,
         )
 
-    @staticmethod
-    def held_out_of(config: Config) -> FloodValidation | None:
+    @classmethod
+    def held_out_of(cls, config: Config) -> FloodValidation | None:
         section, held_out = config.validation, held_out_volume(config)
         if held_out is None:
             return None
         return FloodValidation(
             held_out,
-            patch_size=_section(config).patch_size,
+            patch_size=cls.patch_size(config),
             centres=section.centres,
             seed=section.seed,
         )
@@ -166,7 +167,8 @@ class FloodLearner(Learner):
 
     @classmethod
     def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
-        return int(cls.options_of(config).training_bytes(_section(config).fov, walkers, threads))
+        options = cls.options_of(config)
+        return int(options.training_bytes(options.fov, walkers, threads))
 
     @classmethod
     def example_bytes(cls, config: Config) -> int:
@@ -178,12 +180,8 @@ class FloodLearner(Learner):
 
     @staticmethod
     def patch_size(config: Config) -> Vec3:
-        return _section(config).patch_size
-
-    @property
-    def facts(self) -> Record:
-        """The imbalance of the walkers' shards, for the log's first record."""
-        return {"shard_imbalance": self._data.imbalance(self._most_moves)}
+        network: Any = config.model
+        return as_vec3(network.patch_size)
 
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
         training = self._config.training
@@ -198,7 +196,3 @@ class FloodLearner(Learner):
     def validate(self, model: Any) -> Record:
         scores: Record = self.held_out.run(model, self._config.training).summary()
         return scores
-
-
-def _section(config: Config) -> FfnConfig:
-    return cast(FfnConfig, config.model)
