@@ -99,11 +99,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
         )
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
     shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
-    task, offsets = recipe.task, recipe.task.affinity_offsets
-    thin = [one for one in offsets if min(one) < -1 and not split.holds(one)]
-    if thin:
-        changed: Any = {"offsets": tuple(one for one in offsets if one not in thin)}
-        task = dataclasses.replace(task, **changed)
+    task, thin = _that_fits(recipe.task, split)
     sections = document.sections(
         recipe.template,
         task=task,
@@ -140,6 +136,14 @@ def make_plan(wish: Wish) -> TrainingPlan:
         f" after {minutes}. Memory: about {_core.describe_bytes(memory)}{available}.",
     )
     return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
+
+
+def _that_fits(task: Any, split: Split) -> tuple[Any, list[Vec3]]:
+    """Return a task without the far offsets that do not fit into the boxes of a split, and these offsets."""
+    offsets = task.affinity_offsets
+    thin = [one for one in offsets if min(one) < -1 and not split.holds(one)]
+    kept = tuple(one for one in offsets if one not in thin)
+    return (dataclasses.replace(task, offsets=kept) if thin else task), thin
 
 
 def _volume(

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floodtide import _core
+from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.networks import section_of
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
+from floodtide.config.stored import require_same_task
 from floodtide.data.patches import with_classes
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
@@ -138,9 +139,16 @@ def objects_of(config: Config, ranks: int) -> Objects:
     """
     learner = learner_of(config.model)
     model = learner.new_model(config)
-    if config.model.initial_weights:
-        model.load_state_dict(learner.initial_model(config).state_dict())
-        model.origin = config.model.initial_weights
+    if path := config.model.initial_weights:
+        start = nn.load(path, **config.model.moves)
+        if config.task.predicts:
+            require_same_task(path, config, "model.initial_weights")
+        if repr(start) != repr(model):
+            raise ConfigurationError(
+                f"model.initial_weights: {path} holds {start!r}, expected {model!r}"
+            )
+        model.load_state_dict(start.state_dict())
+        model.origin = path
     return model, learner.data_of(config, config.training.walkers_of(ranks))
 
 

@@ -54,8 +54,11 @@ class StepLoop:
         stopped: True if no step follows. The same on all ranks.
         given_up: True if `validation.give_up_after` has ended the training. The same on all ranks.
         interrupted: True if Ctrl-C on any rank has ended the steps. The same on all ranks.
+        core: The core's trainer. It exists after `begin` has made it.
         checkpoint: The newest checkpoint whose parameters all ranks had; empty if there is none.
     """
+
+    core: _core.Trainer
 
     def __init__(
         self,
@@ -72,13 +75,6 @@ class StepLoop:
         self._requests = requests
         self._on_record = on_record
         self._closed = False
-        self._core: _core.Trainer | None = None
-
-    @property
-    def core(self) -> _core.Trainer:
-        """The core's trainer. It exists after `begin` has made it."""
-        assert self._core is not None
-        return self._core
 
     def begin(self) -> None:
         """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""
@@ -91,7 +87,7 @@ class StepLoop:
             raise
 
     def _begin(self) -> None:
-        self._core = self._new_core()
+        self.core = self._new_core()
         with world.agreed():
             newest = self.directory.newest_checkpoint()
         self.checkpoint = world.broadcast_object(newest) or ""

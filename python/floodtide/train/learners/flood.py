@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from floodtide import _core, nn
@@ -17,8 +18,7 @@ from floodtide.config import Config, TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import sources_of
-from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.nn.load import load_ffn
+from floodtide.errors import InvalidArgumentError
 from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)
@@ -26,6 +26,7 @@ _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=li
 _ARRAYS = 3  # of an example: image, labels, canvas
 
 
+@dataclass(frozen=True)
 class FloodValidation:
     """A fixed set of centres of a held-out volume, balanced over the partition classes 1 to 13.
 
@@ -40,31 +41,29 @@ class FloodValidation:
         InvalidArgumentError: For a number out of range, or if no patch fits.
     """
 
-    def __init__(
-        self, volume: TrainingVolume, *, patch_size: Vec3, centres: int = 64, seed: int = 0
-    ) -> None:
-        _VALIDATION.check("FloodValidation", patch_size=patch_size, centres=centres, seed=seed)
-        self.volume = volume
-        self.patch_size = as_vec3(patch_size)
-        self.centres = centres
-        self.seed = seed
-        self._set = _core.ValidationSet(
-            sources_of(volume)[0],
-            patch_size=list(patch_size),
-            centres=centres,
-            seed=seed,
-        )
+    volume: TrainingVolume
+    _: KW_ONLY
+    patch_size: Vec3
+    centres: int = 64
+    seed: int = 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make this set again, for pickle and copy."""
-        again = functools.partial(
-            FloodValidation,
-            self.volume,
-            patch_size=self.patch_size,
+    def __post_init__(self) -> None:
+        numbers = {name: getattr(self, name) for name in ("patch_size", "centres", "seed")}
+        _VALIDATION.check("FloodValidation", **numbers)
+        _ = self._set  # raises for a volume that does not fit
+
+    @functools.cached_property
+    def _set(self) -> _core.ValidationSet:
+        return _core.ValidationSet(
+            sources_of(self.volume)[0],
+            patch_size=list(self.patch_size),
             centres=self.centres,
             seed=self.seed,
         )
-        return again, ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle and copy keep: all but the set of the core, which is made again."""
+        return {name: value for name, value in vars(self).items() if name != "_set"}
 
     def run(
         self,
@@ -119,17 +118,6 @@ class FloodLearner(Learner):
         self.facts["shard_imbalance"] = data.imbalance(most_moves)
 
     @classmethod
-    def initial_model(cls, config: Config) -> nn.FFN:
-        section: Any = config.model
-        start = load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
-        if (start.depth, start.features) != (section.depth, section.features):
-            raise ConfigurationError(
-                f"model.initial_weights: {section.initial_weights} holds a network of depth {start.depth} with "
-                f"{start.features} features, expected depth {section.depth} with {section.features}"
-            )
-        return start
-
-    @classmethod
     def data_of(cls, config: Config, walkers: int) -> Shards:
         return Shards(
             config.data.volumes,
@@ -157,7 +145,7 @@ class FloodLearner(Learner):
     def sections_of(cls, model: nn.FFN, data: Shards) -> dict[str, Any]:
         return super().sections_of(model, data) | {
             "task": FloodTask(),
-            "run": {"parallel": model.parallel},
+            "run": {"parallel": model.core.options.parallel},
             "training": {"walkers": data.walkers, "softness": data.softness},
         }
 

@@ -56,16 +56,6 @@ class Learner(ABC):
         options = cls.options_of(config, seed=run.seed, compute=run.compute)
         return network_of(config.model.core_network(options), run.seed)
 
-    @classmethod
-    @abstractmethod
-    def initial_model(cls, config: Config) -> Model:
-        """Load the network that `model.initial_weights` names.
-
-        Raises:
-            ConfigurationError: If the file holds another network than the configuration describes.
-            InvalidFileError: If the file cannot be read.
-        """
-
     @staticmethod
     @abstractmethod
     def data_of(config: Config, walkers: int) -> Data:

@@ -20,7 +20,7 @@ from plans import measure_nothing, planned, refused
 
 from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
-from floodtide.base.networks import UNetConfig
+from floodtide.base.networks import FfnOptions, UNetConfig
 from floodtide.base.tasks import Affinities
 from floodtide.data import Volume, parse_box
 from floodtide.data.boxes import intersection
@@ -65,9 +65,9 @@ def test_parts_hold_patches_and_are_apart(
         return
     assert all(f % 2 == 1 and 5 <= f <= largest for f in view.fov)
     assert all(1 <= d <= (f - 1) // 2 for f, d in zip(view.fov, view.deltas, strict=True))
-    for axis, guard, training, validation in geometry.cuts(shape, view.patch, view.fov):
+    for axis, guard, training, validation in geometry.cuts(shape, view.patch_size, view.fov):
         for start, extent in (training, validation):
-            assert all(n >= p for n, p in zip(extent, view.patch, strict=True))
+            assert all(n >= p for n, p in zip(extent, view.patch_size, strict=True))
             assert all(a >= 0 and a + n <= m for a, n, m in zip(start, extent, shape, strict=True))
         first, second = sorted((training, validation), key=lambda box: box[0][axis])
         between = second[0][axis] - first[0][axis] - first[1][axis]
@@ -100,9 +100,7 @@ def test_parts_of_labelled_boxes_are_apart(
 
 
 def test_fields_of_view_are_cubes_of_tissue() -> None:
-    assert geometry.view_of(33, 8, (10, 10, 10)) == geometry.View(
-        fov=(33, 33, 33), deltas=(8, 8, 8)
-    )
+    assert geometry.view_of(33, 8, (10, 10, 10)) == FfnOptions(fov=(33, 33, 33), deltas=(8, 8, 8))
     thick = geometry.view_of(33, 8, (40, 4, 4))
     assert thick.fov == (5, 33, 33)
     assert thick.deltas == (1, 8, 8)
