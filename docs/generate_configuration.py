@@ -18,7 +18,6 @@ from typing import Any
 from floodtide import config
 from floodtide.base.registry import parameters, range_of, registered_fields
 from floodtide.base.tasks import TASKS
-from floodtide.config.sections import applies
 
 PAGE = Path(__file__).with_name("configuration.md")
 
@@ -122,7 +121,7 @@ def _tables(cls: type) -> list[tuple[str, type]]:
 def _kinds(field: dataclasses.Field[Any]) -> str:
     """Return a note that names the tasks an option is for, or "" if it is for all tasks."""
     given = field.metadata.get("kinds", ())
-    kinds = [task.kind for task in TASKS if applies(field, task)] if given else []
+    kinds = [task.kind for task in TASKS if task.has(field)] if given else []
     if len(kinds) == len(TASKS) - 1:
         (other,) = {task.kind for task in TASKS} - set(kinds)
         return f" (not `{other}`)"

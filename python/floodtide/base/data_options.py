@@ -195,22 +195,17 @@ class DataOptions(Checked):
         return dataclasses.replace(self, volumes=given)
 
 
-def require_meaning(section: Checked, name: str, examples: str) -> None:
-    """Refuse options that only tasks of other examples have: for sections that a script makes.
-
-    Args:
-        section: The options.
-        name: The section, for the message.
-        examples: FLOOD or PATCHES.
+def require_meaning(options: DataOptions, examples: str) -> None:
+    """Refuse options that only tasks of other examples (FLOOD or PATCHES) have: for options that a script makes.
 
     Raises:
         ConfigurationError: If such an option is given.
     """
-    for field in dataclasses.fields(section):  # type: ignore[arg-type]
+    for field in dataclasses.fields(options):
         kinds = field.metadata["kinds"]
-        if kinds and examples not in kinds and getattr(section, field.name) != field.default:
+        if kinds and examples not in kinds and getattr(options, field.name) != field.default:
             raise ConfigurationError(
-                f"{name}.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
+                f"data.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
             )
 
 

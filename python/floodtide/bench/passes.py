@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class FfnPasses:
         kernel: Name of the convolution kernel; "": the dispatch chooses one for each convolution.
 
     Attributes:
+        peer: Name of the same passes in PyTorch.
+        others: Names of the convolution kernels with which passes can be compared.
         model: The architecture.
         batch: Examples of a pass.
         gradients: Of the last pass.
@@ -39,11 +41,13 @@ class FfnPasses:
         flops: Floating-point operations of a step and of a forward pass, counted as direct convolution.
     """
 
-    prefix, rate = "", "fovs_per_s"
+    prefix, rate, peer = "", "fovs_per_s", "step"
+    others: ClassVar[list[str]] = [kernel for kernel, _ in _core.bench.conv_kernels()]
+    model: FfnConfig
 
     def __init__(self, settings: Config, kernel: str = "") -> None:
-        assert isinstance(settings.model, FfnConfig)
-        self.model, self.batch = settings.model, settings.training.walkers or 1
+        model: Any = settings.model
+        self.model, self.batch = model, settings.training.walkers or 1
         self.core = _core.Ffn(
             dataclasses.replace(self.model, deltas=(0, 0, 0)).core(
                 compute=settings.run.compute, parallel=settings.run.parallel, kernel=kernel
@@ -109,11 +113,13 @@ class UNetPasses:
         InvalidArgumentError: If patches have several sections, or kernels and pools are not those of single sections.
     """
 
-    prefix, rate = "unet ", "images_per_s"
+    prefix, rate, peer = "unet ", "images_per_s", "unet"
+    others: ClassVar[list[str]] = []
+    model: UNetConfig
 
     def __init__(self, settings: Config) -> None:
-        assert isinstance(settings.model, UNetConfig)
-        self.model, self.batch = settings.model, settings.training.batch
+        model: Any = settings.model
+        self.model, self.batch = model, settings.training.batch
         data = settings.data
         size = (1, *data.size) if isinstance(data.patch, str) else data.patch
         if size[0] != 1 or 0 in size or (self.model.kernels, self.model.pools) != _FLAT:
@@ -168,10 +174,13 @@ class UNetPasses:
         return {"kernel": counted, "kernels": names}
 
 
+def _class_of(settings: Config) -> type[FfnPasses | UNetPasses]:
+    return FfnPasses if isinstance(settings.model, FfnConfig) else UNetPasses
+
+
 def passes_of(settings: Config) -> FfnPasses | UNetPasses:
     """Return the passes of the network of a configuration."""
-    flooding = isinstance(settings.model, FfnConfig)
-    return FfnPasses(settings) if flooding else UNetPasses(settings)
+    return _class_of(settings)(settings)
 
 
 def update(passes: FfnPasses | UNetPasses, optimizer: _core.Optimizer) -> None:
@@ -206,9 +215,8 @@ def measure(
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
         UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another processor or build.
     """
-    flooding = isinstance(settings.model, FfnConfig)
-    kernels = [kernel for kernel, _ in _core.bench.conv_kernels()] if flooding else []
-    require_peer("step" if flooding else "unet", against, kernels)
+    passes = _class_of(settings)
+    require_peer(passes.peer, against, passes.others)
     for count in timing.counts:
         with threads(count):
             for name in names:

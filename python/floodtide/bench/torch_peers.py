@@ -10,16 +10,13 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.bench.shapes import CLASSES
-from floodtide.config import FfnConfig
 
 
 def of(ours: Any, against: str, threads: int) -> dict[str, Peer]:
     """Return the network of `FfnPasses` or `UNetPasses` in PyTorch in each memory format, {format: its passes}."""
-    if isinstance(ours.model, FfnConfig):
-        formats = ("contiguous", "channels_last_3d")
-        return {layout: TorchFfn(ours, against, threads, layout) for layout in formats}
-    formats = ("contiguous", "channels_last")
-    return {layout: TorchUNet(ours, against, threads, layout) for layout in formats}
+    peers: dict[str, type[TorchFfn | TorchUNet]] = {"step": TorchFfn, "unet": TorchUNet}
+    peer = peers[ours.peer]
+    return {layout: peer(ours, against, threads, layout) for layout in peer.formats}
 
 
 class Peer:
@@ -49,6 +46,8 @@ class Peer:
 
 class TorchFfn(Peer):
     """A flood-filling network in PyTorch, with a training step and a forward pass. See `Peer`."""
+
+    formats = ("contiguous", "channels_last_3d")
 
     def __init__(self, ours: Any, against: str, threads: int, layout: str) -> None:
         super().__init__(against, threads, layout)
@@ -93,6 +92,8 @@ class TorchFfn(Peer):
 
 class TorchUNet(Peer):
     """A 2-D U-Net with batch normalisation in PyTorch, with Dice and cross-entropy loss. See `Peer`."""
+
+    formats = ("contiguous", "channels_last")
 
     def __init__(self, ours: Any, against: str, threads: int, layout: str) -> None:
         super().__init__(against, threads, layout)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import numpy as np
@@ -26,7 +26,6 @@ from floodtide.evaluate.reporting import plain
 from floodtide.report import growth
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
-from floodtide.train.learners.learner import Model
 
 Array = NDArray[Any]
 
@@ -89,7 +88,7 @@ def _make_volume(directory: Path, seed: int, held: contextlib.ExitStack) -> None
         )
 
 
-def _trained(directory: Path, steps: int, seed: int) -> Model:
+def _trained(directory: Path, steps: int, seed: int) -> nn.FFN:
     for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
         settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
         # The partitions of the demonstration have a smaller radius than its network reaches, on purpose.
@@ -102,7 +101,7 @@ def _trained(directory: Path, steps: int, seed: int) -> Model:
             stopped.agreed = True  # the signal stopped the training on all ranks
             raise stopped
     # Without the trainer, whose watchdog would end the job if rank 0 segments for long.
-    return trainer.result
+    return cast(nn.FFN, trainer.result)
 
 
 def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[str, Any]:
@@ -129,12 +128,11 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
     }
 
 
-def _segment_and_score(directory: Path, model: Model) -> list[dict[str, Any]]:
+def _segment_and_score(directory: Path, model: nn.FFN) -> list[dict[str, Any]]:
     """Print and return the scores of the network and of trivial answers. Writes the data for pictures."""
     image, labels = (data.Volume(f"{directory / 'volume.h5'}:{name}") for name in ("raw", "labels"))
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
     known, truth = labels.read(tuning), labels.read(held_out)
-    assert isinstance(model, nn.FFN)
 
     def segment(what: str, threshold: float, box: data.Box | None) -> Segmentation:
         with bar("seeds", f"segment {what} at move threshold {threshold:g}") as progress:

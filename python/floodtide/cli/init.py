@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from floodtide.base import limits
+from floodtide.base.tasks import BY_KIND
 from floodtide.cli import options as shared
 
 
@@ -25,7 +26,7 @@ from floodtide.cli import options as shared
 )
 @click.option(
     "--task",
-    type=click.Choice(["classes", "affinities", "lsd", "distance", "flood"]),
+    type=click.Choice(tuple(BY_KIND)),
     help="What to learn: the class of each voxel, or objects: by affinities (the default below 240 minutes),"
     " affinities with shape descriptors (lsd), distances to the boundary, or flood filling (default: as the labels"
     " are).",

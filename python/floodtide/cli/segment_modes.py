@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, 
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import Volume, parse_box
-from floodtide.data.boxes import box_text
 from floodtide.data.formats.geometry import size_text
 from floodtide.data.formats.table import HDF5, format_of, stem
 from floodtide.errors import InvalidArgumentError
@@ -115,9 +113,8 @@ def _previewed(setting: Setting, out: str, box: str | None) -> Report:
         drawn = planes.read_segmentation(Volume(out), image, "", setting.voxel_size_nm)
         planes.save_planes(drawn, setting.voxel_size_nm, picture)
     late = "the time was over before the whole box was settled: expected a smaller --box"
-    said = [*setting.notes, late] if found.stopped else setting.notes
-    return dataclasses.asdict(found) | {
-        "box": box_text(found.box),
+    said = [*setting.notes, late] if found["stopped"] else setting.notes
+    return found | {
         "out": out,
         "picture": str(picture),
         "notes": said,

@@ -16,7 +16,7 @@ from floodtide.base import reading
 from floodtide.base.options import converted, described, like, named_as, one_of, shown, type_name
 from floodtide.base.registry import parameters, registered_fields
 from floodtide.base.tasks import TASKS, FloodTask, Task
-from floodtide.config.sections import Config, applies
+from floodtide.config.sections import Config
 from floodtide.errors import ConfigurationError, InvalidFileError
 
 T = TypeVar("T")
@@ -72,8 +72,8 @@ class _Reader:
         for name, field in fields.items():
             key = prefix + name
             if name in table:
-                if not applies(field, self.task):
-                    kinds = [one.kind for one in TASKS if applies(field, one)]
+                if not self.task.has(field):
+                    kinds = [one.kind for one in TASKS if one.has(field)]
                     raise ConfigurationError(
                         f"{where}: {key} has no meaning for task.kind '{self.task.kind}', expected it only for "
                         f"{one_of(kinds)}"
@@ -130,12 +130,13 @@ class _Reader:
         """Return the section whose `kind` a table has; the first section for a table without a kind."""
         if not isinstance(table, Mapping):
             return sections[0]
-        kind = table.get("kind", sections[0].kind)
-        for section in sections:
-            if section.kind == kind:
-                return section
-        kinds = one_of([section.kind for section in sections])
-        raise ConfigurationError(f"{self._where}: {key}.kind is {shown(kind)}, expected {kinds}")
+        kinds = [section.kind for section in sections]
+        kind = table.get("kind", kinds[0])
+        if kind in kinds:
+            return sections[kinds.index(kind)]
+        raise ConfigurationError(
+            f"{self._where}: {key}.kind is {shown(kind)}, expected {one_of(kinds)}"
+        )
 
 
 def _require_utf8(value: Any, key: str, where: str) -> None:

@@ -332,12 +332,6 @@ class ValidationConfig(Checked):
         return bool(self.box or self.share or self.volumes)
 
 
-def applies(field: dataclasses.Field[Any], task: Task | type[Task]) -> bool:
-    """Return True if an option has a meaning for a task."""
-    kinds = field.metadata.get("kinds", ())
-    return not kinds or task.kind in kinds or task.examples in kinds
-
-
 def to_dict(config: Any) -> dict[str, Any]:
     """Return a configuration as nested dictionaries of plain values. This is the inverse of `from_dict`."""
     return _table(config, getattr(config, "task", FloodTask()))
@@ -346,7 +340,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 def _table(section: Any, task: Task) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for field in dataclasses.fields(section):
-        if not applies(field, task):
+        if not task.has(field):
             continue
         value = getattr(section, field.name)
         if "rows" in field.metadata:
@@ -391,8 +385,8 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task.examples != self.model.examples:
-            fitting = (one.kind for one in NETWORKS if one.examples == self.task.examples)
+        if not self.task.is_learnt_by(self.model):
+            fitting = (one.kind for one in NETWORKS if self.task.is_learnt_by(one))
             raise ConfigurationError(
                 f"{self._prefix}model.kind is '{self.model.kind}', which cannot learn the task '{self.task.kind}';"
                 f" expected {one_of(list(fitting))}, or another task.kind"

@@ -228,8 +228,8 @@ class SegmentOptions(Registered):
     forward: str = option(
         "fastest",
         "How the network's convolutions are computed: `layers`: one after another; `fft`: by Fourier"
-        " transforms (AVX2 or more, fields of view of multiples of 11 voxels, multiples of 16 feature maps); `fastest`: both"
-        " are measured at the start. Results differ by rounding only",
+        " transforms (AVX2 or more, fields of view of multiples of 11 voxels, multiples of 16 feature maps); `fastest`:"
+        " both are measured at the start. Results differ by rounding only",
         choices=("fastest", "layers", "fft"),
     )
     reflect: bool = option(

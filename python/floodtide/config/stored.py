@@ -7,7 +7,6 @@ from pathlib import Path
 
 from floodtide import _core
 from floodtide.base import reading
-from floodtide.base.tasks import PatchTask
 from floodtide.config.reader import from_dict
 from floodtide.config.sections import Config
 from floodtide.errors import ConfigurationError
@@ -38,10 +37,7 @@ def require_same_task(checkpoint: str | Path, config: Config, what: str) -> None
         InvalidFileError: If the file cannot be read.
     """
     settings, task = stored(checkpoint), config.task
-    if settings is None or settings.task.outputs == task.outputs:
-        return
-    unsaid = isinstance(task, PatchTask) and not task.channels
-    if not (unsaid and settings.task.kind == task.kind):
+    if settings is not None and not task.is_learnt_with(settings.task):
         raise ConfigurationError(
             f"{what}: {checkpoint} has learnt the task {settings.task.outputs}, expected {task.outputs}, as [task] says"
         )

@@ -60,9 +60,8 @@ class Samples(NotPickled, ABC):
         seed: int,
     ) -> None:
         self.options = (options or DataOptions()).of(volumes)
-        require_meaning(self.options, "data", self.examples)
+        require_meaning(self.options, self.examples)
         self.augmentation = augmentation or Augmentation()
-        require_meaning(self.augmentation, "augmentation", self.examples)
         self.walkers = walkers
         self.seed = seed
 

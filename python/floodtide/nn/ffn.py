@@ -69,16 +69,6 @@ class FFN(Network):
         return self.core.options.features
 
     @property
-    def compute(self) -> str:
-        """Return the convolution algorithms in use, as given to the constructor."""
-        return self.core.options.compute
-
-    @property
-    def parallel(self) -> str:
-        """Return how threads divide the work: "fovs" or "voxels"."""
-        return self.core.options.parallel
-
-    @property
     def fov(self) -> tuple[int, int, int]:
         """Return the size (z, y, x) of the field of view in voxels."""
         return self.core.options.fov

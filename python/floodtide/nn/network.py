@@ -36,10 +36,10 @@ class Network:
 
     core: Core
 
-    def __init__(self, core: Core, *, seed: int = 0, origin: str = "") -> None:
+    def __init__(self, core: Core, *, seed: int = 0) -> None:
         self.core = core
         self.seed = seed
-        self.origin = origin
+        self.origin = ""
         self._shared = False  # True once callers hold arrays that share the parameters' memory
 
     def parameters(self) -> dict[str, Array]:

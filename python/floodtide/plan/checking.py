@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from floodtide import config
-from floodtide.base.tasks import Classes
 from floodtide.comm import world
-from floodtide.data import Patches, parse_box
+from floodtide.data import parse_box
 from floodtide.data.boxes import as_vec3, intersection
 from floodtide.data.image_check import image_problems, opened
 from floodtide.data.look.problems import Problem
@@ -24,7 +23,8 @@ from floodtide.segment.commands import reading_of, require_same_sizes, resolved
 from floodtide.train.data_checks import look_at, training_problems
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
-from floodtide.train.setup import objects_of, prepared, rates_of
+from floodtide.train.rates import rates_of
+from floodtide.train.setup import objects_of, prepared
 
 
 def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -88,14 +88,16 @@ def _of_training(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Problem]]:
     """Return figures of the volumes and of the classes, and problems."""
     try:
-        rates_of(settings)
+        rates_of(settings, world.size())
         model, data = objects_of(settings, world.size())
         looked = look_at(data)
         found = training_problems(
             settings.task, data, looked, held_out_volume(settings), model.origin
         )
-        parts = (("training", data), ("held out", learner_of(settings).held_out_of(settings)))
-        classes = [row for name, part in parts for row in _classes_in(name, part)]
+        classes = [] if settings.task.of_objects else _classes_in("training", data)
+        held_out = learner_of(settings.model).held_out_of(settings)
+        if classes and held_out is not None:
+            classes += _classes_in("held out", held_out)
     except Error as error:  # what `train` would stop with
         return [], [], [Problem(True, str(error))]
     volumes = [
@@ -115,10 +117,8 @@ def _of_training(
     return volumes, classes, found
 
 
-def _classes_in(part: str, data: object) -> list[dict[str, Any]]:
-    """Return how many voxels, sections (z) and boxes of a part of the data have each class; none for other tasks."""
-    if not isinstance(data, Patches) or not isinstance(data.task, Classes):
-        return []
+def _classes_in(part: str, data: Any) -> list[dict[str, Any]]:
+    """Return how many voxels, sections (z) and boxes of a part of the data of a task of classes have each class."""
     boxes = [boxes_of(volume) for volume in data.options.volumes]
     voxels: Counter[tuple[int, Any, Any]] = Counter()  # of a class in a section of a box
     for number in range(data.fixed_size):

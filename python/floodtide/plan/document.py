@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomli_w
@@ -17,17 +18,18 @@ MARK = "# Planned by floodtide init"
 """Beginning of the files that `floodtide init` writes, by which it recognises its own."""
 
 _WIDTH = 100  # columns of comments
+_BARE = re.compile("[A-Za-z0-9_-]+")  # a key that needs no quotes
 
 
-def sections(task: str, **facts: Any) -> str:
+def sections(template: str, **facts: Any) -> str:
     """Return the sections of a plan as TOML. Each value has its reason above it.
 
     Args:
-        task: Name of the task.
+        template: Name of a file in `plan/templates`.
         facts: What the template shows, by name.
     """
     text = render(
-        "flood.toml" if task == "flood" else "unet.toml",
+        template,
         "plan/templates",
         filters={
             "toml": _value,
@@ -70,4 +72,7 @@ def _boxes(boxes: Sequence[Box]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(one) for one in value) + "]"
+    if isinstance(value, Mapping):
+        rows = (f"{k if _BARE.fullmatch(k) else _value(k)} = {_value(v)}" for k, v in value.items())
+        return "{ " + ", ".join(rows) + " }"
     return tomli_w.dumps({"v": value}).removeprefix("v = ").strip()

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, nn
+from floodtide.base.networks import FfnOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
-from floodtide.plan.geometry import View
 from floodtide.plan.wish import FEW_STEPS, Recipe, Wish, average_over
 
 DEPTH, FEATURES = 9, 32
@@ -41,10 +41,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
         depth, features = wish.start.model.depth, wish.start.model.features
     elif wish.minutes < SMALL_BELOW_MINUTES:
         depth, features = SMALL_DEPTH, SMALL_FEATURES
-
-    def rate() -> float:
-        model = nn.FFN(depth, view.fov, view.deltas, features)
-        return measuring.training_rate(model, _core.num_threads())
+    model = nn.FFN(depth, view.fov, view.deltas, features)
 
     def walkers(examples: float) -> int:
         least = max(WALKERS, _core.num_threads())
@@ -59,8 +56,10 @@ def flooding_recipe(wish: Wish) -> Recipe:
         return {"least": least, "counted": counted, "average": average}
 
     return Recipe(
+        template="flood.toml",
+        task=wish.task,
         unit="fields of view",
-        patch=view.patch,
+        patch=view.patch_size,
         guard=view.fov,
         extents=(view.fov, view.deltas),
         shown={
@@ -71,13 +70,13 @@ def flooding_recipe(wish: Wish) -> Recipe:
             "view_reason": reason,
             "start": wish.start,
         },
-        rate=rate,
+        rate=lambda: measuring.training_rate(model, _core.num_threads()),
         walkers=walkers,
         look=look_at,
     )
 
 
-def _view(shape: Vec3, wish: Wish) -> tuple[View, str]:
+def _view(shape: Vec3, wish: Wish) -> tuple[FfnOptions, str]:
     nm = size_text(wish.voxel_size_nm)
     if wish.start is not None:
         model = wish.start.model
@@ -97,7 +96,9 @@ def _view(shape: Vec3, wish: Wish) -> tuple[View, str]:
     return view, reason
 
 
-def _smallest_object(labels: Volume, box: Box, view: View) -> tuple[int, dict[str, Any] | None]:
+def _smallest_object(
+    labels: Volume, box: Box, view: FfnOptions
+) -> tuple[int, dict[str, Any] | None]:
     """Return the largest of _SIZES whose objects have nearly all labelled voxels of a box, and how much they have."""
     start, size = box
     depth = max(1, min(size[0], _COUNTED // (size[1] * size[2])))
@@ -106,7 +107,7 @@ def _smallest_object(labels: Volume, box: Box, view: View) -> tuple[int, dict[st
     values, counts = np.unique(found, return_counts=True)
     counts = counts[values > 0]
     total = int(counts.sum())
-    most = math.prod(view.patch) // 4
+    most = math.prod(view.patch_size) // 4
     for least in (n for n in _SIZES if n <= most):
         kept = counts[counts >= least]
         if kept.sum() >= _KEPT * total:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from floodtide.base.networks import FfnOptions
 from floodtide.data import Box, Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import size_text
@@ -22,19 +23,6 @@ _LEAST_FOV = 5  # voxels; fewer leave no neighbours on both sides of a step
 _FEW_SECTIONS = 5
 _CENTRES = 0.25  # share of the voxels along an axis that should be centres of a patch
 _HELD_OUT, _MOST_HELD_OUT = 0.2, 0.34  # share of an axis, or of the voxels, for validation
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """A field of view and its steps (z, y, x) in voxels."""
-
-    fov: Vec3
-    deltas: Vec3
-
-    @property
-    def patch(self) -> Vec3:
-        """Size (z, y, x) in voxels of a training example."""
-        return as_vec3([f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +47,7 @@ class Split:
         return all(any(_holds(box, offset) for box in part) for part in parts)
 
 
-def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> View:
+def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> FfnOptions:
     """Return a field of view that is about a cube in nanometres.
 
     Args:
@@ -68,10 +56,10 @@ def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> View:
     """
     least = min(voxel_size_nm)
     sizes = [max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1) for size in voxel_size_nm]
-    return _resized(View(fov=(fov, fov, fov), deltas=(delta, delta, delta)), sizes)
+    return _resized(FfnOptions(fov=(fov, fov, fov), deltas=(delta, delta, delta)), sizes)
 
 
-def fitted(view: View, shape: Vec3) -> View:
+def fitted(view: FfnOptions, shape: Vec3) -> FfnOptions:
     """Return a view that is smaller along thin axes, so that a quarter of the voxels there are centres of patches."""
     sizes = []
     for fov, delta, whole in zip(view.fov, view.deltas, shape, strict=True):
@@ -82,9 +70,9 @@ def fitted(view: View, shape: Vec3) -> View:
     return _resized(view, sizes)
 
 
-def _resized(view: View, sizes: Sequence[int]) -> View:
+def _resized(view: FfnOptions, sizes: Sequence[int]) -> FfnOptions:
     steps = [_step(d, n, f) for d, n, f in zip(view.deltas, sizes, view.fov, strict=True)]
-    return View(fov=as_vec3(sizes), deltas=as_vec3(steps))
+    return FfnOptions(fov=as_vec3(sizes), deltas=as_vec3(steps))
 
 
 def _step(delta: int, extent: int, fov: int) -> int:
@@ -221,7 +209,7 @@ def _along(shape: Vec3, axis: int, span: tuple[int, int]) -> Box:
     return as_vec3(start), as_vec3(size)
 
 
-def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
+def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> FfnOptions:
     """Return the largest view of VIEWS, of at most `largest` voxels, with which the volume can be split.
 
     Raises:
@@ -232,22 +220,22 @@ def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
     )
 
 
-def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
+def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> FfnOptions:
     """Return the view of a trained network, made smaller along all axes until the volume can be split.
 
     Raises:
         InvalidArgumentError: If the volume is too small.
     """
 
-    view = View(fov=fov, deltas=deltas)
+    view = FfnOptions(fov=fov, deltas=deltas)
     smaller = ([max(_LEAST_FOV, n - less) for n in fov] for less in range(0, max(fov), 2))
     return _first(shape, (_resized(view, sizes) for sizes in smaller))
 
 
-def _first(shape: Vec3, views: Iterable[View]) -> View:
+def _first(shape: Vec3, views: Iterable[FfnOptions]) -> FfnOptions:
     """Return the first view with which a volume can be split, made smaller along its thin axes."""
     for view in (fitted(one, shape) for one in views):
-        if cuts(shape, view.patch, view.fov):
+        if cuts(shape, view.patch_size, view.fov):
             return view
     raise too_small(shape)
 

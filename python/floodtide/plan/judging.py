@@ -35,11 +35,6 @@ def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
     return z, y, x
 
 
-def needs_resampling(voxel_size_nm: Sequence[float], wanted: Sequence[float] | None) -> bool:
-    """Return True if a network for voxels of `wanted` nm cannot take an image of `voxel_size_nm` as it is."""
-    return wanted is not None and not problems.fits(voxel_size_nm, wanted)
-
-
 def same_levels(mean: float, std: float, trained_mean: float, trained_std: float) -> bool:
     """Return True if an image of this mean and standard deviation is like the images of a training."""
     near = abs(mean - trained_mean) <= MEAN_OFF * trained_std

@@ -7,6 +7,7 @@ Methods 18 (2021), 203-211). `flooding` and `unets` have the rules of the networ
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from floodtide import _core, config
 from floodtide.base import limits
 from floodtide.base.notes import count_of
 from floodtide.base.reading import parse_toml
-from floodtide.base.tasks import Classes
 from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
@@ -79,7 +79,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
     """
     images = [Volume(name) for name in wish.images]
     labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
-    recipe = (flooding_recipe if wish.task == "flood" else unet_recipe)(wish)
+    recipe = (unet_recipe if wish.task.predicts else flooding_recipe)(wish)
     split, notes = _split(labels, wish, recipe)
     volumes: list[dict[str, Any]] = []
     for number, pair in enumerate(zip(images, labels, strict=True)):
@@ -99,11 +99,11 @@ def make_plan(wish: Wish) -> TrainingPlan:
         )
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
     shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
-    offsets = shown.pop("offsets", ())
-    thin = [one for one in offsets if min(one) < -1 and not split.holds(one)]
+    task, thin = _that_fits(recipe.task, split)
     sections = document.sections(
-        wish.task,
-        flooding=wish.task == "flood",
+        recipe.template,
+        task=task,
+        keys=config.to_dict(task),
         flat=recipe.sections,
         wish=wish,
         split=split,
@@ -118,7 +118,6 @@ def make_plan(wish: Wish) -> TrainingPlan:
         few_steps=FEW_STEPS,
         validations=VALIDATIONS,
         every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
-        offsets=[one for one in offsets if one not in thin],
         thin=thin,
         **shown,
     )
@@ -137,6 +136,14 @@ def make_plan(wish: Wish) -> TrainingPlan:
         f" after {minutes}. Memory: about {_core.describe_bytes(memory)}{available}.",
     )
     return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
+
+
+def _that_fits(task: Any, split: Split) -> tuple[Any, list[Vec3]]:
+    """Return a task without the far offsets that do not fit into the boxes of a split, and these offsets."""
+    offsets = task.affinity_offsets
+    thin = [one for one in offsets if min(one) < -1 and not split.holds(one)]
+    kept = tuple(one for one in offsets if one not in thin)
+    return (dataclasses.replace(task, offsets=kept) if thin else task), thin
 
 
 def _volume(
@@ -167,7 +174,7 @@ def _volume(
             seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=size, trained=trained
         )
     found += problems.of_sections(seen, "the image")
-    if wish.task != "classes":
+    if wish.task.of_objects:
         largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
         found += judging.label_problems(image, labels, largest)
     if wish.start is not None and not wish.start.images:
@@ -204,7 +211,7 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
 
     Without one, some classes may be missing in the validation part.
     """
-    task = Classes(classes=wish.classes) if wish.task == "classes" else None
+    task: Any = None if wish.task.of_objects else wish.task
     wanted, what = (set(task.channels), "all classes") if task else (set(), "two objects")
     more: dict[str, Any] = {
         "inside": recipe.inside,
@@ -233,8 +240,8 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
     )
 
 
-def _kinds(number: int, labels: Volume, box: Box, task: Classes | None, wish: Wish) -> set[Any]:
-    """Return the names of the classes in a box of a volume, or some of its objects."""
+def _kinds(number: int, labels: Volume, box: Box, task: Any, wish: Wish) -> set[Any]:
+    """Return the names of the classes of a task in a box of a volume; without a task some of its objects."""
     # A rare class needs a look at every voxel; two objects are found everywhere.
     budget = look.QUICK if task is None else FULL
     found = look.label_statistics(labels, box=box, budget=budget)

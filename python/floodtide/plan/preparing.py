@@ -15,9 +15,11 @@ from floodtide.base import notes
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
+from floodtide.base.tasks import BY_KIND, Classes, Task
 from floodtide.data import Box, Volume, convert
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.look import problems
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
 from floodtide.data.look.labels import LabelStatistics, label_statistics, require_labels
@@ -27,7 +29,7 @@ from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
-from floodtide.plan.judging import needs_resampling, voxel_size_of
+from floodtide.plan.judging import voxel_size_of
 from floodtide.plan.known import KnownNetwork
 from floodtide.plan.naming import classes_of
 from floodtide.plan.planner import TrainingPlan, make_plan
@@ -76,29 +78,29 @@ def prepare(
         )
     pairs = _pairs(images, labels)
     seen = [_seen(objects, unlabelled) for _, objects in pairs]
-    task = _task(task, seen, start, minutes)
-    size, known = _voxel_size([picture for picture, _ in pairs], voxel_size_nm, task)
-    if start is not None and task != "flood":
+    learnt = BY_KIND[_task(task, seen, start, minutes)]()
+    size, known = _voxel_size([picture for picture, _ in pairs], voxel_size_nm, learnt)
+    if start is not None and learnt.predicts:
         raise InvalidArgumentError(
-            f"init: task {task} and a network to start from, expected flood: only flood-filling networks are trained"
-            " further"
+            f"init: task {learnt.kind} and a network to start from, expected flood: only flood-filling networks are"
+            " trained further"
         )
     wish = Wish(
         images=tuple(images),
         labels=tuple(labels),
         shapes=tuple(picture.shape for picture, _ in pairs),
         labels_seen=tuple(seen),
-        boxes=tuple(_boxes(one, task) for one in seen),
+        boxes=tuple(_boxes(one, learnt) for one in seen),
         voxel_size_nm=size,
         size_is_unknown=not known,
         start=start,
-        task=task,
+        task=learnt,
         minutes=minutes,
         run=run,
         unlabelled=unlabelled,
         stated=tuple(stated_by(one, voxel_size_nm, "--voxel-nm").text for one, _ in pairs),
     )
-    if task == "classes":
+    if not learnt.of_objects:
         wish = _with_classes(wish, [objects for _, objects in pairs])
     with contextlib.ExitStack() as held:
         held.enter_context(reserved("init", out, _TOML, files_of([*images, *labels])))
@@ -162,7 +164,7 @@ def _with_classes(wish: Wish, labels: Sequence[Volume]) -> Wish:
         wish,
         labels_seen=tuple(seen),
         boxes=tuple(boxes),
-        classes=table,
+        task=Classes(classes=table),
         classes_reason=reason,
     )
 
@@ -184,11 +186,11 @@ class _Known:
         return np.where(unknown, 0, block.astype(np.int64) + 1)
 
 
-def _boxes(seen: LabelStatistics, task: str) -> tuple[Box, ...]:
+def _boxes(seen: LabelStatistics, task: Task) -> tuple[Box, ...]:
     """Return the boxes of a volume that have labels: of classes, whole sections, in which 0 is the background."""
     whole = ((0, 0, 0), as_vec3(seen.shape))
-    if task != "classes" or seen.form != "sections":
-        return seen.boxes if task != "classes" else (whole,)
+    if task.of_objects or seen.form != "sections":
+        return seen.boxes if task.of_objects else (whole,)
     return tuple(((start[0], 0, 0), (size[0], *whole[1][1:])) for start, size in seen.boxes)
 
 
@@ -216,14 +218,14 @@ def _task(
 
 
 def _voxel_size(
-    images: Sequence[Volume], given: Sequence[float] | None, task: str
+    images: Sequence[Volume], given: Sequence[float] | None, task: Task
 ) -> tuple[SizeNm, bool]:
     """Return the voxel size of all images, and whether it is known: classes of sections can be learnt without.
 
     Raises:
         InvalidArgumentError: If it is not known but needed, or images differ.
     """
-    if task == "classes" and all(
+    if not task.of_objects and all(
         settled_size(image, given, "--voxel-nm") is None for image in images
     ):
         notes.show(
@@ -232,7 +234,7 @@ def _voxel_size(
         return (1.0, 1.0, 1.0), False
     sizes = [voxel_size_of(image, given) for image in images]
     for image, size in zip(images[1:], sizes[1:], strict=True):
-        if needs_resampling(size, sizes[0]):
+        if not problems.fits(size, sizes[0]):
             raise InvalidArgumentError(
                 f"init: {images[0].name} has voxels of {sizes[0]} nm, {image.name} of {size}, expected the same;"
                 " `floodtide convert` resamples one (--resample-nm)"
@@ -243,12 +245,12 @@ def _voxel_size(
 def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Path) -> Wish:
     """Return the wish with volumes at the voxel size of the training, which are written beside the plan if needed."""
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
-    if wish.task not in ("classes", "flood"):
+    if wish.task.of_objects and wish.task.predicts:
         z, y, x = (min(extents) for extents in zip(*wish.shapes, strict=True))
         wanted = coarser((z, y, x), wish.smallest, size)
     if wish.start is not None and wish.start.voxel_size_nm is not None:
         wanted = wish.start.voxel_size_nm
-    if not needs_resampling(size, wanted):
+    if problems.fits(size, wanted):
         return wish
     names = [
         _resampled(*pair, out, size, wanted, "" if len(pairs) == 1 else str(number))

@@ -69,26 +69,6 @@ class Setting:
         return self.voxel_size_nm != self.wanted_nm
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preview:
-    """A segmented box.
-
-    Attributes:
-        box: Box (start, size) of the image.
-        segments, coverage, network_calls, seconds: As `floodtide segment` prints them.
-        stopped: True if the time was over before the whole box was settled.
-        whole_hours: Estimate for the whole image on this machine.
-    """
-
-    box: Box
-    segments: int
-    coverage: float
-    network_calls: int
-    seconds: float
-    stopped: bool
-    whole_hours: float
-
-
 def settings_for(
     image: str,
     model: str,
@@ -171,7 +151,7 @@ def preview(
     *,
     box: Box | None = None,
     progress: Progress | None = None,
-) -> Preview:
+) -> dict[str, Any]:
     """Segment a box of an image and write it, at the voxels of the image.
 
     The faces of the box are reflected, so that fields of view reach them.
@@ -181,6 +161,11 @@ def preview(
         out: The name of the segmentation.
         box: Box (start, size) of the image; None: one in the middle that takes about two minutes.
         progress: Called as progress(voxels settled, voxels).
+
+    Returns:
+        `box` of the image; `segments`, `coverage`, `network_calls`, `seconds` as `floodtide segment` prints them;
+        `stopped`: True if the time was over before the whole box was settled; `whole_hours`: an estimate for the whole
+        image on this machine.
 
     Raises:
         InvalidArgumentError: If the box is too small.
@@ -219,15 +204,15 @@ def preview(
     )
     write_blocks(out, plan, Volume(segmentation).read, inputs=files_of([image.name]))
     whole = math.prod(image.shape) / math.prod(box[1]) / max(share, 1e-3)
-    return Preview(
-        box=box,
-        segments=len(found.origins),
-        coverage=float(np.count_nonzero(segmentation) / segmentation.size),
-        network_calls=found.counters.get("inference-calls", 0),
-        seconds=seconds,
-        stopped=not found.complete,
-        whole_hours=seconds * whole / 3600,
-    )
+    return {
+        "box": box_text(box),
+        "segments": len(found.origins),
+        "coverage": float(np.count_nonzero(segmentation) / segmentation.size),
+        "network_calls": found.counters.get("inference-calls", 0),
+        "seconds": seconds,
+        "stopped": not found.complete,
+        "whole_hours": seconds * whole / 3600,
+    }
 
 
 def _middle(shape: Sequence[int], voxels: float) -> Box:

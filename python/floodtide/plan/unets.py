@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.base.tasks import ShapeDescriptors
-from floodtide.data import Box, Vec3, Volume
+from floodtide.base.tasks import Task
+from floodtide.data import Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.plan import geometry, measuring
@@ -68,7 +69,7 @@ def unet_recipe(wish: Wish) -> Recipe:
         InvalidArgumentError: If the images are too small.
     """
     flat, why = _flat(wish)
-    classes = wish.task == "classes"
+    classes = not wish.task.of_objects
     depth = _FLAT_DEPTH if flat else _DEPTH
     size = (
         (1e9, *wish.voxel_size_nm[1:]) if flat else wish.voxel_size_nm
@@ -77,29 +78,26 @@ def unet_recipe(wish: Wish) -> Recipe:
     total = [math.prod(pool[axis] for pool in pools) for axis in range(3)]
     shape = as_vec3([min(shapes) for shapes in zip(*wish.shapes, strict=True)])
     patch = _patch(shape, size, total, flat)
-    offsets: tuple[Vec3, ...] = ()
-    if wish.task in ("affinities", "lsd"):
-        offsets = _offsets(patch, _FLAT_FAR if flat else _FAR)
-    names = list(dict.fromkeys(wish.classes.values())) if classes else []
-    outputs = len(names) if classes else len(offsets) or 1  # 1: the distance
-    if wish.task == "lsd":
-        outputs = len(ShapeDescriptors(offsets=offsets).channels)
     runs = np.mean([one.run for one in wish.labels_seen], axis=0)
     half = np.clip(_HALF * runs, 1, np.maximum(1, np.divide(patch, 4))).round(1).tolist()
+    separated = max(one.zero_between for one in wish.labels_seen) > _ZERO_BOUNDARY
+    task = _with_keys(
+        wish.task,
+        offsets=_offsets(patch, _FLAT_FAR if flat else _FAR),
+        window=half,
+        scale=half[2],
+        zero_is_boundary=separated,
+        balance=True,
+        class_weights=dict.fromkeys(getattr(wish.task, "channels", ()), 1.0),
+    )
+    offsets = task.affinity_offsets
     loss = "dice+cross_entropy" if classes else "cross_entropy"
 
-    def rate() -> float:
-        options = nn.UNetOptions(depth=depth, features=FEATURES, kernels=kernels, pools=pools)
-        output = "softmax" if classes else "sigmoid"
-        return measuring.patch_rate(nn.UNet(options, classes=outputs, output=output), patch, loss)
-
-    def look_at(_: Volume, __: Box, steps: int) -> dict[str, Any]:
-        return {
-            "separated": max(one.zero_between for one in wish.labels_seen) > _ZERO_BOUNDARY,
-            "average": average_over(steps, _AVERAGE),
-        }
-
+    options = nn.UNetOptions(depth=depth, features=FEATURES, kernels=kernels, pools=pools)
+    model = nn.UNet(options, classes=len(task.channels), output=task.output)
     return Recipe(
+        template="unet.toml",
+        task=task,
         unit="patches",
         patch=patch,
         guard=as_vec3([max(1, n // 2) if not flat else 1 for n in patch]),
@@ -115,16 +113,20 @@ def unet_recipe(wish: Wish) -> Recipe:
             "pools": pools if len(set(pools)) > 1 else pools[:1],
             "kernels": kernels if len(set(kernels)) > 1 else kernels[:1],
             "alike": all(pool == (2, 2, 2) for pool in pools),
-            "offsets": offsets,
-            "half": half,
+            "separated": separated,
             "loss": loss,
-            "weights": {name: 1.0 for name in names},
         },
-        rate=rate,
+        rate=lambda: measuring.patch_rate(model, patch, loss),
         walkers=lambda _: CLASS_WALKERS if classes else max(WALKERS, _core.num_threads()),
         batch=CLASS_BATCH if classes else 1,
-        look=look_at,
+        look=lambda _, __, steps: {"average": average_over(steps, _AVERAGE)},
     )
+
+
+def _with_keys(task: Task, **values: Any) -> Any:
+    """Return the task with those of the values that are keys of it."""
+    own = {field.name for field in dataclasses.fields(task)}
+    return dataclasses.replace(task, **{k: v for k, v in values.items() if k in own})
 
 
 def _flat(wish: Wish) -> tuple[bool, str]:
@@ -134,7 +136,7 @@ def _flat(wish: Wish) -> tuple[bool, str]:
     z, *others = wish.voxel_size_nm
     if wish.size_is_unknown:
         return True, "the voxel size is not known, so that sections may lie far apart"
-    if z >= _FLAT * min(others) and wish.task == "classes":
+    if z >= _FLAT * min(others) and not wish.task.of_objects:
         return True, f"sections are {z / min(others):.0f} times as thick as a pixel"
     if min(shape[0] for shape in wish.shapes) < _FEW_SECTIONS:
         return True, "there are only a few sections"

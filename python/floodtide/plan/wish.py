@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from floodtide.base.tasks import Task
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.labels import LabelStatistics
@@ -29,9 +30,8 @@ class Wish:
         size_is_unknown: No voxel size is known.
         stated: Axes, voxel size and position of the images, and what states each.
         start: The network to start from; None: random weights.
-        task: "flood", "classes", "affinities", "lsd" or "distance".
-        classes: Table of the classes, as `task.classes`.
-        classes_reason: Where the table comes from.
+        task: What is learnt; classes with their table.
+        classes_reason: Where the table of the classes comes from.
         unlabelled: Value of voxels without a label; None: none.
         minutes: Time for the training.
         run: The run directory.
@@ -46,8 +46,7 @@ class Wish:
     voxel_size_nm: SizeNm
     size_is_unknown: bool = False
     start: KnownNetwork | None
-    task: str
-    classes: Mapping[str, str] = field(default_factory=dict)
+    task: Task
     classes_reason: str = ""
     unlabelled: int | None = None
     minutes: float
@@ -73,6 +72,8 @@ class Recipe:
     """The rules for one task. A template in `plan/templates` shows their values and reasons.
 
     Attributes:
+        template: Name of the template.
+        task: The task with all its keys.
         unit: What training examples are called.
         patch: Size (z, y, x) of a training example in voxels.
         guard: Voxels (z, y, x) between training and validation part.
@@ -87,6 +88,8 @@ class Recipe:
         look: Returns what the template shows further, for labels, a box that is trained on, and the number of steps.
     """
 
+    template: str
+    task: Task
     unit: str
     patch: Vec3
     guard: Vec3

@@ -78,7 +78,7 @@ def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
 
 def _pictures(run: Run) -> dict[str, Any]:
     settings, checkpoint = segmented.newest(run)
-    samples = learner_of(settings).held_out_of(settings)
+    samples = learner_of(settings.model).held_out_of(settings)
     if samples is None:
         raise InvalidArgumentError("the run holds nothing out")
     model, task = trained.load(checkpoint), samples.task

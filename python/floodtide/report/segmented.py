@@ -124,7 +124,7 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
     """
     volume = held_out_volume(settings)
     if volume is None:
-        held_out = learner_of(settings).held_out_of(settings)
+        held_out = learner_of(settings.model).held_out_of(settings)
         if held_out is None:
             raise InvalidArgumentError("the run holds nothing out; [validation] names what")
         volumes = held_out.options.volumes

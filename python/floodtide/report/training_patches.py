@@ -45,7 +45,7 @@ def write_patches(settings: config.Config, out: Path) -> None:
     with world.agreed():
         if world.rank() > 0:
             return
-        data = learner_of(settings).data_of(settings, 1)
+        data = learner_of(settings.model).data_of(settings, 1)
         with reserved("inspect", out, PICTURES[".png"], []):
             examples = [_pictures(data.seen(number)) for number in range(min(COUNT, len(data)))]
             replace_bytes(out, _drawn(examples, _names(data)))

@@ -4,9 +4,10 @@
 from floodtide.train.gradients import GradientProducts
 from floodtide.train.learners.flood import FloodValidation
 from floodtide.train.learners.learner import Record
+from floodtide.train.rates import rates_of
 from floodtide.train.recorded_run import Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
-from floodtide.train.setup import MoreOptions, require_trainable
+from floodtide.train.setup import MoreOptions
 from floodtide.train.step_loop import Step
 from floodtide.train.trainer import Trainer
 
@@ -19,7 +20,7 @@ __all__ = [
     "RunDirectory",
     "Step",
     "Trainer",
+    "rates_of",
     "read_log",
     "read_run",
-    "require_trainable",
 ]

@@ -99,7 +99,7 @@ def require_volumes_fit(config: Config) -> None:
         ShapeError: If labels have another shape than the image.
     """
     for volume in config.data.volumes[:MOST]:
-        learner_of(config).data_class.require_fitting(volume)
+        learner_of(config.model).data_class.require_fitting(volume)
         if not volume.labels:
             continue
         image, labels = as_volume(volume.image), as_volume(volume.labels)
@@ -168,7 +168,7 @@ def training_problems(
     start: str,
 ) -> list[Problem]:
     """Return what is probably wrong with the data of a training. Arguments as for `check_data`, and `look_at(data)`."""
-    found = []
+    found = _of_boxes(held_out, data.options.volumes) if held_out is not None else []
     trained = training_images(start) if start else ()
     for one in looked:
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
@@ -180,8 +180,6 @@ def training_problems(
     if task.of_objects:
         for one in looked:
             found += _of_labels(one)
-    if held_out is not None:
-        found += _of_boxes(held_out, data.options.volumes)
     if task.partitioned:
         for one in looked:
             found += _of_partitions(one, data.patch_size)
@@ -305,15 +303,13 @@ def _of_centres(shards: Data) -> list[Problem]:
 def with_partitions(config: Config) -> Config:
     """Return the configuration with partitions for every labelled volume. Collective.
 
-    Nothing is made for networks that need no partitions, for volumes that name theirs, and for those without labels.
+    Nothing is made for volumes that name theirs, and for those without labels.
     A file in the run directory is used again if labels, radius and smallest object are the same. The ranks compute the
     blocks, rank 0 writes the file; the voxels do not depend on their number.
 
     Raises:
         floodtide.errors.Error: On every rank alike, for labels that cannot be read.
     """
-    if not config.task.partitioned:
-        return config
     volumes = tuple(
         volume if volume.partitions or not volume.labels else _with_own(volume, config)
         for volume in config.data.volumes
@@ -326,7 +322,7 @@ def lom_radius(config: Config) -> Vec3:
     the step."""
     if config.data.lom_radius is not None:
         return config.data.lom_radius
-    return as_vec3([size // 2 for size in learner_of(config).patch_size(config)])
+    return as_vec3([size // 2 for size in learner_of(config.model).patch_size(config)])
 
 
 def _with_own(volume: TrainingVolume, config: Config) -> TrainingVolume:

@@ -13,7 +13,7 @@ from typing import Any
 
 from floodtide.base import reading
 from floodtide.base.options import FLOOD
-from floodtide.base.tasks import TASKS, Task
+from floodtide.base.tasks import BY_KIND, TASKS, Task
 from floodtide.errors import InvalidFileError
 from floodtide.train.learners.learner import Record as Record
 
@@ -196,8 +196,7 @@ class Run:
     @property
     def task(self) -> type[Task]:
         """The task that the run learns: `task.kind` of its configuration."""
-        kind = self.config.get("task", {}).get("kind", FLOOD)
-        return next(task for task in TASKS if task.kind == kind)
+        return BY_KIND[self.config.get("task", {}).get("kind", FLOOD)]
 
     @property
     def unit(self) -> str:
@@ -379,7 +378,7 @@ def _check_task(run: Run, where: str) -> None:
         what = f"{where}: the validation of step {record['step']} has"
         try:
             run.task.scores_of(record)
-            fits = "classes" not in record or _one_of_each(record)
+            fits = not run.task.scores_groups or _one_of_each(record)
         except KeyError as missing:
             raise InvalidFileError(
                 f"{what} no {missing.args[0]}, expected the scores of task '{run.task.kind}'"

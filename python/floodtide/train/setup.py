@@ -11,17 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floodtide import _core
+from floodtide import _core, nn
 from floodtide.base import limits
+from floodtide.base.networks import section_of
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
+from floodtide.config.stored import require_same_task
 from floodtide.data.patches import with_classes
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.learners import learner_of, learner_of_model
+from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data, Model, Record, Setup, held_out_volume
+from floodtide.train.rates import rates_of
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 
 # share of an estimate that is needed for certain: the estimate may be a fifth too high
@@ -66,7 +69,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
     if config.run.bind == "ranks":
         bind_ranks()
     with world.agreed():
-        optimizer, schedule = rates_of(config)
+        optimizer, schedule = rates_of(config, comm.size)
         set_threads(config.run.threads)
         require_enough_memory(config, comm.size)
     if given is None:
@@ -81,19 +84,18 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             statistics, warnings = check_data(
                 config.task, data, held_out_volume(config), model.origin
             )
-        _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, data.walkers)
         setup = Setup(
             config=config,
             model=model,
             data=data,
             optimizer=optimizer,
             schedule=schedule,
-            learner=learner_of(config)(config, model, data),
+            learner=learner_of(config.model)(config, model, data),
             average=model.like() if config.training.average > 0 else None,
             statistics=statistics,
             warnings=warnings,
         )
-    facts = {"the number of examples": setup.learner.examples, **setup.learner.facts}
+    facts = {"the number of examples": len(data), **setup.learner.facts}
     require_same("train", facts, "data")
     return setup
 
@@ -116,7 +118,8 @@ def prepared(config: Config) -> Config:
                 task = with_classes(task, config.data.of(config.data.volumes))
     if unknown:
         config = dataclasses.replace(config, task=world.broadcast_object(task))
-    if any(volume.labels and not volume.partitions for volume in config.data.volumes):
+    without = any(volume.labels and not volume.partitions for volume in config.data.volumes)
+    if config.task.partitioned and without:
         from floodtide.train.data_checks import with_partitions
 
         config = with_partitions(config)
@@ -134,48 +137,19 @@ def objects_of(config: Config, ranks: int) -> Objects:
         ConfigurationError: If the configuration names what does not exist or does not fit.
         InvalidFileError: If a file cannot be read.
     """
-    learner = learner_of(config)
+    learner = learner_of(config.model)
     model = learner.new_model(config)
-    if config.model.initial_weights:
-        model.load_state_dict(learner.initial_model(config).state_dict())
-        model.origin = config.model.initial_weights
+    if path := config.model.initial_weights:
+        start = nn.load(path, **config.model.moves)
+        if config.task.predicts:
+            require_same_task(path, config, "model.initial_weights")
+        if repr(start) != repr(model):
+            raise ConfigurationError(
+                f"model.initial_weights: {path} holds {start!r}, expected {model!r}"
+            )
+        model.load_state_dict(start.state_dict())
+        model.origin = path
     return model, learner.data_of(config, config.training.walkers_of(ranks))
-
-
-def rates_of(config: Config) -> tuple[Optimizer, Schedule]:
-    """Return the optimizer of a configuration, and the schedule with its rate and the number of steps.
-
-    Raises:
-        ConfigurationError: If the training may be given up, but does not validate before its end.
-        InvalidArgumentError: If the warm-up is longer than the training.
-    """
-    held_out = config.validation
-    if held_out.give_up_after and not (held_out.every and held_out.holds_out):
-        raise ConfigurationError(
-            f"validation.give_up_after is {held_out.give_up_after}, expected held-out data and validation.every above 0"
-        )
-    optimizer = Optimizer(config.optimizer.name, config.optimizer.lr, **config.optimizer.values)
-    section = config.schedule
-    schedule = Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
-    return optimizer, schedule.for_training(optimizer.lr, config.training.steps)
-
-
-def require_trainable(config: Config, ranks: int) -> None:
-    """Check what can be checked without the data: rate, schedule, optimizer, and held-out data if they are needed.
-
-    Args:
-        config: The whole configuration.
-        ranks: Number of ranks: the number of walkers if the configuration does not give it.
-
-    Raises:
-        ConfigurationError: If the training could not start.
-    """
-    try:
-        optimizer, schedule = rates_of(config)
-        walkers = config.training.walkers_of(ranks)
-        _core.scaled_optimizer(schedule.scale, optimizer.name, optimizer.values, walkers)
-    except InvalidArgumentError as error:
-        raise ConfigurationError(str(error)) from None
 
 
 def bind_ranks() -> None:
@@ -204,16 +178,15 @@ def thread_count(threads: int) -> int:
     0 means OMP_NUM_THREADS if it is set, else the cores that the process may use, divided by the ranks of the host.
 
     Raises:
-        ConfigurationError: If `threads` is out of range.
         InvalidArgumentError: If OMP_NUM_THREADS is out of range.
     """
-    limits.THREADS.check(threads, "run.threads", ConfigurationError)
-    if not threads:
-        wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        threads = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
-        if threads:
-            limits.THREADS.check(threads, "OMP_NUM_THREADS")
-    return threads or max(1, _core.available_cores() // world.places()[1])
+    if threads:
+        return threads
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    given = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
+    if given:
+        limits.THREADS.check(given, "OMP_NUM_THREADS")
+    return given or max(1, _core.available_cores() // world.places()[1])
 
 
 def require_enough_memory(config: Config, ranks: int) -> None:
@@ -245,7 +218,7 @@ def needed_bytes(config: Config, ranks: int, threads: int) -> int:
 
 def training_bytes(config: Config, ranks: int, threads: int) -> int:
     """Return the bytes that a training adds to one rank: network, gradients, optimizer, examples read ahead."""
-    learner = learner_of(config)
+    learner = learner_of(config.model)
     walkers = -(-config.training.walkers_of(ranks) // ranks)  # of the rank that has most
     parameters = parameter_count(config)
     read_ahead = walkers * (config.data.prefetch + 1) * learner.example_bytes(config)
@@ -258,12 +231,14 @@ def training_bytes(config: Config, ranks: int, threads: int) -> int:
 def checkpoint_bytes(config: Config, ranks: int) -> int:
     """Return the size of a checkpoint in bytes: parameters, two arrays of the optimizer, the average, the canvases."""
     walkers = config.training.walkers_of(ranks)
-    return 4 * (4 * parameter_count(config) + walkers * learner_of(config).canvas_voxels(config))
+    return 4 * (
+        4 * parameter_count(config) + walkers * learner_of(config.model).canvas_voxels(config)
+    )
 
 
 def parameter_count(config: Config) -> int:
     """Return the number of parameters, with the statistics of batch normalisation."""
-    return int(learner_of(config).options_of(config).parameter_count())
+    return int(learner_of(config.model).options_of(config).parameter_count())
 
 
 def configuration_of(
@@ -283,7 +258,7 @@ def configuration_of(
     Raises:
         InvalidArgumentError: If an option is given twice, or if no configuration describes the objects together.
     """
-    learner = learner_of_model(model)
+    learner = learner_of(section_of(model.core))
     if not isinstance(data, learner.data_class):
         raise InvalidArgumentError(
             f"Trainer: data is {type(data).__name__}, expected {learner.data_class.__name__} for {model!r}"

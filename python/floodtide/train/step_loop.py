@@ -54,8 +54,11 @@ class StepLoop:
         stopped: True if no step follows. The same on all ranks.
         given_up: True if `validation.give_up_after` has ended the training. The same on all ranks.
         interrupted: True if Ctrl-C on any rank has ended the steps. The same on all ranks.
+        core: The core's trainer. It exists after `begin` has made it.
         checkpoint: The newest checkpoint whose parameters all ranks had; empty if there is none.
     """
+
+    core: _core.Trainer
 
     def __init__(
         self,
@@ -72,13 +75,6 @@ class StepLoop:
         self._requests = requests
         self._on_record = on_record
         self._closed = False
-        self._core: _core.Trainer | None = None
-
-    @property
-    def core(self) -> _core.Trainer:
-        """The core's trainer. It exists after `begin` has made it."""
-        assert self._core is not None
-        return self._core
 
     def begin(self) -> None:
         """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""
@@ -91,7 +87,7 @@ class StepLoop:
             raise
 
     def _begin(self) -> None:
-        self._core = self._new_core()
+        self.core = self._new_core()
         with world.agreed():
             newest = self.directory.newest_checkpoint()
         self.checkpoint = world.broadcast_object(newest) or ""
@@ -327,7 +323,7 @@ class StepLoop:
 
     def _start_record(self) -> Record:
         """Return the first record of a job."""
-        setup, learner = self.setup, self.setup.learner
+        setup = self.setup
         walkers, batch = setup.data.walkers, setup.config.training.batch
         return {
             "kind": "start",
@@ -336,17 +332,17 @@ class StepLoop:
             "walkers": walkers,
             "threads": _core.num_threads(),
             "parameters": sum(array.size for array in setup.model.state_dict().values()),
-            "unit": learner.unit,
+            "unit": setup.config.task.unit,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "version": _core.__version__,
             "processor": _core.processor_name(),
             "cores": _core.available_cores(),
             "hosts": world.places()[3],
-            "examples_per_epoch": learner.examples,
-            **learner.facts,
+            "examples_per_epoch": len(setup.data),
+            **setup.learner.facts,
             "resumed_from": self.checkpoint,
             "transport": self.comm.description,
-            "kernels": learner.kernels,
+            "kernels": setup.model.core.kernel_names(),
             "rate": advice.rate_used(setup.schedule, walkers, batch),
         }
 
@@ -366,7 +362,7 @@ class StepLoop:
     def _train_record(self, report: _core.StepReport) -> Record:
         """Return the record of the steps since the last one, of which `report` is the last. Collective."""
         sums, elapsed_s = self.core.take_metrics(), self._requests.logged()
-        unit, ranks = self.setup.learner.unit, self.comm.size
+        unit, ranks = self.setup.config.task.unit, self.comm.size
         noise: Record = {}
         if self.core.noise_scale is not None:
             examples, low, high = self.core.noise_scale

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from floodtide import _core
 from floodtide.base import limits
@@ -44,6 +44,10 @@ class FfnOptions(Architecture):
         """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
         z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
         return z, y, x
+
+    @property
+    def moves(self) -> dict[str, Any]:
+        return {"fov": self.fov, "deltas": self.deltas}
 
     @property
     def context(self) -> Vec3:

@@ -51,6 +51,11 @@ class Architecture(Checked):
         return 1, 1, 1
 
     @property
+    def moves(self) -> dict[str, Any]:
+        """The arguments of `floodtide.nn.load` that files of other programs do not say."""
+        return {}
+
+    @property
     @abstractmethod
     def context(self) -> Vec3:
         """Distance (z, y, x) within which an output depends on the input, a multiple of `total_pool`."""

@@ -80,20 +80,16 @@ class UNetConfig(UNetOptions, NetworkConfig):
 
 
 def _context(kernels: Sequence[int], pools: Sequence[int]) -> int:
-    """Return the context along an axis, rounded up to the pools.
+    """Return the context along an axis, rounded up to the pools: the reach down the levels and up again.
 
-    A level has a kernel for its four convolutions: two in the encoder, two in the decoder.
+    A level has a kernel for its four convolutions: two in the encoder, two in the decoder. The lowest level has two.
     """
+    levels = list(zip(kernels, pools, strict=False))
+    reach = 0
+    for kernel, pool in levels:
+        reach = math.ceil((reach + 2 * (kernel // 2)) / pool)
+    reach += 2 * (kernels[-1] // 2)
+    for kernel, pool in reversed(levels):
+        reach = reach * pool + 2 * (kernel // 2)
     total = math.prod(pools)
-    low, high = _reach(kernels, pools, 0, total)
-    return math.ceil(max(-low, high - total) / total) * total
-
-
-def _reach(kernels: Sequence[int], pools: Sequence[int], begin: int, end: int) -> tuple[int, int]:
-    """Return the input range [low, high) of a level that its output range [begin, end) depends on, in its voxels."""
-    two = 2 * (kernels[0] // 2)  # convolutions
-    if not pools:
-        return begin - two, end + two
-    begin, end = begin - two, end + two
-    low, high = _reach(kernels[1:], pools[1:], begin // pools[0], -(-end // pools[0]))
-    return min(begin, low * pools[0]) - two, max(end, high * pools[0]) + two
+    return math.ceil(reach / total) * total

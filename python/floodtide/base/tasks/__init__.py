@@ -10,6 +10,9 @@ from floodtide.base.tasks.task import FloodTask, PatchTask, Task
 TASKS: tuple[type[Task], ...] = (FloodTask, Classes, Affinities, ShapeDescriptors, Distance)
 """The sections [task] of a configuration."""
 
+BY_KIND: dict[str, type[Task]] = {task.kind: task for task in TASKS}
+"""The tasks by their names, `task.kind`."""
+
 __all__ = [
     "Affinities",
     "Classes",

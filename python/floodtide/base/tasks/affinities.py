@@ -51,6 +51,10 @@ class Affinities(PatchTask):
                 " [0, 0, -1]] are the nearest neighbours"
             )
 
+    reason: ClassVar[str] = (
+        "Segments of affinities are useful after minutes. A flood-filling network from random weights needs hours to"
+        " days (docs/real_em_training.md)."
+    )
     score_name: ClassVar[str] = "average precision of boundaries"
     patch_score: ClassVar[str] = score_name
     positive: ClassVar[str] = "connected"

@@ -46,6 +46,7 @@ class Classes(PatchTask):
         range=limits.WEIGHT,
     )
 
+    reason: ClassVar[str] = "Each voxel has a class."
     output: ClassVar[str] = "softmax"
     score_name: ClassVar[str] = "Dice, mean of the classes"
     patch_score: ClassVar[str] = "Dice"

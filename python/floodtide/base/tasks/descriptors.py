@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from floodtide import _core
 from floodtide.base import limits
@@ -34,6 +35,10 @@ class ShapeDescriptors(Affinities):
         "Standard deviation (z, y, x) in voxels of the Gaussian window around a voxel, of which descriptors are"
         " statistics",
         range=limits.WINDOW,
+    )
+
+    reason: ClassVar[str] = (
+        "As asked for: a network that also predicts the shape of objects learns better affinities."
     )
 
     @property

@@ -29,6 +29,7 @@ class Distance(PatchTask):
         range=limits.DISTANCE_SCALE,
     )
 
+    reason: ClassVar[str] = "As asked for: the distance to the boundary of an object."
     score_name: ClassVar[str] = "explained variance"
     measures: ClassVar[bool] = True
     pictured: ClassVar[str] = "distance"

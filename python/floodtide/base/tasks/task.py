@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base.networks.network import Vec3
+from floodtide.base.networks.network import Architecture, Vec3
 from floodtide.base.options import FLOOD, PATCHES, Checked, option
 from floodtide.errors import ConfigurationError
 
@@ -38,6 +39,7 @@ class Task(Checked):
         of_objects: Labels are ids of objects.
         partitioned: Examples are chosen by partitions of the labels, which a training makes.
         predicts: The network predicts all voxels of an image at once, and segments are made of its outputs.
+        scores_groups: Validation records have a score for each group (patient, volume).
         needs_labels: The labels have to say which classes there are: `PatchTask.of_labels`.
     """
 
@@ -52,10 +54,32 @@ class Task(Checked):
     of_objects: ClassVar[bool] = True
     partitioned: ClassVar[bool] = False
     predicts: ClassVar[bool] = True
+    scores_groups: ClassVar[bool] = False
+
+    @classmethod
+    def has(cls, field: dataclasses.Field[Any]) -> bool:
+        """Return True if an option of a configuration has a meaning for this task."""
+        kinds = field.metadata.get("kinds", ())
+        return not kinds or not {cls.kind, cls.examples}.isdisjoint(kinds)
+
+    @classmethod
+    def is_learnt_by(cls, network: Architecture | type[Architecture]) -> bool:
+        """Return True if a network learns from the examples of this task."""
+        return network.examples == cls.examples
 
     @property
     def needs_labels(self) -> bool:
         return False
+
+    @property
+    def affinity_offsets(self) -> tuple[Vec3, ...]:
+        """Offsets (z, y, x) of the outputs that are affinities, the first ones."""
+        return ()
+
+    def is_learnt_with(self, other: Task) -> bool:
+        """Return True if a network that has learnt another task has learnt this one; any classes if it says none."""
+        unsaid = self.needs_labels and other.kind == self.kind
+        return unsaid or other.outputs == self.outputs
 
     @property
     def outputs(self) -> str:
@@ -109,20 +133,20 @@ class PatchTask(Task):
     """A task of patches: each voxel has targets.
 
     Attributes:
+        reason: Why somebody learns it, for the plans of `floodtide init`.
         output: Output of the network: "softmax" for classes, of which a voxel has one, else "sigmoid".
         pictured: What outputs are, for the titles of pictures.
         legend: What the colours of these pictures mean.
         patch_score: Name of the score of a single patch.
-        scores_groups: Validation records have a score for each group (patient, volume).
         measures: Targets depend on the size of voxels.
         agglomerated: Segments need the libraries that make segments of affinities.
     """
 
+    reason: ClassVar[str] = ""
     output: ClassVar[str] = "sigmoid"
     pictured: ClassVar[str] = "targets"
     legend: ClassVar[str] = "Beige: not counted."
     patch_score: ClassVar[str] = "mean squared error"
-    scores_groups: ClassVar[bool] = False
     measures: ClassVar[bool] = False
     agglomerated: ClassVar[bool] = True
 
@@ -178,11 +202,6 @@ class PatchTask(Task):
     def draw_weights(self) -> list[float]:
         """How often patches are drawn around a voxel of each class; empty: each labelled voxel is equally likely."""
         return []
-
-    @property
-    def affinity_offsets(self) -> tuple[Vec3, ...]:
-        """Offsets (z, y, x) of the outputs that are affinities, the first ones."""
-        return ()
 
     @property
     def predicted(self) -> int:

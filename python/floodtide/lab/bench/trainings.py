@@ -158,5 +158,5 @@ def slowest(seconds: float) -> float:
 
 def delay_loads(trainer: Trainer, seconds: float) -> None:
     """From now on, sleep for `seconds` before every load of an example on this rank."""
-    assert isinstance(trainer.data, data.Shards)  # the sources of U-Nets have no such delay
-    trainer.data.core.set_load_delay(seconds)
+    source: Any = trainer.data.core  # the sources of U-Nets have no such delay
+    source.set_load_delay(seconds)

@@ -67,10 +67,9 @@ def calibrate(folder: Path) -> Calibration:
     """
     run = read_run(folder)
     model, comm, training = (run.config.get(name, {}) for name in ("model", "comm", "training"))
-    kind = model.get("kind", "ffn")
-    if kind != "ffn":
+    if run.task.predicts:
         raise InvalidFileError(
-            f"{folder}: is a training with model.kind {kind!r}, simulate expects 'ffn'"
+            f"{folder}: is a training with model.kind {model.get('kind')!r}, simulate expects 'ffn'"
         )
     records = run.train[1:] or run.train
     try:

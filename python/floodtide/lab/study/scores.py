@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.base.tasks import FloodTask, Task
+from floodtide.base.tasks import Task
 from floodtide.report import comparison, tables
 from floodtide.train import Record
 
@@ -49,7 +49,7 @@ def scores_of(task: type[Task]) -> tuple[Score, ...]:
         lambda record: comparison.scores(task, record)[0],
         lambda record: comparison.scores(task, record)[1],
     )
-    return (main, *of_flooding("first_pass")) if issubclass(task, FloodTask) else (main,)
+    return (main,) if task.predicts else (main, *of_flooding("first_pass"))
 
 
 def series(score: Score, records: Sequence[Record]) -> tuple[Floats, Floats]:

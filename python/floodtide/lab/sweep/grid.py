@@ -16,8 +16,8 @@ from typing import Any
 from floodtide import config as configuration
 from floodtide.base import limits, reading
 from floodtide.config import Config
-from floodtide.errors import ConfigurationError
-from floodtide.train import Run, RunDirectory, read_run, require_trainable
+from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.train import Run, RunDirectory, rates_of, read_run
 
 _KEYS = ("config", "directory", "ranks", "grid", "set")
 _DIVERGED = re.compile(r"train: the (loss is -?(nan|inf)|averaged gradient of .* is not finite)")
@@ -208,8 +208,8 @@ def _cells(
         overrides = tuple(f"{key}={json.dumps(value)}" for key, value in settings.items())
         config = configuration.load(file, overrides)
         try:
-            require_trainable(config, ranks)
-        except ConfigurationError as error:
+            rates_of(config, ranks)
+        except InvalidArgumentError as error:
             raise ConfigurationError(f"{where}: {name}: {error}") from None
         cells[name] = Cell(name, overrides, config, ranks)
     return tuple(cells.values())

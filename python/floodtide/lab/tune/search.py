@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from floodtide import config
 from floodtide.base import limits
@@ -90,8 +91,8 @@ def tuned(
         UnsupportedError: If the ranks cannot be started, or do not train.
     """
     settings = config.load(file, overrides)
-    model = settings.model
-    if not isinstance(model, config.FfnConfig):
+    model: Any = settings.model
+    if settings.task.predicts:
         raise ConfigurationError(f"{file}: model.kind is '{model.kind}', tune expects 'ffn'")
     cores = available_cores()
     batch = options.walkers or settings.training.walkers or cores

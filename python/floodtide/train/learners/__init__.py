@@ -3,22 +3,16 @@
 
 from __future__ import annotations
 
-from floodtide.base.networks import section_of
-from floodtide.base.options import FLOOD, PATCHES
-from floodtide.config import Config
+from floodtide.base.networks import NetworkConfig
 from floodtide.train.learners.flood import FloodLearner
-from floodtide.train.learners.learner import Learner, Model
+from floodtide.train.learners.learner import Learner
 from floodtide.train.learners.patches import PatchLearner
 
-LEARNERS: dict[str, type[Learner]] = {FLOOD: FloodLearner, PATCHES: PatchLearner}
-"""By the kind of examples."""
+LEARNERS: dict[str, type[Learner]] = {
+    learner.data_class.examples: learner for learner in (FloodLearner, PatchLearner)
+}
 
 
-def learner_of(config: Config) -> type[Learner]:
-    """Return how the network of a configuration learns its task."""
-    return LEARNERS[config.task.examples]
-
-
-def learner_of_model(model: Model) -> type[Learner]:
-    """Return how a network learns."""
-    return LEARNERS[section_of(model.core).examples]
+def learner_of(network: NetworkConfig) -> type[Learner]:
+    """Return how a network learns, by the examples that it learns from."""
+    return LEARNERS[network.examples]

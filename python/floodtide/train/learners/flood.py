@@ -6,19 +6,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.base.tasks import FloodTask
 from floodtide.comm import world
-from floodtide.config import Config, FfnConfig, TrainingConfig
+from floodtide.config import Config, TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import sources_of
-from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.nn.load import load_ffn
+from floodtide.errors import InvalidArgumentError
 from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)
@@ -26,6 +26,7 @@ _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=li
 _ARRAYS = 3  # of an example: image, labels, canvas
 
 
+@dataclass(frozen=True)
 class FloodValidation:
     """A fixed set of centres of a held-out volume, balanced over the partition classes 1 to 13.
 
@@ -40,31 +41,29 @@ class FloodValidation:
         InvalidArgumentError: For a number out of range, or if no patch fits.
     """
 
-    def __init__(
-        self, volume: TrainingVolume, *, patch_size: Vec3, centres: int = 64, seed: int = 0
-    ) -> None:
-        _VALIDATION.check("FloodValidation", patch_size=patch_size, centres=centres, seed=seed)
-        self.volume = volume
-        self.patch_size = as_vec3(patch_size)
-        self.centres = centres
-        self.seed = seed
-        self._set = _core.ValidationSet(
-            sources_of(volume)[0],
-            patch_size=list(patch_size),
-            centres=centres,
-            seed=seed,
-        )
+    volume: TrainingVolume
+    _: KW_ONLY
+    patch_size: Vec3
+    centres: int = 64
+    seed: int = 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make this set again, for pickle and copy."""
-        again = functools.partial(
-            FloodValidation,
-            self.volume,
-            patch_size=self.patch_size,
+    def __post_init__(self) -> None:
+        numbers = {name: getattr(self, name) for name in ("patch_size", "centres", "seed")}
+        _VALIDATION.check("FloodValidation", **numbers)
+        _ = self._set  # raises for a volume that does not fit
+
+    @functools.cached_property
+    def _set(self) -> _core.ValidationSet:
+        return _core.ValidationSet(
+            sources_of(self.volume)[0],
+            patch_size=list(self.patch_size),
             centres=self.centres,
             seed=self.seed,
         )
-        return again, ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle and copy keep: all but the set of the core, which is made again."""
+        return {name: value for name, value in vars(self).items() if name != "_set"}
 
     def run(
         self,
@@ -115,39 +114,29 @@ class FloodLearner(Learner):
             )
         super().__init__(config, model, data)
         steps = sum(delta > 0 for delta in model.deltas)
-        self._most_moves = 3**steps  # the centre, and a step along every axis that has one
+        most_moves = 3**steps  # the centre, and a step along every axis that has one
+        self.facts["shard_imbalance"] = data.imbalance(most_moves)
 
     @classmethod
-    def initial_model(cls, config: Config) -> nn.FFN:
-        section = _section(config)
-        start = load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
-        if (start.depth, start.features) != (section.depth, section.features):
-            raise ConfigurationError(
-                f"model.initial_weights: {section.initial_weights} holds a network of depth {start.depth} with "
-                f"{start.features} features, expected depth {section.depth} with {section.features}"
-            )
-        return start
-
-    @staticmethod
-    def data_of(config: Config, walkers: int) -> Shards:
+    def data_of(cls, config: Config, walkers: int) -> Shards:
         return Shards(
             config.data.volumes,
             config.data,
             config.augmentation,
-            patch_size=_section(config).patch_size,
+            patch_size=cls.patch_size(config),
             walkers=walkers,
             seed=config.run.seed,
             softness=config.training.softness,
         )
 
-    @staticmethod
-    def held_out_of(config: Config) -> FloodValidation | None:
+    @classmethod
+    def held_out_of(cls, config: Config) -> FloodValidation | None:
         section, held_out = config.validation, held_out_volume(config)
         if held_out is None:
             return None
         return FloodValidation(
             held_out,
-            patch_size=_section(config).patch_size,
+            patch_size=cls.patch_size(config),
             centres=section.centres,
             seed=section.seed,
         )
@@ -156,7 +145,7 @@ class FloodLearner(Learner):
     def sections_of(cls, model: nn.FFN, data: Shards) -> dict[str, Any]:
         return super().sections_of(model, data) | {
             "task": FloodTask(),
-            "run": {"parallel": model.parallel},
+            "run": {"parallel": model.core.options.parallel},
             "training": {"walkers": data.walkers, "softness": data.softness},
         }
 
@@ -166,7 +155,8 @@ class FloodLearner(Learner):
 
     @classmethod
     def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
-        return int(cls.options_of(config).training_bytes(_section(config).fov, walkers, threads))
+        options = cls.options_of(config)
+        return int(options.training_bytes(options.fov, walkers, threads))
 
     @classmethod
     def example_bytes(cls, config: Config) -> int:
@@ -178,12 +168,8 @@ class FloodLearner(Learner):
 
     @staticmethod
     def patch_size(config: Config) -> Vec3:
-        return _section(config).patch_size
-
-    @property
-    def facts(self) -> Record:
-        """The imbalance of the walkers' shards, for the log's first record."""
-        return {"shard_imbalance": self._data.imbalance(self._most_moves)}
+        network: Any = config.model
+        return as_vec3(network.patch_size)
 
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
         training = self._config.training
@@ -198,7 +184,3 @@ class FloodLearner(Learner):
     def validate(self, model: Any) -> Record:
         scores: Record = self.held_out.run(model, self._config.training).summary()
         return scores
-
-
-def _section(config: Config) -> FfnConfig:
-    return cast(FfnConfig, config.model)

@@ -37,8 +37,7 @@ class Learner(ABC):
     Attributes:
         data_class: Class of the training examples.
         held_out: The data to validate on, or None.
-        unit: What a walker computes in a pass, such as "fovs"; a name in the log.
-        examples: Number of examples of an epoch, over all walkers.
+        facts: Further facts about the data for the log's first record; the same on all ranks.
     """
 
     data_class: type[Data]
@@ -48,8 +47,7 @@ class Learner(ABC):
         self._model = model
         self._data = data
         self.held_out: Any = self.held_out_of(config)
-        self.unit = config.task.unit
-        self.examples = len(data)
+        self.facts: Record = {}
 
     @classmethod
     def new_model(cls, config: Config) -> Any:
@@ -57,16 +55,6 @@ class Learner(ABC):
         run = config.run
         options = cls.options_of(config, seed=run.seed, compute=run.compute)
         return network_of(config.model.core_network(options), run.seed)
-
-    @classmethod
-    @abstractmethod
-    def initial_model(cls, config: Config) -> Model:
-        """Load the network that `model.initial_weights` names.
-
-        Raises:
-            ConfigurationError: If the file holds another network than the configuration describes.
-            InvalidFileError: If the file cannot be read.
-        """
 
     @staticmethod
     @abstractmethod
@@ -114,16 +102,6 @@ class Learner(ABC):
     def canvas_voxels(cls, config: Config) -> int:
         """Return the voxels of a walker that a checkpoint stores."""
         return 0
-
-    @property
-    def facts(self) -> Record:
-        """Further facts about the data for the log's first record; the same on all ranks."""
-        return {}
-
-    @property
-    def kernels(self) -> str:
-        """Names of the kernels that the network's convolutions use."""
-        return str(self._model.core.kernel_names())
 
     @abstractmethod
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:

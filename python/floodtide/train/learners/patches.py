@@ -15,12 +15,11 @@ from floodtide.base.data_options import WHOLE, volume_name
 from floodtide.base.tasks import PatchTask
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.config.stored import require_same_task
 from floodtide.data import DataOptions, Patches, Split, Vec3
 from floodtide.data.boxes import box_text, intersection
 from floodtide.data.patches import boxes_of, patch_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.train.learners.learner import Learner, Model, Record, held_out_volume
+from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 
 class PatchLearner(Learner):
@@ -53,17 +52,6 @@ class PatchLearner(Learner):
             background=training.background,
             smooth=training.smooth,
         )
-
-    @classmethod
-    def initial_model(cls, config: Config) -> Model:
-        path = config.model.initial_weights
-        start, expected = nn.load(path), cls.new_model(config)
-        require_same_task(path, config, "model.initial_weights")
-        if repr(start) != repr(expected):
-            raise ConfigurationError(
-                f"model.initial_weights: {path} holds {start!r}, expected {expected!r}"
-            )
-        return start
 
     @classmethod
     def data_of(cls, config: Config, walkers: int) -> Patches:

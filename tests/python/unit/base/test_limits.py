@@ -23,7 +23,6 @@ from floodtide.base.options import Range, shown
 from floodtide.base.registry import range_of
 from floodtide.base.tasks import TASKS, Affinities, Task
 from floodtide.cli import options as cli_options
-from floodtide.config.sections import applies
 from floodtide.errors import ConfigurationError, InvalidArgumentError, InvalidFileError
 
 NUMBERS: tuple[Any, ...] = (
@@ -41,7 +40,7 @@ def leaves(cls: Any, prefix: str, tasks: Sequence[type[Task]]) -> Iterator[Leaf]
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
-        own = [task for task in tasks if applies(field, task)]
+        own = [task for task in tasks if task.has(field)]
         arguments = field.metadata.get("alternatives") or (hint, *typing.get_args(hint))
         tables = [a for a in arguments if dataclasses.is_dataclass(a)]
         for table in tables:

@@ -20,8 +20,8 @@ from plans import measure_nothing, planned, refused
 
 from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
-from floodtide.base.networks import UNetConfig
-from floodtide.base.tasks import Affinities
+from floodtide.base.networks import FfnOptions, UNetConfig
+from floodtide.base.tasks import BY_KIND, Affinities
 from floodtide.data import Volume, parse_box
 from floodtide.data.boxes import intersection
 from floodtide.data.look import FIB25
@@ -65,9 +65,9 @@ def test_parts_hold_patches_and_are_apart(
         return
     assert all(f % 2 == 1 and 5 <= f <= largest for f in view.fov)
     assert all(1 <= d <= (f - 1) // 2 for f, d in zip(view.fov, view.deltas, strict=True))
-    for axis, guard, training, validation in geometry.cuts(shape, view.patch, view.fov):
+    for axis, guard, training, validation in geometry.cuts(shape, view.patch_size, view.fov):
         for start, extent in (training, validation):
-            assert all(n >= p for n, p in zip(extent, view.patch, strict=True))
+            assert all(n >= p for n, p in zip(extent, view.patch_size, strict=True))
             assert all(a >= 0 and a + n <= m for a, n, m in zip(start, extent, shape, strict=True))
         first, second = sorted((training, validation), key=lambda box: box[0][axis])
         between = second[0][axis] - first[0][axis] - first[1][axis]
@@ -100,9 +100,7 @@ def test_parts_of_labelled_boxes_are_apart(
 
 
 def test_fields_of_view_are_cubes_of_tissue() -> None:
-    assert geometry.view_of(33, 8, (10, 10, 10)) == geometry.View(
-        fov=(33, 33, 33), deltas=(8, 8, 8)
-    )
+    assert geometry.view_of(33, 8, (10, 10, 10)) == FfnOptions(fov=(33, 33, 33), deltas=(8, 8, 8))
     thick = geometry.view_of(33, 8, (40, 4, 4))
     assert thick.fov == (5, 33, 33)
     assert thick.deltas == (1, 8, 8)
@@ -116,6 +114,25 @@ def test_a_name_with_a_line_break_stays_in_its_comment() -> None:
     assert all(line.startswith("# ") and len(line) <= 100 for line in long.splitlines())
 
 
+def require_reasons(plan: Path) -> None:
+    """Check that a reason stands above every value."""
+    lines = plan.read_text().splitlines()
+    for index, row in enumerate(lines):
+        if " = " in row and not row.startswith("#"):
+            assert lines[index - 1].startswith("# "), row
+
+
+@pytest.mark.parametrize("kind", [kind for kind, task in BY_KIND.items() if task.of_objects])
+def test_every_task_of_objects_is_planned(
+    kind: str, stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [str(stack / "stack.tif"), "--labels", str(stack / "labels.tif"), "--task", kind]
+    out = tmp_path / "plan.toml"
+    planned(*line, "--voxel-nm", "20,20,20", "--out", str(out), capsys=capsys)
+    assert config.load(out).task.kind == kind
+    require_reasons(out)
+
+
 def test_a_new_user_gets_a_scored_validation(
     stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,12 +144,8 @@ def test_a_new_user_gets_a_scored_validation(
     assert cli.run(line) == 0
     printed = capsys.readouterr().out
     assert "stack.toml is written" in printed
-    text = Path("stack.toml").read_text()
-    assert text in printed
-    lines = text.splitlines()
-    for index, row in enumerate(lines):  # every value has a reason
-        if " = " in row and not row.startswith("#"):
-            assert lines[index - 1].startswith("# "), row
+    assert Path("stack.toml").read_text() in printed
+    require_reasons(Path("stack.toml"))
     settings = config.load("stack.toml")
     assert settings.data.volumes[0].partitions == ""
     assert settings.segment.reflect

@@ -82,7 +82,7 @@ def test_parameters_are_counted_without_making_them() -> None:
         channels = () if task["kind"] == "flood" else ({"image": "a.h5:b"},)
         data = {"volumes": [{"image": "a.h5:a", "channels": channels}]} if channels else {}
         settings = config.from_dict({"task": task, "model": model, "data": data})
-        network = learner_of(settings).new_model(settings)
+        network = learner_of(settings.model).new_model(settings)
         assert setup.parameter_count(settings) == network.core.parameters().size
 
 

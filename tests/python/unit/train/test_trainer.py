@@ -345,7 +345,7 @@ def test_a_run_of_join_takes_each_example_once_and_stops(folder: Path) -> None:
     trainer = Trainer.from_config(config.from_dict(settings))
     trainer.run()
     sums = [r for r in read_log(folder / "join" / "log.jsonl") if r["kind"] == "train"]
-    assert sum(r["examples"] for r in sums) == trainer._loop.setup.learner.examples
+    assert sum(r["examples"] for r in sums) == len(trainer.data)
 
 
 def test_accumulated_fovs_and_traces(folder: Path) -> None:

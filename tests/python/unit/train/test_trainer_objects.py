@@ -21,7 +21,8 @@ from floodtide.config.sections import RunConfig, ValidationConfig
 from floodtide.errors import InvalidArgumentError
 from floodtide.optim import lr
 from floodtide.train import MoreOptions, Record, Trainer, read_log, trainer
-from floodtide.train.setup import configuration_of, objects_of, rates_of
+from floodtide.train.rates import rates_of
+from floodtide.train.setup import configuration_of, objects_of
 
 TABLE = {0: "background", 1: "disk"}
 ROOT = Path(__file__).resolve().parents[4]
@@ -185,7 +186,7 @@ def test_the_objects_of_a_configuration_describe_it(folder: Path, kind: str) -> 
     settings = configured(folder, KINDS[kind][1], "described")
     described = configuration_of(
         *objects_of(settings, 1),
-        *rates_of(settings),
+        *rates_of(settings, 1),
         MoreOptions(run=settings.run, training=settings.training, comm=settings.comm),
         dir=settings.run.dir,
         steps=settings.training.steps,
@@ -339,9 +340,6 @@ def test_sources_refuse_options_of_other_kinds_and_no_volume(folder: Path) -> No
         match=r"data\.min_object_size has no meaning for patches, expected it only for 'flood'",
     ):
         data.Patches(volume, data.DataOptions(min_object_size=3), task=data.Affinities())
-    changes = data.Augmentation(elastic=2.0)
-    with pytest.raises(InvalidArgumentError, match=r"augmentation\.elastic has no meaning"):
-        data.Shards(volume, augmentation=changes, patch_size=(11, 11, 11))
     with pytest.raises(InvalidArgumentError, match=r"data\.volumes is empty"):
         data.Shards([], patch_size=(11, 11, 11))
 
