@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from floodtide import _core, config
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
@@ -29,8 +27,10 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, objects_of, write_segments
+from floodtide.segment.affinities import objects_of, write_segments
 from floodtide.segment.commands import use_threads
+
+_COMMAND = "floodtide segment"
 
 
 def segment_predicted(
@@ -116,10 +116,6 @@ def _write_segments(
     notes: dict[str, str],
 ) -> tuple[int, float]:
     """Write the segments of a prediction; return their number, and the share of the voxels that are in one."""
-    task: Any = predictor.task
-    if task.affinity_offsets:
-        file = AffinityFile(predicted)
-        return write_segments(file, AffinityOptions(), out, voxel_size_nm=size_nm, notes=notes)
     place = path_and_dataset(predicted)
     volume = Volume(*place, channel=None if predictor.excluding else 0)
     values = (
@@ -127,17 +123,14 @@ def _write_segments(
         if predictor.excluding
         else _core.data.Channels(*place).read((0, 0, 0), volume.shape)
     )
-    labels = objects_of(task, values, sections=predictor.model.flat)
-    plan = Plan(
-        shape=as_vec3(labels.shape),
-        dtype=np.dtype(np.uint32),
-        geometry=dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
-        command="floodtide segment",
+    return write_segments(
+        objects_of(predictor.task, values, sections=predictor.model.flat),
+        out,
+        dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
+        command=_COMMAND,
         notes=notes | {"prediction": predicted},
+        inputs=predicted,
     )
-    read = Volume(labels.astype(np.uint32, copy=False)).read
-    write_blocks(out, plan, read, inputs=files_of([predicted]))
-    return int(labels.max(initial=0)), float(np.count_nonzero(labels) / labels.size)
 
 
 def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:
@@ -174,7 +167,7 @@ class _Original:
             shape=size,
             dtype=labels.dtype,
             geometry=Geometry(voxel_size_nm=self.size_nm, offset=start),
-            command="floodtide segment",
+            command=_COMMAND,
             notes=notes,
         )
         write_blocks(out, plan, read, inputs=files_of([self.volume.name]))
