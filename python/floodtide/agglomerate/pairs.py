@@ -27,6 +27,7 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress
 from floodtide.data.formats.writers import blocks
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.segment.flooding import opened
 from floodtide.segment.identity import first_difference
 
 PLAN = "pairs.json"
@@ -208,7 +209,7 @@ def decision_points(
         InvalidArgumentError: If an argument is out of range, or the labels are not integers.
     """
     _CHECKED.check("decision points", voxel_size=list(voxel_size), max_distance=max_distance)
-    volume = segmentation if isinstance(segmentation, Volume) else Volume(segmentation)
+    volume = opened(segmentation)
     if not np.issubdtype(volume.dtype, np.integer):
         raise InvalidArgumentError(
             f"decision points: {volume.name} holds {volume.dtype}, expected integers"

@@ -26,7 +26,8 @@ from floodtide.data.boxes import Progress, as_vec3
 from floodtide.errors import ShapeError
 from floodtide.segment import Segmenter
 from floodtide.segment.blocks import lock_directory, voxels_of, work_on_ranks
-from floodtide.segment.canvas import Image, difference, placed, read_labels, total
+from floodtide.segment.canvas import difference, placed, read_labels, total
+from floodtide.segment.flooding import Image, opened
 from floodtide.segment.identity import digest, options_of
 
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
@@ -105,6 +106,7 @@ def resegment_pair(
         ShapeError: If the segmentation does not cover the point.
     """
     options = options or ResegmentOptions()
+    volume, segmentation = opened(volume), opened(segmentation)
     fov, offset = segmenter.model.fov, _start(segmentation, volume)
     centre = total(point.point_zyx, offset)
     radius = options.radius or as_vec3([3 * size // 2 + 1 for size in fov])
@@ -218,10 +220,9 @@ def _settings(
     }
 
 
-def voxel_size(options: ResegmentOptions, volume: Image) -> tuple[float, float, float]:
+def voxel_size(options: ResegmentOptions, volume: Volume) -> tuple[float, float, float]:
     """Return the edges of a voxel (z, y, x) in nm; 1 if neither the options nor the volume say them."""
-    stated = volume.geometry.voxel_size_nm if isinstance(volume, Volume) else None
-    return options.voxel_size or stated or (1.0, 1.0, 1.0)
+    return options.voxel_size or volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
 
 
 def _flood(
@@ -247,10 +248,9 @@ def _flood(
     return True
 
 
-def _start(segmentation: Image, volume: Image) -> Vec3:
+def _start(segmentation: Volume, volume: Volume) -> Vec3:
     """Return the first voxel of the segmentation, in voxels of the image."""
-    offset = volume.geometry.offset if isinstance(volume, Volume) else None
-    return placed(segmentation, volume.shape, offset)
+    return placed(segmentation, volume.shape, volume.geometry.offset)
 
 
 def _require_inside(segmentation: Volume, volume: Volume) -> None:

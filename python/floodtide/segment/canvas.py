@@ -30,10 +30,9 @@ from floodtide.config.segment_options import (
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.no_label import cleared
-from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError, ShapeError
+from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.segment.ffn_files import path_in, read_reversed_seeds
 
-Image = NDArray[Any] | Volume
 Mask = NDArray[np.bool_]
 
 Window = tuple[Vec3, Vec3]
@@ -73,11 +72,11 @@ class Canvas(NamedTuple):
 
 
 def read_canvas(
-    volume: Image,
+    volume: Volume,
     box: Box | None,
     options: SegmentOptions,
     fov: Sequence[int],
-    initial: Image | None = None,
+    initial: Volume | None = None,
 ) -> Canvas:
     """Read a box of an image, what is segmented there already, and the masks of the options.
 
@@ -97,12 +96,12 @@ def read_canvas(
 
 
 def canvas_and_seeds(
-    volume: Image,
+    volume: Volume,
     box: Box | None,
     options: SegmentOptions,
     fov: Sequence[int],
     *,
-    initial: Image | None,
+    initial: Volume | None,
     seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]] | None,
 ) -> tuple[Canvas, NDArray[np.int64]]:
     """Return the canvas of `read_canvas`, and the seeds (n, 3) in its voxels, in the order in which they are tried.
@@ -142,32 +141,19 @@ def halo(box: Box, volume_shape: Sequence[int], margin: Sequence[int]) -> tuple[
     return low, high
 
 
-def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasImage:
+def read_image(volume: Volume, box: Box | None, margin: Sequence[int]) -> CanvasImage:
     """Read a box as float32, and reflect `margin` voxels at each of its faces that is a face of the volume."""
-    if not isinstance(volume, Volume):
-        volume = np.asarray(volume)
-        if volume.ndim != 3:
-            raise ShapeError(f"segment: image has {volume.ndim} axes, expected 3 (z, y, x)")
-    start, size = ((0, 0, 0), as_vec3(volume.shape)) if box is None else box
-    ends = total(start, size)
+    start, size = ((0, 0, 0), volume.shape) if box is None else box
     low, high = halo((start, size), volume.shape, margin)
     limits.require_memory(
         f"segment: {' x '.join(map(str, size))} voxels need",
         BYTES_PER_VOXEL * math.prod(total(total(low, size), high)),
         "a smaller box",
     )
-    if isinstance(volume, Volume):
-        voxels = volume.read(box)
-    elif min(start) < 0 or any(b > n for b, n in zip(ends, volume.shape, strict=True)):
-        raise OutOfRangeError(
-            f"segment: box {box} (start, size) is not inside a volume of {volume.shape}"
-        )
-    else:
-        voxels = volume[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    voxels = volume.read(box)
     if max(low + high) > 0:
         voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
-    offset = volume.geometry.offset if isinstance(volume, Volume) else None
-    return CanvasImage(as_float32(voxels), start, low, high, offset)
+    return CanvasImage(as_float32(voxels), start, low, high, volume.geometry.offset)
 
 
 def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
@@ -177,7 +163,7 @@ def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def read_labels(
-    labels: Image, what: str, volume_shape: Sequence[int], image: CanvasImage
+    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
 ) -> NDArray[np.integer[Any]]:
     """Return the labels of a volume in the box of an image, without the halo. Voxels without a label are 0.
 
@@ -192,12 +178,12 @@ def read_labels(
 
 
 def read_part(
-    labels: Image, what: str, volume_shape: Sequence[int], image: CanvasImage
+    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
 ) -> NDArray[Any]:
     """Return the voxels of another volume in the box of an image, without the halo.
 
     Args:
-        labels: An array or volume that covers the box. A volume without offset begins where the image begins.
+        labels: A volume that covers the box. A volume without offset begins where the image begins.
         what: Name of the volume in messages: "the mask".
         volume_shape: Size of the volume that has the image.
         image: The box.
@@ -214,9 +200,7 @@ def read_part(
             f"segment: {what} has {labels.shape} voxels from {offset}, expected one that covers {size} from"
             f" {image.start}"
         )
-    if isinstance(labels, Volume):
-        return labels.read((start, size))
-    return labels[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    return labels.read((start, size))
 
 
 def without_halo(image: CanvasImage) -> NDArray[np.float32]:
@@ -225,14 +209,14 @@ def without_halo(image: CanvasImage) -> NDArray[np.float32]:
     return image.voxels[tuple(slice(a, b) for a, b in zip(image.halo_low, ends, strict=True))]
 
 
-def placed(labels: Image, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
+def placed(labels: Volume, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
     """Return the first voxel of labels, in voxels of the volume of this shape.
 
     Without an offset, labels begin where the volume begins. An offset counts from where that of the volume does. If the
     volume states none, or the labels are a result of floodtide, an offset counts from the first voxel of the volume.
     """
-    offset = labels.geometry.offset if isinstance(labels, Volume) else None
-    if isinstance(labels, Volume) and offset is not None and image_offset is not None:
+    offset = labels.geometry.offset
+    if offset is not None and image_offset is not None:
         return offset if labels.text("image") else difference(offset, image_offset)
     return (0, 0, 0) if offset is None or labels.shape == tuple(volume_shape) else offset
 
