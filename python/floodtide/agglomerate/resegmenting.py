@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,14 +193,24 @@ def resegment_on_ranks(
         with world.agreed():
             pairs = Pairs.open(directory)
 
-        def flood(batch: int) -> bool:
-            return _flood(pairs, batch, segmenter, volume, segmentation, options, shown)
-
         def shown(under_way: int) -> None:
             """Count the pairs of all stored batches, and the pairs that this rank has flooded since."""
             if progress is not None and world.rank() == 0:
                 stored = sum(len(pairs.of_batch(n)) for n in range(len(pairs)) if pairs.done(n))
                 progress(min(stored + under_way, len(pairs.points)), len(pairs.points))
+
+        def flood(batch: int) -> bool:
+            with reserved("resegment", pairs.path(batch), unchecked):
+                if pairs.done(batch):
+                    return False
+                rows = []
+                for flooded, point in enumerate(pairs.of_batch(batch), start=1):
+                    scores = resegment_pair(segmenter, volume, segmentation, point, options)
+                    rows.append(None if scores is None else dataclasses.asdict(scores))
+                    shown(flooded)
+                pairs.write_scores(batch, rows)
+            shown(0)
+            return True
 
         work_on_ranks(range(len(pairs)), pairs.done, flood)
         return pairs
@@ -223,29 +233,6 @@ def _settings(
 def voxel_size(options: ResegmentOptions, volume: Volume) -> tuple[float, float, float]:
     """Return the edges of a voxel (z, y, x) in nm; 1 if neither the options nor the volume say them."""
     return options.voxel_size or volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
-
-
-def _flood(
-    pairs: Pairs,
-    batch: int,
-    segmenter: Segmenter,
-    volume: Volume,
-    segmentation: Volume,
-    options: ResegmentOptions,
-    shown: Callable[[int], None],
-) -> bool:
-    """Flood the pairs of a batch and store their scores, unless they are there. Return True if this call has."""
-    with reserved("resegment", pairs.path(batch), unchecked):
-        if pairs.done(batch):
-            return False
-        rows = []
-        for flooded, point in enumerate(pairs.of_batch(batch), start=1):
-            scores = resegment_pair(segmenter, volume, segmentation, point, options)
-            rows.append(None if scores is None else dataclasses.asdict(scores))
-            shown(flooded)
-        pairs.write_scores(batch, rows)
-    shown(0)
-    return True
 
 
 def _start(segmentation: Volume, volume: Volume) -> Vec3:

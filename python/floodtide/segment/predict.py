@@ -481,7 +481,8 @@ def _predictor(
     means, stds = map(list, zip(*known, strict=True))
     means[0] = means[0] if mean is None else mean
     stds[0] = stds[0] if std is None else std
-    axes = trained.mirrored_axes(checkpoint) if mirror else ()
+    settings = trained.stored_configuration(checkpoint) if mirror else None
+    axes = () if settings is None else settings.augmentation.reflectable_axes
     if mirror and not axes:
         raise InvalidArgumentError(
             f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
