@@ -16,7 +16,7 @@ from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, parse_boxes
+from floodtide.data.boxes import as_vec3, difference, parse_boxes, total
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
@@ -160,8 +160,7 @@ class _Original:
         start, size = box or self._covered(first, made.shape)
 
         def read(part: Box) -> Any:
-            inside = tuple(a + b for a, b in zip(start, part[0], strict=True))
-            return labels_at(labels, first, self.grid.ratio, (as_vec3(inside), part[1]))
+            return labels_at(labels, first, self.grid.ratio, (total(start, part[0]), part[1]))
 
         plan = Plan(
             shape=size,
@@ -179,7 +178,7 @@ class _Original:
             min(round((a + n) * r), whole)
             for a, n, r, whole in zip(first, shape, ratios, self.volume.shape, strict=True)
         ]
-        return start, as_vec3([end - a for a, end in zip(start, ends, strict=True)])
+        return start, difference(ends, start)
 
 
 def _predicted(out: str) -> str:

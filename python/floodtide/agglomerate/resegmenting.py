@@ -22,11 +22,11 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3
+from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, total
 from floodtide.errors import ShapeError
 from floodtide.segment import Segmenter
 from floodtide.segment.blocks import lock_directory, voxels_of, work_on_ranks
-from floodtide.segment.canvas import difference, placed, read_labels, total
+from floodtide.segment.canvas import placed, read_labels
 from floodtide.segment.flooding import Image, opened
 from floodtide.segment.identity import digest, options_of
 
@@ -242,9 +242,7 @@ def _start(segmentation: Volume, volume: Volume) -> Vec3:
 
 def _require_inside(segmentation: Volume, volume: Volume) -> None:
     start = _start(segmentation, volume)
-    if any(
-        a < 0 or a + n > m for a, n, m in zip(start, segmentation.shape, volume.shape, strict=True)
-    ):
+    if not is_inside((start, segmentation.shape), volume.shape):
         raise ShapeError(
             f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
             f" inside the image of {volume.shape}"
@@ -262,4 +260,4 @@ def _around(
     ]
     if any(not a <= c < b for a, b, c in zip(low, high, centre, strict=True)):
         raise ShapeError(f"resegment: the decision point {centre} is outside of the segmentation")
-    return as_vec3(low), as_vec3([b - a for a, b in zip(low, high, strict=True)])
+    return as_vec3(low), difference(high, low)

@@ -31,7 +31,7 @@ from floodtide.base.tasks.affinities import NEAREST
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.data.boxes import as_vec3, box_text, difference, intersection, total
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, is_triple
 from floodtide.data.formats.hdf5 import open_dataset
@@ -168,8 +168,7 @@ class AffinityFile:
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""
-        start = [a - b for a, b in zip(box[0], self._start, strict=True)]
-        values: NDArray[np.float32] = self._channels.read(start, box[1])
+        values: NDArray[np.float32] = self._channels.read(difference(box[0], self._start), box[1])
         _require_range(self.name, values)
         return values
 
@@ -319,7 +318,6 @@ def _agglomerate_on_ranks(
     directory: str, affinities: AffinityFile, options: AffinityOptions, cut: Cut
 ) -> None:
     """Make the segments in overlapping subvolumes on all ranks. Collective."""
-    z, y, x = (a + n for a, n in zip(*affinities.box, strict=True))
     settings: dict[str, Any] = affinities.origin | {
         "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
         "options": to_dict(options),
@@ -343,7 +341,7 @@ def _agglomerate_on_ranks(
         contextlib.ExitStack() as held,
     ):
         with world.agreed():
-            pieces = Pieces.create(directory, cut, (z, y, x), settings)
+            pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
             if world.rank() == 0:
                 held.callback(lock_directory("agglomerate", directory).release)
         work_on_ranks(range(len(cut)), pieces.done, work)

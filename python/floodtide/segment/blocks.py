@@ -27,6 +27,7 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import Progress, as_vec3, total
 from floodtide.data.look.sampling import starts
 from floodtide.errors import LockedError, ShapeError
 from floodtide.segment.canvas import read_seeds, seed_files
@@ -34,8 +35,6 @@ from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.identity import LETTERS, digest, options_of
 from floodtide.segment.pieces import CALLS, Cut, Pieces
-
-Progress = Callable[[int, int], None]
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
 _RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing piece is gone
@@ -294,9 +293,8 @@ def sampled_digest(read: Callable[[Box], NDArray[Any]], whole: Box, chunks: Vec3
         grid = [starts(*axis) for axis in zip(size, edges, _GRID, strict=True)]
     found = hashlib.sha256()
     for place in itertools.product(*grid):
-        z, y, x = (a + b for a, b in zip(first, place, strict=True))
-        k, j, i = (min(n, m - b) for n, m, b in zip(edges, size, place, strict=True))
-        _add(found, read(((z, y, x), (k, j, i))))
+        extent = [min(n, m - b) for n, m, b in zip(edges, size, place, strict=True)]
+        _add(found, read((total(first, place), as_vec3(extent))))
     return found.hexdigest()[:LETTERS]
 
 

@@ -28,7 +28,7 @@ from floodtide.config.segment_options import (
     seed_policies,
 )
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import as_vec3, difference, is_inside, slices, total
 from floodtide.data.no_label import cleared
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.segment.ffn_files import path_in, read_reversed_seeds
@@ -122,16 +122,6 @@ def margin_of(options: SegmentOptions, fov: Sequence[int]) -> list[int]:
     return [size // 2 if options.reflect else 0 for size in fov]
 
 
-def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
-    z, y, x = (i + j for i, j in zip(a, b, strict=True))
-    return z, y, x
-
-
-def difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
-    z, y, x = (i - j for i, j in zip(a, b, strict=True))
-    return z, y, x
-
-
 def halo(box: Box, volume_shape: Sequence[int], margin: Sequence[int]) -> tuple[Vec3, Vec3]:
     """Return how many voxels `read_image` reflects at the low and at the high faces of a box."""
     start, size = box
@@ -194,8 +184,7 @@ def read_part(
     offset = placed(labels, volume_shape, image.offset)
     size = image.inner
     start = difference(image.start, offset)
-    ends = total(start, size)
-    if min(start) < 0 or any(b > n for b, n in zip(ends, labels.shape, strict=True)):
+    if not is_inside((start, size), labels.shape):
         raise ShapeError(
             f"segment: {what} has {labels.shape} voxels from {offset}, expected one that covers {size} from"
             f" {image.start}"
@@ -205,8 +194,7 @@ def read_part(
 
 def without_halo(image: CanvasImage) -> NDArray[np.float32]:
     """Return the voxels of the box, a view."""
-    ends = difference(image.voxels.shape, image.halo_high)
-    return image.voxels[tuple(slice(a, b) for a, b in zip(image.halo_low, ends, strict=True))]
+    return image.voxels[slices((image.halo_low, image.inner))]
 
 
 def placed(labels: Volume, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:

@@ -22,7 +22,7 @@ from floodtide.base.pickling import NotPickled
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import part_of
+from floodtide.data.boxes import Progress, difference, part_of, slices, total
 from floodtide.errors import UnsupportedError
 from floodtide.nn.load import load_ffn
 from floodtide.nn.network import SameParameters
@@ -30,17 +30,14 @@ from floodtide.segment.canvas import (
     Canvas,
     CanvasImage,
     canvas_and_seeds,
-    difference,
     halo,
     margin_of,
     place_seeds,
     read_canvas,
-    total,
 )
 from floodtide.segment.checkpoints import Checkpoint, passes_of
 from floodtide.segment.identity import digest, options_of
 
-Progress = Callable[[int, int], None]
 Image = NDArray[Any] | Volume
 
 
@@ -396,8 +393,7 @@ class Segmenter:
                 on_move(Move(step, moves[-1], logits, deleted))
 
         flooder.segment_at(difference(zyx, first), moved)
-        low, size = image.halo_low, image.inner
-        inner = tuple(slice(a, a + n) for a, n in zip(low, size, strict=True))
+        inner = slices((image.halo_low, image.inner))
         return Object(np.ascontiguousarray(flooder.logits()[inner]), moves, flooder.counters())
 
     def fits(self, volume: Volume, box: Box) -> bool:
