@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
@@ -22,10 +21,10 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, total
+from floodtide.data.boxes import Progress, as_vec3, difference, intersection, is_inside, total
 from floodtide.errors import ShapeError
 from floodtide.segment import Segmenter
-from floodtide.segment.blocks import lock_directory, voxels_of, work_on_ranks
+from floodtide.segment.blocks import sole_job, voxels_of, work_on_ranks
 from floodtide.segment.canvas import placed, read_labels
 from floodtide.segment.flooding import Image, opened
 from floodtide.segment.identity import digest, options_of
@@ -172,14 +171,13 @@ def resegment_on_ranks(
         ShapeError: If the segmentation is not inside the image.
         StorageError: If the directory cannot be written.
     """
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            _require_inside(segmentation, volume)
-            known, settings = None, {}
-            if world.rank() == 0:
-                settings = _settings(segmenter, volume, segmentation, options)
-                known = Pairs.prepare(directory, settings)
-                held.callback(lock_directory("resegment", directory).release)
+    with world.agreed():
+        _require_inside(segmentation, volume)
+        known, settings = None, {}
+        if world.rank() == 0:
+            settings = _settings(segmenter, volume, segmentation, options)
+            known = Pairs.prepare(directory, settings)
+    with sole_job("resegment", directory):
         if not allgather_object(known is not None)[0]:
             sizes = voxel_size(options, volume)
             points = decision_points(
@@ -253,11 +251,9 @@ def _around(
     centre: Vec3, radius: Vec3, image_shape: Sequence[int], start: Vec3, shape: Sequence[int]
 ) -> Box:
     """Return the box around a voxel that lies in the image and in the segmentation."""
-    low = [max(c - r, 0, a) for c, r, a in zip(centre, radius, start, strict=True)]
-    high = [
-        min(c + r + 1, m, a + n)
-        for c, r, m, a, n in zip(centre, radius, image_shape, start, shape, strict=True)
-    ]
-    if any(not a <= c < b for a, b, c in zip(low, high, centre, strict=True)):
+    around = difference(centre, radius), total(total(radius, radius), (1, 1, 1))
+    box = intersection(around, ((0, 0, 0), as_vec3(image_shape)))
+    box = box and intersection(box, (start, as_vec3(shape)))
+    if box is None or not is_inside((difference(centre, box[0]), (1, 1, 1)), box[1]):
         raise ShapeError(f"resegment: the decision point {centre} is outside of the segmentation")
-    return as_vec3(low), difference(high, low)
+    return box

@@ -44,7 +44,7 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
-from floodtide.segment.blocks import lock_directory, sampled_digest, work_on_ranks
+from floodtide.segment.blocks import sampled_digest, sole_job, work_on_ranks
 from floodtide.segment.pieces import DATASET, Cut, Pieces
 
 Affinities = NDArray[np.floating[Any]]
@@ -336,14 +336,12 @@ def _agglomerate_on_ranks(
         progress(len(cut) - sum(1 for _ in pieces.missing()), len(cut))
         return True
 
+    with world.agreed():
+        pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
     with (
         bar("subvolumes", "agglomerate", line_every_s=10.0) as progress,
-        contextlib.ExitStack() as held,
+        sole_job("agglomerate", directory),
     ):
-        with world.agreed():
-            pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
-            if world.rank() == 0:
-                held.callback(lock_directory("agglomerate", directory).release)
         work_on_ranks(range(len(cut)), pieces.done, work)
 
 

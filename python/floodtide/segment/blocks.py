@@ -14,14 +14,14 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.base.locks import Lock, take
+from floodtide.base.locks import take
 from floodtide.base.outputs import lock_path
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
@@ -173,12 +173,11 @@ def segment_on_ranks(
         OutOfRangeError: If `numbers` names a subvolume that does not exist.
     """
     whole = range(len(pieces.cut)) if numbers is None else numbers
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            for number in (whole.start, whole.stop - 1):
-                pieces.cut.subvolume(number)
-            if numbers is None and world.rank() == 0:
-                held.callback(lock_directory("segment", pieces.directory).release)
+    with world.agreed():
+        for number in (whole.start, whole.stop - 1):
+            pieces.cut.subvolume(number)
+    alone = sole_job("segment", pieces.directory) if numbers is None else contextlib.nullcontext()
+    with alone:
         shown = None
         if progress is not None and world.rank() == 0:
             shown = _of_all_ranks(pieces, whole, progress)
@@ -209,15 +208,21 @@ def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progres
     return shown
 
 
-def lock_directory(command: str, directory: str | os.PathLike[str]) -> Lock:
-    """Take the lock of a directory for a job. Not collective: the job's rank 0 takes it.
+@contextlib.contextmanager
+def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Return a context manager: inside its block, no other job works in the directory. Collective at its begin.
 
     Raises:
-        LockedError: If another job has it.
+        LockedError: If another job works there.
         StorageError: If the directory is missing or write-protected.
     """
-    what = f"{command}: the directory {os.fspath(directory)}"
-    return take(Path(directory) / f"{command}.lock", what, "wait until it has ended")
+    with contextlib.ExitStack() as held:
+        with world.agreed():
+            if world.rank() == 0:
+                what = f"{command}: the directory {os.fspath(directory)}"
+                lock = take(Path(directory) / f"{command}.lock", what, "wait until it has ended")
+                held.callback(lock.release)
+        yield
 
 
 def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[int], bool]) -> int:
