@@ -353,8 +353,8 @@ def shifted_positions(
     ends = total(image.start, image.inner)
     first = [start // n for start, n in zip(image.start, scale, strict=True)]
     last = [(end - 1) // n for end, n in zip(ends, scale, strict=True)]
-    z, y, x = (b + 1 - a for a, b in zip(first, last, strict=True))
-    large = np.zeros((z, y, x), np.bool_)
+    size = total(difference(last, first), (1, 1, 1))
+    large = np.zeros(size, np.bool_)
     for channel in range(2):
         shifts = Volume(options.shift_mask, channel=channel)
         if any(b >= n for b, n in zip(last, shifts.shape, strict=True)):
@@ -363,7 +363,7 @@ def shifted_positions(
                 f"segment: the shift mask {options.shift_mask} has {shifts.shape} voxels, expected {whole}, those of"
                 f" the image divided by {scale}"
             )
-        part = shifts.read(((first[0], first[1], first[2]), (z, y, x)))
+        part = shifts.read((as_vec3(first), size))
         large |= np.abs(part.astype(np.float64)) >= options.shift_mask_threshold
     low, high = parse_window(options.shift_mask_fov, fov)
     canvas = difference(image.start, image.halo_low)  # first voxel of the canvas

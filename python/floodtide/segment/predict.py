@@ -173,22 +173,16 @@ class Predictor:
         for windows in itertools.product(
             *(axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
         ):
-            read = [
-                (w.start, min(w.stop, axis.extent)) for w, axis in zip(windows, axes, strict=True)
-            ]
+            first = as_vec3([w.start for w in windows])
+            ends = [min(w.stop, axis.extent) for w, axis in zip(windows, axes, strict=True)]
+            read = first, difference(ends, first)
             probabilities = self._forward([_read(one, read) for one in images])
             inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
             same.require()
             kept = np.ascontiguousarray(probabilities[(*inside, slice(self.outputs))])
             if not np.isfinite(kept).all():
                 raise NumericalError("predict: the network's output is not a number")
-            yield (
-                (
-                    (windows[0].keep_start, windows[1].keep_start, windows[2].keep_start),
-                    kept.shape[:3],
-                ),
-                kept,
-            )
+            yield (as_vec3([w.keep_start for w in windows]), kept.shape[:3]), kept
             done += int(np.prod(kept.shape[:3]))
             if progress is not None:
                 progress(done, total)
@@ -537,11 +531,10 @@ def _checked(image: Image, box: Box | None) -> Box:
     return start, size
 
 
-def _read(image: Image, ranges: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
-    if isinstance(image, Volume):
-        (z, y, x), (nz, ny, nx) = (a for a, _ in ranges), (b - a for a, b in ranges)
-        return image.read_intensities(((z, y, x), (nz, ny, nx)))
-    return as_float32(image[tuple(slice(a, b) for a, b in ranges)])
+def _read(image: Image, box: Box) -> NDArray[np.float32]:
+    return (
+        image.read_intensities(box) if isinstance(image, Volume) else as_float32(image[slices(box)])
+    )
 
 
 def mirrored_mean(
