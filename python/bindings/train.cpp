@@ -287,7 +287,7 @@ void register_train(py::module_& m) {
       .def("check_replicas", &train::Trainer::check_replicas, py::call_guard<py::gil_scoped_release>());
 
   py::class_<train::GradientProducts>(m, "GradientProducts",
-                                      "Gradients at fixed weights; see floodtide.train.GradientProducts.")
+                                      "Gradients at fixed weights; see floodtide.train.gradient_products.")
       .def(py::init<std::shared_ptr<train::Walkers>>(), py::arg("walkers").none(false), py::keep_alive<1, 2>(),
            py::call_guard<py::gil_scoped_release>())
       .def("add_pass", &train::GradientProducts::add_pass, py::call_guard<py::gil_scoped_release>())

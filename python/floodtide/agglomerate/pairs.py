@@ -24,9 +24,10 @@ from floodtide.base.options import Arguments
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress
+from floodtide.data.boxes import Progress, as_vec3, difference, total
 from floodtide.data.formats.writers import blocks
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.segment.flooding import opened
 from floodtide.segment.identity import first_difference
 
 PLAN = "pairs.json"
@@ -208,7 +209,7 @@ def decision_points(
         InvalidArgumentError: If an argument is out of range, or the labels are not integers.
     """
     _CHECKED.check("decision points", voxel_size=list(voxel_size), max_distance=max_distance)
-    volume = segmentation if isinstance(segmentation, Volume) else Volume(segmentation)
+    volume = opened(segmentation)
     if not np.issubdtype(volume.dtype, np.integer):
         raise InvalidArgumentError(
             f"decision points: {volume.name} holds {volume.dtype}, expected integers"
@@ -241,17 +242,16 @@ def _in_block(
 ) -> list[DecisionPoint]:
     low = [max(0, int(a - h)) for a, h in zip(core[0], halo, strict=True)]
     high = [int(min(n, a + m + h)) for a, m, h, n in zip(*core, halo, volume.shape, strict=True)]
-    size = [b - a for a, b in zip(low, high, strict=True)]
+    size = difference(high, low)
     limits.require_memory(
         f"decision points: {' x '.join(map(str, size))} voxels need",
         _BYTES_PER_VOXEL * math.prod(size),
         "a smaller max_distance",
     )
-    box = (low[0], low[1], low[2]), (size[0], size[1], size[2])
-    labels = np.ascontiguousarray(np.maximum(volume.read(box), 0), dtype=np.uint64)
-    start = [a - b for a, b in zip(core[0], low, strict=True)]
+    labels = volume.read((as_vec3(low), size))
+    labels = np.ascontiguousarray(np.maximum(labels, 0), dtype=np.uint64)
+    start = difference(core[0], low)
     rows = _core.agglomerate.decision_points(labels, list(voxel_size), max_distance, start, core[1])
     return [
-        DecisionPoint(a, b, (z + low[0], y + low[1], x + low[2]), distance)
-        for a, b, (z, y, x), distance in rows
+        DecisionPoint(a, b, total(point_zyx, low), distance) for a, b, point_zyx, distance in rows
     ]

@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from floodtide import _core, config
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
@@ -18,7 +16,7 @@ from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, parse_boxes
+from floodtide.data.boxes import as_vec3, difference, parse_boxes, total
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.table import HDF5, format_of
@@ -29,8 +27,10 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, objects_of, write_segments
+from floodtide.segment.affinities import objects_of, write_segments
 from floodtide.segment.commands import use_threads
+
+_COMMAND = "floodtide segment"
 
 
 def segment_predicted(
@@ -116,10 +116,6 @@ def _write_segments(
     notes: dict[str, str],
 ) -> tuple[int, float]:
     """Write the segments of a prediction; return their number, and the share of the voxels that are in one."""
-    task: Any = predictor.task
-    if task.affinity_offsets:
-        file = AffinityFile(predicted)
-        return write_segments(file, AffinityOptions(), out, voxel_size_nm=size_nm, notes=notes)
     place = path_and_dataset(predicted)
     volume = Volume(*place, channel=None if predictor.excluding else 0)
     values = (
@@ -127,17 +123,14 @@ def _write_segments(
         if predictor.excluding
         else _core.data.Channels(*place).read((0, 0, 0), volume.shape)
     )
-    labels = objects_of(task, values, sections=predictor.model.flat)
-    plan = Plan(
-        shape=as_vec3(labels.shape),
-        dtype=np.dtype(np.uint32),
-        geometry=dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
-        command="floodtide segment",
+    return write_segments(
+        objects_of(predictor.task, values, sections=predictor.model.flat),
+        out,
+        dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
+        command=_COMMAND,
         notes=notes | {"prediction": predicted},
+        inputs=predicted,
     )
-    read = Volume(labels.astype(np.uint32, copy=False)).read
-    write_blocks(out, plan, read, inputs=files_of([predicted]))
-    return int(labels.max(initial=0)), float(np.count_nonzero(labels) / labels.size)
 
 
 def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:
@@ -167,14 +160,13 @@ class _Original:
         start, size = box or self._covered(first, made.shape)
 
         def read(part: Box) -> Any:
-            inside = tuple(a + b for a, b in zip(start, part[0], strict=True))
-            return labels_at(labels, first, self.grid.ratio, (as_vec3(inside), part[1]))
+            return labels_at(labels, first, self.grid.ratio, (total(start, part[0]), part[1]))
 
         plan = Plan(
             shape=size,
             dtype=labels.dtype,
             geometry=Geometry(voxel_size_nm=self.size_nm, offset=start),
-            command="floodtide segment",
+            command=_COMMAND,
             notes=notes,
         )
         write_blocks(out, plan, read, inputs=files_of([self.volume.name]))
@@ -186,7 +178,7 @@ class _Original:
             min(round((a + n) * r), whole)
             for a, n, r, whole in zip(first, shape, ratios, self.volume.shape, strict=True)
         ]
-        return start, as_vec3([end - a for a, end in zip(start, ends, strict=True)])
+        return start, difference(ends, start)
 
 
 def _predicted(out: str) -> str:

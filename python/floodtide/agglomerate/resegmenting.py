@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,12 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3
+from floodtide.data.boxes import Progress, as_vec3, difference, intersection, is_inside, total
 from floodtide.errors import ShapeError
 from floodtide.segment import Segmenter
-from floodtide.segment.blocks import lock_directory, voxels_of, work_on_ranks
-from floodtide.segment.canvas import Image, difference, placed, read_labels, total
+from floodtide.segment.blocks import sole_job, voxels_of, work_on_ranks
+from floodtide.segment.canvas import placed, read_labels
+from floodtide.segment.flooding import Image, opened
 from floodtide.segment.identity import digest, options_of
 
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
@@ -105,6 +105,7 @@ def resegment_pair(
         ShapeError: If the segmentation does not cover the point.
     """
     options = options or ResegmentOptions()
+    volume, segmentation = opened(volume), opened(segmentation)
     fov, offset = segmenter.model.fov, _start(segmentation, volume)
     centre = total(point.point_zyx, offset)
     radius = options.radius or as_vec3([3 * size // 2 + 1 for size in fov])
@@ -170,14 +171,13 @@ def resegment_on_ranks(
         ShapeError: If the segmentation is not inside the image.
         StorageError: If the directory cannot be written.
     """
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            _require_inside(segmentation, volume)
-            known, settings = None, {}
-            if world.rank() == 0:
-                settings = _settings(segmenter, volume, segmentation, options)
-                known = Pairs.prepare(directory, settings)
-                held.callback(lock_directory("resegment", directory).release)
+    with world.agreed():
+        _require_inside(segmentation, volume)
+        known, settings = None, {}
+        if world.rank() == 0:
+            settings = _settings(segmenter, volume, segmentation, options)
+            known = Pairs.prepare(directory, settings)
+    with sole_job("resegment", directory):
         if not allgather_object(known is not None)[0]:
             sizes = voxel_size(options, volume)
             points = decision_points(
@@ -191,14 +191,24 @@ def resegment_on_ranks(
         with world.agreed():
             pairs = Pairs.open(directory)
 
-        def flood(batch: int) -> bool:
-            return _flood(pairs, batch, segmenter, volume, segmentation, options, shown)
-
         def shown(under_way: int) -> None:
             """Count the pairs of all stored batches, and the pairs that this rank has flooded since."""
             if progress is not None and world.rank() == 0:
                 stored = sum(len(pairs.of_batch(n)) for n in range(len(pairs)) if pairs.done(n))
                 progress(min(stored + under_way, len(pairs.points)), len(pairs.points))
+
+        def flood(batch: int) -> bool:
+            with reserved("resegment", pairs.path(batch), unchecked):
+                if pairs.done(batch):
+                    return False
+                rows = []
+                for flooded, point in enumerate(pairs.of_batch(batch), start=1):
+                    scores = resegment_pair(segmenter, volume, segmentation, point, options)
+                    rows.append(None if scores is None else dataclasses.asdict(scores))
+                    shown(flooded)
+                pairs.write_scores(batch, rows)
+            shown(0)
+            return True
 
         work_on_ranks(range(len(pairs)), pairs.done, flood)
         return pairs
@@ -218,46 +228,19 @@ def _settings(
     }
 
 
-def voxel_size(options: ResegmentOptions, volume: Image) -> tuple[float, float, float]:
+def voxel_size(options: ResegmentOptions, volume: Volume) -> tuple[float, float, float]:
     """Return the edges of a voxel (z, y, x) in nm; 1 if neither the options nor the volume say them."""
-    stated = volume.geometry.voxel_size_nm if isinstance(volume, Volume) else None
-    return options.voxel_size or stated or (1.0, 1.0, 1.0)
+    return options.voxel_size or volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
 
 
-def _flood(
-    pairs: Pairs,
-    batch: int,
-    segmenter: Segmenter,
-    volume: Volume,
-    segmentation: Volume,
-    options: ResegmentOptions,
-    shown: Callable[[int], None],
-) -> bool:
-    """Flood the pairs of a batch and store their scores, unless they are there. Return True if this call has."""
-    with reserved("resegment", pairs.path(batch), unchecked):
-        if pairs.done(batch):
-            return False
-        rows = []
-        for flooded, point in enumerate(pairs.of_batch(batch), start=1):
-            scores = resegment_pair(segmenter, volume, segmentation, point, options)
-            rows.append(None if scores is None else dataclasses.asdict(scores))
-            shown(flooded)
-        pairs.write_scores(batch, rows)
-    shown(0)
-    return True
-
-
-def _start(segmentation: Image, volume: Image) -> Vec3:
+def _start(segmentation: Volume, volume: Volume) -> Vec3:
     """Return the first voxel of the segmentation, in voxels of the image."""
-    offset = volume.geometry.offset if isinstance(volume, Volume) else None
-    return placed(segmentation, volume.shape, offset)
+    return placed(segmentation, volume.shape, volume.geometry.offset)
 
 
 def _require_inside(segmentation: Volume, volume: Volume) -> None:
     start = _start(segmentation, volume)
-    if any(
-        a < 0 or a + n > m for a, n, m in zip(start, segmentation.shape, volume.shape, strict=True)
-    ):
+    if not is_inside((start, segmentation.shape), volume.shape):
         raise ShapeError(
             f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
             f" inside the image of {volume.shape}"
@@ -268,11 +251,9 @@ def _around(
     centre: Vec3, radius: Vec3, image_shape: Sequence[int], start: Vec3, shape: Sequence[int]
 ) -> Box:
     """Return the box around a voxel that lies in the image and in the segmentation."""
-    low = [max(c - r, 0, a) for c, r, a in zip(centre, radius, start, strict=True)]
-    high = [
-        min(c + r + 1, m, a + n)
-        for c, r, m, a, n in zip(centre, radius, image_shape, start, shape, strict=True)
-    ]
-    if any(not a <= c < b for a, b, c in zip(low, high, centre, strict=True)):
+    around = difference(centre, radius), total(total(radius, radius), (1, 1, 1))
+    box = intersection(around, ((0, 0, 0), as_vec3(image_shape)))
+    box = box and intersection(box, (start, as_vec3(shape)))
+    if box is None or not is_inside((difference(centre, box[0]), (1, 1, 1)), box[1]):
         raise ShapeError(f"resegment: the decision point {centre} is outside of the segmentation")
-    return as_vec3(low), as_vec3([b - a for a, b in zip(low, high, strict=True)])
+    return box

@@ -185,14 +185,10 @@ def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[Pa
                     f"{command}: the output {os.fspath(name)} is in the input {given}, which would be changed;"
                     " expected another one"
                 )
-    read = {}
-    for name in inputs:
-        identity = _identity(name)
-        if identity is not None:
-            read[identity] = os.fspath(name)
+    read = {_identity(name): os.fspath(name) for name in inputs}
     for name in outputs:
         identity = _identity(name)
-        if identity in read:
+        if identity is not None and identity in read:
             raise InvalidArgumentError(
                 f"{command}: the output {os.fspath(name)} is also the input {read[identity]}, which would be lost;"
                 " expected another one"

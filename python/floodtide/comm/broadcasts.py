@@ -7,7 +7,7 @@ Every function here is Collective: every rank must call it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,19 +19,6 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.comm.handles import Handle, completed
 from floodtide.comm.world import ProcessSet
 from floodtide.errors import Error, InvalidArgumentError, ShapeError, on_all_ranks
-
-
-@runtime_checkable
-class WithSettings(Protocol):
-    """An optimizer whose learning rate and parameters can be broadcast, such as those of `floodtide.optim`."""
-
-    name: str
-
-    def settings(self) -> dict[str, Any]:
-        """Return the name, the learning rate and the parameters."""
-
-    def load_settings(self, settings: Mapping[str, Any]) -> None:
-        """Set the learning rate and the parameters to those of another optimizer of the same name."""
 
 
 def broadcast_async(
@@ -128,7 +115,9 @@ def broadcast_optimizer_state(
     comm = ranks_of(process_set)
     root = index_of(root_rank, process_set)
     state = optimizer.state_dict()
-    ours = isinstance(optimizer, WithSettings)
+    ours = hasattr(
+        optimizer, "load_settings"
+    )  # as those of `floodtide.optim`, a folder above this one
     kind = f"floodtide's {optimizer.name}" if ours else type(optimizer).__qualname__
     sizes = {name: int(values.size) for name, values in state.items()} if ours else {}
     described = allgather_object((kind, sizes), process_set)

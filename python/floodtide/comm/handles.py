@@ -31,18 +31,6 @@ class Handle(Generic[Result]):
             "Handle cannot be pickled or copied: other ranks take part in it; expected `synchronize` in this process"
         )
 
-    def _poll(self) -> bool:
-        return all([operation.test() for operation in self._operations])
-
-    def _synchronize(self) -> Result:
-        for operation in self._operations:
-            operation.wait()
-        if self._finish is not None:
-            self._result = self._finish()
-            self._finish = None
-        result: Result = self._result
-        return result
-
 
 def poll(handle: Handle[Any]) -> bool:
     """Return True if a collective is complete. Also advances all collectives in progress on its ranks.
@@ -50,7 +38,7 @@ def poll(handle: Handle[Any]) -> bool:
     Raises:
         CommunicationError: If the collective failed.
     """
-    return handle._poll()
+    return all([operation.test() for operation in handle._operations])
 
 
 def synchronize(handle: Handle[Result]) -> Result:
@@ -60,7 +48,13 @@ def synchronize(handle: Handle[Result]) -> Result:
         CommunicationError: If the collective failed.
         InvalidArgumentError, ShapeError: On all ranks, if the calls of the ranks do not match.
     """
-    return handle._synchronize()
+    for operation in handle._operations:
+        operation.wait()
+    if handle._finish is not None:
+        handle._result = handle._finish()
+        handle._finish = None
+    result: Result = handle._result
+    return result
 
 
 def joint(handles: Sequence[Handle[Result]]) -> Handle[list[Result]]:
@@ -78,7 +72,7 @@ def completed(
     """
 
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        return start(*args, **kwargs)._synchronize()
+        return synchronize(start(*args, **kwargs))
 
     call.__name__ = call.__qualname__ = start.__name__.replace("_async", "")
     call.__module__, call.__doc__ = start.__module__, documentation

@@ -28,6 +28,29 @@ def as_vec3(numbers: Sequence[int]) -> Vec3:
     return z, y, x
 
 
+def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
+    """Return a + b, of each axis."""
+    z, y, x = (i + j for i, j in zip(a, b, strict=True))
+    return z, y, x
+
+
+def difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
+    """Return a - b, of each axis."""
+    z, y, x = (i - j for i, j in zip(a, b, strict=True))
+    return z, y, x
+
+
+def slices(box: Box, first: Sequence[int] = (0, 0, 0)) -> tuple[slice, slice, slice]:
+    """Return the slices of a box in an array whose first voxel is `first`."""
+    z, y, x = (slice(a - b, a - b + n) for a, n, b in zip(*box, first, strict=True))
+    return z, y, x
+
+
+def is_inside(box: Box, shape: Sequence[int]) -> bool:
+    """Return True if all voxels of a box are in a volume of this shape."""
+    return all(a >= 0 and a + n <= whole for a, n, whole in zip(*box, shape, strict=True))
+
+
 def parse_box(text: str) -> Box | None:
     """Return the box of a text "z0:z1,y0:y1,x0:x1" (ends excluded); None for an empty text.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from floodtide.data.boxes import Box
+from floodtide.data.boxes import Box, is_inside
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics, image_statistics
@@ -77,9 +77,7 @@ def image_problems(
     Raises:
         InvalidFileError: If a file cannot be read, or the image is none.
     """
-    if box is not None and any(
-        start + size > extent for start, size, extent in zip(*box, image.shape, strict=True)
-    ):
+    if box is not None and not is_inside(box, image.shape):
         return []  # the engine refuses the box
     trained = () if checkpoint is None else training_images(checkpoint)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.train import GradientProducts
+from floodtide.train import configuration_for, gradient_products
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ def measure(
     Raises:
         floodtide.errors.Error: If the training could not start.
     """
-    gradients = GradientProducts.of_file(file, options.groups, overrides)
+    gradients = gradient_products(configuration_for(file, overrides), options.groups)
     seconds, start = 60 * options.minutes, time.monotonic()
     while (done := time.monotonic() - start) < seconds or gradients.passes < _LEAST_PASSES:
         progress(min(round(done), math.ceil(seconds) - 1), math.ceil(seconds))

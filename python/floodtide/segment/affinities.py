@@ -31,7 +31,7 @@ from floodtide.base.tasks.affinities import NEAREST
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3, box_text, intersection
+from floodtide.data.boxes import as_vec3, box_text, difference, intersection, total
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, is_triple
 from floodtide.data.formats.hdf5 import open_dataset
@@ -44,7 +44,7 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
-from floodtide.segment.blocks import lock_directory, sampled_digest, work_on_ranks
+from floodtide.segment.blocks import sampled_digest, sole_job, work_on_ranks
 from floodtide.segment.pieces import DATASET, Cut, Pieces
 
 Affinities = NDArray[np.floating[Any]]
@@ -147,6 +147,12 @@ class AffinityFile:
         """Return how to open the file again."""
         return AffinityFile, self._arguments
 
+    @property
+    def origin(self) -> dict[str, str]:
+        """Return the names of the image, if the file states one, and of the affinities, as texts of a result."""
+        image = {"image": self.image} if self.image else {}
+        return image | {"affinities": self.name}
+
     def _geometry(self) -> Geometry:
         size = self._channels.numbers("resolution")
         if size is not None and not (is_triple(size) and min(size) > 0):
@@ -162,8 +168,7 @@ class AffinityFile:
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""
-        start = [a - b for a, b in zip(box[0], self._start, strict=True)]
-        values: NDArray[np.float32] = self._channels.read(start, box[1])
+        values: NDArray[np.float32] = self._channels.read(difference(box[0], self._start), box[1])
         _require_range(self.name, values)
         return values
 
@@ -218,44 +223,39 @@ def objects_of(task: Any, predicted: NDArray[Any], *, sections: bool = False) ->
 
 
 def write_segments(
-    affinities: AffinityFile,
-    options: AffinityOptions,
-    destination: str,
+    labels: NDArray[Any],
+    out: str,
+    geometry: Geometry,
     *,
-    voxel_size_nm: tuple[float, float, float] | None = None,
-    notes: Mapping[str, str] | None = None,
+    command: str,
+    notes: Mapping[str, str],
+    inputs: str,
 ) -> tuple[int, float]:
-    """Make the segments of affinities in one piece, and write them to a volume of any format. Not collective.
+    """Write segments (z, y, x) as uint32 to a volume of any format. Not collective.
 
     Args:
-        affinities: The affinities.
-        options: How they become segments.
-        destination: The volume to write.
-        voxel_size_nm: Voxel size (z, y, x) that the volume states; None: that of the affinities, if any.
+        labels: The segments, from 1; 0 is background.
+        out: The volume to write.
+        geometry: Voxel size and first voxel.
+        command: The command that writes it.
         notes: Texts that become attributes of the volume.
+        inputs: The volume from which the segments were made.
 
     Returns:
         The number of segments, and the share of the voxels that are in one.
 
     Raises:
-        Error: As `segments_of` and `floodtide.data.convert` raise.
+        Error: As `floodtide.data.convert` raises.
     """
-    start, size = affinities.box
-    labels = segments_of(affinities.read(affinities.box), affinities.offsets, options)
     plan = Plan(
-        shape=size,
+        shape=as_vec3(labels.shape),
         dtype=np.dtype(np.uint32),
-        geometry=Geometry(voxel_size_nm=voxel_size_nm or affinities.voxel_size_nm, offset=start),
-        command=_COMMAND,
-        notes={
-            **({"image": affinities.image} if affinities.image else {}),
-            **(notes or {}),
-            "affinities": affinities.name,
-            "options": json.dumps(to_dict(options)),
-        },
+        geometry=geometry,
+        command=command,
+        notes=notes,
     )
     read = Volume(labels.astype(np.uint32, copy=False)).read
-    write_blocks(destination, plan, read, inputs=files_of([affinities.name]))
+    write_blocks(out, plan, read, inputs=files_of([inputs]))
     return int(labels.max(initial=0)), float(np.count_nonzero(labels) / max(1, labels.size))
 
 
@@ -269,9 +269,12 @@ def agglomerate(
 ) -> dict[str, Any]:
     """Make segments of affinities, as `floodtide agglomerate` does. Collective.
 
+    In subvolumes, the same call continues after a crash.
+
     Args:
         affinities: The affinities.
-        out: The volume to write; with `subvolume` a folder, for `floodtide.segment.reconcile`.
+        out: The volume to write; with `subvolume` a folder, for `floodtide.segment.reconcile`: a new one, or one that
+            was made with the same arguments.
         options: How they become segments.
         subvolume: Size (z, y, x) in voxels of the subvolumes that ranks share; None: one piece, made by rank 0.
         overlap: Smallest overlap (z, y, x) of subvolumes; None: 32 voxels, at most a quarter of a subvolume.
@@ -280,8 +283,11 @@ def agglomerate(
         `out`, and `subvolumes`; or in one piece `segments` and `coverage`, on rank 0 alone.
 
     Raises:
-        floodtide.errors.Error: As `write_segments` and `agglomerate_on_ranks`.
+        InvalidArgumentError: If a size is out of range, the folder is for something else, or as `segments_of`.
+        LockedError: If another job uses the folder.
+        StorageError: If the output cannot be written.
     """
+    cut: Cut | None = None
     with world.agreed():
         refuse_inputs("agglomerate", [out], files_of([affinities.name]))
         if subvolume is None:
@@ -290,51 +296,29 @@ def agglomerate(
             raise InvalidArgumentError(
                 f"{out}: names a dataset, expected a folder with --subvolume"
             )
-    if subvolume is not None:
-        z, y, x = (min(_OVERLAP, size // 4) for size in subvolume)
-        overlap = overlap or (z, y, x)
-        with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
-            pieces = agglomerate_on_ranks(
-                out, affinities, options, subvolume=subvolume, overlap=overlap, progress=progress
-            )
-        return {"subvolumes": len(pieces.cut), "out": out}
+        else:
+            z, y, x = (min(_OVERLAP, size // 4) for size in subvolume)
+            cut = Cut(affinities.box, subvolume, overlap or (z, y, x))
+    if cut is not None:
+        _agglomerate_on_ranks(out, affinities, options, cut)
+        return {"subvolumes": len(cut), "out": out}
     report: dict[str, Any] = {"out": out}
     with world.agreed():
         if world.rank() == 0:
-            report["segments"], report["coverage"] = write_segments(affinities, options, out)
+            labels = segments_of(affinities.read(affinities.box), affinities.offsets, options)
+            notes = affinities.origin | {"options": json.dumps(to_dict(options))}
+            geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.box[0])
+            report["segments"], report["coverage"] = write_segments(
+                labels, out, geometry, command=_COMMAND, notes=notes, inputs=affinities.name
+            )
     return report
 
 
-def agglomerate_on_ranks(
-    directory: str | os.PathLike[str],
-    affinities: AffinityFile,
-    options: AffinityOptions,
-    *,
-    subvolume: Vec3,
-    overlap: Vec3,
-    progress: Progress | None = None,
-) -> Pieces:
-    """Make the segments of affinities in overlapping subvolumes on all ranks. Collective.
-
-    `floodtide.segment.reconcile` makes one segmentation of them. The same call continues after a crash.
-
-    Args:
-        directory: A directory that is new, or was made with the same arguments.
-        affinities: The affinities.
-        options: How they become segments.
-        subvolume: Size (z, y, x) of a subvolume in voxels.
-        overlap: Smallest overlap (z, y, x) of neighbours, at most half a subvolume.
-        progress: Called as progress(subvolumes done, subvolumes) on rank 0.
-
-    Raises:
-        InvalidArgumentError: If a size is out of range, or the directory is for something else.
-        LockedError: If another job uses the directory.
-        StorageError: If the directory cannot be written.
-    """
-    z, y, x = (a + n for a, n in zip(*affinities.box, strict=True))
-    settings: dict[str, Any] = {"image": affinities.image} if affinities.image else {}
-    settings |= {
-        "affinities": affinities.name,
+def _agglomerate_on_ranks(
+    directory: str, affinities: AffinityFile, options: AffinityOptions, cut: Cut
+) -> None:
+    """Make the segments in overlapping subvolumes on all ranks. Collective."""
+    settings: dict[str, Any] = affinities.origin | {
         "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
         "options": to_dict(options),
         "geometry": {
@@ -349,18 +333,16 @@ def agglomerate_on_ranks(
                 return False
             pieces.begin()
             _store(pieces, number, affinities, options)
-        if progress is not None and world.rank() == 0:
-            progress(len(pieces.cut) - sum(1 for _ in pieces.missing()), len(pieces.cut))
+        progress(len(cut) - sum(1 for _ in pieces.missing()), len(cut))
         return True
 
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            cut = Cut(affinities.box, subvolume, overlap)
-            pieces = Pieces.create(directory, cut, (z, y, x), settings)
-            if world.rank() == 0:
-                held.callback(lock_directory("agglomerate", directory).release)
-        work_on_ranks(range(len(pieces.cut)), pieces.done, work)
-    return pieces
+    with world.agreed():
+        pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
+    with (
+        bar("subvolumes", "agglomerate", line_every_s=10.0) as progress,
+        sole_job("agglomerate", directory),
+    ):
+        work_on_ranks(range(len(cut)), pieces.done, work)
 
 
 def _require_range(name: str, affinities: Affinities) -> None:

@@ -14,19 +14,20 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.base.locks import Lock, take
+from floodtide.base.locks import take
 from floodtide.base.outputs import lock_path
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import Progress, as_vec3, total
 from floodtide.data.look.sampling import starts
 from floodtide.errors import LockedError, ShapeError
 from floodtide.segment.canvas import read_seeds, seed_files
@@ -34,8 +35,6 @@ from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.identity import LETTERS, digest, options_of
 from floodtide.segment.pieces import CALLS, Cut, Pieces
-
-Progress = Callable[[int, int], None]
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
 _RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing piece is gone
@@ -174,12 +173,11 @@ def segment_on_ranks(
         OutOfRangeError: If `numbers` names a subvolume that does not exist.
     """
     whole = range(len(pieces.cut)) if numbers is None else numbers
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            for number in (whole.start, whole.stop - 1):
-                pieces.cut.subvolume(number)
-            if numbers is None and world.rank() == 0:
-                held.callback(lock_directory("segment", pieces.directory).release)
+    with world.agreed():
+        for number in (whole.start, whole.stop - 1):
+            pieces.cut.subvolume(number)
+    alone = sole_job("segment", pieces.directory) if numbers is None else contextlib.nullcontext()
+    with alone:
         shown = None
         if progress is not None and world.rank() == 0:
             shown = _of_all_ranks(pieces, whole, progress)
@@ -210,15 +208,21 @@ def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progres
     return shown
 
 
-def lock_directory(command: str, directory: str | os.PathLike[str]) -> Lock:
-    """Take the lock of a directory for a job. Not collective: the job's rank 0 takes it.
+@contextlib.contextmanager
+def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Return a context manager: inside its block, no other job works in the directory. Collective at its begin.
 
     Raises:
-        LockedError: If another job has it.
+        LockedError: If another job works there.
         StorageError: If the directory is missing or write-protected.
     """
-    what = f"{command}: the directory {os.fspath(directory)}"
-    return take(Path(directory) / f"{command}.lock", what, "wait until it has ended")
+    with contextlib.ExitStack() as held:
+        with world.agreed():
+            if world.rank() == 0:
+                what = f"{command}: the directory {os.fspath(directory)}"
+                lock = take(Path(directory) / f"{command}.lock", what, "wait until it has ended")
+                held.callback(lock.release)
+        yield
 
 
 def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[int], bool]) -> int:
@@ -294,9 +298,8 @@ def sampled_digest(read: Callable[[Box], NDArray[Any]], whole: Box, chunks: Vec3
         grid = [starts(*axis) for axis in zip(size, edges, _GRID, strict=True)]
     found = hashlib.sha256()
     for place in itertools.product(*grid):
-        z, y, x = (a + b for a, b in zip(first, place, strict=True))
-        k, j, i = (min(n, m - b) for n, m, b in zip(edges, size, place, strict=True))
-        _add(found, read(((z, y, x), (k, j, i))))
+        extent = [min(n, m - b) for n, m, b in zip(edges, size, place, strict=True)]
+        _add(found, read((total(first, place), as_vec3(extent))))
     return found.hexdigest()[:LETTERS]
 
 

@@ -28,12 +28,11 @@ from floodtide.config.segment_options import (
     seed_policies,
 )
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import as_vec3, difference, is_inside, slices, total
 from floodtide.data.no_label import cleared
-from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError, ShapeError
+from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.segment.ffn_files import path_in, read_reversed_seeds
 
-Image = NDArray[Any] | Volume
 Mask = NDArray[np.bool_]
 
 Window = tuple[Vec3, Vec3]
@@ -73,11 +72,11 @@ class Canvas(NamedTuple):
 
 
 def read_canvas(
-    volume: Image,
+    volume: Volume,
     box: Box | None,
     options: SegmentOptions,
     fov: Sequence[int],
-    initial: Image | None = None,
+    initial: Volume | None = None,
 ) -> Canvas:
     """Read a box of an image, what is segmented there already, and the masks of the options.
 
@@ -97,12 +96,12 @@ def read_canvas(
 
 
 def canvas_and_seeds(
-    volume: Image,
+    volume: Volume,
     box: Box | None,
     options: SegmentOptions,
     fov: Sequence[int],
     *,
-    initial: Image | None,
+    initial: Volume | None,
     seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]] | None,
 ) -> tuple[Canvas, NDArray[np.int64]]:
     """Return the canvas of `read_canvas`, and the seeds (n, 3) in its voxels, in the order in which they are tried.
@@ -123,16 +122,6 @@ def margin_of(options: SegmentOptions, fov: Sequence[int]) -> list[int]:
     return [size // 2 if options.reflect else 0 for size in fov]
 
 
-def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
-    z, y, x = (i + j for i, j in zip(a, b, strict=True))
-    return z, y, x
-
-
-def difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
-    z, y, x = (i - j for i, j in zip(a, b, strict=True))
-    return z, y, x
-
-
 def halo(box: Box, volume_shape: Sequence[int], margin: Sequence[int]) -> tuple[Vec3, Vec3]:
     """Return how many voxels `read_image` reflects at the low and at the high faces of a box."""
     start, size = box
@@ -142,32 +131,19 @@ def halo(box: Box, volume_shape: Sequence[int], margin: Sequence[int]) -> tuple[
     return low, high
 
 
-def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasImage:
+def read_image(volume: Volume, box: Box | None, margin: Sequence[int]) -> CanvasImage:
     """Read a box as float32, and reflect `margin` voxels at each of its faces that is a face of the volume."""
-    if not isinstance(volume, Volume):
-        volume = np.asarray(volume)
-        if volume.ndim != 3:
-            raise ShapeError(f"segment: image has {volume.ndim} axes, expected 3 (z, y, x)")
-    start, size = ((0, 0, 0), as_vec3(volume.shape)) if box is None else box
-    ends = total(start, size)
+    start, size = ((0, 0, 0), volume.shape) if box is None else box
     low, high = halo((start, size), volume.shape, margin)
     limits.require_memory(
         f"segment: {' x '.join(map(str, size))} voxels need",
         BYTES_PER_VOXEL * math.prod(total(total(low, size), high)),
         "a smaller box",
     )
-    if isinstance(volume, Volume):
-        voxels = volume.read(box)
-    elif min(start) < 0 or any(b > n for b, n in zip(ends, volume.shape, strict=True)):
-        raise OutOfRangeError(
-            f"segment: box {box} (start, size) is not inside a volume of {volume.shape}"
-        )
-    else:
-        voxels = volume[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    voxels = volume.read(box)
     if max(low + high) > 0:
         voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
-    offset = volume.geometry.offset if isinstance(volume, Volume) else None
-    return CanvasImage(as_float32(voxels), start, low, high, offset)
+    return CanvasImage(as_float32(voxels), start, low, high, volume.geometry.offset)
 
 
 def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
@@ -177,7 +153,7 @@ def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def read_labels(
-    labels: Image, what: str, volume_shape: Sequence[int], image: CanvasImage
+    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
 ) -> NDArray[np.integer[Any]]:
     """Return the labels of a volume in the box of an image, without the halo. Voxels without a label are 0.
 
@@ -192,12 +168,12 @@ def read_labels(
 
 
 def read_part(
-    labels: Image, what: str, volume_shape: Sequence[int], image: CanvasImage
+    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
 ) -> NDArray[Any]:
     """Return the voxels of another volume in the box of an image, without the halo.
 
     Args:
-        labels: An array or volume that covers the box. A volume without offset begins where the image begins.
+        labels: A volume that covers the box. A volume without offset begins where the image begins.
         what: Name of the volume in messages: "the mask".
         volume_shape: Size of the volume that has the image.
         image: The box.
@@ -208,31 +184,27 @@ def read_part(
     offset = placed(labels, volume_shape, image.offset)
     size = image.inner
     start = difference(image.start, offset)
-    ends = total(start, size)
-    if min(start) < 0 or any(b > n for b, n in zip(ends, labels.shape, strict=True)):
+    if not is_inside((start, size), labels.shape):
         raise ShapeError(
             f"segment: {what} has {labels.shape} voxels from {offset}, expected one that covers {size} from"
             f" {image.start}"
         )
-    if isinstance(labels, Volume):
-        return labels.read((start, size))
-    return labels[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    return labels.read((start, size))
 
 
 def without_halo(image: CanvasImage) -> NDArray[np.float32]:
     """Return the voxels of the box, a view."""
-    ends = difference(image.voxels.shape, image.halo_high)
-    return image.voxels[tuple(slice(a, b) for a, b in zip(image.halo_low, ends, strict=True))]
+    return image.voxels[slices((image.halo_low, image.inner))]
 
 
-def placed(labels: Image, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
+def placed(labels: Volume, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
     """Return the first voxel of labels, in voxels of the volume of this shape.
 
     Without an offset, labels begin where the volume begins. An offset counts from where that of the volume does. If the
     volume states none, or the labels are a result of floodtide, an offset counts from the first voxel of the volume.
     """
-    offset = labels.geometry.offset if isinstance(labels, Volume) else None
-    if isinstance(labels, Volume) and offset is not None and image_offset is not None:
+    offset = labels.geometry.offset
+    if offset is not None and image_offset is not None:
         return offset if labels.text("image") else difference(offset, image_offset)
     return (0, 0, 0) if offset is None or labels.shape == tuple(volume_shape) else offset
 
@@ -381,8 +353,8 @@ def shifted_positions(
     ends = total(image.start, image.inner)
     first = [start // n for start, n in zip(image.start, scale, strict=True)]
     last = [(end - 1) // n for end, n in zip(ends, scale, strict=True)]
-    z, y, x = (b + 1 - a for a, b in zip(first, last, strict=True))
-    large = np.zeros((z, y, x), np.bool_)
+    size = total(difference(last, first), (1, 1, 1))
+    large = np.zeros(size, np.bool_)
     for channel in range(2):
         shifts = Volume(options.shift_mask, channel=channel)
         if any(b >= n for b, n in zip(last, shifts.shape, strict=True)):
@@ -391,7 +363,7 @@ def shifted_positions(
                 f"segment: the shift mask {options.shift_mask} has {shifts.shape} voxels, expected {whole}, those of"
                 f" the image divided by {scale}"
             )
-        part = shifts.read(((first[0], first[1], first[2]), (z, y, x)))
+        part = shifts.read((as_vec3(first), size))
         large |= np.abs(part.astype(np.float64)) >= options.shift_mask_threshold
     low, high = parse_window(options.shift_mask_fov, fov)
     canvas = difference(image.start, image.halo_low)  # first voxel of the canvas

@@ -22,26 +22,23 @@ from floodtide.base.pickling import NotPickled
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import part_of
+from floodtide.data.boxes import Progress, difference, part_of, slices, total
 from floodtide.errors import UnsupportedError
 from floodtide.nn.load import load_ffn
 from floodtide.nn.network import SameParameters
 from floodtide.segment.canvas import (
     Canvas,
     CanvasImage,
-    Image,
     canvas_and_seeds,
-    difference,
     halo,
     margin_of,
     place_seeds,
     read_canvas,
-    total,
 )
 from floodtide.segment.checkpoints import Checkpoint, passes_of
 from floodtide.segment.identity import digest, options_of
 
-Progress = Callable[[int, int], None]
+Image = NDArray[Any] | Volume
 
 
 class Origin(NamedTuple):
@@ -251,7 +248,7 @@ class Segmenter:
         segments in reverse order, and the result is the split consensus of both (`consensus`).
 
         Args:
-            volume: Raw image (z, y, x) of any numeric type. Of a Volume, only the box is read.
+            volume: Raw image, a Volume or what is one: an array (z, y, x) of numbers. Only the box is read.
             box: (start, size) in voxels of the volume; None: the whole volume.
             progress: Called as progress(voxels settled, voxels) after every evaluation of the network. The first number
                 is an estimate: voxels of segments, and a share of the others, that of the seeds that failed.
@@ -269,10 +266,11 @@ class Segmenter:
             OutOfRangeError: If the box is not inside the volume.
             InvalidArgumentError: If an option is out of range, a voxel is not finite, or the checkpoint is that of
                 another segmentation.
-            InvalidFileError: If a file is damaged.
+            InvalidFileError: If a file is damaged, or an array is no volume.
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
         end_s = None if limit_s is None else time.monotonic() + limit_s
+        volume = opened(volume)
         same = SameParameters(self.model, "segment")
         canvas, positions = canvas_and_seeds(
             volume, box, self.options, self.model.fov, initial=self._initial(initial), seeds=seeds
@@ -340,7 +338,7 @@ class Segmenter:
     def _checkpoints(
         self,
         path: str | os.PathLike[str] | None,
-        volume: Image,
+        volume: Volume,
         image: CanvasImage,
         seeds: NDArray[np.int64],
     ) -> tuple[Checkpoint | None, Checkpoint | None]:
@@ -349,7 +347,7 @@ class Segmenter:
         if path is None or interval_s <= 0:
             return None, None
         settings = {
-            "image": volume.name if isinstance(volume, Volume) else "",
+            "image": volume.name,
             "voxels": hashlib.sha256(image.voxels.data).hexdigest()[:16],
             "start": list(image.start),
             "network": digest(self.model),
@@ -382,7 +380,8 @@ class Segmenter:
         Raises:
             OutOfRangeError: If no field of view fits at the seed.
         """
-        canvas = read_canvas(volume, box, self.options, self.model.fov, self._initial(initial))
+        whole = opened(volume)
+        canvas = read_canvas(whole, box, self.options, self.model.fov, self._initial(initial))
         flooder, image = self._flooder(canvas), canvas.image
         # The first voxel of the canvas, in voxels of the volume.
         first = difference(image.start, image.halo_low)
@@ -394,25 +393,24 @@ class Segmenter:
                 on_move(Move(step, moves[-1], logits, deleted))
 
         flooder.segment_at(difference(zyx, first), moved)
-        low, size = image.halo_low, image.inner
-        inner = tuple(slice(a, a + n) for a, n in zip(low, size, strict=True))
+        inner = slices((image.halo_low, image.inner))
         return Object(np.ascontiguousarray(flooder.logits()[inner]), moves, flooder.counters())
 
-    def fits(self, volume: Image, box: Box) -> bool:
+    def fits(self, volume: Volume, box: Box) -> bool:
         """Return True if a field of view fits into a box of a volume, with its reflected faces."""
         low, high = halo(box, volume.shape, margin_of(self.options, self.model.fov))
         shape = total(total(low, box[1]), high)
         return all(size >= least for size, least in zip(shape, self.model.fov, strict=True))
 
-    def canvas(self, volume: Image, box: Box | None = None) -> tuple[Any, CanvasImage]:
+    def canvas(self, volume: Volume, box: Box | None = None) -> tuple[Any, CanvasImage]:
         """Return the core's flooder for a box of a volume, with the options' masks, and the image that it floods."""
         canvas = read_canvas(volume, box, self.options, self.model.fov)
         return self._flooder(canvas), canvas.image
 
-    def _initial(self, initial: Image | None) -> Image | None:
-        if initial is None and self.options.initial:
-            return Volume(self.options.initial)
-        return initial
+    def _initial(self, initial: Image | None) -> Volume | None:
+        if initial is None:
+            return Volume(self.options.initial) if self.options.initial else None
+        return opened(initial)
 
     def _flooder(self, canvas: Canvas) -> Any:
         options = self.options
@@ -444,6 +442,11 @@ class Segmenter:
         if canvas.closed is not None:
             flooder.set_mask(canvas.closed)
         return flooder
+
+
+def opened(image: Image) -> Volume:
+    """Return the volume that an array is, or a volume unchanged."""
+    return image if isinstance(image, Volume) else Volume(image)
 
 
 def call_rate(segmenter: Segmenter) -> Callable[[], str]:

@@ -24,7 +24,7 @@ from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -284,7 +284,7 @@ class Pieces:
                 limits.VOXELS.check(math.prod(shape), "the number of voxels")
             except InvalidArgumentError as error:
                 raise InvalidFileError(f"{path}: is not {_EXPECTED}: {error}") from None
-            if box is None or any(a + n > whole for a, n, whole in zip(*box, shape, strict=True)):
+            if box is None or not is_inside(box, shape):
                 raise InvalidFileError(
                     f"{path}: box {plan['box']!r}, expected one inside a volume of {shape}"
                 )
@@ -357,8 +357,7 @@ class Pieces:
             raise InvalidFileError(
                 f"{volume.name}: holds {volume.dtype}, expected unsigned integers"
             )
-        z, y, x = (a - b for a, b in zip(box[0], start, strict=True))
-        return volume.read(((z, y, x), box[1]))
+        return volume.read((difference(box[0], start), box[1]))
 
 
 def _count(whole: int, size: int, overlap: int) -> int:

@@ -35,7 +35,7 @@ from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slices
 from floodtide.data.image_check import checked_image, image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.volumes import name_of
@@ -52,7 +52,6 @@ from floodtide.segment.windows import Axis, choose_windows
 
 Image = NDArray[Any] | Volume
 Values = NDArray[np.float32]
-Progress = Callable[[int, int], None]
 One = TypeVar("One", Image, Volume)
 
 MEMORY_MIB = 2048
@@ -174,22 +173,16 @@ class Predictor:
         for windows in itertools.product(
             *(axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
         ):
-            read = [
-                (w.start, min(w.stop, axis.extent)) for w, axis in zip(windows, axes, strict=True)
-            ]
+            first = as_vec3([w.start for w in windows])
+            ends = [min(w.stop, axis.extent) for w, axis in zip(windows, axes, strict=True)]
+            read = first, difference(ends, first)
             probabilities = self._forward([_read(one, read) for one in images])
             inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
             same.require()
             kept = np.ascontiguousarray(probabilities[(*inside, slice(self.outputs))])
             if not np.isfinite(kept).all():
                 raise NumericalError("predict: the network's output is not a number")
-            yield (
-                (
-                    (windows[0].keep_start, windows[1].keep_start, windows[2].keep_start),
-                    kept.shape[:3],
-                ),
-                kept,
-            )
+            yield (as_vec3([w.keep_start for w in windows]), kept.shape[:3]), kept
             done += int(np.prod(kept.shape[:3]))
             if progress is not None:
                 progress(done, total)
@@ -205,7 +198,7 @@ class Predictor:
         start, size = _checked(self.channels(image)[0], box)
         result = np.empty((self.outputs, *size), np.float32)
         for block, kept in self.blocks(image, box, progress):
-            result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
+            result[(slice(None), *slices(block, start))] = np.moveaxis(kept, -1, 0)
         return result
 
     def predicted(
@@ -296,7 +289,7 @@ class Predictor:
                 for key, text in texts.items():
                     file.attribute(name, key, text)
             for block, kept in self.blocks(volumes, box, progress):
-                at = [a - b for a, b in zip(block[0], start, strict=True)]
+                at = difference(block[0], start)
                 outputs = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
                 for name, dtype in kinds.items():
                     if dtype == "float32":
@@ -481,7 +474,8 @@ def _predictor(
     means, stds = map(list, zip(*known, strict=True))
     means[0] = means[0] if mean is None else mean
     stds[0] = stds[0] if std is None else std
-    axes = trained.mirrored_axes(checkpoint) if mirror else ()
+    settings = trained.stored_configuration(checkpoint) if mirror else None
+    axes = () if settings is None else settings.augmentation.reflectable_axes
     if mirror and not axes:
         raise InvalidArgumentError(
             f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
@@ -529,26 +523,18 @@ def _checked(image: Image, box: Box | None) -> Box:
     """Return the box after checks; the box of the whole image if `box` is None."""
     if len(image.shape) != 3:
         raise ShapeError(f"predict: the image has shape {image.shape}, expected (z, y, x)")
-    z, y, x = (int(n) for n in image.shape)
-    start, size = box or ((0, 0, 0), (z, y, x))
-    if min(*start, *(n - 1 for n in size)) < 0 or any(
-        a + n > extent for a, n, extent in zip(start, size, (z, y, x), strict=True)
-    ):
+    start, size = box or ((0, 0, 0), as_vec3(image.shape))
+    if min(size) < 1 or not is_inside((start, size), image.shape):
         raise OutOfRangeError(
             f"predict: box of start {start} and size {size} is not inside an image of {image.shape}"
         )
     return start, size
 
 
-def _read(image: Image, ranges: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
-    if isinstance(image, Volume):
-        (z, y, x), (nz, ny, nx) = (a for a, _ in ranges), (b - a for a, b in ranges)
-        return image.read_intensities(((z, y, x), (nz, ny, nx)))
-    return as_float32(image[tuple(slice(a, b) for a, b in ranges)])
-
-
-def _relative(block: Box, start: Vec3) -> tuple[slice, ...]:
-    return tuple(slice(a - b, a - b + n) for a, n, b in zip(*block, start, strict=True))
+def _read(image: Image, box: Box) -> NDArray[np.float32]:
+    return (
+        image.read_intensities(box) if isinstance(image, Volume) else as_float32(image[slices(box)])
+    )
 
 
 def mirrored_mean(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +19,13 @@ from floodtide.base.outputs import files_in
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Volume
-from floodtide.data.boxes import intersection
+from floodtide.data.boxes import Progress, intersection, slices, total
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.canvas import total
 from floodtide.segment.pieces import Pieces
-
-Progress = Callable[[int, int], None]
 
 _CONSENSUS = Arguments(min_size=limits.VOXELS)
 _CHECKED = Arguments(
@@ -96,11 +93,8 @@ def reconcile(
         for number in range(rank, len(pieces.cut), size):
             box, core = pieces.cut.subvolume(number), pieces.cut.core(number)
             labels = pieces.read(number, box)
-            inside = tuple(
-                slice(a - b, a - b + n) for a, b, n in zip(core[0], box[0], core[1], strict=True)
-            )
             found.ids[number] = _distinct(labels)
-            found.in_core[number] = _distinct(np.ascontiguousarray(labels[inside]))
+            found.in_core[number] = _distinct(np.ascontiguousarray(labels[slices(core, box[0])]))
         pairs = list(pieces.cut.neighbours())[rank::size]
         for done, (a, b) in enumerate(pairs):
             shared = pieces.cut.shared(a, b)
@@ -230,10 +224,7 @@ def read_reconciled(
         place[labels == 0] = len(ids) - 1
         if (ids[place] != labels).any():
             raise InvalidFileError(f"{pieces.path(number)}: has changed since its ids were read")
-        z, y, x = (
-            slice(a - b, a - b + n) for a, b, n in zip(part[0], box[0], part[1], strict=True)
-        )
-        out[z, y, x] = np.append(reconciled.global_ids[number], 0)[place]
+        out[slices(part, box[0])] = np.append(reconciled.global_ids[number], 0)[place]
     return out
 
 

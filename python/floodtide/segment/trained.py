@@ -54,16 +54,6 @@ def task_of(checkpoint: str | Path) -> PatchTask | None:
     return task if task is not None and task.predicts else None
 
 
-def mirrored_axes(checkpoint: str | Path) -> tuple[int, ...]:
-    """Return the axes (0 is z) that the training of a U-Net reflected; none if the checkpoint does not state them.
-
-    Raises:
-        InvalidFileError, ConfigurationError: As for `normalisations`.
-    """
-    settings = stored_configuration(checkpoint)
-    return () if settings is None else settings.augmentation.reflectable_axes
-
-
 def stored_configuration(checkpoint: str | Path) -> config.Config | None:
     """Return the configuration that a checkpoint stores; None if it stores none, as a TensorFlow checkpoint.
 

@@ -14,9 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from floodtide.data import Vec3
 from floodtide.errors import InvalidArgumentError
-
-Vec3 = tuple[int, int, int]
 
 _GROWTH = 1.25  # ratio of consecutive window sizes that are considered along an axis
 

@@ -55,24 +55,35 @@ def meshes_of(
         UnsupportedError: If zmesh is not installed.
     """
     _CHECKED.check("meshes", voxel_size=list(voxel_size), max_error=max_error)
-    if labels.ndim != 3 or not np.issubdtype(labels.dtype, np.integer):
-        raise ShapeError(
-            f"meshes: {labels.ndim} axes of {labels.dtype}, expected integers (z, y, x)"
-        )
+    names, own = compact(labels, "meshes")
     zmesh = library("zmesh", "meshes", "view")
     mesher = zmesh.Mesher(tuple(map(float, voxel_size)))
-    names, place = np.unique(cleared(labels), return_inverse=True)
-    # zmesh's labels: 0 is no segment.
-    own = place.reshape(labels.shape).astype(np.uint32) + np.uint32(names[0] > 0)
-    first = 0 if names[0] > 0 else 1
     mesher.mesh(own, close=False)
     wanted = None if ids is None else set(ids)
     error = 4.0 * max(voxel_size) if max_error is None else max_error
     for label in sorted(mesher.ids()):
-        name = int(names[label - 1 + first])
+        name = int(names[label])
         if wanted is None or name in wanted:
             mesh = mesher.get(
                 label, reduction_factor=_REDUCTION, max_error=error, voxel_centered=True
             )
             yield Mesh(name, np.asarray(mesh.vertices), np.asarray(mesh.faces))
         mesher.erase(label)
+
+
+def compact(
+    labels: NDArray[np.integer[Any]], what: str
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint32]]:
+    """Return the ids of all segments, behind a 0, and the place of each voxel's segment among them, uint32 (z, y, x).
+
+    Raises:
+        ShapeError: If the labels are not integers (z, y, x). The message begins with `what`.
+    """
+    if labels.ndim != 3 or not np.issubdtype(labels.dtype, np.integer):
+        raise ShapeError(
+            f"{what}: {labels.ndim} axes of {labels.dtype}, expected integers (z, y, x)"
+        )
+    ids, place = np.unique(cleared(labels), return_inverse=True)
+    missing = int(ids[0] > 0)  # every voxel is in a segment
+    names = np.concatenate([np.zeros(missing, ids.dtype), ids])
+    return names, place.reshape(labels.shape).astype(np.uint32) + np.uint32(missing)

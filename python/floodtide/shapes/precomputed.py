@@ -7,7 +7,6 @@ Source: the format descriptions of Neuroglancer, src/datasource/precomputed (mes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,12 @@ from floodtide.base.outputs import PRECOMPUTED, reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import Progress, total
 from floodtide.data.formats.writers import blocks
 from floodtide.data.skeletons import Skeleton
 from floodtide.errors import InvalidArgumentError
 from floodtide.shapes.meshes import Mesh, meshes_of
 from floodtide.shapes.skeletons import skeletons_of
-
-Progress = Callable[[int, int], None]
 
 _BLOCK = 256  # voxels along each axis that are meshed at a time
 _BYTES_PER_VOXEL = 60  # of a block: labels, their numbers, and zmesh's triangles
@@ -132,10 +130,10 @@ def _of_block(
 ) -> list[Mesh]:
     """Return the meshes of a block, in nm of the whole volume. They are closed at the faces of the volume only."""
     start, extent = box
-    ends = [a + n for a, n in zip(start, extent, strict=True)]
+    ends = total(start, extent)
     # One more voxel on the high side, so that the surfaces between two blocks belong to one of them.
     more = [int(b < n) for b, n in zip(ends, volume.shape, strict=True)]
-    z, y, x = (n + m for n, m in zip(extent, more, strict=True))
+    z, y, x = total(extent, more)
     outside = [(int(a == 0), 1 - m) for a, m in zip(start, more, strict=True)]
     limits.require_memory(
         f"meshes: a block of {z} x {y} x {x} voxels needs",

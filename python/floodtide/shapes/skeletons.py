@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from floodtide.base import limits
 from floodtide.base.libraries import library
 from floodtide.base.options import Arguments
-from floodtide.data.no_label import cleared
 from floodtide.data.skeletons import Skeleton
-from floodtide.errors import ShapeError
+from floodtide.shapes.meshes import compact
 
 _BYTES_PER_VOXEL = 40  # of kimimaro: labels as 32 bits, distances, and copies of objects
 _CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, min_voxels=limits.SOME_VOXELS)
@@ -40,20 +39,13 @@ def skeletons_of(
         UnsupportedError: If kimimaro is not installed.
     """
     _CHECKED.check("skeletons", voxel_size=list(voxel_size), min_voxels=min_voxels)
-    if truth.ndim != 3 or not np.issubdtype(truth.dtype, np.integer):
-        raise ShapeError(
-            f"skeletons: {truth.ndim} axes of {truth.dtype}, expected integers (z, y, x)"
-        )
     limits.require_memory(
         f"skeletons: {' x '.join(map(str, truth.shape))} voxels need",
         _BYTES_PER_VOXEL * truth.size,
         "a smaller box (--box)",
     )
+    ids, labels = compact(truth, "skeletons")
     kimimaro = library("kimimaro", "skeletons", "skeletons")
-    ids, place = np.unique(cleared(truth), return_inverse=True)
-    labels = place.reshape(truth.shape).astype(np.uint32)
-    if ids[0] > 0:  # every voxel is in an object
-        ids, labels = np.concatenate([[0], ids]), labels + np.uint32(1)
     found = kimimaro.skeletonize(
         labels,
         teasar_params={"scale": 1.5, "const": 30.0 * max(voxel_size)},

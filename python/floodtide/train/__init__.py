@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs: the trainer, its tasks, its run directory with log and checkpoints, and readers of recorded runs."""
 
-from floodtide.train.gradients import GradientProducts
+from floodtide.train.gradients import configuration_for, gradient_products
 from floodtide.train.learners.flood import FloodValidation
 from floodtide.train.learners.learner import Record
 from floodtide.train.rates import rates_of
@@ -13,13 +13,14 @@ from floodtide.train.trainer import Trainer
 
 __all__ = [
     "FloodValidation",
-    "GradientProducts",
     "MoreOptions",
     "Record",
     "Run",
     "RunDirectory",
     "Step",
     "Trainer",
+    "configuration_for",
+    "gradient_products",
     "rates_of",
     "read_log",
     "read_run",

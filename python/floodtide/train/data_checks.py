@@ -170,9 +170,9 @@ def training_problems(
     """Return what is probably wrong with the data of a training. Arguments as for `check_data`, and `look_at(data)`."""
     found = _of_boxes(held_out, data.options.volumes) if held_out is not None else []
     trained = training_images(start) if start else ()
-    for one in looked:
+    for number, one in enumerate(looked):
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
-        found += _of_channels(data, one.name)
+        found += _of_channels(one, number)
         if not data.flat:
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size, trained)
@@ -354,12 +354,11 @@ def _digest(volume: TrainingVolume, radius: Vec3, least: int) -> str:
     return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def _of_channels(data: Data, name: str) -> list[Problem]:
-    """Return what is wrong with mean and std of the further channels of a volume."""
+def _of_channels(one: Looked, number: int) -> list[Problem]:
+    """Return what is wrong with mean and std of the further channels of the volume of a number."""
     found = []
-    for number, volume in enumerate(data.options.volumes):
-        for at, channel in enumerate(volume.channels if volume.name == name else ()):
-            keys = f"mean and std of data.volumes.{number}.channels.{at}"
-            reading = Reading(f"volume '{name}'", channel.mean, channel.std, keys)
-            found += image_problems(as_volume(channel.image), None, reading)
+    for at, channel in enumerate(one.volume.channels):
+        keys = f"mean and std of data.volumes.{number}.channels.{at}"
+        reading = Reading(one.reading.where, channel.mean, channel.std, keys)
+        found += image_problems(as_volume(channel.image), None, reading)
     return found

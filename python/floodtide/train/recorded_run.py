@@ -12,153 +12,133 @@ from pathlib import Path
 from typing import Any
 
 from floodtide.base import reading
-from floodtide.base.options import FLOOD
+from floodtide.base.options import FLOOD, Range
 from floodtide.base.tasks import BY_KIND, TASKS, Task
 from floodtide.errors import InvalidFileError
 from floodtide.train.learners.learner import Record as Record
 
-Fits = Callable[[Any], bool]
-
 _LARGEST = 1e30  # of any figure: beyond, drawings overflow
-_LONGEST_S = 1e12
 _MOST = 1 << 53  # whole numbers that a float holds
+_FINITE = Range(-_LARGEST, _LARGEST)
+_COUNT, _POSITIVE = Range(0, _MOST), Range(1, _MOST)
+_SECONDS = Range(0.0, 1e12)
+_SIZE = Range(0.0, _LARGEST, above=True)
 
 
-def number(value: Any) -> bool:
+def _number(value: Any) -> bool:
     """A figure; a loss may be infinite or not a number."""
-    if type(value) is int:
-        return -_LARGEST <= value <= _LARGEST
-    return type(value) is float and not (math.isfinite(value) and abs(value) > _LARGEST)
+    return value in _FINITE or (type(value) is float and not math.isfinite(value))
 
 
-def finite(value: Any) -> bool:
-    """A figure that is a number."""
-    return number(value) and math.isfinite(value)
-
-
-def count(value: Any) -> bool:
-    """A whole number from 0 on."""
-    return type(value) is int and 0 <= value <= _MOST
-
-
-def positive(value: Any) -> bool:
-    """A whole number from 1 on."""
-    return count(value) and value > 0
-
-
-def seconds(value: Any) -> bool:
-    """A time."""
-    return finite(value) and 0 <= value <= _LONGEST_S
-
-
-def text(value: Any) -> bool:
+def _text(value: Any) -> bool:
     """A text without halves of surrogate pairs, which cannot be written."""
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def optional(fits: Fits) -> Fits:
-    """Null, or what `fits` takes."""
-    return lambda value: value is None or fits(value)
+def _optional(form: Any) -> Callable[[Any], bool]:
+    """Null, or what has the form."""
+    return lambda value: value is None or _follows(value, form)
 
 
-def table_of(fits: Fits) -> Fits:
-    """An object all whose values `fits` takes."""
-    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+def _table_of(form: Any) -> Callable[[Any], bool]:
+    """An object all whose values have the form."""
+    return lambda value: (
+        isinstance(value, dict) and all(_follows(one, form) for one in value.values())
+    )
 
 
-def complete(form: Mapping[str, Any]) -> Fits:
+def _complete(form: Mapping[str, Any]) -> Callable[[Any], bool]:
     """An object of this form with all of its keys."""
-    return lambda value: follows(value, form) and form.keys() <= value.keys()
+    return lambda value: _follows(value, form) and form.keys() <= value.keys()
 
 
-def follows(value: Any, form: Any) -> bool:
-    """Return True if a value has a form: a text of a tuple, a list, an object (dict), or what a function accepts.
+def _follows(value: Any, form: Any) -> bool:
+    """Return True if a value has a form.
 
-    Keys of an object may be absent, and there may be others.
+    A form is a text of a tuple, a number in a range, a list, an object (dict), or what a function accepts. Keys of an
+    object may be absent, and there may be others.
     """
     if isinstance(form, tuple):
         return isinstance(value, str) and value in form
+    if isinstance(form, Range):
+        return value in form
     if isinstance(form, list):
-        return isinstance(value, list) and all(follows(item, form[0]) for item in value)
+        return isinstance(value, list) and all(_follows(item, form[0]) for item in value)
     if isinstance(form, dict):
         return isinstance(value, dict) and all(
-            follows(value[key], inner) for key, inner in form.items() if key in value
+            _follows(value[key], inner) for key, inner in form.items() if key in value
         )
     return bool(form(value))
 
 
-def _size(value: Any) -> bool:
-    return finite(value) and value > 0
-
-
 # What the report relies on in records and configurations. A key may be absent (older logs), and there may be others.
-_FIGURES = table_of(number)
-_COMMON: dict[str, Any] = {"step": count, "time_s": seconds}
+_FIGURES = _table_of(_number)
+_COMMON: dict[str, Any] = {"step": _COUNT, "time_s": _SECONDS}
 _START: dict[str, Any] = {
     "unit": tuple({task.unit for task in TASKS}),
-    **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), positive),
-    "parameters": count,
-    "examples_per_epoch": number,
-    "shard_imbalance": optional(number),
-    **dict.fromkeys(("kernels", "transport", "rate", "resumed_from"), text),
-    **dict.fromkeys(("date", "version", "processor"), text),
+    **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), _POSITIVE),
+    "parameters": _COUNT,
+    "examples_per_epoch": _number,
+    "shard_imbalance": _optional(_number),
+    **dict.fromkeys(("kernels", "transport", "rate", "resumed_from"), _text),
+    **dict.fromkeys(("date", "version", "processor"), _text),
 }
 _CLASS = {
-    "class": count,
-    "name": text,
-    "dice_pooled": optional(finite),
-    "dice_mean": optional(finite),
-    "dice_everything": finite,
-    "dice_groups": lambda value: follows(value, [optional(finite)]),
+    "class": _COUNT,
+    "name": _text,
+    "dice_pooled": _optional(_FINITE),
+    "dice_mean": _optional(_FINITE),
+    "dice_everything": _FINITE,
+    "dice_groups": [_optional(_FINITE)],
 }
-_BINARY = complete(
+_BINARY = _complete(
     dict.fromkeys(
-        ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc"), number
+        ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc"), _number
     )
 )
-_SOFT = complete(dict.fromkeys(("mean_squared_error", "variance"), number))
+_SOFT = _complete(dict.fromkeys(("mean_squared_error", "variance"), _number))
 _VALIDATION: dict[str, Any] = {
-    "cross_entropy": number,
+    "cross_entropy": _number,
     "first_pass": _FIGURES,
     "moves": _FIGURES,
-    "trivial": table_of(_FIGURES),
-    "trivial_moves": table_of(_FIGURES),
-    "groups": [text],
-    "classes": [complete(_CLASS)],
-    "confusion": [lambda value: follows(value, [count])],
+    "trivial": _table_of(_FIGURES),
+    "trivial_moves": _table_of(_FIGURES),
+    "groups": [_text],
+    "classes": [_complete(_CLASS)],
+    "confusion": [[_COUNT]],
     "channels": lambda value: (
-        value != {} and table_of(lambda row: _BINARY(row) or _SOFT(row))(value)
+        value != {} and _table_of(lambda row: _BINARY(row) or _SOFT(row))(value)
     ),
 }
-_NOISE = dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), optional(finite))
+_NOISE = dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), _optional(_FINITE))
 _FORMS = {"start": _START, "validation": _VALIDATION, "train": _NOISE}
 _VOLUME = {
-    "name": text,
-    "image": text,
-    "labels": text,
-    "labels_start": lambda value: follows(value, [count]) and len(value) == 3,
-    "voxel_size_nm": lambda value: follows(value, [_size]) and len(value) == 3,
+    "name": _text,
+    "image": _text,
+    "labels": _text,
+    "labels_start": lambda value: _follows(value, [_COUNT]) and len(value) == 3,
+    "voxel_size_nm": lambda value: _follows(value, [_SIZE]) and len(value) == 3,
 }
 _CONFIGURATION: dict[str, Any] = {
     "data": {"volumes": [_VOLUME], "unlabelled": lambda value: type(value) is int},
-    "run": {"seed": count},
-    "task": {"kind": tuple(task.kind for task in TASKS), "classes": table_of(text)},
+    "run": {"seed": _COUNT},
+    "task": {"kind": tuple(task.kind for task in TASKS), "classes": _table_of(_text)},
     "model": {},
     "training": {
-        "steps": count,
-        "loss": text,
-        "walkers": count,
-        "batch": positive,
-        "accumulate": positive,
+        "steps": _COUNT,
+        "loss": _text,
+        "walkers": _COUNT,
+        "batch": _POSITIVE,
+        "accumulate": _POSITIVE,
     },
-    "optimizer": {"name": text, "lr": lambda value: finite(value) and value >= 0},
+    "optimizer": {"name": _text, "lr": Range(0.0, _LARGEST)},
     "schedule": {},
     "validation": {},
-    "segment": {"image": text},
-    "comm": {"mode": text, "contributors": count},
+    "segment": {"image": _text},
+    "comm": {"mode": _text, "contributors": _COUNT},
 }
-_SCORES = [complete({"name": text})]
-_FAILURE = complete({"reason": text})
+_SCORES = [_complete({"name": _text})]
+_FAILURE = _complete({"reason": _text})
 
 _RECORD_OF_FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
 SEGMENTATION = "segmentation.h5"
@@ -300,7 +280,7 @@ def _read_scores(path: Path) -> list[Record]:
     rows = reading.read_json(path, expected)
     if isinstance(rows, dict):
         rows = [{"name": "segmentation", **rows}]  # as `floodtide evaluate --json` prints it
-    if not follows(rows, _SCORES):
+    if not _follows(rows, _SCORES):
         raise InvalidFileError(f"{path}: expected {expected}")
     return list(rows)
 
@@ -321,7 +301,7 @@ def read_failure(folder: Path) -> str:
     path = min(found)[1]
     expected = "an object with a reason"
     failure = reading.read_json(path, expected)
-    if not follows(failure, _FAILURE):
+    if not _follows(failure, _FAILURE):
         raise InvalidFileError(f"{path}: expected {expected}")
     return str(failure["reason"])
 
@@ -334,7 +314,7 @@ def _read_log(path: Path) -> list[Record]:
         _require_forms(record, {**_COMMON, **_FORMS.get(kind, {})}, where)
         if kind == "train":
             figures = [key for key, value in record.items() if isinstance(value, int | float)]
-            _require_forms(record, dict.fromkeys(figures, number), where)
+            _require_forms(record, dict.fromkeys(figures, _number), where)
     return [record for _, record in rows]
 
 
@@ -354,7 +334,7 @@ def _series(records: list[Record], kind: str) -> list[Record]:
 def _require_forms(values: Mapping[str, Any], forms: Mapping[str, Any], where: str) -> None:
     """Raise InvalidFileError that names the first value of another form."""
     for key, form in forms.items():
-        if key in values and not follows(values[key], form):
+        if key in values and not _follows(values[key], form):
             value = values[key]
             shown = "a huge number" if type(value) is int and abs(value) > _MOST else repr(value)
             shown = shown if len(shown) <= 60 else f"{shown[:60]}..."

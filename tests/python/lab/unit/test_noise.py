@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from floodtide import config, data, nn
 from floodtide.errors import ConfigurationError
 from floodtide.lab import noise
-from floodtide.train import GradientProducts, Trainer
-from floodtide.train.gradients import configuration_for
+from floodtide.train import Trainer, configuration_for, gradient_products
 
 GROUPS = 5
 
@@ -38,7 +37,7 @@ def flat(gradients: dict[str, Any]) -> np.ndarray:
 
 def test_products_are_those_of_single_first_passes(folder: Path) -> None:
     configuration = config.from_dict(training_volume.document(folder))
-    measured = GradientProducts(configuration, GROUPS)
+    measured = gradient_products(configuration, GROUPS)
     measured.add_pass()
     model = nn.FFN(depth=2, features=4, fov=(7, 7, 7), deltas=(2, 2, 2), seed=4)
     shards = data.Shards(
@@ -63,7 +62,7 @@ def test_products_are_those_of_single_first_passes(folder: Path) -> None:
 
 def test_further_passes_change_no_weight_and_add_up(folder: Path) -> None:
     configuration = config.from_dict(training_volume.document(folder))
-    one, two = GradientProducts(configuration, 3), GradientProducts(configuration, 3)
+    one, two = gradient_products(configuration, 3), gradient_products(configuration, 3)
     squares = []
     for _ in range(4):
         before = one.squares() if one.passes else np.zeros(3)
@@ -79,7 +78,7 @@ def test_patches_of_any_task_have_a_noise_scale(tmp_path: Path) -> None:
     training_patches.write_patches(tmp_path)
     path = tmp_path / "train.toml"
     path.write_text(training_patches.text(tmp_path, "lsd"))
-    measured = GradientProducts(config.load(path, ["training.batch=2"]), 3)
+    measured = gradient_products(config.load(path, ["training.batch=2"]), 3)
     for _ in range(2):
         measured.add_pass()
     assert measured.batch == 2

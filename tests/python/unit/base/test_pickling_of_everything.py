@@ -167,9 +167,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.Segmenter: lambda folder: segment.Segmenter(
         ffn(), segment.SegmentOptions(mean=128.0, std=33.0)
     ),
-    train.GradientProducts: lambda folder: train.GradientProducts(
-        config.from_dict(training_volume.document(folder)), 2
-    ),
     train.FloodValidation: lambda folder: train.FloodValidation(
         volume_of(folder), patch_size=(7, 7, 7), centres=4
     ),

@@ -21,10 +21,10 @@ from floodtide.segment import reconcile
 from floodtide.segment.affinities import (
     AffinityFile,
     AffinityOptions,
-    agglomerate_on_ranks,
+    agglomerate,
     segments_of,
-    write_segments,
 )
+from floodtide.segment.pieces import Pieces
 from floodtide.segment.reconciling import read_reconciled
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
@@ -172,34 +172,19 @@ def test_subvolumes_reconcile_to_the_whole(tmp_path: Path) -> None:
     source = AffinityFile(name)
     assert source.box == ((7, 8, 9), (40, 44, 48))
     options = AffinityOptions(min_size=1)
-    calls: list[tuple[int, int]] = []
-    pieces = agglomerate_on_ranks(
-        tmp_path / "pieces",
-        source,
-        options,
-        subvolume=(24, 24, 24),
-        overlap=(10, 10, 10),
-        progress=lambda *c: calls.append(c),
-    )
-    assert calls[-1] == (len(pieces.cut), len(pieces.cut)) == (27, 27)
+    folder, sizes = f"{tmp_path}/pieces", {"subvolume": (24, 24, 24), "overlap": (10, 10, 10)}
+    assert agglomerate(source, folder, options, **sizes)["subvolumes"] == 27
+    pieces = Pieces.open(folder)
     found = read_reconciled(pieces, reconcile(pieces), source.box)
     whole = segments_of(source.read(source.box), NEAREST, options)
     assert same_partition(found, whole)
     pieces.path(3).unlink()
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "pieces").glob("*.h5")}
-    again = agglomerate_on_ranks(
-        tmp_path / "pieces", source, options, subvolume=(24, 24, 24), overlap=(10, 10, 10)
-    )
-    assert not list(again.missing())
+    agglomerate(source, folder, options, **sizes)
+    assert not list(pieces.missing())
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
     with pytest.raises(errors.InvalidArgumentError, match=r"threshold = 0\.5, now it is 0\.4"):
-        agglomerate_on_ranks(
-            tmp_path / "pieces",
-            source,
-            AffinityOptions(min_size=1, threshold=0.4),
-            subvolume=(24, 24, 24),
-            overlap=(10, 10, 10),
-        )
+        agglomerate(source, folder, AffinityOptions(min_size=1, threshold=0.4), **sizes)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
@@ -328,7 +313,7 @@ def test_affinities_of_gunpowder_state_where_they_lie(tmp_path: Path) -> None:
     found = AffinityFile(f"{tmp_path}/a.h5:x", NEAREST)
     assert found.box == ((2, -2, 0), (4, 5, 6))
     assert found.voxel_size_nm == (40, 4, 4)
-    write_segments(found, AffinityOptions(min_size=1), f"{tmp_path}/b.zarr")
+    agglomerate(found, f"{tmp_path}/b.zarr", AffinityOptions(min_size=1))
     assert Volume(f"{tmp_path}/b.zarr").geometry == Geometry(
         voxel_size_nm=(40, 4, 4), offset=(2, -2, 0)
     )

@@ -18,6 +18,7 @@ from scipy import ndimage
 from floodtide import _core, data, errors
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.config.segment_options import MaskOptions, seed_policies
+from floodtide.data import Volume
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas import policy_seeds, read_image
 
@@ -407,7 +408,7 @@ def test_bad_images_and_places_are_errors(small, raw):
     broken[3, 4, 5] = np.nan
     with pytest.raises(errors.InvalidArgumentError, match=r"\(3, 4, 5\)"):
         small.segment(broken)
-    with pytest.raises(errors.ShapeError, match="2 axes"):
+    with pytest.raises(errors.InvalidFileError, match="2 axes"):
         small.segment(raw[0])
     with pytest.raises(errors.OutOfRangeError, match="not inside"):
         small.segment(raw, ((0, 0, 0), (99, 9, 9)))
@@ -438,7 +439,7 @@ def test_a_grid_of_seeds_finds_the_objects_that_its_voxels_are_in(small, raw):
 def test_policies_in_sequence(tmp_path):
     raw = cells((20, 21, 22), 3, 1.5)
     margin, box = [2, 2, 2], ((4, 0, 0), (16, 21, 22))
-    image = read_image(np.concatenate([raw[:4], raw]), box, [0, 0, 0])
+    image = read_image(Volume(np.concatenate([raw[:4], raw])), box, [0, 0, 0])
     options = SegmentOptions(seed_policy="grid, reversed peaks, max", seed_values={"grid_step": 7})
 
     def of(voxels, name, values, mean, std):

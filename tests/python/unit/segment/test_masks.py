@@ -20,6 +20,7 @@ from scipy import ndimage
 
 from floodtide import _core, cli, config, data, errors
 from floodtide.config.segment_options import MaskChannel, MaskOptions
+from floodtide.data import Volume
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas import (
     CanvasImage,
@@ -147,7 +148,7 @@ def test_masks_of_requests_are_those_of_the_twin(
     )  # the configuration can say the same
     box = ((2, 3, 0), (9, 10, 14))
     margin = [1, 1, 1] if reflect else [0, 0, 0]
-    image = read_image(raw, box, margin)
+    image = read_image(Volume(raw), box, margin)
     closed = closed_voxels(options, SHAPE, image, None, (3, 3, 3))
     assert closed is not None
     assert closed.shape == image.voxels.shape
@@ -309,7 +310,7 @@ def test_shift_masks_forbid_what_the_twin_forbids(
     np.testing.assert_array_equal(shifted_positions(options, SHAPE, whole, fov), expected)
     # In a box, only the shifts of the box count. They are those of the box alone if it begins at a voxel of the mask.
     corner = (3, scale * (4 // scale), scale * (5 // scale))
-    box = read_image(raw, (corner, (6, 8, 7)), (1, 1, 1))
+    box = read_image(Volume(raw), (corner, (6, 8, 7)), (1, 1, 1))
     sliced = shifts[
         :, 3:9, corner[1] // scale : -(-(corner[1] + 8) // scale), corner[2] // scale :
     ][..., : -(-(corner[2] + 7) // scale) - corner[2] // scale]
@@ -340,7 +341,9 @@ def test_shifts_stop_objects_but_make_no_edges_for_seeds(tmp_path: Path) -> None
     assert [origin.start_zyx[2] for origin in grown.origins] == [4, 16]
     assert grown.segmentation.max() == 2
     assert not grown.segmentation[:, :, 8:12].any()
-    closed = closed_voxels(options, raw.shape, read_image(raw, None, (0, 0, 0)), None, (3, 3, 3))
+    closed = closed_voxels(
+        options, raw.shape, read_image(Volume(raw), None, (0, 0, 0)), None, (3, 3, 3)
+    )
     assert closed is not None
     assert set(np.unique(closed)) == {0, CLOSED["shift"]}
     for changed, says in (

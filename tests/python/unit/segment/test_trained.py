@@ -79,22 +79,6 @@ def test_files_without_configuration_do_not_say(tmp_path: Path) -> None:
         assert trained.normalisations(tmp_path / name, "image.h5:raw") is None
 
 
-@pytest.mark.parametrize(
-    ("text", "axes"),
-    [
-        (f"{UNET}[augmentation]\nreflectable_axes = [1, 2]\n", (1, 2)),
-        (f"{UNET}[augmentation]\nreflectable_axes = []\n", ()),
-        (UNET, (0, 1, 2)),
-    ],
-)
-def test_a_checkpoint_says_which_axes_its_training_reflected(
-    tmp_path: Path, text: str, axes: tuple[int, ...]
-) -> None:
-    assert trained.mirrored_axes(with_configuration(tmp_path / "network.h5", text)) == axes
-    NETWORK.save(tmp_path / "bare.h5")
-    assert trained.mirrored_axes(tmp_path / "bare.h5") == ()
-
-
 def test_files_that_cannot_be_read_and_configurations_of_another_version_are_refused(
     tmp_path: Path,
 ) -> None:
