@@ -24,9 +24,27 @@ SMALL_BELOW_MINUTES = 240.0
 
 WALKERS, FINE_TUNING_WALKERS = 8, 32
 
+USEFUL_EXAMPLES = 150_000
+"""Fields of view after which a small network of random weights begins to be useful (docs/real_em_training.md)."""
+GROWN = 3
+"""Voxels by which segments grow back after a training on eroded labels, as in examples/fib25/ffn_evening.toml."""
+
 _SIZES = (10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50)  # smallest objects that are tried
 _KEPT = 0.95  # share of the labelled voxels that objects of at least the smallest size must have
 _COUNTED = 1 << 26  # labels that are counted
+
+
+def is_small(wish: Wish) -> bool:
+    """Return True if a small network of random weights is planned, which learns faster on coarse voxels."""
+    return wish.start is None and wish.minutes < SMALL_BELOW_MINUTES
+
+
+def eroded_by(wish: Wish) -> int:
+    """Return the voxels by which labels are eroded, so that a membrane lies between objects that touch.
+
+    A network that is trained further keeps its own idea of a boundary.
+    """
+    return int(not wish.task.predicts and wish.start is None and not wish.separated)
 
 
 def flooding_recipe(wish: Wish) -> Recipe:
@@ -39,7 +57,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
     depth, features = DEPTH, FEATURES
     if wish.start is not None:
         depth, features = wish.start.model.depth, wish.start.model.features
-    elif wish.minutes < SMALL_BELOW_MINUTES:
+    elif is_small(wish):
         depth, features = SMALL_DEPTH, SMALL_FEATURES
     model = nn.FFN(depth, view.fov, view.deltas, features)
 
@@ -52,7 +70,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
 
     def look_at(labels: Volume, box: Box, steps: int) -> dict[str, Any]:
         least, counted = _smallest_object(labels, box, view)
-        average = average_over(steps, 0.995 if wish.start is None else 0.97)
+        average = average_over(steps, 0.999 if wish.start is None else 0.97)
         return {"least": least, "counted": counted, "average": average}
 
     return Recipe(
@@ -69,7 +87,9 @@ def flooding_recipe(wish: Wish) -> Recipe:
             "view": view,
             "view_reason": reason,
             "start": wish.start,
+            "grown": GROWN if wish.eroded else 0,
         },
+        useful=USEFUL_EXAMPLES if wish.start is None else 0,
         rate=lambda: measuring.training_rate(model, _core.num_threads()),
         walkers=walkers,
         look=look_at,

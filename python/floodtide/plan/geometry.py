@@ -13,7 +13,7 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import size_text
 from floodtide.errors import InvalidArgumentError
 
-VIEWS = ((33, 8), (25, 7), (17, 6), (13, 4), (9, 2), (5, 1))
+VIEWS = ((33, 8), (25, 7), (17, 4), (13, 4), (9, 2), (5, 1))
 """Fields of view and steps in voxels along the axes with the smallest voxels, the largest first."""
 
 LARGEST_FOR_MINUTES = ((240.0, 33), (0.0, 17))

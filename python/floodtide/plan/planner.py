@@ -97,6 +97,13 @@ def make_plan(wish: Wish) -> TrainingPlan:
         notes.append(
             f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
         )
+    elif steps * each < recipe.useful:
+        needed = recipe.useful / rate / TRAINED_SHARE / 60
+        notes.append(
+            f"{steps * each:,} {recipe.unit} fit into {minutes}; a flood-filling network of random weights needs about"
+            f" {recipe.useful:,} before its segments are useful: give --minutes {needed:.0f}, or --task affinities,"
+            " which needs less"
+        )
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
     shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
     task, thin = _that_fits(recipe.task, split)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide init` does: check the volumes, resample them if a network needs it, plan, and write the plan."""
+"""What `floodtide init` does: check the volumes, copy them if a network needs others, plan, and write the plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from floodtide.data.volumes import labels_of, none_of, require_same_grid, settle
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
-from floodtide.plan.flooding import SMALL_BELOW_MINUTES
+from floodtide.plan.flooding import SMALL_BELOW_MINUTES, eroded_by, is_small
 from floodtide.plan.judging import voxel_size_of
 from floodtide.plan.known import KnownNetwork
 from floodtide.plan.naming import classes_of
@@ -53,7 +53,7 @@ def prepare(
     unlabelled: int | None = None,
     replace: bool = False,
 ) -> TrainingPlan:
-    """Plan a training and write its configuration. If the network needs it, write resampled volumes beside the plan.
+    """Plan a training and write its configuration, and changed copies of volumes beside it if the network needs them.
 
     Args:
         images, labels: Names of the volumes; each image has its labels.
@@ -243,17 +243,19 @@ def _voxel_size(
 
 
 def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Path) -> Wish:
-    """Return the wish with volumes at the voxel size of the training, which are written beside the plan if needed."""
+    """Return the wish with the volumes of the training, which are written beside the plan if the user's do not do."""
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
-    if wish.task.of_objects and wish.task.predicts:
+    if wish.task.of_objects and (wish.task.predicts or is_small(wish)):
         z, y, x = (min(extents) for extents in zip(*wish.shapes, strict=True))
         wanted = coarser((z, y, x), wish.smallest, size)
     if wish.start is not None and wish.start.voxel_size_nm is not None:
         wanted = wish.start.voxel_size_nm
-    if problems.fits(size, wanted):
+    resample = None if problems.fits(size, wanted) else wanted
+    eroded = eroded_by(wish)
+    if resample is None and not eroded:
         return wish
     names = [
-        _resampled(*pair, out, size, wanted, "" if len(pairs) == 1 else str(number))
+        _copies(*pair, out, wish, resample, eroded, "" if len(pairs) == 1 else str(number))
         for number, pair in enumerate(pairs)
     ]
     labels = [Volume(name) for _, name in names]
@@ -265,26 +267,47 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
         shapes=tuple(one.shape for one in labels),
         labels_seen=tuple(seen),
         boxes=tuple(_boxes(one, wish.task) for one in seen),
-        voxel_size_nm=wanted,
-        resampled_from=size,
+        voxel_size_nm=resample or size,
+        resampled_from=None if resample is None else size,
+        eroded=eroded,
     )
 
 
-def _resampled(
-    image: Volume, labels: Volume, out: Path, before: SizeNm, wanted: SizeNm, number: str
+def _copies(
+    image: Volume,
+    labels: Volume,
+    out: Path,
+    wish: Wish,
+    wanted: SizeNm | None,
+    eroded: int,
+    number: str,
 ) -> tuple[str, str]:
-    """Write both volumes at another voxel size to an HDF5 file beside the plan, and return their names."""
-    path = out.with_name(f"{out.stem}{number}-{'x'.join(f'{n:g}' for n in wanted)}nm.h5")
+    """Write what a training needs to an HDF5 file beside the plan, and return the names of image and labels.
+
+    Args:
+        image, labels: The user's volumes.
+        out: The plan.
+        wish: What the user asks for.
+        wanted: Voxel size (z, y, x) of the copies; None: that of the volumes, and the image is not copied.
+        eroded: Voxels by which labels are eroded.
+        number: Distinguishes several pairs.
+    """
+    ending = "labels" if wanted is None else f"{'x'.join(f'{n:g}' for n in wanted)}nm"
+    path = out.with_name(f"{out.stem}{number}-{ending}.h5")
     names = []
     for volume, dataset in ((image, "raw"), (labels, "labels")):
-        name = f"{path}:{dataset}"
-        with bar("voxels", f"resample {dataset}") as progress:
+        name, of_labels = f"{path}:{dataset}", dataset == "labels"
+        if wanted is None and not of_labels:
+            names.append(image.name)
+            continue
+        with bar("voxels", f"copy {dataset}") as progress:
             convert(
                 volume,
                 name,
-                voxel_size_nm=before,
+                voxel_size_nm=wish.voxel_size_nm,
                 resample_nm=wanted,
-                labels=dataset == "labels",
+                labels=of_labels,
+                erode=eroded if of_labels else 0,
                 command=COMMAND,
                 progress=progress,
             )

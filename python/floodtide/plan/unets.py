@@ -35,8 +35,6 @@ _FEW_SECTIONS = 8
 _FAR, _FLAT_FAR = (0.1, 0.25), (0.03, 0.08)  # distances of far affinities, as shares of a patch
 _HALF = 0.75  # half the width of a ball, divided by the mean length of a line through it
 _SAME = 1.5  # ratio of voxel sizes along two axes up to which both are pooled, and kernels are 3 voxels long
-# Share of the voxels at changes of label that are 0, above which 0 separates objects.
-_ZERO_BOUNDARY = 0.25
 _AVERAGE = 0.99  # over 100 steps
 _FLAT_DEPTH, _DEPTH = 5, 4
 
@@ -80,7 +78,7 @@ def unet_recipe(wish: Wish) -> Recipe:
     patch = _patch(shape, size, total, flat)
     runs = np.mean([one.run for one in wish.labels_seen], axis=0)
     half = np.clip(_HALF * runs, 1, np.maximum(1, np.divide(patch, 4))).round(1).tolist()
-    separated = max(one.zero_between for one in wish.labels_seen) > _ZERO_BOUNDARY
+    separated = wish.separated
     task = _with_keys(
         wish.task,
         offsets=_offsets(patch, _FLAT_FAR if flat else _FAR),

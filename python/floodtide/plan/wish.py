@@ -16,6 +16,9 @@ from floodtide.plan.known import KnownNetwork
 FEW_STEPS = 100
 """Steps below which a training is too short to learn from."""
 
+# Share of the voxels at changes of label that are 0, above which 0 separates objects.
+_ZERO_BOUNDARY = 0.25
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
@@ -36,6 +39,7 @@ class Wish:
         minutes: Time for the training.
         run: The run directory.
         resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
+        eroded: Voxels of the user's labels by which objects that touch were eroded.
     """
 
     images: tuple[str, ...]
@@ -52,7 +56,13 @@ class Wish:
     minutes: float
     run: str
     resampled_from: SizeNm | None = None
+    eroded: int = 0
     stated: tuple[str, ...] = ()
+
+    @property
+    def separated(self) -> bool:
+        """True if voxels of label 0 lie between the objects."""
+        return max(one.zero_between for one in self.labels_seen) > _ZERO_BOUNDARY
 
     @property
     def smallest(self) -> Vec3:
@@ -85,6 +95,7 @@ class Recipe:
         rate: Measures and returns the training examples per second on this machine.
         batch: Examples of a walker in a step.
         walkers: Returns the number of walkers for a training of about so many examples.
+        useful: Training examples below which a network is hardly useful; 0: unknown.
         look: Returns what the template shows further, for labels, a box that is trained on, and the number of steps.
     """
 
@@ -101,6 +112,7 @@ class Recipe:
     rate: Callable[[], float]
     walkers: Callable[[float], int]
     batch: int = 1
+    useful: int = 0
     look: Callable[[Volume, Box, int], dict[str, Any]]
 
 

@@ -17,6 +17,7 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import measure_nothing, planned, refused
+from scipy import ndimage
 
 from floodtide import cli, config, data, nn, segment
 from floodtide.base import progress
@@ -153,14 +154,9 @@ def test_a_new_user_gets_a_scored_validation(
     start, size = parse_box(settings.data.volumes[0].box) or ((0, 0, 0), SHAPE)
     seen = Volume(image).read((start, size))
     assert (mean, std) == pytest.approx((seen.mean(), seen.std()), rel=0.02)
-    small = [
-        "--set",
-        "training.steps=2",
-        "--set",
-        "validation.centres=4",
-        "--set",
-        "validation.every=0",
-    ]
+    few = ["--set", "validation.centres=4", "--set", "validation.every=0"]
+    few += ["--set", "schedule.warmup_steps=0"]
+    small = ["--set", "training.steps=2", *few]
     assert cli.run(["train", "stack.toml", *small]) == 0
     said = "the training is complete: 2 steps. Next: floodtide report runs/stack"
     assert said in capsys.readouterr().err
@@ -171,14 +167,7 @@ def test_a_new_user_gets_a_scored_validation(
     files = list(Path("runs/stack").glob("partitions-*.h5"))
     assert len(files) == 1
     changed = files[0].stat().st_mtime_ns
-    more = [
-        "--set",
-        "training.steps=3",
-        "--set",
-        "validation.centres=4",
-        "--set",
-        "validation.every=0",
-    ]
+    more = ["--set", "training.steps=3", *few]
     assert cli.run(["train", "stack.toml", *more]) == 0  # resumes, with the same partitions
     assert [path.stat().st_mtime_ns for path in Path("runs/stack").glob("partitions-*")] == [
         changed
@@ -337,6 +326,7 @@ def test_partitions_of_the_training_are_those_of_the_command(
     line = ["partition", labels, "af.h5:af", "--lom-radius", radius, "--min-size", str(least)]
     assert cli.run(line) == 0
     short = ["--set", "training.steps=2", "--set", "validation.box=", "--set", "run.threads=1"]
+    short += ["--set", "schedule.warmup_steps=0"]
     for name, more in (("own", []), ("named", ["--set", "data.volumes.0.partitions=af.h5:af"])):
         assert cli.run(["train", "p.toml", *short, *more, "--set", f"run.dir={name}"]) == 0
     own, named = (
@@ -346,6 +336,49 @@ def test_partitions_of_the_training_are_those_of_the_command(
         np.testing.assert_array_equal(values, named[name], err_msg=name)
     made = next(Path("own").glob("partitions-*.h5"))
     np.testing.assert_array_equal(Volume(made, "partitions").read(), Volume("af.h5", "af").read())
+
+
+def test_flood_filling_learns_a_membrane_where_labels_touch(
+    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = tifffile.imread(stack / "labels.tif")
+    nearest = ndimage.distance_transform_edt(
+        labels == 0, return_distances=False, return_indices=True
+    )
+    touching = labels[tuple(nearest)]
+    tifffile.imwrite("touching.tif", touching)
+    for name, array in (("fine", tifffile.imread(stack / "stack.tif")), ("pairs", touching)):
+        tifffile.imwrite(f"{name}.tif", array.repeat(3, axis=1).repeat(3, axis=2))
+    whole, apart = str(stack / "stack.tif"), str(stack / "labels.tif")
+    plans = {
+        name: planned(
+            *[image, "--labels", objects, "--voxel-nm", size, "--task", "flood"],
+            *["--out", f"{name}.toml"],
+            capsys=capsys,
+        )
+        for name, image, objects, size in (
+            ("apart", whole, apart, "20,20,20"),
+            ("same", whole, "touching.tif", "20,20,20"),
+            ("coarse", "fine.tif", "pairs.tif", "20,10,10"),
+        )
+    }
+    volumes = {name: plan["config"]["data"]["volumes"][0] for name, plan in plans.items()}
+    assert volumes["apart"]["labels"] == apart
+    assert "grow" not in plans["apart"]["config"]["segment"]
+    for name in ("same", "coarse"):
+        assert plans[name]["config"]["segment"]["grow"] == 3
+        assert any(
+            "needs about 150,000 before its segments" in note for note in plans[name]["notes"]
+        )
+        require_reasons(Path(f"{name}.toml"))
+    assert volumes["same"]["image"] == whole
+    assert volumes["same"]["labels"] == "same-labels.h5:labels"
+    eroded = Volume("same-labels.h5", "labels").read()
+    assert 0 < np.count_nonzero(eroded) < np.count_nonzero(touching)
+    np.testing.assert_array_equal(eroded[eroded > 0], touching[eroded > 0])
+    assert volumes["coarse"]["voxel_size_nm"] == [20.0, 20.0, 20.0]
+    assert not (Volume("coarse-20x20x20nm.h5", "labels").read() > 0).all()
 
 
 def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -638,6 +671,7 @@ def test_a_run_is_a_known_network(
     ]
     assert cli.run([*line, "--out", "r.toml"]) == 0
     short = ["--set", "training.steps=1", "--set", "validation.box="]
+    short += ["--set", "schedule.warmup_steps=0"]
     assert cli.run(["train", "r.toml", *short]) == 0
     found = known_network("runs/r")
     settings = config.load("r.toml")
