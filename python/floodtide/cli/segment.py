@@ -38,8 +38,8 @@ def command(file: str, as_json: bool, **asked: Any) -> None:
     """Segment a box of a volume with the network that the [segment] section of CONFIG.toml names.
 
     With segment.subvolume, ranks share overlapping subvolumes, for `floodtide reconcile`. The same command continues
-    after a crash, on any number of ranks. docs/segmentation.md explains segmentation, docs/your_volume.md `--model` and
-    `--preview`.
+    after a crash, on any number of ranks. docs/segmentation.md explains segmentation, docs/published_network.md
+    `--model` and `--preview`.
 
     \b
     Example:
