@@ -33,7 +33,6 @@ _DETECTION = (
     ("average_precision_50", "AP at 0.5"),
     ("average_precision", "AP at 0.5 to 0.95"),
 )
-_WIDTH, _NAME = 12, 24
 
 
 def compared(report: Report) -> str:
@@ -47,12 +46,9 @@ def compared(report: Report) -> str:
 
 def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return the main scores over all voxels as lines of a table, one for each name."""
-    head = f"{'all voxels':{_NAME}}" + "".join(f"{title:>{_WIDTH}}" for title, _ in _COLUMNS)
-    lines = [head]
-    for name, scores in rows.items():
-        cells = "".join(f"{_text(scores[key]):>{_WIDTH}}" for _, key in _COLUMNS)
-        lines.append(f"{name[: _NAME - 1]:{_NAME}}{cells}")
-    return lines
+    head = ["all voxels", *(title for title, _ in _COLUMNS)]
+    cells = [[name, *(_text(row[key]) for _, key in _COLUMNS)] for name, row in rows.items()]
+    return aligned(head, cells)
 
 
 def _text(value: float) -> str:

@@ -64,7 +64,7 @@ class Report:
         if self.others:
             found["before"] = next(plain(scores) for scores in self.others.values())
         if self.runs is not None:
-            found["run_lengths"] = dataclasses.asdict(self.runs)
+            found["run_lengths"] = dataclasses.asdict(self.runs) | {"unit": self.unit}
         if self.mistakes is not None:
             found["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
         return found
@@ -112,6 +112,10 @@ def report(
             if place := assumed_place(segmentation, truth, box):
                 found.notes.append(place)
             _add_grey_level(found, image, segmentation, truth, box)
+            if all(len(set(values) - {0}) == 1 for values in table.rows()[:, :2].T.tolist()):
+                found.notes.append(
+                    "each volume has one value besides 0: --classes compares them as classes"
+                )
             if worst is not None:
                 with bar("voxels", "evaluate") as progress:
                     found.mistakes = worst_mistakes(
