@@ -1,26 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of an object that grows with each move.
-
-The file `flood.npz` of a run directory holds the arrays of `Snapshots`.
-"""
+"""Pictures of an object that grows with each move."""
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.base import reading, style
-from floodtide.base.files import replace_bytes
+from floodtide.base import style
 from floodtide.base.notes import count_of
-from floodtide.errors import InvalidFileError
 from floodtide.report import drawing
 
 if TYPE_CHECKING:
@@ -28,9 +20,6 @@ if TYPE_CHECKING:
 
     from floodtide.segment import Move, Segmenter
 
-FILE = "flood.npz"
-_MOST_SNAPSHOTS = 1000
-_BRIGHTEST = 1e30  # higher intensities would overflow in drawings
 _SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginning
 _VISITED = 0.16  # strength of the tint of the visited region
 
@@ -66,38 +55,6 @@ class Snapshots:
         return z, y, x
 
 
-def read_growth(folder: Path) -> Snapshots | None:
-    """Return the snapshots of a run directory, or None if there are none.
-
-    Raises:
-        InvalidFileError: If the file is malformed.
-    """
-    path = folder / FILE
-    if not os.path.lexists(path):
-        return None
-    names = ("logits", "moves", "image")
-    logits, moves, image = reading.read_arrays(path, names, f"arrays {', '.join(names)}")
-    kinds = (logits.dtype.kind == "f", moves.dtype.kind in "iu", image.dtype.kind in "iuf")
-    if (
-        logits.ndim != 4
-        or image.shape != logits.shape[1:]
-        or moves.shape != logits.shape[:1]
-        or not 0 < len(moves) <= _MOST_SNAPSHOTS
-        or not image.size
-        or not all(kinds)
-        or not (np.abs(image.astype(np.float64)) < _BRIGHTEST).all()
-    ):
-        found = (
-            f"{name} {a.dtype} {a.shape}"
-            for name, a in zip(names, (logits, moves, image), strict=True)
-        )
-        raise InvalidFileError(
-            f"report: {path} holds {', '.join(found)}; expected real (k, z, y, x), whole (k,) and finite (z, y, x)"
-            f" numbers with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
-        )
-    return Snapshots(logits, moves, image)
-
-
 def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
     """Grow one object and return snapshots of its canvas, of the part that was visited.
 
@@ -128,21 +85,6 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
         if count in counts:
             snapshots.append(canvas[visited].copy())
     return Snapshots(np.stack(snapshots), counts, image[visited])
-
-
-def record_growth(
-    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
-) -> None:
-    """Grow one object as `grow` does, and save its snapshots in a run directory, for the report.
-
-    Raises:
-        OutOfRangeError: If no field of view fits at the seed.
-        StorageError: If the file cannot be written.
-    """
-    grown = grow(segmenter, image, zyx)
-    content = io.BytesIO()
-    np.savez_compressed(content, logits=grown.logits, moves=grown.moves, image=grown.image)
-    replace_bytes(folder / FILE, content.getvalue())
 
 
 def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:

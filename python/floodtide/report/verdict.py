@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from floodtide.base.progress import duration
 from floodtide.data import TrainingVolume, Volume
@@ -16,8 +14,6 @@ from floodtide.evaluate.trivial import Verdict, is_number, judged
 from floodtide.report import comparison
 from floodtide.report.segmented import Segmented
 from floodtide.train.recorded_run import Record, Run
-
-_TRIVIAL_NAMES = ("everything", "pieces above", "pieces below", "best grey level", "untrained")
 
 
 @dataclass(frozen=True)
@@ -50,22 +46,12 @@ def head(run: Run, found: Segmented | None) -> Head:
 
 def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:
     """Return the verdict on a run: from its segmentation, else from its last validation; None without either."""
-    rows = answers_of(run, found)
-    for name, row in rows.items():
-        if not name.startswith(_TRIVIAL_NAMES):
-            answers = {n: r for n, r in rows.items() if n.startswith(_TRIVIAL_NAMES)}
-            named = name if name.startswith("the ") else f"the {name}"
-            judgement = trivial.verdict(row, answers, named)
-            if judgement is not None:
-                return judgement
+    if found is not None and found.answers:
+        own, *answers = found.answers
+        named = {name: found.answers[name] for name in answers}
+        if judgement := trivial.verdict(found.answers[own], named):
+            return judgement
     return _by_validation(run)
-
-
-def answers_of(run: Run, found: Segmented | None) -> dict[str, Mapping[str, Any]]:
-    """Return {name: scores} of the run's segmentations and of trivial answers: recorded ones, else computed ones."""
-    if run.scores:
-        return {str(row["name"]): row for row in run.scores}
-    return {} if found is None else dict(found.answers)
 
 
 def _by_validation(run: Run) -> Verdict | None:
