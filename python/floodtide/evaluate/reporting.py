@@ -22,7 +22,6 @@ from floodtide.evaluate.voxels import (
     count_on_ranks,
     read_both,
     score_volumes,
-    scores,
 )
 
 Scores = Mapping[str, float]
@@ -146,9 +145,7 @@ def _add_grey_level(
         report.notes.append(f"{trivial.GREY_LEVEL}: {error}")
         return
     _, known = read_both(segments, objects, box)
-    level = trivial.best_grey_level(grey, known)
-    answer = trivial.pieces(trivial.smoothed(grey), level)
+    level, report.answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, known)
     report.level = level
-    report.answers[trivial.GREY_LEVEL] = scores(answer, known)
     side = f"pieces {'above' if level.above else 'below'} {level.level:.4g}"
     report.notes.append(f"{trivial.GREY_LEVEL}: {side}, chosen with the truth")

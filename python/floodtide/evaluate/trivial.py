@@ -56,21 +56,10 @@ def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
     return whole.scores()
 
 
-def answers(image: NDArray[Any], truth: Labels) -> dict[str, dict[str, float]]:
-    """Return the scores of both trivial answers, by name. The grey level is chosen with this very truth.
-
-    Args:
-        image: Intensities (z, y, x).
-        truth: Object ids (z, y, x). Voxels with values <= 0 are ignored.
-
-    Raises:
-        ShapeError: If the shapes differ.
-    """
+def of_grey_level(image: NDArray[Any], truth: Labels) -> tuple[GreyLevel, dict[str, float]]:
+    """Return the best grey level, and the scores of its pieces. See `best_grey_level`."""
     level = best_grey_level(image, truth)
-    return {
-        GREY_LEVEL: scores(pieces(smoothed(image), level), truth),
-        ONE_OBJECT: scores(np.ones(truth.shape, np.int32), truth),
-    }
+    return level, scores(pieces(smoothed(image), level), truth)
 
 
 def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,8 @@ import numpy.typing as npt
 
 from floodtide.base import style
 from floodtide.base.notes import count_of
+from floodtide.data import Vec3
+from floodtide.data.boxes import as_vec3
 from floodtide.report import drawing
 
 if TYPE_CHECKING:
@@ -29,30 +30,16 @@ class Snapshots:
     """Snapshots of the canvas of one object.
 
     Attributes:
-        logits: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
+        probability: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
         moves: Number of moves made (k,).
         image: The image (z, y, x).
+        seed: Where the object began to grow (z, y, x).
     """
 
-    logits: npt.NDArray[Any]
+    probability: npt.NDArray[np.float32]
     moves: npt.NDArray[Any]
     image: npt.NDArray[Any]
-
-    @cached_property
-    def probability(self) -> npt.NDArray[np.float64]:
-        """Return the canvas as probabilities (k, z, y, x), NaN in voxels that were not visited."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(1.0 / (1.0 + np.exp(-self.logits.astype(np.float64))))
-
-    @property
-    def seed(self) -> tuple[int, int, int]:
-        """Return the seed (z, y, x): the middle of what the first snapshot has visited, the field of view around it."""
-        visited = np.argwhere(~np.isnan(self.probability[0]))
-        if not len(visited):
-            z, y, x = (n // 2 for n in self.probability.shape[1:])
-        else:
-            z, y, x = ((visited.min(axis=0) + visited.max(axis=0)) // 2).tolist()
-        return z, y, x
+    seed: Vec3
 
 
 def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
@@ -66,25 +53,27 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
     Raises:
         OutOfRangeError: If no field of view fits at the seed.
     """
-    moves: list[tuple[tuple[slice, ...], npt.NDArray[np.float16]]] = []
+    moves: list[tuple[tuple[slice, ...], npt.NDArray[Any]]] = []
 
     def keep(move: Move) -> None:
         corner = [c - n // 2 for c, n in zip(move.position_zyx, move.logits.shape, strict=True)]
         box = tuple(slice(c, c + n) for c, n in zip(corner, move.logits.shape, strict=True))
-        moves.append((box, move.logits.astype(np.float16)))
+        with np.errstate(over="ignore"):
+            moves.append((box, 1 / (1 + np.exp(-move.logits.astype(np.float32)))))
 
     segmenter.segment_at(image, zyx, on_move=keep)
     counts = np.unique(np.geomspace(1, len(moves), _SNAPSHOTS).round().astype(np.int64))
     low = [min(box[axis].start for box, _ in moves) for axis in range(3)]
     high = [max(box[axis].stop for box, _ in moves) for axis in range(3)]
     visited = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
-    canvas = np.full(image.shape, np.nan, dtype=np.float16)
+    canvas = np.full(image.shape, np.nan, np.float32)
     snapshots = []
-    for count, (box, logits) in enumerate(moves, start=1):
-        canvas[box] = logits
+    for count, (box, probability) in enumerate(moves, start=1):
+        canvas[box] = probability
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    return Snapshots(np.stack(snapshots), counts, image[visited])
+    seed = as_vec3([a - b for a, b in zip(zyx, low, strict=True)])
+    return Snapshots(np.stack(snapshots), counts, image[visited], seed)
 
 
 def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:

@@ -73,6 +73,20 @@ class Segmented:
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     pairs: npt.NDArray[np.int64] | None = None
 
+    def planes(
+        self, voxel_size_nm: Sequence[float] | None, around: Vec3 | None = None
+    ) -> list[planes.Plane]:
+        """Return three planes of the segmentation, see `read_segmentation`."""
+        return planes.read_segmentation(
+            self.segmentation,
+            self.image,
+            self.truth,
+            voxel_size_nm,
+            around,
+            pairs=self.pairs,
+            placed=self.start,
+        )
+
 
 def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     """Return the segmentation of a run; or None and texts that say why there is none.
@@ -254,6 +268,7 @@ def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmente
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
     image = planes.covering(planes.opened(found.image), found.segmentation, found.start)
     if image is not None:
-        answers |= trivial.answers(image[0].read((found.start, shape)), objects)
+        grey = image[0].read((found.start, shape))
+        answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, objects)[1]
     pairs = table.rows().astype(np.int64)
     return dataclasses.replace(found, truth=Volume(objects), answers=answers, pairs=pairs)

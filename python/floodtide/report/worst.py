@@ -42,15 +42,7 @@ def worst_figure(
             axis.set_axis_off()
         for number, (axis, mistake) in enumerate(zip(axes.flat, mistakes, strict=False), start=1):
             place = mistake.parts[1].zyx
-            plane = planes.read_segmentation(
-                found.segmentation,
-                found.image,
-                found.truth,
-                voxel_size_nm,
-                place,
-                pairs=found.pairs,
-                placed=found.start,
-            )[0]
+            plane = found.planes(voxel_size_nm, place)[0]
             truth = np.asarray(plane.truth)
             kinds = mistake_colours.kinds(np.asarray(plane.segmentation), truth, found.pairs)
             picture = mistake_colours.painted(planes.grey(plane), kinds)

@@ -122,13 +122,13 @@ def growing_ball(snapshots: int = 8) -> Snapshots:
     grid = np.stack(np.meshgrid(*[np.arange(side) - side // 2] * 3, indexing="ij"), -1)
     radius = np.linalg.norm(grid * np.array([1.0, 1.0, 0.7]), axis=-1)
     rng = np.random.default_rng(3)
-    logits = np.full((snapshots, side, side, side), np.nan, dtype=np.float16)
+    canvas = np.full((snapshots, side, side, side), np.nan, np.float32)
     for index in range(snapshots):
         reach = 8 + 2 * index
         inside = np.abs(grid).max(-1) <= reach
-        logits[index][inside] = np.clip(12.0 - radius[inside], -6, 6)
+        canvas[index][inside] = 1 / (1 + np.exp(np.clip(radius[inside] - 12.0, -6, 6)))
     image = np.where(np.abs(radius - 13) < 1.2, 70.0, 150.0) + rng.normal(0.0, 15.0, radius.shape)
-    return Snapshots(logits, np.arange(snapshots) * 3 + 1, image.astype(np.float32))
+    return Snapshots(canvas, np.arange(snapshots) * 3 + 1, image, (20, 20, 20))
 
 
 def make_trained(folder: Path) -> Path:
