@@ -24,7 +24,7 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
-from floodtide.evaluate.voxels import first_voxels
+from floodtide.evaluate.voxels import ContingencyTable, first_voxels
 from floodtide.report import drawing, mistake_colours
 
 if TYPE_CHECKING:
@@ -363,7 +363,9 @@ def _panels(
     if plane.truth is not None and plane.segmentation is not None:
         pairs = plane.pairs
         if pairs is None:
-            pairs = mistake_colours.pairs_of(plane.segmentation, plane.truth)
+            table = ContingencyTable()
+            table.add(plane.segmentation, plane.truth)
+            pairs = table.rows().astype(np.int64)
         kinds = mistake_colours.kinds(plane.segmentation, plane.truth, pairs)
         pictures[_MISTAKES] = mistake_colours.painted(background, kinds)
     return pictures

@@ -252,19 +252,15 @@ def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmente
     labels, first = str(volume.get("labels", "")), volume.get("labels_start", (0, 0, 0))
     inside = as_vec3([a - b for a, b in zip(found.start, first, strict=True)])
     truth = planes.covering(planes.opened(labels), found.segmentation, inside)
-    if truth is None or truth[0].dtype.kind not in "iu" or not run.task.of_objects:
+    volumes = [found.segmentation, *(truth or ())[:1]]
+    if truth is None or not run.task.of_objects or any(v.dtype.kind not in "iu" for v in volumes):
         return found
     if math.prod(shape) > _MOST:
         return dataclasses.replace(found, truth="" if any(first) else labels)
     objects = truth[0].read((inside, shape))
     objects[objects == run.config.get("data", {}).get("unlabelled", 0)] = 0
-    segments = found.segmentation.read()
-    if segments.dtype.kind not in "iu":
-        raise InvalidFileError(
-            f"report: {found.segmentation.name}: has {segments.dtype} voxels, expected integers"
-        )
     table = evaluate.ContingencyTable()
-    table.add(segments, objects)
+    table.add(found.segmentation.read(), objects)
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
     image = planes.covering(planes.opened(found.image), found.segmentation, found.start)
     if image is not None:

@@ -23,7 +23,7 @@ from floodtide.base.notes import count_of
 from floodtide.base.templates import render
 from floodtide.bench.everything import Benchmark, Result
 from floodtide.bench.rows import Row, now
-from floodtide.doctor.build import about
+from floodtide.doctor.host import about
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -286,12 +286,12 @@ def test_failures_of_the_machine_are_one_line_and_exit_1(
     error: Exception,
     said: str,
 ) -> None:
-    from floodtide.doctor import build
+    from floodtide.doctor import host
 
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(build, "about", fail)
+    monkeypatch.setattr(host, "about", fail)
     assert cli.run(["info"]) == 1
     assert capsys.readouterr().err == f"floodtide info: {said}\n"
 
@@ -299,12 +299,12 @@ def test_failures_of_the_machine_are_one_line_and_exit_1(
 def test_mistakes_in_floodtide_stay_visible(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from floodtide.doctor import build
+    from floodtide.doctor import host
 
     def fail() -> None:
         raise AssertionError("a mistake")
 
-    monkeypatch.setattr(build, "about", fail)
+    monkeypatch.setattr(host, "about", fail)
     with pytest.raises(SystemExit) as caught:
         cli.main(["info"])
     assert caught.value.code == 1
