@@ -21,6 +21,8 @@ from floodtide.config import Config
 from floodtide.errors import Error, UnsupportedError
 from floodtide.train.setup import checkpoint_bytes, needed_bytes, thread_count
 
+__all__ = ["about"]
+
 PEAK_SAMPLES = 20  # runs of the multiply-add loop, of some milliseconds each
 
 # Environment variables that change which cores threads use.
