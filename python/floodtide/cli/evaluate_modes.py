@@ -80,7 +80,7 @@ def run(
             size = voxel_nm or _stated_size([objects, segments], image)
             if isinstance(found, Report) and skeletons:
                 edges = size or (1.0, 1.0, 1.0)
-                labels, known = evaluate.read_both(segments, objects, part)
+                labels, known = evaluate.Pair(segments, objects, part).read()
                 found.runs = evaluate.run_lengths(
                     skeletons_of(known, voxel_size=edges),
                     labels,

@@ -18,9 +18,7 @@ from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
-    assumed_place,
-    count_on_ranks,
-    read_both,
+    Pair,
     score_volumes,
 )
 
@@ -99,8 +97,9 @@ def report(
     Raises:
         floodtide.errors.Error: If a volume cannot be read, or the volumes do not fit.
     """
+    pair = Pair(segmentation, truth, box)
     with bar("voxels", "evaluate") as progress:
-        table = count_on_ranks(segmentation, truth, box, progress)
+        table = pair.table_on_ranks(progress)
     found: Report | None = None
     with world.agreed():
         if world.rank() == 0:
@@ -108,9 +107,9 @@ def report(
             if before is not None:
                 others["before"] = score_volumes(before, truth, box)
             found = Report(table, others, {trivial.ONE_OBJECT: trivial.one_object(table)})
-            if place := assumed_place(segmentation, truth, box):
-                found.notes.append(place)
-            _add_grey_level(found, image, segmentation, truth, box)
+            if pair.assumed_place:
+                found.notes.append(pair.assumed_place)
+            _add_grey_level(found, image, pair)
             if all(len(set(values) - {0}) == 1 for values in table.rows()[:, :2].T.tolist()):
                 found.notes.append(
                     "each volume has one value besides 0: --classes compares them as classes"
@@ -123,11 +122,9 @@ def report(
     return found
 
 
-def _add_grey_level(
-    report: Report, image: str, segments: Volume, objects: Volume, box: Box | None
-) -> None:
+def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
     """Add the answer of the best grey level, or a note why it is missing."""
-    name = image or segments.text("image")
+    name = image or pair.segmentation.text("image")
     if not name or (not image and not volume_exists(name)):
         report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
         return
@@ -138,13 +135,13 @@ def _add_grey_level(
         )
         return
     try:
-        _, grey = read_both(segments, Volume(name), box, image=True)
+        _, grey = Pair(pair.segmentation, Volume(name), pair.box).read(image=True)
     except (InvalidFileError, ShapeError, UnsupportedError) as error:
         if image:
             raise
         report.notes.append(f"{trivial.GREY_LEVEL}: {error}")
         return
-    _, known = read_both(segments, objects, box)
+    _, known = pair.read()
     level, report.answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, known)
     report.level = level
     side = f"pieces {'above' if level.above else 'below'} {level.level:.4g}"

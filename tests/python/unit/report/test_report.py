@@ -29,7 +29,7 @@ from floodtide import cli, config, data, report
 from floodtide.base import style
 from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
-from floodtide.evaluate.voxels import count_volumes
+from floodtide.evaluate.voxels import Pair
 from floodtide.report import curves, drawing, growth, mistake_colours, planes, segmented, verdict
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Run, Trainer, read_run
@@ -461,7 +461,7 @@ def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Pat
     truth = f"{run_folder / 'volume.h5'}:labels"
     command = ["evaluate", f"{file}:segmentation", truth, "--image", raw, "--picture", str(picture)]
     assert cli.run(command) == 0
-    table = count_volumes(data.Volume(file, "segmentation"), data.Volume(truth))
+    table = Pair(data.Volume(file, "segmentation"), data.Volume(truth)).table()
     pairs = table.rows().astype(np.int64)
     read = planes.read_segmentation(
         data.Volume(file, "segmentation"), raw, truth, None, pairs=pairs
