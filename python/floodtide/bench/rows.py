@@ -167,6 +167,11 @@ def compared(
         yield stamped(row)
 
 
+def has_torch() -> bool:
+    """Return True if PyTorch is installed, with which passes are compared."""
+    return importlib.util.find_spec("torch") is not None
+
+
 def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
     """Check what a benchmark is to be compared with: nothing, PyTorch, or one of the kernels.
 
@@ -178,7 +183,7 @@ def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
         raise InvalidArgumentError(
             f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
         )
-    if against in TORCH and importlib.util.find_spec("torch") is None:
+    if against in TORCH and not has_torch():
         raise UnsupportedError(
             f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
         )

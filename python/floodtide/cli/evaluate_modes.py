@@ -133,12 +133,12 @@ def _draw(
 
     pairs = report.table.rows().astype(np.int64)  # segment, object, voxels
     read = planes.read_segmentation(segments, image, truth, voxel_nm, before=before, pairs=pairs)
-    planes.save_planes(read, voxel_nm, path)
+    planes.save_planes(read, path)
     for number, mistake in enumerate(report.mistakes or [], start=1):
         place = mistake.parts[1].zyx
         read = planes.read_segmentation(segments, image, truth, voxel_nm, place, pairs=pairs)
         name = f"{path.stem}-{number:02}-{mistake.kind}-{mistake.id}.png"
-        planes.save_planes(read, voxel_nm, path.with_name(name))
+        planes.save_planes(read, path.with_name(name))
 
 
 def _draw_classes(

@@ -108,7 +108,7 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     if found is not None:
         if found.grown is not None:
             made["frames"] = growth.frames(found.grown, size)
-        made |= {"note": found.note, "planes": planes.planes_figure(found.planes(size), size)}
+        made |= {"note": found.note, "planes": planes.planes_figure(found.planes(size))}
         if mistakes := worst.worst_of(found):
             made |= {"mistakes": mistakes, "worst": worst.worst_figure(found, mistakes, size)}
         solid, note = objects.picture(found.segmentation, size)

@@ -47,7 +47,7 @@ def worst_figure(
             kinds = mistake_colours.kinds(np.asarray(plane.segmentation), truth, found.pairs)
             picture = mistake_colours.painted(planes.grey(plane), kinds)
             picture[style.boundaries(truth)] *= 0.55
-            planes.show_plane(axis, plane, picture, voxel_size_nm)
+            planes.show_plane(axis, plane, picture)
             drawing.mark(axis, *plane.marked, "o", 11)
             axis.set_title(f"{number}: {mistake.kind}, z = {place[0]}", fontsize=8.5)
             axis.set_xlabel(f"y = {place[1]}, x = {place[2]}", fontsize=8)

@@ -76,7 +76,7 @@ def test_against_times_a_second_kernel() -> None:
 
 
 def test_peak_has_a_row_for_each_level_of_the_processor() -> None:
-    rows = list(kernels.peak(seconds=0.0))
+    rows = list(kernels.peak(Timing(threads=(1,), seconds=0.0)))
     levels = [row["level"] for row in rows]
     assert levels == ["generic", "avx2", "avx512"][: len(levels)]
     assert levels[-1] == _core.processor_isa()

@@ -466,7 +466,7 @@ def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Pat
     read = planes.read_segmentation(
         data.Volume(file, "segmentation"), raw, truth, None, pairs=pairs
     )
-    drawn = base64.b64decode(planes.planes_figure(read, None).partition(",")[2])
+    drawn = base64.b64decode(planes.planes_figure(read).partition(",")[2])
     assert picture.read_bytes() == drawn
     assert cli.run([*command[:-1], str(tmp_path / "absent" / "planes.png")]) != 0
     assert cli.run([*command[:4], f"{tmp_path}/absent.h5:raw", *command[5:]]) == 2
