@@ -15,11 +15,9 @@ from floodtide.config import FfnConfig
 
 def of(ours: Any, against: str, threads: int) -> dict[str, Peer]:
     """Return the network of `FfnPasses` or `UNetPasses` in PyTorch in each memory format, {format: its passes}."""
-    if isinstance(ours.model, FfnConfig):
-        formats = ("contiguous", "channels_last_3d")
-        return {layout: TorchFfn(ours, against, threads, layout) for layout in formats}
-    formats = ("contiguous", "channels_last")
-    return {layout: TorchUNet(ours, against, threads, layout) for layout in formats}
+    flooding = isinstance(ours.model, FfnConfig)
+    make, last = (TorchFfn, "channels_last_3d") if flooding else (TorchUNet, "channels_last")
+    return {layout: make(ours, against, threads, layout) for layout in ("contiguous", last)}
 
 
 class Peer:

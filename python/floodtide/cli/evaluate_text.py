@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from floodtide.evaluate import trivial
 from floodtide.evaluate.classes import ClassReport
@@ -40,15 +39,11 @@ def compared(report: Report) -> str:
     scores = report.table.scores()
     found = trivial.verdict(scores, report.answers)
     lines = [found.text, ""] if found else []
-    lines += table({"segmentation": scores, **report.others, **report.answers})
-    return "\n".join([*lines, *report.notes])
-
-
-def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the main scores over all voxels as lines of a table, one for each name."""
+    earlier = {} if report.before is None else {"before": report.before}
+    rows = {"segmentation": scores, **earlier, **report.answers}
     head = ["all voxels", *(title for title, _ in _COLUMNS)]
     cells = [[name, *(_text(row[key]) for _, key in _COLUMNS)] for name, row in rows.items()]
-    return aligned(head, cells)
+    return "\n".join([*lines, *aligned(head, cells), *report.notes])
 
 
 def _text(value: float) -> str:

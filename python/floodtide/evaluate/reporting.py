@@ -33,7 +33,7 @@ class Report:
 
     Attributes:
         table: Voxels of each pair of segment and object.
-        others: {name: scores} of an earlier segmentation, if there is one.
+        before: Scores of an earlier segmentation, if there is one.
         answers: {name: scores} of the trivial answers.
         level: The grey level of the answer `best grey level`; None if it is not among the answers.
         notes: Sentences about the answers.
@@ -43,8 +43,8 @@ class Report:
     """
 
     table: ContingencyTable
-    others: dict[str, Scores]
     answers: dict[str, Scores]
+    before: Scores | None = None
     level: trivial.GreyLevel | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     runs: RunLengths | None = None
@@ -58,8 +58,8 @@ class Report:
         if self.level is not None:
             answers[trivial.GREY_LEVEL] |= self.level._asdict()
         found |= {"trivial": answers, "notes": self.notes}
-        if self.others:
-            found["before"] = next(plain(scores) for scores in self.others.values())
+        if self.before is not None:
+            found["before"] = plain(self.before)
         if self.runs is not None:
             found["run_lengths"] = dataclasses.asdict(self.runs) | {"unit": self.unit}
         if self.mistakes is not None:
@@ -103,10 +103,9 @@ def report(
     found: Report | None = None
     with world.agreed():
         if world.rank() == 0:
-            others: dict[str, Scores] = {}
+            found = Report(table, {trivial.ONE_OBJECT: trivial.one_object(table)})
             if before is not None:
-                others["before"] = score_volumes(before, truth, box)
-            found = Report(table, others, {trivial.ONE_OBJECT: trivial.one_object(table)})
+                found.before = score_volumes(before, truth, box)
             if pair.assumed_place:
                 found.notes.append(pair.assumed_place)
             _add_grey_level(found, image, pair)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import Any
 
 from floodtide.base.progress import duration
 from floodtide.data import TrainingVolume, Volume
@@ -16,32 +16,20 @@ from floodtide.report.segmented import Segmented
 from floodtide.train.recorded_run import Record, Run
 
 
-@dataclass(frozen=True)
-class Head:
-    """What stands first in the report of a run.
+def head(run: Run, found: Segmented | None) -> dict[str, Any]:
+    """Return what stands first in the report of a run, by name.
 
-    Attributes:
-        run: The run.
-        verdict: Whether it is better than trivial predictors; None if nothing tells.
-        duration: Of the training, "" if the log does not say.
-        volumes: Names and properties of the first three training volumes.
+    `run`; `verdict`, whether it is better than trivial predictors, None if nothing tells; `duration` of the training,
+    "" if the log does not say; `volumes`, names and properties of the first three training volumes.
     """
-
-    run: Run
-    verdict: Verdict | None
-    duration: str
-    volumes: list[tuple[str, str]]
-
-
-def head(run: Run, found: Segmented | None) -> Head:
-    """Return the head of a run."""
     times = [record["time_s"] for record in (*run.train, *run.validation) if "time_s" in record]
     volumes = []
     for volume in run.config.get("data", {}).get("volumes", [])[:3]:
         name = str(volume.get("name") or volume.get("image", "?"))
         named = name != TrainingVolume.name  # the name of volumes that are given none
         volumes.append((f"Volume {name}" if named else "Volume", _volume_text(volume)))
-    return Head(run, verdict_of(run, found), duration(max(times)) if times else "", volumes)
+    took = duration(max(times)) if times else ""
+    return {"run": run, "verdict": verdict_of(run, found), "duration": took, "volumes": volumes}
 
 
 def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:

@@ -86,7 +86,7 @@ def test_a_volume_without_a_name_is_called_volume(run_folder: Path) -> None:
     names = [{"name": "volume"}, {"name": "left half"}]
     volumes = [{**run.config["data"]["volumes"][0], **name} for name in names]
     head = verdict.head(dataclasses.replace(run, config={"data": {"volumes": volumes}}), None)
-    assert [name for name, _ in head.volumes] == ["Volume", "Volume left half"]
+    assert [name for name, _ in head["volumes"]] == ["Volume", "Volume left half"]
 
 
 def test_the_worst_mistakes_have_their_places(page: Page) -> None:
