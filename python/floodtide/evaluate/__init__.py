@@ -8,7 +8,6 @@ from floodtide.evaluate.skeletons import run_lengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
     Pair,
-    score_volumes,
     scores,
 )
 
@@ -18,7 +17,6 @@ __all__ = [
     "class_report",
     "report",
     "run_lengths",
-    "score_volumes",
     "scores",
     "worst_mistakes",
 ]

@@ -62,9 +62,9 @@ def worst_mistakes(
     Unsegmented voxels and voxels without object do not count.
 
     Args:
-        segmentation: As for `score_volumes`.
-        truth: As for `score_volumes`.
-        box: As for `score_volumes`.
+        segmentation: As for `Pair`.
+        truth: As for `Pair`.
+        box: As for `Pair`.
         count: Most splits, and most mergers, to return.
         parts: Most parts of each.
         table: Of these volumes and this box, from `Pair.table`; None: it is counted first.
@@ -74,8 +74,8 @@ def worst_mistakes(
         The splits, then the mergers, each from the worst on.
 
     Raises:
-        ShapeError: As `score_volumes`.
-        OutOfRangeError: As `score_volumes`.
+        ShapeError: As `Pair.places`.
+        OutOfRangeError: As `Pair.places`.
         InvalidFileError: If a volume is damaged, or changes meanwhile.
     """
     _WORST.check("worst_mistakes", count=count, parts=parts)

@@ -19,7 +19,6 @@ from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
     Pair,
-    score_volumes,
 )
 
 Scores = Mapping[str, float]
@@ -105,7 +104,7 @@ def report(
         if world.rank() == 0:
             found = Report(table, {trivial.ONE_OBJECT: trivial.one_object(table)})
             if before is not None:
-                found.before = score_volumes(before, truth, box)
+                found.before = Pair(before, truth, box).table().scores()
             if pair.assumed_place:
                 found.notes.append(pair.assumed_place)
             _add_grey_level(found, image, pair)

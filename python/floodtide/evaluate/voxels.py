@@ -57,42 +57,18 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     return table.scores()
 
 
-def score_volumes(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None = None,
-    progress: Progress | None = None,
-) -> dict[str, float]:
-    """Return scores that compare two volumes. They are read in blocks and may be larger than memory.
+@dataclass(frozen=True)
+class Pair:
+    """Two volumes of the same voxels. They are read in blocks and may be larger than memory.
 
     The offset that a file states is the position of a volume in the whole volume. If only one of two volumes of one
     shape states its offset, both are assumed to cover the same box. If the truth states its offset, the box that both
-    cover is compared.
-
-    Args:
-        segmentation: Volume of segment ids.
-        truth: Volume of object ids. Without an offset, it must cover the segmentation.
-        box: Part to compare, (start, size) in voxels of the whole volume; None: all that both cover.
-        progress: Called as progress(voxels done, voxels).
-
-    Returns:
-        The scores, as for `scores`.
-
-    Raises:
-        ShapeError: If the volumes have no common box, or state different voxel sizes.
-        OutOfRangeError: If the box is not inside both volumes.
-    """
-    return Pair(segmentation, truth, box).table(progress).scores()
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two volumes of the same voxels, read in blocks.
+    cover is compared. `Pair(segmentation, truth).table().scores()` returns the scores.
 
     Attributes:
-        segmentation: Segments or classes.
-        truth: Objects or classes.
-        box: Part to compare, (start, size) in voxels of the whole volume; None: see `score_volumes`.
+        segmentation: Volume of segment ids, or of classes.
+        truth: Volume of object ids, or of classes. Without an offset, it must cover the segmentation.
+        box: Part to compare, (start, size) in voxels of the whole volume; None: all that both cover.
     """
 
     segmentation: Volume
@@ -104,8 +80,8 @@ class Pair:
         """Return the box to compare, and the first voxels of both volumes, in voxels of the whole volume.
 
         Raises:
-            ShapeError: As `score_volumes`.
-            OutOfRangeError: As `score_volumes`.
+            ShapeError: If the volumes have no common box, or state different voxel sizes.
+            OutOfRangeError: If the box is not inside both volumes.
         """
         segmentation, truth, box = self.segmentation, self.truth, self.box
         require_same_size("evaluate", segmentation, truth)
