@@ -7,13 +7,11 @@ Each command runs in its own process, so that the memory and the threads of one 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from floodtide.bench import kernels
-from floodtide.bench.rows import Row, has_torch, require_success
+from floodtide.bench.rows import Row, has_torch, output_of
 from floodtide.bench.shapes import Timing
 
 
@@ -47,10 +45,9 @@ class Benchmark:
         threads = ",".join(map(str, timing.counts))
         words = [*self.command.split(), "--threads", threads, "--seconds", f"{timing.seconds:g}"]
         words += ["--against", self.peer] if with_peer and self.peer else []
-        command = [sys.executable, "-m", "floodtide", "bench", *words, "--json"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        require_success(done, f"floodtide bench {' '.join(words)} failed")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        failure = f"floodtide bench {' '.join(words)} failed"
+        printed = output_of(failure, "-m", "floodtide", "bench", *words, "--json")
+        return [json.loads(line) for line in printed.splitlines()]
 
 
 BENCHMARKS = (

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
-import json
 import subprocess
 import sys
 import time
@@ -189,27 +188,15 @@ def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
         )
 
 
-def in_own_process(function: str, **arguments: Any) -> Any:
-    """Call "module:function" in a separate process and return its result. Used to measure peak memory.
-
-    Arguments and result must be JSON values; the result may be an iterator over such values.
+def output_of(failure: str, *arguments: str) -> str:
+    """Run Python with arguments in a separate process, and return what it prints.
 
     Raises:
-        InternalError: If the function raises or the process is killed. The message has the last line of its errors.
+        InternalError: If the process fails or is killed. The message begins with `failure` and has its last error line.
     """
-    code = (
-        "import importlib, json, sys; module, name = sys.argv[1].split(':'); "
-        "function = getattr(importlib.import_module(module), name); "
-        "print(json.dumps(function(**json.loads(sys.argv[2])), default=list))"
-    )
-    command = [sys.executable, "-c", code, function, json.dumps(arguments)]
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    require_success(done, f"{function} failed in its own process")
-    return json.loads(done.stdout)
-
-
-def require_success(done: subprocess.CompletedProcess[str], failure: str) -> None:
-    """Raise InternalError with the last line of its errors if a process has failed."""
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
         raise InternalError(f"{failure}: {said[0]}")
+    return done.stdout

@@ -117,17 +117,12 @@ def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
     return sums
 
 
-def verdict(
-    own: Mapping[str, Any],
-    answers: Mapping[str, Mapping[str, Any]],
-    what: str = "the segmentation",
-) -> Verdict | None:
+def verdict(own: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> Verdict | None:
     """Compare the error over all voxels with the lowest error of the trivial answers.
 
     Args:
         own: Scores of a segmentation, as `scores` returns them.
         answers: {name: scores} of the trivial answers.
-        what: What `own` belongs to, for the sentence.
 
     Returns:
         The verdict in one sentence, or None if an error is unknown.
@@ -141,7 +136,7 @@ def verdict(
     covering = f" at coverage {covered:.2f}" if is_number(covered) else ""
     return judged(
         errors[name] - float(error),
-        f"over all voxels, {what} has an adapted Rand error of {error:.3f}{covering},"
+        f"over all voxels, the segmentation has an adapted Rand error of {error:.3f}{covering},"
         f" the best trivial answer ({name}) {errors[name]:.3f}",
     )
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from floodtide import _core, errors
 from floodtide.bench import kernels
-from floodtide.bench.rows import enough, in_own_process, threads
+from floodtide.bench.rows import enough, output_of, threads
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import command
 
@@ -126,7 +126,7 @@ def test_slow_bodies_need_fewer_samples(samples: int, spent_s: float, expected: 
 
 
 def test_a_process_of_its_own_that_fails_is_one_line() -> None:
-    with pytest.raises(errors.InternalError, match="failed in its own process: TypeError"):
-        in_own_process("math:comb", n=1)
+    with pytest.raises(errors.InternalError, match="the sum failed: TypeError"):
+        output_of("the sum failed", "-c", "1 + ''")
     with pytest.raises(errors.InternalError, match="status 3"):
-        in_own_process("os:_exit", status=3)
+        output_of("the end", "-c", "import os; os._exit(3)")
