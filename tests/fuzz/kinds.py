@@ -126,8 +126,6 @@ _RUNS = (
     Source("run/log.jsonl", ("report", "simulate", "simulate", "resume"), "text"),
     Source("run/config.toml", ("report", "simulate", "simulate"), "text"),
     Source("run/failure-rank-0.json", ("report", "simulate"), "text"),
-    Source("run/scores.json", ("report",), "text"),
-    Source("run/flood.npz", ("report",), "bytes"),
     Source("slices_run/log.jsonl", ("report-slices", "resume-slices"), "text"),
     Source("slices_run/config.toml", ("report-slices",), "text"),
     Source("affinities_run/log.jsonl", ("report-affinities",), "text"),

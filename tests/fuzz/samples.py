@@ -160,9 +160,7 @@ def make(folder: Path) -> None:
     _run("predict slices_run slices.h5:image predicted.h5:labels")
     _report_parts()
     _calibrations()
-    shutil.copytree(
-        "run", "run2", ignore=shutil.ignore_patterns("checkpoints", "segmentation.h5", "flood.npz")
-    )
+    shutil.copytree("run", "run2", ignore=shutil.ignore_patterns("checkpoints", "segmentation.h5"))
 
 
 def _checkpoint() -> None:
@@ -311,15 +309,6 @@ def _networks() -> None:
 
 
 def _report_parts() -> None:
-    side, random = 9, np.random.default_rng(2)
-    logits = np.full((3, side, side, side), np.nan, np.float16)
-    for index in range(3):
-        inner = slice(3 - index, 6 + index)
-        logits[index, inner, inner, inner] = random.normal(1.0, 2.0, (3 + 2 * index,) * 3)
-    image = random.integers(0, 255, (side,) * 3).astype(np.float32)
-    np.savez_compressed("run/flood.npz", logits=logits, moves=np.array([1, 5, 9]), image=image)
-    scores = {"name": "trained network", "adapted_rand_error": 0.1, "coverage": 0.9, "segments": 4}
-    Path("run/scores.json").write_text(json.dumps([scores]))
     failure = {"reason": "rank 0 was told to", "events": [{"name": "step", "ago_us": 1}]}
     Path("run/failure-rank-0.json").write_text(json.dumps(failure))
     Path("run/traces").mkdir()

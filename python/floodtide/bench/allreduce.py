@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,27 +37,11 @@ class AllreduceOptions:
 
 
 def allreduce(options: AllreduceOptions) -> list[Row]:
-    """Measure all algorithms on the ranks of the job, and return the rows on rank 0. Collective.
+    """Measure all algorithms and wire formats on the ranks of the job, and return the rows on rank 0. Collective.
 
-    Raises:
-        InvalidArgumentError: If there is only one rank.
-    """
-    require_several_ranks("bench allreduce")
-    comm = world.current()
-    rows = list(measured(comm, elements=options.elements, seconds=options.seconds))
-    return rows if comm.rank == 0 else []
+    At least 20 samples of each row are taken, or 3 if all samples together take 2 s.
 
-
-def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[Row]:
-    """Yield one row for each algorithm and wire format. Collective.
-
-    Args:
-        comm: The core's communicator, with at least 2 ranks.
-        elements: Length of the float32 array.
-        seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples together
-            take 2 s.
-
-    Yields:
+    Returns:
         Rows as in `floodtide.bench.rows`. The additional keys are:
         `wire`: the wire format.
         `sent_bytes`: bytes that this rank sends in one allreduce; None if the MPI library sends them.
@@ -65,7 +49,12 @@ def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[R
         a ring: 2 n (p - 1) / p, divided by the median time.
         `ratio`: median time divided by that of the MPI library's blocking allreduce.
         A sample is the time of the slowest rank. Samples of all rows alternate.
+
+    Raises:
+        InvalidArgumentError: If there is only one rank.
     """
+    require_several_ranks("bench allreduce")
+    comm, elements = world.current(), options.elements
     calls = _calls(comm)
     values = (np.arange(elements) % 1000 + comm.rank).astype(np.float32)
     work = values.copy()
@@ -81,7 +70,7 @@ def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[R
     samples: dict[str, list[float]] = {name: [] for name in calls}
     spent_s = 0.0
     # All ranks decide alike, because spent_s is equal on all ranks.
-    while not enough(len(samples[YARDSTICK]), spent_s) or spent_s < seconds * len(calls):
+    while not enough(len(samples[YARDSTICK]), spent_s) or spent_s < options.seconds * len(calls):
         for name, (call, _) in calls.items():
             np.copyto(work, values)
             comm.barrier()
@@ -92,24 +81,24 @@ def measured(comm: Communicator, *, elements: int, seconds: float) -> Iterator[R
             samples[name].append(float(slowest[0]))
             spent_s += float(slowest[0])
 
+    rows = []
     for name, (_, wire) in calls.items():
-        row = spread(samples[name])
-        median_s = row["median_s"]
-        yield stamped(
-            {
-                "name": f"allreduce {wire}",
-                "kernel": name,
-                "wire": wire,
-                "shape": f"{elements} float32",
-                "threads": 1,
-                "ranks": comm.size,
-                "transport": comm.description,
-                **row,
-                "ratio": median_s / statistics.median(samples[YARDSTICK]),
-                "sent_bytes": sent_bytes[name],
-                "gb_per_s": 2 * elements * 4 * (comm.size - 1) / comm.size / median_s * 1e-9,
-            }
-        )
+        median_s = statistics.median(samples[name])
+        row = {
+            "name": f"allreduce {wire}",
+            "kernel": name,
+            "wire": wire,
+            "shape": f"{elements} float32",
+            "threads": 1,
+            "ranks": comm.size,
+            "transport": comm.description,
+            **spread(samples[name]),
+            "ratio": median_s / statistics.median(samples[YARDSTICK]),
+            "sent_bytes": sent_bytes[name],
+            "gb_per_s": 2 * elements * 4 * (comm.size - 1) / comm.size / median_s * 1e-9,
+        }
+        rows.append(stamped(row))
+    return rows if comm.rank == 0 else []
 
 
 def _calls(comm: Communicator) -> dict[str, tuple[Callable[[Any], None], str]]:

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """All benchmarks of computation in one run.
 
-Each benchmark runs in its own process, so that the memory and the threads of one do not disturb the next.
+Each command runs in its own process, so that the memory and the threads of one do not disturb the next.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from floodtide.bench.rows import Row, in_own_process, require_success
+from floodtide.bench import kernels
+from floodtide.bench.rows import Row, has_torch, output_of
 from floodtide.bench.shapes import Timing
 
 
@@ -25,41 +23,36 @@ class Benchmark:
         command: A command of `floodtide bench`, with its options.
         what: What it measures, for tables.
         peer: The peer in PyTorch that it is compared with; "": none.
-        function: "module:function" of thread_counts and seconds, for what only `floodtide bench all` measures; "": the
-            command.
+        function: What only `floodtide bench all` measures; None: the command.
     """
 
     command: str
     what: str
     peer: str = ""
-    function: str = ""
+    function: Callable[[Timing], Iterator[Row]] | None = None
 
     def __str__(self) -> str:
         return f"{self.command} --against {self.peer}" if self.peer else self.command
 
-    def rows(self, seconds: float, thread_counts: Sequence[int], with_peer: bool) -> list[Row]:
+    def rows(self, timing: Timing, with_peer: bool) -> list[Row]:
         """Run the benchmark and return its rows.
 
         Raises:
             InternalError: If it fails. The message has the last line of its errors.
         """
-        if self.function:
-            found: list[Row] = in_own_process(
-                self.function, thread_counts=list(thread_counts), seconds=seconds
-            )
-            return found
-        threads = ",".join(map(str, thread_counts))
-        words = [*self.command.split(), "--threads", threads, "--seconds", f"{seconds:g}"]
+        if self.function is not None:
+            return list(self.function(timing))
+        threads = ",".join(map(str, timing.counts))
+        words = [*self.command.split(), "--threads", threads, "--seconds", f"{timing.seconds:g}"]
         words += ["--against", self.peer] if with_peer and self.peer else []
-        command = [sys.executable, "-m", "floodtide", "bench", *words, "--json"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        require_success(done, f"floodtide bench {' '.join(words)} failed")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        failure = f"floodtide bench {' '.join(words)} failed"
+        printed = output_of(failure, "-m", "floodtide", "bench", *words, "--json")
+        return [json.loads(line) for line in printed.splitlines()]
 
 
 BENCHMARKS = (
-    Benchmark("all", "multiply-adds", function="floodtide.bench.kernels:peak"),
-    Benchmark("all", "reading", function="floodtide.bench.kernels:bandwidth"),
+    Benchmark("all", "multiply-adds", function=kernels.peak),
+    Benchmark("all", "reading", function=kernels.bandwidth),
     Benchmark("conv", "convolution 33³, 32 to 32 channels"),
     Benchmark("step", "FFN training step, depth 9, 33³", "torch"),
     Benchmark("step --set training.walkers=2", "FFN training step, depth 9, 33³, batch 2", "torch"),
@@ -72,11 +65,6 @@ BENCHMARKS = (
 Result = tuple[Benchmark, Sequence[Row]]
 
 
-def has_torch() -> bool:
-    """Return True if PyTorch is installed, with which passes are compared."""
-    return importlib.util.find_spec("torch") is not None
-
-
 def measure(timing: Timing) -> Iterator[Result]:
     """Run all benchmarks one after another, and yield each with its rows.
 
@@ -87,4 +75,4 @@ def measure(timing: Timing) -> Iterator[Result]:
     # Without PyTorch, a step against bfloat16 would be the same step once more.
     chosen = [one for one in BENCHMARKS if peers or one.peer != "torch-bf16"]
     for benchmark in chosen:
-        yield benchmark, benchmark.rows(timing.seconds, timing.counts, peers)
+        yield benchmark, benchmark.rows(timing, peers)

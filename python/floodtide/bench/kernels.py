@@ -19,18 +19,13 @@ MIB = (0.5, 4.0, 256.0)
 """Sizes of buffers that, on most processors, lie in the second cache, in the third one, and in memory."""
 
 
-def peak(*, thread_counts: Sequence[int] = (1,), seconds: float = 1.0) -> Iterator[Row]:
-    """Measure the peak multiply-add rate of every instruction set of the processor, and yield rows.
-
-    Args:
-        thread_counts: Numbers of threads; one row for each number and instruction set.
-        seconds: Minimum time to measure each row.
-    """
+def peak(timing: Timing) -> Iterator[Row]:
+    """Measure the peak multiply-add rate of every instruction set, and yield a row for each and number of threads."""
     levels = ["generic", "avx2", "avx512"]
     for level in levels[: levels.index(_core.processor_isa()) + 1]:
-        for count in thread_counts:
+        for count in timing.counts:
             with threads(count):
-                times, rates = _sampled(_core.bench.Peak(level).sample, seconds)
+                times, rates = _sampled(_core.bench.Peak(level).sample, timing.seconds)
                 rate = float(np.median(rates))
                 row = {
                     "name": "peak",
@@ -56,28 +51,25 @@ def _sampled(run: Callable[[], T], seconds: float) -> tuple[list[float], list[T]
     return times, results
 
 
-def bandwidth(
-    *, thread_counts: Sequence[int] = (1,), mib: Sequence[float] = MIB, seconds: float = 1.0
-) -> Iterator[Row]:
+def bandwidth(timing: Timing, mib: Sequence[float] = MIB) -> Iterator[Row]:
     """Measure how fast threads read from caches and memory, and yield rows.
 
     Rows have `gb_per_s`, the bytes that all threads read in 1e-9 s, from the median time.
 
     Args:
-        thread_counts: Numbers of threads; one set of rows for each.
+        timing: One set of rows for each number of threads.
         mib: Sizes in MiB of the buffer that each thread reads again and again.
-        seconds: Minimum time to measure each row.
 
     Raises:
         floodtide.errors.InvalidArgumentError: If the buffers do not fit into memory.
     """
-    largest = max(mib) * max(thread_counts)
+    largest = max(mib) * max(timing.counts)
     limits.require_memory("bench bandwidth: the buffers need", largest * 2**20, "fewer MiB")
-    for count in thread_counts:
+    for count in timing.counts:
         with threads(count):
             for size in mib:
                 reading = _core.bench.Reading(int(size * 2**20))
-                row = spread(_sampled(reading.run, seconds)[0])
+                row = spread(_sampled(reading.run, timing.seconds)[0])
                 row |= {
                     "name": "bandwidth",
                     "kernel": "read",
@@ -108,16 +100,15 @@ def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
     """
     for count in timing.counts:
         with threads(count):
-            convolution = (shape.size, *shape.channels, shape.kernel, shape.compute)
+            convolution = (shape.size, *shape.channels, (3, 3, 3), "fp32")
             ours = _core.bench.ConvPasses(*convolution, "")
             both = {"floodtide": ours}
             if against:
                 both[against] = _core.bench.ConvPasses(*convolution, against)
-            size, kernel = ("x".join(map(str, sides)) for sides in (shape.size, shape.kernel))
-            channels = "{} to {}".format(*shape.channels)
+            size, channels = "x".join(map(str, shape.size)), "{} to {}".format(*shape.channels)
             conditions = {
                 "kernel": ours.kernel(),
-                "shape": f"{size}, kernel {kernel}, {channels} channels",
+                "shape": f"{size}, kernel 3x3x3, {channels} channels",
                 "threads": count,
             }
             for name in ("forward", "backward_data", "backward_weights"):

@@ -7,15 +7,16 @@ They are compared with the peak multiply-add rate and, on request, with PyTorch 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from floodtide import _core, config, nn
 from floodtide.base.networks import FfnConfig, UNetConfig
-from floodtide.bench.rows import TORCH, Row, compared, in_own_process, require_peer, threads
+from floodtide.bench.rows import TORCH, Row, compared, output_of, require_peer, threads
 from floodtide.bench.shapes import CLASSES, Timing
 from floodtide.config import Config
 from floodtide.errors import InvalidArgumentError
@@ -234,12 +235,9 @@ def _rows(settings: Config, name: str, count: int, seconds: float, against: str)
             bodies[f"{against} {layout}"] = getattr(peer, name)
     elif against:
         bodies[against] = getattr(FfnPasses(settings, against), name)
-    needed = in_own_process(
-        "floodtide.bench.passes:memory",
-        settings=config.to_dict(settings),
-        name=name,
-        threads=count,
-    )
+    code = "import sys; from floodtide.bench.passes import memory; memory(*sys.argv[1:])"
+    words = (json.dumps(config.to_dict(settings)), name, str(count))
+    needed = json.loads(output_of("measuring the memory failed", "-c", code, *words))
     title = ours.prefix + name
     for row in compared(
         title,
@@ -252,20 +250,21 @@ def _rows(settings: Config, name: str, count: int, seconds: float, against: str)
         yield row | needed if row["name"] == title else row
 
 
-def memory(settings: Mapping[str, Any], name: str, threads: int) -> dict[str, float]:
-    """Return the peak memory of this process after two passes, and its growth by the passes, in MiB.
+def memory(settings: str, name: str, threads: str) -> None:
+    """Print the peak memory of this process after two passes, and its growth by the passes, in MiB, as JSON.
 
     Args:
-        settings: The configuration as nested dictionaries.
+        settings: The configuration as JSON.
         name: The pass, as for `measure`.
         threads: Number of threads.
     """
-    network = config.from_dict(settings)
+    network = config.from_dict(json.loads(settings))
     before = _core.resident_bytes()
-    _core.set_num_threads(threads)
+    _core.set_num_threads(int(threads))
     made = passes_of(network)
     made.kernels(name)
     for _ in range(2):
         getattr(made, name)()
     peak = _core.peak_resident_bytes()
-    return {"peak_memory_mib": peak / 2**20, "step_memory_mib": (peak - before) / 2**20}
+    found = {"peak_memory_mib": peak / 2**20, "step_memory_mib": (peak - before) / 2**20}
+    print(json.dumps(found))

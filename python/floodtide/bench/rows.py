@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
-import json
 import subprocess
 import sys
 import time
@@ -167,6 +166,11 @@ def compared(
         yield stamped(row)
 
 
+def has_torch() -> bool:
+    """Return True if PyTorch is installed, with which passes are compared."""
+    return importlib.util.find_spec("torch") is not None
+
+
 def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
     """Check what a benchmark is to be compared with: nothing, PyTorch, or one of the kernels.
 
@@ -178,33 +182,21 @@ def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
         raise InvalidArgumentError(
             f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
         )
-    if against in TORCH and importlib.util.find_spec("torch") is None:
+    if against in TORCH and not has_torch():
         raise UnsupportedError(
             f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
         )
 
 
-def in_own_process(function: str, **arguments: Any) -> Any:
-    """Call "module:function" in a separate process and return its result. Used to measure peak memory.
-
-    Arguments and result must be JSON values; the result may be an iterator over such values.
+def output_of(failure: str, *arguments: str) -> str:
+    """Run Python with arguments in a separate process, and return what it prints.
 
     Raises:
-        InternalError: If the function raises or the process is killed. The message has the last line of its errors.
+        InternalError: If the process fails or is killed. The message begins with `failure` and has its last error line.
     """
-    code = (
-        "import importlib, json, sys; module, name = sys.argv[1].split(':'); "
-        "function = getattr(importlib.import_module(module), name); "
-        "print(json.dumps(function(**json.loads(sys.argv[2])), default=list))"
-    )
-    command = [sys.executable, "-c", code, function, json.dumps(arguments)]
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
-    require_success(done, f"{function} failed in its own process")
-    return json.loads(done.stdout)
-
-
-def require_success(done: subprocess.CompletedProcess[str], failure: str) -> None:
-    """Raise InternalError with the last line of its errors if a process has failed."""
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
         raise InternalError(f"{failure}: {said[0]}")
+    return done.stdout

@@ -34,7 +34,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvShape:
-    """The convolution that a benchmark measures, and its kernel's arithmetic."""
+    """The convolution that a benchmark measures: 3 x 3 x 3, in float32."""
 
     size: tuple[int, int, int] = option(
         (33, 33, 33), "Size z,y,x of the array in voxels", range=limits.PATCH
@@ -42,8 +42,6 @@ class ConvShape:
     channels: tuple[int, int] = option(
         (32, 32), "Numbers of input and output channels", range=limits.FFN_FEATURES
     )
-    kernel: tuple[int, int, int] = (3, 3, 3)
-    compute: str = "fp32"
 
 
 NETWORKS: dict[str, dict[str, Any]] = {

@@ -38,7 +38,8 @@ def everything(as_json: bool, **options: Any) -> None:
 
     Example: floodtide bench all
     """
-    from floodtide.bench.everything import has_torch, measure
+    from floodtide.bench.everything import measure
+    from floodtide.bench.rows import has_torch
 
     if not has_torch():
         click.echo(

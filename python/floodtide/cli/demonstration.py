@@ -4,30 +4,26 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any, cast
 
 import click
-import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config, data, evaluate, nn, report
 from floodtide.base import notes
-from floodtide.base.files import replace_text
-from floodtide.base.outputs import reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.cli import evaluate_text
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
+from floodtide.data.boxes import as_vec3
+from floodtide.data.copies import write_blocks
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.writers import Plan
 from floodtide.errors import Error
 from floodtide.evaluate import trivial
-from floodtide.evaluate.reporting import plain
-from floodtide.report import growth
-from floodtide.segment import Segmentation, Segmenter, SegmentOptions
+from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Trainer
-
-Array = NDArray[Any]
 
 SHAPE = (256, 160, 160)  # z, y, x
 TRAINING_BOX = "0:192,0:160,0:160"
@@ -40,12 +36,18 @@ THRESHOLDS = (0.2, 0.4, 0.6, 0.8)  # with more classes, most would hold only sli
 WALKERS = 8
 AVERAGE = 0.995  # without averaging, the parameters alternate between merging and splitting objects
 PHASES = ((0.75, 1e-3), (1.0, 3e-4))  # share of the steps, learning rate
-MIN_SEGMENT_VOXELS = trivial.MIN_VOXELS
 MEAN, STD = 128.0, 33.0  # the network receives (image - MEAN) / STD
 # Candidates for segment.move_threshold; the best one on the tuning box is used. Low thresholds merge cells, high
 # thresholds split or miss cells. The training target inside objects is 0.95.
 MOVE_THRESHOLDS = (0.92, 0.93, 0.94, 0.95, 0.96)
-_SCORES = starts_like("a list of scores", b'"adapted_rand_error"')
+# How the segmenter floods. Mean and standard deviation are those of the training volume.
+SEGMENT: dict[str, Any] = {
+    "init_activation": 0.99,
+    "move_threshold": MOVE_THRESHOLDS[2],
+    "segment_threshold": 0.7,
+    "disco_seed_threshold": -1.0,  # later fields of view may correct errors at the faces of earlier ones
+    "min_segment_size": trivial.MIN_VOXELS,
+}
 
 
 def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
@@ -57,13 +59,19 @@ def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
     with contextlib.ExitStack() as held:
         _make_volume(directory, seed, held)
         model = _trained(directory, steps, seed)
+        result = f"{directory / 'segmentation.h5'}:segmentation"
         page = None
-        if world.rank() == 0:
-            _core.set_num_threads(_core.available_cores())  # the other ranks wait at the barrier
-            scores = _segment_and_score(directory, model)
-            replace_text(directory / "scores.json", json.dumps(scores, indent=2) + "\n")
-            page = report.write([directory])
-        world.current().barrier()
+        with world.agreed():
+            if world.rank() == 0:
+                _core.set_num_threads(_core.available_cores())  # the other ranks wait
+                _segment(directory, model, result)
+        found = evaluate.report(
+            data.Volume(result), data.Volume(f"{directory / 'volume.h5'}:labels")
+        )
+        with world.agreed():
+            if found is not None:
+                click.echo(evaluate_text.compared(found))
+                page = report.write([directory])
         return page
 
 
@@ -74,7 +82,7 @@ def _make_volume(directory: Path, seed: int, held: contextlib.ExitStack) -> None
         if world.rank() == 0:
             directory.mkdir(parents=True, exist_ok=True)
             # Reserving the file that is written last keeps a second demonstration away from all files.
-            held.enter_context(reserved("demo", directory / "scores.json", _SCORES))
+            held.enter_context(report.pages.reserve(directory / "report.html", []))
             image, labels = data.synth(SHAPE, seed=seed)
             data.write_volume(volume, {"raw": image, "labels": labels})
     with bar("voxels", "partition") as progress:
@@ -125,52 +133,35 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
         "training": {"steps": steps, "walkers": WALKERS, "average": AVERAGE},
         "optimizer": {"name": "adam", "lr": lr},
         "validation": {"box": HELD_OUT_BOX, "every": 400, "centres": 39},
+        "segment": SEGMENT,
     }
 
 
-def _segment_and_score(directory: Path, model: nn.FFN) -> list[dict[str, Any]]:
-    """Print and return the scores of the network and of trivial answers. Writes the data for pictures."""
+def _segment(directory: Path, model: nn.FFN, out: str) -> None:
+    """Segment the held-out part at the best move threshold, and write the part of it that is scored."""
     image, labels = (data.Volume(f"{directory / 'volume.h5'}:{name}") for name in ("raw", "labels"))
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
-    known, truth = labels.read(tuning), labels.read(held_out)
+    known = labels.read(tuning)
+    assert held_out is not None
 
-    def segment(what: str, threshold: float, box: data.Box | None) -> Segmentation:
+    def segment(what: str, threshold: float, box: data.Box | None) -> NDArray[Any]:
+        options = SegmentOptions(**{**SEGMENT, "move_threshold": threshold}, mean=MEAN, std=STD)
         with bar("seeds", f"segment {what} at move threshold {threshold:g}") as progress:
-            return _segmenter(model, threshold).segment(image, box, progress)
+            return Segmenter(model, options).segment(image, box, progress).segmentation[INNER]
 
     def error(threshold: float) -> float:
-        found = segment("tuning box", threshold, tuning).segmentation
-        return evaluate.scores(_inner(found), _inner(known))[trivial.ERROR]
+        found = segment("tuning box", threshold, tuning)
+        return evaluate.scores(found, known[INNER])[trivial.ERROR]
 
     threshold = min(MOVE_THRESHOLDS, key=error)
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
-    result = segment("held-out part", threshold, held_out)
-    result.save(f"{directory / 'segmentation.h5'}:segmentation")
-    largest = max(result.origins, key=lambda origin: origin.voxels, default=None)
-    if largest is not None:
-        seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
-        growth.record_growth(directory, _segmenter(model, threshold), image.read(held_out), seed)
-    own = evaluate.scores(_inner(result.segmentation), _inner(truth))
-    answers = trivial.answers(_inner(image.read(held_out)), _inner(truth))
-    if found := trivial.verdict(own, answers, "the network"):
-        click.echo(found.text)
-    rows = {"trained network": own, **answers}
-    click.echo("\n".join(evaluate_text.table(rows)))
-    return [{"name": name, **plain(row)} for name, row in rows.items()]
-
-
-def _inner(labels: Array) -> Array:
-    return np.ascontiguousarray(labels[INNER])
-
-
-def _segmenter(network: nn.FFN, move_threshold: float) -> Segmenter:
-    options = SegmentOptions(
-        mean=MEAN,
-        std=STD,
-        init_activation=0.99,
-        move_threshold=move_threshold,
-        segment_threshold=0.7,
-        disco_seed_threshold=-1.0,  # later fields of view may correct errors at the faces of earlier ones
-        min_segment_size=MIN_SEGMENT_VOXELS,
+    found = segment("held-out part", threshold, held_out)
+    start = as_vec3([a + part.start for a, part in zip(held_out[0], INNER, strict=True)])
+    plan = Plan(
+        shape=as_vec3(found.shape),
+        dtype=found.dtype,
+        geometry=Geometry(offset=start),
+        command="floodtide segment",
+        notes={"image": image.name},
     )
-    return Segmenter(network, options)
+    write_blocks(out, plan, data.Volume(found).read)

@@ -70,7 +70,7 @@ from floodtide.cli import options as shared
 )
 @shared.voxel_nm
 @shared.as_json
-def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
+def command(segmentation: str, truth: str, **asked: Any) -> None:
     """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 
     Voxels with truth 0 (or -1, as other programs write) are ignored. Each score is computed twice: for all voxels, with
@@ -86,12 +86,4 @@ def command(segmentation: str, truth: str, as_json: bool, **asked: Any) -> None:
       floodtide evaluate out.h5:classes "masks/*.png" --objects
     """
     shared.require_same_arguments()
-    found = evaluate_modes.run(segmentation, truth, **asked)
-    if found is None:
-        return
-    report, table, shown = found
-    if table and not as_json:
-        click.echo(table)
-        report = {name: value for name, value in report.items() if name not in shown}
-    if report:
-        shared.show(report, as_json)
+    evaluate_modes.run(segmentation, truth, **asked)

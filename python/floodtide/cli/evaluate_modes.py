@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide evaluate` computes: scores of objects, or of classes, with what was asked for."""
+"""What `floodtide evaluate` computes and draws: scores of objects, or of classes, with what was asked for."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from floodtide import evaluate
 from floodtide.base import limits
@@ -16,11 +16,16 @@ from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import evaluate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.data import Box, Volume, parse_box
-from floodtide.evaluate.classes import noted_classes
+from floodtide.data import Volume, parse_box
+from floodtide.data.boxes import as_vec3
+from floodtide.data.volumes import volume_exists
+from floodtide.errors import ShapeError
+from floodtide.evaluate.classes import ClassReport, noted_classes, read_worst
+from floodtide.evaluate.reporting import Report
+from floodtide.evaluate.voxels import first_voxels
+from floodtide.shapes.skeletons import skeletons_of
 
-Outcome = tuple[dict[str, Any], str, Collection[str]]
-"""The report, tables for a terminal, and what they show of it."""
+VoxelSize = tuple[float, float, float] | None
 
 _OF_OBJECTS = ("before", "worst", "skeletons")
 _OF_CLASSES = ("match", "unlabelled", "objects")
@@ -38,11 +43,12 @@ def run(
     worst: int | None,
     skeletons: bool,
     merge_nodes: int,
-    voxel_nm: tuple[float, float, float] | None,
+    voxel_nm: VoxelSize,
     classes: bool,
+    as_json: bool,
     **of_classes: Any,
-) -> Outcome | None:
-    """Compare two volumes. Collective. None on all ranks but 0."""
+) -> None:
+    """Compare two volumes, and print the scores on rank 0. Collective."""
     if not (skeletons or picture):
         shared.refuse_given(("voxel_nm",), "has no effect without --skeletons or --picture")
     of_classes["match"] = _match(of_classes["match"])
@@ -61,54 +67,104 @@ def run(
             if picture is not None and world.rank() == 0:
                 inputs = files_of([segmentation, truth, image, before])
                 held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
+        found: ClassReport | Report | None
         if classes:
-            return _classes(segments, objects, part, picture, image, voxel_nm, of_classes)
-        report = evaluate.report(segments, objects, part, before=earlier, image=image, worst=worst)
+            found = evaluate.class_report(segments, objects, part, **of_classes)
+        else:
+            found = evaluate.report(
+                segments, objects, part, before=earlier, image=image, worst=worst
+            )
         with world.agreed():
-            if report is None:
-                return None
-            if skeletons or picture:
-                from floodtide.cli import evaluate_extras
-
-                size = voxel_nm or evaluate_extras.stated_size([objects, segments], image)
-            if skeletons:
-                pair = (segments, objects)
-                evaluate_extras.add_run_lengths(report, pair, part, size, merge_nodes)
-            if picture:
-                names = (segmentation, truth)
-                evaluate_extras.draw(
-                    report, names, Path(picture), image=image, before=earlier, voxel_nm=size
+            if found is None:
+                return
+            size = voxel_nm or _stated_size([objects, segments], image)
+            if isinstance(found, Report) and skeletons:
+                edges = size or (1.0, 1.0, 1.0)
+                labels, known = evaluate.Pair(segments, objects, part).read()
+                found.runs = evaluate.run_lengths(
+                    skeletons_of(known, voxel_size=edges),
+                    labels,
+                    voxel_size=edges,
+                    merge_nodes=merge_nodes,
                 )
-            if all(len(set(values) - {0}) == 1 for values in report.table.rows()[:, :2].T.tolist()):
-                report.notes.append(
-                    "each volume has one value besides 0: --classes compares them as classes"
-                )
-            facts = report.as_dict()
-            if skeletons:
-                facts["run_lengths"]["unit"] = report.unit
-            return facts, evaluate_text.compared(report) + "\n", _IN_TABLE
+                found.unit = "voxels" if size is None else "nm"
+            if picture and isinstance(found, ClassReport):
+                _draw_classes(found, segments, objects, Path(picture), image, size)
+            elif picture and isinstance(found, Report):
+                _draw(found, segments, truth, Path(picture), image, earlier, size)
+    _print(found, as_json)
 
 
-def _classes(
+def _print(found: ClassReport | Report, as_json: bool) -> None:
+    report = found.as_dict()
+    if as_json:
+        shared.show(report, as_json)
+    elif isinstance(found, ClassReport):
+        click.echo(evaluate_text.of_classes(found))
+    else:
+        click.echo(f"{evaluate_text.compared(found)}\n")
+        report = {name: value for name, value in report.items() if name not in _IN_TABLE}
+        shared.show(report, as_json)
+
+
+def _stated_size(volumes: list[Volume], image: str) -> VoxelSize:
+    """Return the voxel size (z, y, x) in nm of the first volume whose file states one; the image comes last."""
+    name = image or volumes[-1].text("image")
+    if name and (image or volume_exists(name)):
+        volumes = [*volumes, Volume(name)]
+    sizes = (volume.geometry.voxel_size_nm for volume in volumes)
+    return next((size for size in sizes if size is not None), None)
+
+
+def _draw(
+    report: Report,
+    segments: Volume,
+    truth: str,
+    path: Path,
+    image: str,
+    before: Volume | None,
+    voxel_nm: VoxelSize,
+) -> None:
+    """Draw segments and truth, and beside it the surroundings of each mistake that the report lists.
+
+    They are those of the second largest part: what should be joined, or cut off.
+    """
+    from floodtide.report import planes
+
+    pairs = report.table.rows().astype(np.int64)  # segment, object, voxels
+    read = planes.read_segmentation(segments, image, truth, voxel_nm, before=before, pairs=pairs)
+    planes.save_planes(read, path)
+    for number, mistake in enumerate(report.mistakes or [], start=1):
+        place = mistake.parts[1].zyx
+        read = planes.read_segmentation(segments, image, truth, voxel_nm, place, pairs=pairs)
+        name = f"{path.stem}-{number:02}-{mistake.kind}-{mistake.id}.png"
+        planes.save_planes(read, path.with_name(name))
+
+
+def _draw_classes(
+    report: ClassReport,
     segments: Volume,
     objects: Volume,
-    box: Box | None,
-    picture: str | None,
+    path: Path,
     image: str,
-    voxel_nm: tuple[float, float, float] | None,
-    options: dict[str, Any],
-) -> Outcome | None:
-    report = evaluate.class_report(segments, objects, box, **options)
-    with world.agreed():
-        if report is None:
-            return None
-        if picture:
-            from floodtide.cli import evaluate_extras
+    voxel_nm: VoxelSize,
+) -> None:
+    """Draw the section with the most wrong voxels: the image, and the image with outlines of both volumes."""
+    from floodtide.report import planes
 
-            size = voxel_nm or evaluate_extras.stated_size([objects, segments], image)
-            evaluate_extras.draw_classes(report, segments, objects, Path(picture), image, size)
-        facts = report.as_dict()
-        return facts, evaluate_text.of_classes(report), facts.keys()
+    predicted, true = read_worst(report, segments, objects)
+    found = planes.covering(planes.opened(image or segments.text("image")), segments, None)
+    grey = None
+    if found is not None:
+        start, first = report.worst[0], first_voxels(segments, objects)[0]
+        corner = as_vec3([a - b + c for a, b, c in zip(start, first, found[1], strict=True)])
+        grey = found[0].read((corner, report.worst[1]))[0]
+    elif image:
+        raise ShapeError(f"--image {image} does not cover {segments.name}, expected its image")
+    else:
+        report.notes.append("picture: the image is unknown (--image VOLUME)")
+    title = f"z = {report.worst[0][0]}: {report.worst_voxels} wrong voxels"
+    planes.save_classes(title, grey, true, predicted, voxel_nm, path)
 
 
 def _match(text: str) -> dict[int, int]:

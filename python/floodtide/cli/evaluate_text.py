@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from floodtide.evaluate import trivial
 from floodtide.evaluate.classes import ClassReport
@@ -33,7 +32,6 @@ _DETECTION = (
     ("average_precision_50", "AP at 0.5"),
     ("average_precision", "AP at 0.5 to 0.95"),
 )
-_WIDTH, _NAME = 12, 24
 
 
 def compared(report: Report) -> str:
@@ -41,18 +39,11 @@ def compared(report: Report) -> str:
     scores = report.table.scores()
     found = trivial.verdict(scores, report.answers)
     lines = [found.text, ""] if found else []
-    lines += table({"segmentation": scores, **report.others, **report.answers})
-    return "\n".join([*lines, *report.notes])
-
-
-def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the main scores over all voxels as lines of a table, one for each name."""
-    head = f"{'all voxels':{_NAME}}" + "".join(f"{title:>{_WIDTH}}" for title, _ in _COLUMNS)
-    lines = [head]
-    for name, scores in rows.items():
-        cells = "".join(f"{_text(scores[key]):>{_WIDTH}}" for _, key in _COLUMNS)
-        lines.append(f"{name[: _NAME - 1]:{_NAME}}{cells}")
-    return lines
+    earlier = {} if report.before is None else {"before": report.before}
+    rows = {"segmentation": scores, **earlier, **report.answers}
+    head = ["all voxels", *(title for title, _ in _COLUMNS)]
+    cells = [[name, *(_text(row[key]) for _, key in _COLUMNS)] for name, row in rows.items()]
+    return "\n".join([*lines, *aligned(head, cells), *report.notes])
 
 
 def _text(value: float) -> str:

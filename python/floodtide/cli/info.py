@@ -37,9 +37,9 @@ def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json
         return _examine(file, overrides, as_json)
     if file or overrides:
         raise click.UsageError("CONFIG.toml or --set without --machine, expected --machine too")
-    from floodtide.doctor import build
+    from floodtide.doctor import host
 
-    shared.show(build.about(), as_json)
+    shared.show(host.about(), as_json)
     return 0
 
 

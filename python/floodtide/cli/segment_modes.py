@@ -111,7 +111,7 @@ def _previewed(setting: Setting, out: str, box: str | None) -> Report:
         ) as shown:
             found = segmenting.preview(setting, out, box=parse_box(box or ""), progress=shown)
         drawn = planes.read_segmentation(Volume(out), image, "", setting.voxel_size_nm)
-        planes.save_planes(drawn, setting.voxel_size_nm, picture)
+        planes.save_planes(drawn, picture)
     late = "the time was over before the whole box was settled: expected a smaller --box"
     said = [*setting.notes, late] if found["stopped"] else setting.notes
     return found | {

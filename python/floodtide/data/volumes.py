@@ -31,7 +31,7 @@ from floodtide.data.formats.table import HDF5, format_of, open_volume
 from floodtide.data.formats.writers import CHUNK, GZIP
 from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
-_WRITE = Arguments(gzip=limits.GZIP)
+_WRITE = Arguments(gzip=limits.GZIP, voxel_size_nm=limits.VOXEL_SIZE)
 
 _FITS = (
     1 << 20
@@ -400,25 +400,30 @@ def write_volume(
     path: str | os.PathLike[str],
     arrays: Mapping[str, NDArray[Any]],
     *,
+    voxel_size_nm: Sequence[float] | None = None,
     gzip: int = GZIP,
     command: str = "floodtide write_volume",
 ) -> None:
     """Write arrays as the datasets of an HDF5 file, in chunks of at most 64 voxels an axis.
 
     The file takes its name only when it is complete. If there is one already, its other datasets stay, and a dataset of
-    a name in `arrays` is replaced only if the same `command` wrote it.
+    a name in `arrays` is replaced only if the same `command` wrote it. `voxel_size_nm` (z, y, x) in nm is stated for
+    arrays of three axes.
 
     Raises:
         StorageError: If it cannot be written.
         InvalidArgumentError: If an array is not C-contiguous or of an unusual type, or something else would be lost.
     """
-    _WRITE.check("write_volume", gzip=gzip)
+    _WRITE.check("write_volume", gzip=gzip, voxel_size_nm=voxel_size_nm)
+    resolution = None if voxel_size_nm is None else np.array(voxel_size_nm, np.float64)
     with reserved("write_volume", path, unchecked, wait_s=WAIT_S):
         file = _core.data.Hdf5Writer(os.fspath(path), command, list(arrays))
         try:
             for name, array in sorted(arrays.items()):
                 chunks = [min(n, CHUNK) for n in array.shape]
                 file.create(name, array.dtype.name, array.shape, chunks, gzip)
+                if resolution is not None and array.ndim == 3:
+                    file.attribute(name, "resolution", resolution)
                 file.write(name, [0] * array.ndim, array)
             file.finish()
         finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about this process, its host and the run directory, as plain values that can be sent to other ranks."""
+"""Facts about this build, process and host, and the run directory, as plain values that can be sent to other ranks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,51 @@ from floodtide.config import Config
 from floodtide.errors import Error, UnsupportedError
 from floodtide.train.setup import checkpoint_bytes, needed_bytes, thread_count
 
+__all__ = ["about"]
+
 PEAK_SAMPLES = 20  # runs of the multiply-add loop, of some milliseconds each
 
 # Environment variables that change which cores threads use.
 VARIABLES = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+
+
+def about() -> dict[str, Any]:
+    """Return all facts by name. Collective if a launcher started this process.
+
+    Raises:
+        UnsupportedError: If the launcher does not match the MPI library.
+    """
+    total, available = _memory_bytes()
+    return {
+        "version": _core.__version__,
+        "build": dict(_core.build_info()),
+        "processor": _core.processor_name(),
+        "processor_isa": _core.processor_isa(),
+        "isa": _core.active_isa(),
+        "kernels": [{"name": n, "isa": level} for n, level in _core.bench.conv_kernels()],
+        "cores": _core.available_cores(),
+        "threads": _core.num_threads(),
+        "memory_bytes": total,
+        "memory_available_bytes": available,
+        "onednn_plugin": Path(_core.__file__).with_name("_dnnl.so").exists(),
+        "mpi": _mpi(),
+    }
+
+
+def _mpi() -> dict[str, Any]:
+    if libraries.launcher() is not None:
+        world.ensure_init()
+    level = world.mpi_library().start() if world.size() > 1 else None
+    return mpi_facts() | {"ranks": world.size(), "thread_level": level}
+
+
+def _memory_bytes() -> tuple[int | None, int | None]:
+    """Return (total, free) memory of the machine in bytes; (None, None) if the system does not report them."""
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    except (ValueError, OSError):
+        return None, None
 
 
 def mpi_facts() -> dict[str, Any]:

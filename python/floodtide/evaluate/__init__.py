@@ -7,18 +7,16 @@ from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
-    read_both,
-    score_volumes,
+    Pair,
     scores,
 )
 
 __all__ = [
     "ContingencyTable",
+    "Pair",
     "class_report",
-    "read_both",
     "report",
     "run_lengths",
-    "score_volumes",
     "scores",
     "worst_mistakes",
 ]

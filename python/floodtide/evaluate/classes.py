@@ -18,7 +18,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import Progress, as_vec3
 from floodtide.data.no_label import missing
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, ShapeError
@@ -40,15 +40,12 @@ from floodtide.evaluate.reporting import plain
 from floodtide.evaluate.voxels import (
     BLOCK_VOXELS,
     ContingencyTable,
-    assumed_place,
-    common_box,
+    Pair,
     own_parts,
-    stored_blocks,
 )
 
 Array = NDArray[Any]
 Counts = NDArray[np.int64]
-Progress = Callable[[int, int], None]
 
 BACKGROUND = 0
 PROBABILITIES = "_probabilities"
@@ -174,25 +171,25 @@ def class_report(
         InvalidFileError: If a volume holds numbers that are not whole, or more than 256 values.
         floodtide.errors.Error: If a volume cannot be read, or the volumes do not fit.
     """
-    noted = noted_classes(segmentation)
+    noted, pair = noted_classes(segmentation), Pair(segmentation, truth, box)
     with bar("voxels", "evaluate") as progress:
-        tables, hidden, ignored = _counted(segmentation, truth, box, unlabelled, progress)
+        tables, hidden, ignored = _counted(pair, unlabelled, progress)
     with world.agreed():
-        pairs = [row for table in tables.values() for row in table.tolist()]
-        found = _resolved(segmentation, truth, pairs, noted, match or {})
+        rows = [row for table in tables.values() for row in table.tolist()]
+        found = _resolved(segmentation, truth, rows, noted, match or {})
         found.unlabelled = hidden
         if ignored:
             found.notes.append(
                 f"{ignored} voxels have a label in {truth.name} and none in {segmentation.name}: they do not count"
             )
-        _find_worst(found, tables, common_box(segmentation, truth, box)[0])
-        if place := assumed_place(segmentation, truth, box):
-            found.notes.append(place)
+        _find_worst(found, tables, pair.places[0])
+        if pair.assumed_place:
+            found.notes.append(pair.assumed_place)
     if noted is not None:
-        found.average_precision = _precisions(segmentation, truth, box, found, noted)
+        found.average_precision = _precisions(pair, found, noted)
     if objects:
         found.sections = predicted_by_section(segmentation) if sections is None else sections
-        _add_objects(found, segmentation, truth, box, min_voxels)
+        _add_objects(found, pair, min_voxels)
     return found if world.rank() == 0 else None
 
 
@@ -215,9 +212,8 @@ def read_worst(report: ClassReport, segmentation: Volume, truth: Volume) -> tupl
 
     They count from 1, in the order of the report; 0 is the background, -1 no label.
     """
-    ((_, *stored),) = stored_blocks(
-        segmentation, truth, report.worst, None, cut=lambda box, _: [box]
-    )
+    pair = Pair(segmentation, truth, report.worst)
+    ((_, *stored),) = pair.stored_blocks(cut=lambda box, _: [box])
     numbers = [0 if k == BACKGROUND else at for at, k in enumerate(report.names, start=1)]
     predicted, true = (np.array([*numbers, -1])[p[0]] for p in _both_places(report, *stored))
     return predicted, true
@@ -264,11 +260,7 @@ def _whole(voxels: Array, name: str) -> Array:
 
 
 def _counted(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None,
-    unlabelled: int | None,
-    progress: Progress,
+    pair: Pair, unlabelled: int | None, progress: Progress
 ) -> tuple[dict[int, Array], int, int]:
     """Return rows (predicted value, true value, voxels) of each section z, and how many voxels do not count.
 
@@ -277,16 +269,16 @@ def _counted(
     tables: dict[int, ContingencyTable] = {}
     hidden = ignored = 0
     with world.agreed():
-        blocks = stored_blocks(segmentation, truth, box, progress, own_parts())
-        for (z, _, _), labels, values in blocks:
-            labels, values = _whole(labels, segmentation.name), _whole(values, truth.name)
+        for (z, _, _), *stored in pair.stored_blocks(progress, own_parts()):
+            volumes = pair.segmentation, pair.truth
+            labels, values = map(_whole, stored, (volume.name for volume in volumes))
             none, only = _without_label(labels, values, unlabelled)
             hidden, ignored = hidden + int(np.count_nonzero(none)), ignored + only
             for row, plane in enumerate(none):
                 table = tables.setdefault(z + row, ContingencyTable())
                 there = ~plane
                 table.add(labels[row][there], values[row][there])
-                for volume, column in ((segmentation, 0), (truth, 1)):
+                for column, volume in enumerate(volumes):
                     _require_few(volume, np.unique(table.rows()[:, column]).tolist())
     whole: dict[int, ContingencyTable] = {}
     gathered = allgather_object(({z: t.rows() for z, t in tables.items()}, hidden, ignored))
@@ -412,31 +404,26 @@ def _find_worst(report: ClassReport, tables: Mapping[int, Array], region: Box) -
     report.worst_voxels = best[0]
 
 
-def _precisions(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None,
-    report: ClassReport,
-    noted: Classes,
-) -> dict[int, float]:
+def _precisions(pair: Pair, report: ClassReport, noted: Classes) -> dict[int, float]:
     """Return the average precision of each class over voxels, from probabilities of classes beside them. Collective.
 
     Channel k has the probabilities of the k-th class that the prediction notes. {}: there are no probabilities.
     """
-    name = f"{segmentation.name}{PROBABILITIES}"
+    name = f"{pair.segmentation.name}{PROBABILITIES}"
     with world.agreed():
         volumes = []
         if volume_exists(name):
             volumes = [Volume(name, channel=channel) for channel in range(len(noted.channels))]
-        if volumes and volumes[0].shape != segmentation.shape:
+        if volumes and volumes[0].shape != pair.segmentation.shape:
             raise ShapeError(
-                f"{name}: has shape {volumes[0].shape}, expected that of the classes, {segmentation.shape}"
+                f"{name}: has shape {volumes[0].shape}, expected that of the classes, {pair.segmentation.shape}"
             )
     found, classes = {}, list(report.names)
     for number, volume in zip(noted.written, volumes, strict=False):
         counts = _core.evaluate.VoxelCounts()
         with bar("voxels", "probabilities") as progress, world.agreed():
-            for _, *stored in stored_blocks(volume, truth, box, progress, own_parts()):
+            probabilities = Pair(volume, pair.truth, pair.box)
+            for _, *stored in probabilities.stored_blocks(progress, own_parts()):
                 true = _places(report, stored[1], report.of_truth)
                 arrays = (stored[0], true == classes.index(number), true >= 0)
                 p, y, w = (np.ascontiguousarray(a[..., None], np.float32) for a in arrays)
@@ -466,13 +453,7 @@ def _both_places(
     return predicted, true
 
 
-def _add_objects(
-    report: ClassReport,
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None,
-    min_voxels: int,
-) -> None:
+def _add_objects(report: ClassReport, pair: Pair, min_voxels: int) -> None:
     """Add the scores of the objects of each class. Collective: ranks share sections, rank 0 reads a volume."""
     places = [at for at, number in enumerate(report.names) if number != BACKGROUND]
     counts = np.zeros((len(places), 2 + len(_THRESHOLDS)), np.int64)
@@ -480,7 +461,7 @@ def _add_objects(
     def slabs(region: Box, chunks: Vec3) -> list[Box]:
         (z0, y0, x0), (nz, ny, nx) = region
         depth = max(1, BLOCK_VOXELS // (ny * nx)) if report.sections else nz
-        voxel = segmentation.dtype.itemsize + truth.dtype.itemsize
+        voxel = pair.segmentation.dtype.itemsize + pair.truth.dtype.itemsize
         limits.require_memory(
             f"evaluate: the objects of {min(depth, nz)} x {ny} x {nx} voxels need",
             math.prod((min(depth, nz), ny, nx)) * (voxel + _COMPONENT_BYTES),
@@ -490,8 +471,7 @@ def _add_objects(
         return [((z, y0, x0), (min(depth, z0 + nz - z), ny, nx)) for z in tops]
 
     with bar("voxels", "objects") as progress, world.agreed():
-        blocks = stored_blocks(segmentation, truth, box, progress, own_parts(), slabs)
-        for _, *stored in blocks:
+        for _, *stored in pair.stored_blocks(progress, own_parts(), slabs):
             both = _both_places(report, *stored)
             step = 1 if report.sections else len(both[0])
             for z, (row, at) in itertools.product(range(0, len(both[0]), step), enumerate(places)):

@@ -15,7 +15,7 @@ from floodtide.base.options import Arguments
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, part_of
 from floodtide.errors import InvalidFileError
-from floodtide.evaluate.voxels import ContingencyTable, common_blocks, count_volumes
+from floodtide.evaluate.voxels import ContingencyTable, Pair
 
 _WORST = Arguments(count=limits.COUNT, parts=limits.COUNT)
 
@@ -62,28 +62,28 @@ def worst_mistakes(
     Unsegmented voxels and voxels without object do not count.
 
     Args:
-        segmentation: As for `score_volumes`.
-        truth: As for `score_volumes`.
-        box: As for `score_volumes`.
+        segmentation: As for `Pair`.
+        truth: As for `Pair`.
+        box: As for `Pair`.
         count: Most splits, and most mergers, to return.
         parts: Most parts of each.
-        table: Of these volumes and this box, from `count_volumes`; None: it is counted first.
+        table: Of these volumes and this box, from `Pair.table`; None: it is counted first.
         progress: Called as progress(voxels done, voxels); without `table`, each voxel counts twice.
 
     Returns:
         The splits, then the mergers, each from the worst on.
 
     Raises:
-        ShapeError: As `score_volumes`.
-        OutOfRangeError: As `score_volumes`.
+        ShapeError: As `Pair.places`.
+        OutOfRangeError: As `Pair.places`.
         InvalidFileError: If a volume is damaged, or changes meanwhile.
     """
     _WORST.check("worst_mistakes", count=count, parts=parts)
-    second = progress
+    second, pair = progress, Pair(segmentation, truth, box)
     if table is None:
         first = None if progress is None else part_of(progress, 0, 2)
         second = None if progress is None else part_of(progress, 1, 2)
-        table = count_volumes(segmentation, truth, box, first)
+        table = pair.table(first)
     rows = table.rows()
     rows = rows[(rows[:, :2] > 0).all(axis=1)]
     found = [
@@ -93,7 +93,7 @@ def worst_mistakes(
     ]
     shown = [chosen[:parts] for _, chosen in found]
     places = _Places(row for few in shown for row in few)
-    for start, labels, objects in common_blocks(segmentation, truth, box, second):
+    for start, labels, objects in pair.blocks(second):
         places.look_at(labels, objects, start)
     return [
         Mistake(

@@ -18,11 +18,7 @@ from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import (
     ContingencyTable,
-    assumed_place,
-    count_on_ranks,
-    read_both,
-    score_volumes,
-    scores,
+    Pair,
 )
 
 Scores = Mapping[str, float]
@@ -36,7 +32,7 @@ class Report:
 
     Attributes:
         table: Voxels of each pair of segment and object.
-        others: {name: scores} of an earlier segmentation, if there is one.
+        before: Scores of an earlier segmentation, if there is one.
         answers: {name: scores} of the trivial answers.
         level: The grey level of the answer `best grey level`; None if it is not among the answers.
         notes: Sentences about the answers.
@@ -46,8 +42,8 @@ class Report:
     """
 
     table: ContingencyTable
-    others: dict[str, Scores]
     answers: dict[str, Scores]
+    before: Scores | None = None
     level: trivial.GreyLevel | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     runs: RunLengths | None = None
@@ -61,10 +57,10 @@ class Report:
         if self.level is not None:
             answers[trivial.GREY_LEVEL] |= self.level._asdict()
         found |= {"trivial": answers, "notes": self.notes}
-        if self.others:
-            found["before"] = next(plain(scores) for scores in self.others.values())
+        if self.before is not None:
+            found["before"] = plain(self.before)
         if self.runs is not None:
-            found["run_lengths"] = dataclasses.asdict(self.runs)
+            found["run_lengths"] = dataclasses.asdict(self.runs) | {"unit": self.unit}
         if self.mistakes is not None:
             found["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
         return found
@@ -100,18 +96,22 @@ def report(
     Raises:
         floodtide.errors.Error: If a volume cannot be read, or the volumes do not fit.
     """
+    pair = Pair(segmentation, truth, box)
     with bar("voxels", "evaluate") as progress:
-        table = count_on_ranks(segmentation, truth, box, progress)
+        table = pair.table_on_ranks(progress)
     found: Report | None = None
     with world.agreed():
         if world.rank() == 0:
-            others: dict[str, Scores] = {}
+            found = Report(table, {trivial.ONE_OBJECT: trivial.one_object(table)})
             if before is not None:
-                others["before"] = score_volumes(before, truth, box)
-            found = Report(table, others, {trivial.ONE_OBJECT: trivial.one_object(table)})
-            if place := assumed_place(segmentation, truth, box):
-                found.notes.append(place)
-            _add_grey_level(found, image, segmentation, truth, box)
+                found.before = Pair(before, truth, box).table().scores()
+            if pair.assumed_place:
+                found.notes.append(pair.assumed_place)
+            _add_grey_level(found, image, pair)
+            if all(len(set(values) - {0}) == 1 for values in table.rows()[:, :2].T.tolist()):
+                found.notes.append(
+                    "each volume has one value besides 0: --classes compares them as classes"
+                )
             if worst is not None:
                 with bar("voxels", "evaluate") as progress:
                     found.mistakes = worst_mistakes(
@@ -120,11 +120,9 @@ def report(
     return found
 
 
-def _add_grey_level(
-    report: Report, image: str, segments: Volume, objects: Volume, box: Box | None
-) -> None:
+def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
     """Add the answer of the best grey level, or a note why it is missing."""
-    name = image or segments.text("image")
+    name = image or pair.segmentation.text("image")
     if not name or (not image and not volume_exists(name)):
         report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
         return
@@ -135,16 +133,14 @@ def _add_grey_level(
         )
         return
     try:
-        _, grey = read_both(segments, Volume(name), box, image=True)
+        _, grey = Pair(pair.segmentation, Volume(name), pair.box).read(image=True)
     except (InvalidFileError, ShapeError, UnsupportedError) as error:
         if image:
             raise
         report.notes.append(f"{trivial.GREY_LEVEL}: {error}")
         return
-    _, known = read_both(segments, objects, box)
-    level = trivial.best_grey_level(grey, known)
-    answer = trivial.pieces(trivial.smoothed(grey), level)
+    _, known = pair.read()
+    level, report.answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, known)
     report.level = level
-    report.answers[trivial.GREY_LEVEL] = scores(answer, known)
     side = f"pieces {'above' if level.above else 'below'} {level.level:.4g}"
     report.notes.append(f"{trivial.GREY_LEVEL}: {side}, chosen with the truth")

@@ -56,21 +56,10 @@ def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
     return whole.scores()
 
 
-def answers(image: NDArray[Any], truth: Labels) -> dict[str, dict[str, float]]:
-    """Return the scores of both trivial answers, by name. The grey level is chosen with this very truth.
-
-    Args:
-        image: Intensities (z, y, x).
-        truth: Object ids (z, y, x). Voxels with values <= 0 are ignored.
-
-    Raises:
-        ShapeError: If the shapes differ.
-    """
+def of_grey_level(image: NDArray[Any], truth: Labels) -> tuple[GreyLevel, dict[str, float]]:
+    """Return the best grey level, and the scores of its pieces. See `best_grey_level`."""
     level = best_grey_level(image, truth)
-    return {
-        GREY_LEVEL: scores(pieces(smoothed(image), level), truth),
-        ONE_OBJECT: scores(np.ones(truth.shape, np.int32), truth),
-    }
+    return level, scores(pieces(smoothed(image), level), truth)
 
 
 def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:
@@ -128,17 +117,12 @@ def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
     return sums
 
 
-def verdict(
-    own: Mapping[str, Any],
-    answers: Mapping[str, Mapping[str, Any]],
-    what: str = "the segmentation",
-) -> Verdict | None:
+def verdict(own: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> Verdict | None:
     """Compare the error over all voxels with the lowest error of the trivial answers.
 
     Args:
         own: Scores of a segmentation, as `scores` returns them.
         answers: {name: scores} of the trivial answers.
-        what: What `own` belongs to, for the sentence.
 
     Returns:
         The verdict in one sentence, or None if an error is unknown.
@@ -152,7 +136,7 @@ def verdict(
     covering = f" at coverage {covered:.2f}" if is_number(covered) else ""
     return judged(
         errors[name] - float(error),
-        f"over all voxels, {what} has an adapted Rand error of {error:.3f}{covering},"
+        f"over all voxels, the segmentation has an adapted Rand error of {error:.3f}{covering},"
         f" the best trivial answer ({name}) {errors[name]:.3f}",
     )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from floodtide import _core
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import box_text, intersection
+from floodtide.data.boxes import Progress, box_text, intersection
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
@@ -55,167 +57,141 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     return table.scores()
 
 
-def score_volumes(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, float]:
-    """Return scores that compare two volumes. They are read in blocks and may be larger than memory.
+@dataclass(frozen=True)
+class Pair:
+    """Two volumes of the same voxels. They are read in blocks and may be larger than memory.
 
     The offset that a file states is the position of a volume in the whole volume. If only one of two volumes of one
     shape states its offset, both are assumed to cover the same box. If the truth states its offset, the box that both
-    cover is compared.
+    cover is compared. `Pair(segmentation, truth).table().scores()` returns the scores.
 
-    Args:
-        segmentation: Volume of segment ids.
-        truth: Volume of object ids. Without an offset, it must cover the segmentation.
+    Attributes:
+        segmentation: Volume of segment ids, or of classes.
+        truth: Volume of object ids, or of classes. Without an offset, it must cover the segmentation.
         box: Part to compare, (start, size) in voxels of the whole volume; None: all that both cover.
-        progress: Called as progress(voxels done, voxels).
-
-    Returns:
-        The scores, as for `scores`.
-
-    Raises:
-        ShapeError: If the volumes have no common box, or state different voxel sizes.
-        OutOfRangeError: If the box is not inside both volumes.
     """
-    return count_volumes(segmentation, truth, box, progress).scores()
 
+    segmentation: Volume
+    truth: Volume
+    box: Box | None = None
 
-def count_volumes(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    parts: slice = slice(None),
-) -> _core.evaluate.ContingencyTable:
-    """Return the table of the voxels of each pair of ids in two volumes. Arguments as for `common_blocks`."""
-    table = ContingencyTable()
-    for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts):
-        table.add(labels, objects)
-    return table
+    @cached_property
+    def places(self) -> tuple[Box, Vec3, Vec3]:
+        """Return the box to compare, and the first voxels of both volumes, in voxels of the whole volume.
 
+        Raises:
+            ShapeError: If the volumes have no common box, or state different voxel sizes.
+            OutOfRangeError: If the box is not inside both volumes.
+        """
+        segmentation, truth, box = self.segmentation, self.truth, self.box
+        require_same_size("evaluate", segmentation, truth)
+        start, truth_start = first_voxels(segmentation, truth)
+        mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
+        placed = place_of(truth) is not None
+        common = intersection(mine, theirs) if placed or box is not None else mine
+        if common is None or intersection(common, theirs) != common:
+            raise ShapeError(
+                f"segmentation {segmentation.name} covers {box_text(mine)},"
+                f" {truth.name} covers {box_text(theirs)}, expected "
+                + ("common voxels" if placed else "one that covers the segmentation")
+            )
+        region = common if box is None else box
+        for name, whole in (("the segmentation", mine), (truth.name, theirs)):
+            if intersection(region, whole) != region:
+                raise OutOfRangeError(
+                    f"box {box_text(region)} is not inside {name}, {box_text(whole)}"
+                )
+        return region, start, truth_start
 
-def count_on_ranks(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> _core.evaluate.ContingencyTable:
-    """Return the table of `count_volumes` on every rank; each rank reads a part of the volumes. Collective."""
-    with world.agreed():
-        table = count_volumes(segmentation, truth, box, progress, own_parts())
-    whole = ContingencyTable()
-    for rows in allgather_object(table.rows()):
-        whole.add_rows(rows)
-    return whole
+    def table(
+        self, progress: Progress | None = None, parts: slice = slice(None)
+    ) -> _core.evaluate.ContingencyTable:
+        """Return the table of the voxels of each pair of ids. Arguments as for `stored_blocks`."""
+        table = ContingencyTable()
+        for _, labels, objects in self.blocks(progress, parts):
+            table.add(labels, objects)
+        return table
+
+    def table_on_ranks(self, progress: Progress | None = None) -> _core.evaluate.ContingencyTable:
+        """Return `table` on every rank; each rank reads a part of the volumes. Collective."""
+        with world.agreed():
+            table = self.table(progress, own_parts())
+        whole = ContingencyTable()
+        for rows in allgather_object(table.rows()):
+            whole.add_rows(rows)
+        return whole
+
+    def read(self, *, image: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return both volumes (z, y, x) in the box, read whole, without label 0. If `image`, the truth is an image."""
+        (start, size), *starts = self.places
+        volumes = zip((self.segmentation, self.truth), starts, strict=True)
+        labels, other = (volume.read((_minus(start, first), size)) for volume, first in volumes)
+        return cleared(labels), other if image else cleared(other)
+
+    def blocks(
+        self, progress: Progress | None = None, parts: slice = slice(None)
+    ) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
+        """Yield the blocks of `stored_blocks`; voxels without a label are 0."""
+        for start, labels, objects in self.stored_blocks(progress, parts):
+            yield (
+                start,
+                cleared(labels, self.segmentation.name),
+                cleared(objects, self.truth.name),
+            )
+
+    def stored_blocks(
+        self,
+        progress: Progress | None = None,
+        parts: slice = slice(None),
+        cut: Callable[[Box, Vec3], Iterable[Box]] | None = None,
+    ) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
+        """Yield first voxel (in the whole volume) and both parts of the blocks of the box, as they are stored.
+
+        Args:
+            progress: Called as progress(voxels done, voxels).
+            parts: The blocks that are read, of all of them.
+            cut: Returns the blocks of a box, from the box and the size of the segmentation's chunks.
+        """
+        region, *starts = self.places
+        chosen = list((cut or _blocks)(region, self.segmentation.chunks))[parts]
+        total, done = sum(math.prod(size) for _, size in chosen), 0
+        for start, size in chosen:
+            labels, objects = (
+                volume.read((_minus(start, first), size))
+                for volume, first in zip((self.segmentation, self.truth), starts, strict=True)
+            )
+            yield start, labels, objects
+            done += math.prod(size)
+            if progress is not None:
+                progress(done, total)
+
+    @property
+    def assumed_place(self) -> str | None:
+        """Return a sentence if no file says where a segmentation lies in the truth, or if only a part is compared.
+
+        None: both places are known, and the whole segmentation or `box` is compared.
+        """
+        segmentation, truth = self.segmentation, self.truth
+        region, start, _ = self.places
+        if self.box is None and region[1] != segmentation.shape:
+            share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
+            stated = place_of(segmentation) is not None
+            return (
+                f"compared: {box_text(region)}, which both volumes cover, {share:.1f} % of {segmentation.name}"
+                f" ({box_text((start, segmentation.shape))}{'' if stated else ', as it does not say where it lies'})"
+            )
+        if segmentation.shape == truth.shape or place_of(segmentation) is not None:
+            return None
+        mine, theirs = (" x ".join(map(str, volume.shape)) for volume in (segmentation, truth))
+        return (
+            f"{segmentation.name} has {mine} voxels and does not say where it lies in {truth.name}"
+            f" ({theirs}): compared with {box_text(((0, 0, 0), segmentation.shape))}"
+        )
 
 
 def own_parts() -> slice:
     """Return which blocks this rank reads, of all of them."""
     return slice(world.rank(), None, world.size())
-
-
-def read_both(
-    segmentation: Volume, truth: Volume, box: Box | None = None, *, image: bool = False
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return segments and objects (z, y, x) of a box that two volumes cover, read whole. See `score_volumes`.
-
-    If `image`, then `truth` is an image.
-    """
-    (start, size), *starts = common_box(segmentation, truth, box)
-    volumes = zip((segmentation, truth), starts, strict=True)
-    labels, other = (volume.read((_minus(start, first), size)) for volume, first in volumes)
-    return cleared(labels), other if image else cleared(other)
-
-
-def common_blocks(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None,
-    progress: Callable[[int, int], None] | None,
-    parts: slice = slice(None),
-) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
-    """Yield first voxel (in the whole volume), segments and objects of the blocks of a box that two volumes cover.
-
-    Voxels without a label are 0. `parts` are the blocks that are read, of all of them.
-    """
-    for start, labels, objects in stored_blocks(segmentation, truth, box, progress, parts):
-        yield start, cleared(labels, segmentation.name), cleared(objects, truth.name)
-
-
-def stored_blocks(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None,
-    progress: Callable[[int, int], None] | None,
-    parts: slice = slice(None),
-    cut: Callable[[Box, Vec3], Iterable[Box]] | None = None,
-) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
-    """Yield the blocks of `common_blocks` with the values that the volumes hold.
-
-    `cut` returns the blocks of a box, from the box and the size of the segmentation's chunks.
-    """
-    region, start, truth_start = common_box(segmentation, truth, box)
-    chosen = list((cut or _blocks)(region, segmentation.chunks))[parts]
-    total, done = sum(int(np.prod(size)) for _, size in chosen), 0
-    for block in chosen:
-        labels = segmentation.read((_minus(block[0], start), block[1]))
-        yield block[0], labels, truth.read((_minus(block[0], truth_start), block[1]))
-        done += int(np.prod(block[1]))
-        if progress is not None:
-            progress(done, total)
-
-
-def assumed_place(segmentation: Volume, truth: Volume, box: Box | None = None) -> str | None:
-    """Return a sentence if no file says where a segmentation lies in the truth, or if only a part is compared.
-
-    None: both places are known, and the whole segmentation or `box` is compared.
-    """
-    region, start, _ = common_box(segmentation, truth, box)
-    if box is None and region[1] != segmentation.shape:
-        share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
-        stated = place_of(segmentation) is not None
-        return (
-            f"compared: {box_text(region)}, which both volumes cover, {share:.1f} % of {segmentation.name}"
-            f" ({box_text((start, segmentation.shape))}{'' if stated else ', as it does not say where it lies'})"
-        )
-    if segmentation.shape == truth.shape or place_of(segmentation) is not None:
-        return None
-    return (
-        f"{segmentation.name} has {_sizes(segmentation)} voxels and does not say where it lies in {truth.name}"
-        f" ({_sizes(truth)}): compared with {box_text(((0, 0, 0), segmentation.shape))}"
-    )
-
-
-def _sizes(volume: Volume) -> str:
-    return " x ".join(map(str, volume.shape))
-
-
-def common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[Box, Vec3, Vec3]:
-    """Return the box to compare, and the first voxels of both volumes, in voxels of the whole volume."""
-    require_same_size("evaluate", segmentation, truth)
-    start, truth_start = first_voxels(segmentation, truth)
-    mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
-    placed = place_of(truth) is not None
-    common = intersection(mine, theirs) if placed or box is not None else mine
-    if common is None or intersection(common, theirs) != common:
-        raise ShapeError(
-            f"segmentation {segmentation.name} covers {box_text(mine)},"
-            f" {truth.name} covers {box_text(theirs)}, expected "
-            + ("common voxels" if placed else "one that covers the segmentation")
-        )
-    region = common if box is None else box
-    if intersection(region, mine) != region:
-        raise OutOfRangeError(
-            f"box {box_text(region)} is not inside the segmentation, {box_text(mine)}"
-        )
-    if intersection(region, theirs) != region:
-        raise OutOfRangeError(
-            f"box {box_text(region)} is not inside {truth.name}, {box_text(theirs)}"
-        )
-    return region, start, truth_start
 
 
 def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:

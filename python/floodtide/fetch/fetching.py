@@ -23,6 +23,7 @@ from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import read_bytes
 from floodtide.data.boxes import Progress
+from floodtide.data.volumes import write_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
 from floodtide.fetch.prepare import hdf5_arrays
 from floodtide.fetch.table import DataSet, Item
@@ -34,7 +35,6 @@ TIMEOUT_S = 60.0
 """Seconds without an answer after which a download fails."""
 
 _TOGETHER = 8  # files that are downloaded at the same time
-_CHUNK = 50  # voxels along each axis of a chunk
 _GZIP = 4
 
 
@@ -237,15 +237,5 @@ def _write(path: Path, content: Content, item: Item) -> None:
     if isinstance(content, bytes):
         replace_bytes(path, content)
         return
-    file = _core.data.Hdf5Writer(str(path), COMMAND, list(content))
-    try:
-        for name, values in content.items():
-            array = np.ascontiguousarray(values)
-            chunks = [min(_CHUNK, n) if array.ndim == 3 else n for n in array.shape]
-            file.create(name, array.dtype.name, list(array.shape), chunks, _GZIP)
-            if item.voxel_size_nm is not None and array.ndim == 3:
-                file.attribute(name, "resolution", np.array(item.voxel_size_nm, np.float64))
-            file.write(name, [0] * array.ndim, array)
-        file.finish()
-    finally:
-        file.discard()
+    arrays = {name: np.ascontiguousarray(values) for name, values in content.items()}
+    write_volume(path, arrays, voxel_size_nm=item.voxel_size_nm, gzip=_GZIP, command=COMMAND)

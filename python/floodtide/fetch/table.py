@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,19 +78,17 @@ class Item:
     @property
     def originals(self) -> list[list[str]]:
         """Return the paths of the originals in the repository; each with the names that it may have."""
-        return [list(names) for names in self._originals()]
-
-    def _originals(self) -> Iterator[Sequence[str]]:
+        rows: list[dict[str, str]] = []
         for line in self.slices.splitlines():
             patient, _, found = line.partition(":")
             for number in found.split():
-                for kind in ("images", "masks"):
-                    row = {"kind": kind, "patient": patient, "slice": number}
-                    yield [name.format(**row) for name in self.names]
+                of_slice = {"patient": patient, "slice": number}
+                rows += ({"kind": kind, **of_slice} for kind in ("images", "masks"))
+        if rows:
+            return [[name.format(**row) for name in self.names] for row in rows]
         if self.numbers:
-            yield from ([name.format(n) for name in self.names] for n in range(*self.numbers))
-        if not self.numbers and not self.slices:
-            yield self.names
+            return [[name.format(n) for name in self.names] for n in range(*self.numbers)]
+        return [list(self.names)]
 
 
 @dataclass(frozen=True, kw_only=True)

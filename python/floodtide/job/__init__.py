@@ -65,22 +65,13 @@ class Job:
         """Return the time limit of one job in seconds.
 
         Raises:
-            InvalidArgumentError: If the text of the time has another form.
+            InvalidArgumentError: If the text of the time is neither HH:MM:SS nor D-HH:MM:SS.
         """
-        return parse_time(self.time)
-
-
-def parse_time(text: str) -> int:
-    """Return the seconds of a time limit in the form HH:MM:SS or D-HH:MM:SS.
-
-    Raises:
-        InvalidArgumentError: If the text has another form.
-    """
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)", text)
-    if match is None:
-        raise InvalidArgumentError(f"--time is '{text}', expected HH:MM:SS or D-HH:MM:SS")
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((24 * days + hours) * 60 + minutes) * 60 + seconds
+        match = re.fullmatch(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)", self.time)
+        if match is None:
+            raise InvalidArgumentError(f"--time is '{self.time}', expected HH:MM:SS or D-HH:MM:SS")
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return ((24 * days + hours) * 60 + minutes) * 60 + seconds
 
 
 def render(

@@ -91,7 +91,7 @@ def compared(segmentation: str, reference: str) -> Compared:
         InvalidFileError: If a file cannot be read.
     """
     found, other = Volume(segmentation), Volume(reference)
-    labels, stored = evaluate.read_both(found, other)
+    labels, stored = evaluate.Pair(found, other).read()
     if not labels.shape == found.shape == other.shape:
         raise ShapeError(
             f"compare: {found.name} has {found.shape} voxels, {other.name} {other.shape}, of which {labels.shape} lie"

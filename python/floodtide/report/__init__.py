@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of runs: one HTML file with all figures inside, readable without an internet connection.
 
-`floodtide report` and `floodtide demo` call `write(run_folders)`. `record_growth` saves snapshots of a growing object
-for the report. docs/formats.md describes what a run directory may contain. The report names the parts that are missing.
+`floodtide report` and `floodtide demo` call `write(run_folders)`. docs/formats.md describes what a run
+directory may contain. The report names the parts that are missing.
 """
 
 from floodtide.report import comparison, curves, pages, tables

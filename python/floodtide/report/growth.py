@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of an object that grows with each move.
-
-The file `flood.npz` of a run directory holds the arrays of `Snapshots`.
-"""
+"""Pictures of an object that grows with each move."""
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.base import reading, style
-from floodtide.base.files import replace_bytes
+from floodtide.base import style
 from floodtide.base.notes import count_of
-from floodtide.errors import InvalidFileError
+from floodtide.data import Vec3
+from floodtide.data.boxes import as_vec3
 from floodtide.report import drawing
 
 if TYPE_CHECKING:
@@ -28,9 +21,6 @@ if TYPE_CHECKING:
 
     from floodtide.segment import Move, Segmenter
 
-FILE = "flood.npz"
-_MOST_SNAPSHOTS = 1000
-_BRIGHTEST = 1e30  # higher intensities would overflow in drawings
 _SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginning
 _VISITED = 0.16  # strength of the tint of the visited region
 
@@ -40,62 +30,16 @@ class Snapshots:
     """Snapshots of the canvas of one object.
 
     Attributes:
-        logits: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
+        probability: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
         moves: Number of moves made (k,).
         image: The image (z, y, x).
+        seed: Where the object began to grow (z, y, x).
     """
 
-    logits: npt.NDArray[Any]
+    probability: npt.NDArray[np.float32]
     moves: npt.NDArray[Any]
     image: npt.NDArray[Any]
-
-    @cached_property
-    def probability(self) -> npt.NDArray[np.float64]:
-        """Return the canvas as probabilities (k, z, y, x), NaN in voxels that were not visited."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(1.0 / (1.0 + np.exp(-self.logits.astype(np.float64))))
-
-    @property
-    def seed(self) -> tuple[int, int, int]:
-        """Return the seed (z, y, x): the middle of what the first snapshot has visited, the field of view around it."""
-        visited = np.argwhere(~np.isnan(self.probability[0]))
-        if not len(visited):
-            z, y, x = (n // 2 for n in self.probability.shape[1:])
-        else:
-            z, y, x = ((visited.min(axis=0) + visited.max(axis=0)) // 2).tolist()
-        return z, y, x
-
-
-def read_growth(folder: Path) -> Snapshots | None:
-    """Return the snapshots of a run directory, or None if there are none.
-
-    Raises:
-        InvalidFileError: If the file is malformed.
-    """
-    path = folder / FILE
-    if not os.path.lexists(path):
-        return None
-    names = ("logits", "moves", "image")
-    logits, moves, image = reading.read_arrays(path, names, f"arrays {', '.join(names)}")
-    kinds = (logits.dtype.kind == "f", moves.dtype.kind in "iu", image.dtype.kind in "iuf")
-    if (
-        logits.ndim != 4
-        or image.shape != logits.shape[1:]
-        or moves.shape != logits.shape[:1]
-        or not 0 < len(moves) <= _MOST_SNAPSHOTS
-        or not image.size
-        or not all(kinds)
-        or not (np.abs(image.astype(np.float64)) < _BRIGHTEST).all()
-    ):
-        found = (
-            f"{name} {a.dtype} {a.shape}"
-            for name, a in zip(names, (logits, moves, image), strict=True)
-        )
-        raise InvalidFileError(
-            f"report: {path} holds {', '.join(found)}; expected real (k, z, y, x), whole (k,) and finite (z, y, x)"
-            f" numbers with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
-        )
-    return Snapshots(logits, moves, image)
+    seed: Vec3
 
 
 def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
@@ -109,40 +53,27 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
     Raises:
         OutOfRangeError: If no field of view fits at the seed.
     """
-    moves: list[tuple[tuple[slice, ...], npt.NDArray[np.float16]]] = []
+    moves: list[tuple[tuple[slice, ...], npt.NDArray[Any]]] = []
 
     def keep(move: Move) -> None:
         corner = [c - n // 2 for c, n in zip(move.position_zyx, move.logits.shape, strict=True)]
         box = tuple(slice(c, c + n) for c, n in zip(corner, move.logits.shape, strict=True))
-        moves.append((box, move.logits.astype(np.float16)))
+        with np.errstate(over="ignore"):
+            moves.append((box, 1 / (1 + np.exp(-move.logits.astype(np.float32)))))
 
     segmenter.segment_at(image, zyx, on_move=keep)
     counts = np.unique(np.geomspace(1, len(moves), _SNAPSHOTS).round().astype(np.int64))
     low = [min(box[axis].start for box, _ in moves) for axis in range(3)]
     high = [max(box[axis].stop for box, _ in moves) for axis in range(3)]
     visited = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
-    canvas = np.full(image.shape, np.nan, dtype=np.float16)
+    canvas = np.full(image.shape, np.nan, np.float32)
     snapshots = []
-    for count, (box, logits) in enumerate(moves, start=1):
-        canvas[box] = logits
+    for count, (box, probability) in enumerate(moves, start=1):
+        canvas[box] = probability
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    return Snapshots(np.stack(snapshots), counts, image[visited])
-
-
-def record_growth(
-    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
-) -> None:
-    """Grow one object as `grow` does, and save its snapshots in a run directory, for the report.
-
-    Raises:
-        OutOfRangeError: If no field of view fits at the seed.
-        StorageError: If the file cannot be written.
-    """
-    grown = grow(segmenter, image, zyx)
-    content = io.BytesIO()
-    np.savez_compressed(content, logits=grown.logits, moves=grown.moves, image=grown.image)
-    replace_bytes(folder / FILE, content.getvalue())
+    seed = as_vec3([a - b for a, b in zip(zyx, low, strict=True)])
+    return Snapshots(np.stack(snapshots), counts, image[visited], seed)
 
 
 def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:

@@ -59,22 +59,20 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
-        result: dict[str, Any] = {"image": dataclasses.asdict(self.image)}
+        result = dataclasses.asdict(self)
         if self.image.sections is not None:
             sections = result["image"]["sections"]
             sections["correlations"] = [
                 None if math.isnan(value) else value for value in sections["correlations"]
             ]
-        result["labels"] = None if self.labels is None else dataclasses.asdict(self.labels)
-        result["alignment"] = None if self.alignment is None else {
-            "verdict": self.alignment.verdict,
-            "candidates": [
-                {"expression": one.orientation.expression, "difference": one.difference}
-                for one in self.alignment.candidates
-            ],
-        }  # fmt: skip
-        result["stated"] = dict(self.stated)
-        result["problems"] = [dataclasses.asdict(problem) for problem in self.problems]
+        if self.alignment is not None:
+            result["alignment"] = {
+                "verdict": self.alignment.verdict,
+                "candidates": [
+                    {"expression": one.orientation.expression, "difference": one.difference}
+                    for one in self.alignment.candidates
+                ],
+            }
         return result
 
 
@@ -159,9 +157,7 @@ def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
         limits=list(zip(LIMITS, found.labels.at_least, strict=True))[2:] if found.labels else [],
         verdict=verdict(found),
         memory=_segmenting(found.image),
-        planes=planes.planes_figure(
-            planes.middle_planes(image, labels if fits else None, size), size
-        ),
+        planes=planes.planes_figure(planes.middle_planes(image, labels if fits else None, size)),
         histogram=_histogram(found.image),
         sections=_sections(found.image),
     )

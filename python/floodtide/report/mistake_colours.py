@@ -55,15 +55,6 @@ def kinds(
     return found
 
 
-def pairs_of(
-    segments: npt.NDArray[np.int64], objects: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """Return the rows (segment, object, voxels) of two arrays of ids."""
-    both = np.stack([segments.ravel(), objects.ravel()], axis=1)
-    unique, counts = np.unique(both, axis=0, return_counts=True)
-    return np.column_stack([unique, counts])
-
-
 def _largest(pairs: npt.NDArray[np.int64], column: int) -> dict[int, int]:
     """Return {id of the column: id of the other column with which it has most voxels}. Ids 0 are left out."""
     kept = pairs[(pairs[:, :2] > 0).all(axis=1)]

@@ -84,7 +84,14 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         count_of=count_of,
         heads=[verdict.head(run, found) for run, found in shown],
         filters={"setting": tables.setting, "sources": tables.sources, "text": tables.text},
-        scores=tables.score_table(_answers(shown)),
+        scores=tables.score_table(
+            {
+                name if len(shown) == 1 else f"{run.name}: {name}": row
+                for run, found in shown
+                if found is not None
+                for name, row in found.answers.items()
+            }
+        ),
         validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
         curves=drawn,
         comparison=comparison.comparison_table(runs, losses),
@@ -93,35 +100,15 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
     )
 
 
-def _answers(
-    shown: Sequence[tuple[Run, segmented.Segmented | None]],
-) -> dict[str, Mapping[str, Any]]:
-    """Return {name: scores} of all runs; with several runs, names begin with the name of the run."""
-    return {
-        name if len(shown) == 1 else f"{run.name}: {name}": scores
-        for run, found in shown
-        for name, scores in verdict.answers_of(run, found).items()
-    }
-
-
 def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     """Return the pictures of a run, and texts about those that cannot be made."""
     size = run.voxel_size_nm
     held, absent = held_out.pictures(run)
     made: dict[str, Any] = {"name": run.name, "absent": absent, "held_out": held, "note": ""}
-    grown = growth.read_growth(run.folder) or (found.grown if found else None)
-    if grown is not None:
-        made["frames"] = growth.frames(grown, size)
     if found is not None:
-        read = planes.read_segmentation(
-            found.segmentation,
-            found.image,
-            found.truth,
-            size,
-            pairs=found.pairs,
-            placed=found.start,
-        )
-        made |= {"note": found.note, "planes": planes.planes_figure(read, size)}
+        if found.grown is not None:
+            made["frames"] = growth.frames(found.grown, size)
+        made |= {"note": found.note, "planes": planes.planes_figure(found.planes(size))}
         if mistakes := worst.worst_of(found):
             made |= {"mistakes": mistakes, "worst": worst.worst_figure(found, mistakes, size)}
         solid, note = objects.picture(found.segmentation, size)

@@ -11,7 +11,6 @@ from typing import Any
 from floodtide.base import templates
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
-from floodtide.report import growth
 from floodtide.train.recorded_run import SEGMENTATION, Run
 
 _REPORT = starts_like(
@@ -56,7 +55,7 @@ def reserve(path: Path, inputs: Sequence[Path]) -> AbstractContextManager[None]:
 
 def inputs(run: Run) -> list[Path]:
     """Return the files of a run directory that a report reads."""
-    names = ("config.toml", "log.jsonl", "scores.json", SEGMENTATION, growth.FILE)
+    names = ("config.toml", "log.jsonl", SEGMENTATION)
     patterns = ("failure-rank-*.json", "checkpoints/*.h5")
     found = [run.folder / name for name in names]
     return found + [path for pattern in patterns for path in run.folder.glob(pattern)]

@@ -24,7 +24,7 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
-from floodtide.evaluate.voxels import first_voxels
+from floodtide.evaluate.voxels import ContingencyTable, first_voxels
 from floodtide.report import drawing, mistake_colours
 
 if TYPE_CHECKING:
@@ -44,13 +44,14 @@ class Plane:
     """One plane of the box. Arrays are (rows, columns), None if there is no such volume.
 
     `pairs` are the rows (segment, object, voxels) of the whole box that tell splits from mergers; None: those of the
-    plane. `marked` is the voxel (row, column) around which the planes lie.
+    plane. `marked` is the voxel (row, column) around which the planes lie. `aspect` is the height of a drawn voxel over
+    its width, `pixel_nm` its width in nanometres; None: unknown.
     """
 
     title: str
     shape: tuple[int, int]
-    rows_nm: float
-    columns_nm: float
+    aspect: float
+    pixel_nm: float | None
     marked: tuple[float, float]
     image: npt.NDArray[np.float64] | None = None
     truth: npt.NDArray[np.int64] | None = None
@@ -166,8 +167,8 @@ def _cut(
             Plane(
                 title=f"{name} = {placed[axis] + middle[axis]}",
                 shape=(-(-shape[rows] // steps[0]), -(-shape[columns] // steps[1])),
-                rows_nm=float(size[rows]) * steps[0],
-                columns_nm=float(size[columns]) * steps[1],
+                aspect=float(size[rows]) * steps[0] / (float(size[columns]) * steps[1]),
+                pixel_nm=float(size[columns]) * steps[1] if voxel_size_nm else None,
                 marked=(
                     (middle[rows] - corner[rows]) / steps[0],
                     (middle[columns] - corner[columns]) / steps[1],
@@ -238,13 +239,13 @@ def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
 
 
-def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:
+def planes_figure(planes: Sequence[Plane]) -> str:
     """Return a figure with one row per plane: image, truth, segmentation and mistakes. PNG as data URI."""
-    with _drawn(planes, voxel_size_nm) as drawn:
+    with _drawn(planes) as drawn:
         return style.data_uri(drawn, "png", dpi=130)
 
 
-def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, path: Path) -> None:
+def save_planes(planes: Sequence[Plane], path: Path) -> None:
     """Write the figure of `planes_figure` to a PNG file.
 
     Raises:
@@ -252,7 +253,7 @@ def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, 
         InvalidArgumentError: If a file of that name exists and is not a PNG picture.
     """
     with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
-        with _drawn(planes, voxel_size_nm) as drawn:
+        with _drawn(planes) as drawn:
             content = style.rendered(drawn, "png", dpi=130)
         replace_bytes(path, content)
 
@@ -303,13 +304,11 @@ def save_classes(
 
 
 @contextmanager
-def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> Iterator[Figure]:
+def _drawn(planes: Sequence[Plane]) -> Iterator[Figure]:
     matches, earlier = _matches(planes, "segmentation"), _matches(planes, "before")
     shown = [_panels(plane, matches, earlier) for plane in planes]
     titles = list(shown[0])
-    heights = [
-        style.bounded_ratio(p.shape[0] * p.rows_nm / (p.shape[1] * p.columns_nm)) for p in planes
-    ]
+    heights = [style.bounded_ratio(p.aspect * p.shape[0] / p.shape[1]) for p in planes]
     width = 2.75
     with style.figure(width * len(titles) + 0.4, width * sum(heights) + 0.55) as drawn:
         drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
@@ -317,7 +316,7 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
         rows = zip(axes, planes, shown, _AXES, strict=True)
         for row, plane, pictures, (_, down, right) in rows:
             for axis, picture in zip(row, pictures.values(), strict=True):
-                show_plane(axis, plane, picture, voxel_size_nm)
+                show_plane(axis, plane, picture)
             row[0].set_ylabel(f"{plane.title}\n{down} ↓  {right} →")
         for axis, title in zip(axes[0], titles, strict=True):
             axis.set_title(title)
@@ -326,16 +325,11 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
         yield drawn
 
 
-def show_plane(
-    axis: Axes,
-    plane: Plane,
-    picture: npt.NDArray[np.float64],
-    voxel_size_nm: Sequence[float] | None,
-) -> None:
+def show_plane(axis: Axes, plane: Plane, picture: npt.NDArray[np.float64]) -> None:
     """Show a picture of a plane at the aspect of its voxels, with a scale bar."""
-    drawing.show(axis, picture, plane.rows_nm / plane.columns_nm)
+    drawing.show(axis, picture, plane.aspect)
     rows, columns = plane.shape
-    style.scale_bar(axis, columns, rows, plane.columns_nm if voxel_size_nm else None)
+    style.scale_bar(axis, columns, rows, plane.pixel_nm)
 
 
 def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:
@@ -363,7 +357,9 @@ def _panels(
     if plane.truth is not None and plane.segmentation is not None:
         pairs = plane.pairs
         if pairs is None:
-            pairs = mistake_colours.pairs_of(plane.segmentation, plane.truth)
+            table = ContingencyTable()
+            table.add(plane.segmentation, plane.truth)
+            pairs = table.rows().astype(np.int64)
         kinds = mistake_colours.kinds(plane.segmentation, plane.truth, pairs)
         pictures[_MISTAKES] = mistake_colours.painted(background, kinds)
     return pictures

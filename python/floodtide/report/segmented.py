@@ -59,7 +59,7 @@ class Segmented:
         image: Name of the image of the whole, "" if there is none.
         truth: Ids of the truth in the same box; the name of the labels of the whole for a very large box; "": none.
         note: Where the segmentation comes from.
-        grown: Snapshots of a growing object, if the segmentation was made for the report.
+        grown: Snapshots of a growing object; None: not of flood filling, or there is no checkpoint.
         answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty if not compared.
         pairs: Rows (segment, object, voxels) of the whole box; None if not compared.
     """
@@ -72,6 +72,20 @@ class Segmented:
     grown: Snapshots | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     pairs: npt.NDArray[np.int64] | None = None
+
+    def planes(
+        self, voxel_size_nm: Sequence[float] | None, around: Vec3 | None = None
+    ) -> list[planes.Plane]:
+        """Return three planes of the segmentation, see `read_segmentation`."""
+        return planes.read_segmentation(
+            self.segmentation,
+            self.image,
+            self.truth,
+            voxel_size_nm,
+            around,
+            pairs=self.pairs,
+            placed=self.start,
+        )
 
 
 def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
@@ -93,15 +107,24 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
             image=run.source.get("image", ""),
             note=f"The segmentation is {SEGMENTATION} of the run directory.",
         )
-        return _compared(run, found, run.source), []
+        grown, missing = _growing(run) if alone else (None, [])
+        return dataclasses.replace(_compared(run, found, run.source), grown=grown), missing
     if run.source.get("groups"):
         return None, []  # sections of several volumes make no objects
     if not alone:
         return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
-        return _made(run), []
+        return _compared(run, *_made(run)), []
     except CANNOT as error:
         return None, [f"{_WHAT}: {error}"]
+
+
+def _growing(run: Run) -> tuple[Snapshots | None, list[str]]:
+    """Return snapshots of an object that the newest checkpoint of a run grows; or None, and why there are none."""
+    try:
+        return (None if run.task.predicts else _made(run)[0].grown), []
+    except CANNOT as error:
+        return None, [f"a mask growing over its moves: {error}"]
 
 
 def newest(run: Run) -> tuple[config.Config, Path]:
@@ -132,8 +155,12 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
     return volume, boxes_of(volume)[0]
 
 
-def _made(run: Run) -> Segmented:
-    """Segment the middle of a held-out box with the newest checkpoint of the run."""
+def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
+    """Segment the middle of a held-out box with the newest checkpoint of the run.
+
+    Returns:
+        The segmentation, and the names and places of its labels, for `_compared`.
+    """
     settings, checkpoint = newest(run)
     source, box = held_out_box(settings)
     make = _predicted if settings.task.predicts else _flooded
@@ -147,8 +174,10 @@ def _made(run: Run) -> Segmented:
         note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.",
         grown=grown,
     )
-    table = {"labels": volume_name(source.labels), "labels_start": source.labels_box_start}
-    return _compared(run, found, table)
+    return found, {
+        "labels": volume_name(source.labels),
+        "labels_start": source.labels_box_start,
+    }
 
 
 _Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None]  # labels, their place, growth
@@ -223,22 +252,19 @@ def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmente
     labels, first = str(volume.get("labels", "")), volume.get("labels_start", (0, 0, 0))
     inside = as_vec3([a - b for a, b in zip(found.start, first, strict=True)])
     truth = planes.covering(planes.opened(labels), found.segmentation, inside)
-    if truth is None or truth[0].dtype.kind not in "iu" or not run.task.of_objects:
+    volumes = [found.segmentation, *(truth or ())[:1]]
+    if truth is None or not run.task.of_objects or any(v.dtype.kind not in "iu" for v in volumes):
         return found
     if math.prod(shape) > _MOST:
         return dataclasses.replace(found, truth="" if any(first) else labels)
     objects = truth[0].read((inside, shape))
     objects[objects == run.config.get("data", {}).get("unlabelled", 0)] = 0
-    segments = found.segmentation.read()
-    if segments.dtype.kind not in "iu":
-        raise InvalidFileError(
-            f"report: {found.segmentation.name}: has {segments.dtype} voxels, expected integers"
-        )
     table = evaluate.ContingencyTable()
-    table.add(segments, objects)
+    table.add(found.segmentation.read(), objects)
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
     image = planes.covering(planes.opened(found.image), found.segmentation, found.start)
     if image is not None:
-        answers |= trivial.answers(image[0].read((found.start, shape)), objects)
+        grey = image[0].read((found.start, shape))
+        answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, objects)[1]
     pairs = table.rows().astype(np.int64)
     return dataclasses.replace(found, truth=Volume(objects), answers=answers, pairs=pairs)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from floodtide.base.progress import duration
@@ -17,55 +15,31 @@ from floodtide.report import comparison
 from floodtide.report.segmented import Segmented
 from floodtide.train.recorded_run import Record, Run
 
-_TRIVIAL_NAMES = ("everything", "pieces above", "pieces below", "best grey level", "untrained")
 
+def head(run: Run, found: Segmented | None) -> dict[str, Any]:
+    """Return what stands first in the report of a run, by name.
 
-@dataclass(frozen=True)
-class Head:
-    """What stands first in the report of a run.
-
-    Attributes:
-        run: The run.
-        verdict: Whether it is better than trivial predictors; None if nothing tells.
-        duration: Of the training, "" if the log does not say.
-        volumes: Names and properties of the first three training volumes.
+    `run`; `verdict`, whether it is better than trivial predictors, None if nothing tells; `duration` of the training,
+    "" if the log does not say; `volumes`, names and properties of the first three training volumes.
     """
-
-    run: Run
-    verdict: Verdict | None
-    duration: str
-    volumes: list[tuple[str, str]]
-
-
-def head(run: Run, found: Segmented | None) -> Head:
-    """Return the head of a run."""
     times = [record["time_s"] for record in (*run.train, *run.validation) if "time_s" in record]
     volumes = []
     for volume in run.config.get("data", {}).get("volumes", [])[:3]:
         name = str(volume.get("name") or volume.get("image", "?"))
         named = name != TrainingVolume.name  # the name of volumes that are given none
         volumes.append((f"Volume {name}" if named else "Volume", _volume_text(volume)))
-    return Head(run, verdict_of(run, found), duration(max(times)) if times else "", volumes)
+    took = duration(max(times)) if times else ""
+    return {"run": run, "verdict": verdict_of(run, found), "duration": took, "volumes": volumes}
 
 
 def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:
     """Return the verdict on a run: from its segmentation, else from its last validation; None without either."""
-    rows = answers_of(run, found)
-    for name, row in rows.items():
-        if not name.startswith(_TRIVIAL_NAMES):
-            answers = {n: r for n, r in rows.items() if n.startswith(_TRIVIAL_NAMES)}
-            named = name if name.startswith("the ") else f"the {name}"
-            judgement = trivial.verdict(row, answers, named)
-            if judgement is not None:
-                return judgement
+    if found is not None and found.answers:
+        own, *answers = found.answers
+        named = {name: found.answers[name] for name in answers}
+        if judgement := trivial.verdict(found.answers[own], named):
+            return judgement
     return _by_validation(run)
-
-
-def answers_of(run: Run, found: Segmented | None) -> dict[str, Mapping[str, Any]]:
-    """Return {name: scores} of the run's segmentations and of trivial answers: recorded ones, else computed ones."""
-    if run.scores:
-        return {str(row["name"]): row for row in run.scores}
-    return {} if found is None else dict(found.answers)
 
 
 def _by_validation(run: Run) -> Verdict | None:

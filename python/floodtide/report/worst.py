@@ -42,20 +42,12 @@ def worst_figure(
             axis.set_axis_off()
         for number, (axis, mistake) in enumerate(zip(axes.flat, mistakes, strict=False), start=1):
             place = mistake.parts[1].zyx
-            plane = planes.read_segmentation(
-                found.segmentation,
-                found.image,
-                found.truth,
-                voxel_size_nm,
-                place,
-                pairs=found.pairs,
-                placed=found.start,
-            )[0]
+            plane = found.planes(voxel_size_nm, place)[0]
             truth = np.asarray(plane.truth)
             kinds = mistake_colours.kinds(np.asarray(plane.segmentation), truth, found.pairs)
             picture = mistake_colours.painted(planes.grey(plane), kinds)
             picture[style.boundaries(truth)] *= 0.55
-            planes.show_plane(axis, plane, picture, voxel_size_nm)
+            planes.show_plane(axis, plane, picture)
             drawing.mark(axis, *plane.marked, "o", 11)
             axis.set_title(f"{number}: {mistake.kind}, z = {place[0]}", fontsize=8.5)
             axis.set_xlabel(f"y = {place[1]}, x = {place[2]}", fontsize=8)

@@ -137,7 +137,6 @@ _CONFIGURATION: dict[str, Any] = {
     "segment": {"image": _text},
     "comm": {"mode": _text, "contributors": _COUNT},
 }
-_SCORES = [_complete({"name": _text})]
 _FAILURE = _complete({"reason": _text})
 
 _RECORD_OF_FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
@@ -157,7 +156,6 @@ class Run:
         start: The last `start` record of the log: network, ranks, kernels.
         train: `train` records, one per logged step, in ascending order of steps.
         validation: `validation` records, in ascending order of steps.
-        scores: Rows of `scores.json`: one per segmentation, with its name and scores; empty if the file is missing.
         failure: Why the run failed, from the record of the lowest rank (`failure-rank-<r>.json`); empty if it did not.
         absent: The missing parts, as texts.
     """
@@ -169,7 +167,6 @@ class Run:
     start: Record = field(default_factory=dict)
     train: list[Record] = field(default_factory=list)
     validation: list[Record] = field(default_factory=list)
-    scores: list[Record] = field(default_factory=list)
     failure: str = ""
     absent: tuple[str, ...] = ()
 
@@ -225,7 +222,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     """Read the text parts of a run directory.
 
     Args:
-        folder: A run directory with at least one of `config.toml`, `log.jsonl` and `scores.json`.
+        folder: A run directory with `config.toml`, `log.jsonl`, or both.
         name: Name of the run; None: the name of the folder.
 
     Raises:
@@ -233,11 +230,11 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     """
     if not os.path.isdir(folder):
         raise InvalidFileError(f"no run directory at {folder}")
-    parts = {part: folder / part for part in ("config.toml", "log.jsonl", "scores.json")}
+    parts = {part: folder / part for part in ("config.toml", "log.jsonl")}
     present = {part for part, path in parts.items() if os.path.lexists(path)}
     if not present:
         raise InvalidFileError(
-            f"{folder} has none of {', '.join(parts)}; expected a run directory of floodtide train"
+            f"{folder} has neither config.toml nor log.jsonl; expected a run directory of floodtide train"
         )
     config_text = reading.read_text(parts["config.toml"]) if "config.toml" in present else ""
     config = reading.parse_toml(config_text, str(parts["config.toml"]))
@@ -267,22 +264,11 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         start=start,
         train=train,
         validation=validation,
-        scores=_read_scores(parts["scores.json"]) if "scores.json" in present else [],
         failure=read_failure(folder),
         absent=tuple(absent),
     )
     _check_task(run, str(parts["log.jsonl"]))
     return run
-
-
-def _read_scores(path: Path) -> list[Record]:
-    expected = "a list of objects with a name each"
-    rows = reading.read_json(path, expected)
-    if isinstance(rows, dict):
-        rows = [{"name": "segmentation", **rows}]  # as `floodtide evaluate --json` prints it
-    if not _follows(rows, _SCORES):
-        raise InvalidFileError(f"{path}: expected {expected}")
-    return list(rows)
 
 
 def read_failure(folder: Path) -> str:

@@ -10,10 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-SCORES = [
-    {"name": "trained network", "adapted_rand_error": 0.123, "coverage": 0.91, "segments": 29},
-    {"name": "everything is one object", "adapted_rand_error": 0.8, "coverage": 1.0},
-]
+from floodtide.report.growth import Snapshots
 
 TRIVIAL = {
     "all_object": {"f1_50": 0.62, "mcc_50": 0.0, "accuracy_50": 0.45},
@@ -119,32 +116,26 @@ def write_segmentation(folder: Path) -> None:
         file["segmentation"].attrs["box_start"] = start
 
 
-def write_flood(folder: Path, snapshots: int = 8) -> None:
+def growing_ball(snapshots: int = 8) -> Snapshots:
     """A ball whose visited part grows."""
     side = 41
     grid = np.stack(np.meshgrid(*[np.arange(side) - side // 2] * 3, indexing="ij"), -1)
     radius = np.linalg.norm(grid * np.array([1.0, 1.0, 0.7]), axis=-1)
     rng = np.random.default_rng(3)
-    logits = np.full((snapshots, side, side, side), np.nan, dtype=np.float16)
+    canvas = np.full((snapshots, side, side, side), np.nan, np.float32)
     for index in range(snapshots):
         reach = 8 + 2 * index
         inside = np.abs(grid).max(-1) <= reach
-        logits[index][inside] = np.clip(12.0 - radius[inside], -6, 6)
+        canvas[index][inside] = 1 / (1 + np.exp(np.clip(radius[inside] - 12.0, -6, 6)))
     image = np.where(np.abs(radius - 13) < 1.2, 70.0, 150.0) + rng.normal(0.0, 15.0, radius.shape)
-    np.savez_compressed(
-        folder / "flood.npz",
-        logits=logits,
-        moves=np.arange(snapshots) * 3 + 1,
-        image=image.astype(np.float32),
-    )
+    return Snapshots(canvas, np.arange(snapshots) * 3 + 1, image, (20, 20, 20))
 
 
 def make_trained(folder: Path) -> Path:
-    """A run directory with settings, log and scores, but without volumes and a segmentation."""
+    """A run directory with settings and log, but without volumes and a segmentation."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(CONFIG.replace("FOLDER", str(folder)))
     write_log(folder)
-    (folder / "scores.json").write_text(json.dumps(SCORES))
     return folder
 
 
@@ -152,5 +143,4 @@ def make_run(folder: Path) -> Path:
     """A complete run directory."""
     make_trained(folder)
     write_segmentation(folder)
-    write_flood(folder)
     return folder

@@ -27,7 +27,7 @@ from floodtide.lab.sweep.grid import flat_keys
 from floodtide.report import curves
 from floodtide.train import Run, read_run
 
-_RUN_FILES = ("config.toml", "log.jsonl", "scores.json")
+_RUN_FILES = ("config.toml", "log.jsonl")
 # What a training may differ in without being another line of the study.
 _AXES = ("optimizer.lr", "training.walkers", "training.noise_scale")  # the last one only measures
 _OWN = (

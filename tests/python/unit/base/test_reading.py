@@ -182,7 +182,6 @@ def test_a_run_directory_whose_name_is_too_long_is_one_line(
         ("config.toml", b"[[data.volumes]]\nvoxel_size_nm = [0, 1, 1]", "expected what floodtide"),
         ("failure-rank-0.json", b"[]", "expected an object with a reason"),
         ("failure-rank-0.json", b'{"reason": 7}', "expected an object with a reason"),
-        ("scores.json", b'[{"name": "a"}, 3]', "expected a list of objects"),
     ],
 )
 def test_a_malformed_part_of_a_run_is_one_line(
@@ -201,7 +200,7 @@ def test_a_malformed_part_of_a_run_is_one_line(
 def test_failures_that_are_none_of_ours_are_left_out(tmp_path: Path) -> None:
     from floodtide.train import read_run
 
-    (tmp_path / "scores.json").write_text("[]")
+    (tmp_path / "config.toml").write_text("")
     (tmp_path / "failure-rank-x.json").write_text("{")
     (tmp_path / "failure-rank-10.json").write_text('{"reason": "ten"}')
     (tmp_path / "failure-rank-9.json").write_text('{"reason": "nine"}')
@@ -209,7 +208,7 @@ def test_failures_that_are_none_of_ours_are_left_out(tmp_path: Path) -> None:
 
 
 def test_odd_segmentations_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "scores.json").write_text("[]")
+    (tmp_path / "config.toml").write_text("")
     file = tmp_path / "segmentation.h5"
 
     def refused() -> str:
@@ -248,7 +247,7 @@ def test_names_of_runs_are_no_formulas(tmp_path: Path, name: str) -> None:
 def test_a_run_whose_name_is_no_text_is_reported(tmp_path: Path) -> None:
     run = tmp_path / os.fsdecode(b"run\xff")
     run.mkdir()
-    (run / "scores.json").write_text("[]")
+    (run / "config.toml").write_text("")
     assert cli.run(["report", str(run)]) == 0
     assert "run?" in (run / "report.html").read_text("utf-8")
 
@@ -287,12 +286,12 @@ def test_failures_of_the_machine_are_one_line_and_exit_1(
     error: Exception,
     said: str,
 ) -> None:
-    from floodtide.doctor import build
+    from floodtide.doctor import host
 
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(build, "about", fail)
+    monkeypatch.setattr(host, "about", fail)
     assert cli.run(["info"]) == 1
     assert capsys.readouterr().err == f"floodtide info: {said}\n"
 
@@ -300,12 +299,12 @@ def test_failures_of_the_machine_are_one_line_and_exit_1(
 def test_mistakes_in_floodtide_stay_visible(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from floodtide.doctor import build
+    from floodtide.doctor import host
 
     def fail() -> None:
         raise AssertionError("a mistake")
 
-    monkeypatch.setattr(build, "about", fail)
+    monkeypatch.setattr(host, "about", fail)
     with pytest.raises(SystemExit) as caught:
         cli.main(["info"])
     assert caught.value.code == 1

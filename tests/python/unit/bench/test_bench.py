@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from floodtide import _core, errors
 from floodtide.bench import kernels
-from floodtide.bench.rows import enough, in_own_process, threads
+from floodtide.bench.rows import enough, output_of, threads
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import command
 
@@ -76,7 +76,7 @@ def test_against_times_a_second_kernel() -> None:
 
 
 def test_peak_has_a_row_for_each_level_of_the_processor() -> None:
-    rows = list(kernels.peak(seconds=0.0))
+    rows = list(kernels.peak(Timing(threads=(1,), seconds=0.0)))
     levels = [row["level"] for row in rows]
     assert levels == ["generic", "avx2", "avx512"][: len(levels)]
     assert levels[-1] == _core.processor_isa()
@@ -126,7 +126,7 @@ def test_slow_bodies_need_fewer_samples(samples: int, spent_s: float, expected: 
 
 
 def test_a_process_of_its_own_that_fails_is_one_line() -> None:
-    with pytest.raises(errors.InternalError, match="failed in its own process: TypeError"):
-        in_own_process("math:comb", n=1)
+    with pytest.raises(errors.InternalError, match="the sum failed: TypeError"):
+        output_of("the sum failed", "-c", "1 + ''")
     with pytest.raises(errors.InternalError, match="status 3"):
-        in_own_process("os:_exit", status=3)
+        output_of("the end", "-c", "import os; os._exit(3)")

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from floodtide import errors
 from floodtide.bench import everything, kernels
+from floodtide.bench.shapes import Timing
 from floodtide.cli.bench import command
 
 pytestmark = pytest.mark.extra
@@ -36,7 +37,7 @@ def test_a_benchmark_that_fails_ends_the_command(monkeypatch: pytest.MonkeyPatch
 
 
 def test_bandwidth_counts_the_bytes_of_all_threads() -> None:
-    rows = list(kernels.bandwidth(thread_counts=(1, 2), mib=(0.25, 1.0), seconds=0))
+    rows = list(kernels.bandwidth(Timing(threads=(1, 2), seconds=0), mib=(0.25, 1.0)))
     assert [(found["threads"], found["mib"]) for found in rows] == [
         (1, 0.25),
         (1, 1.0),
@@ -51,4 +52,4 @@ def test_bandwidth_counts_the_bytes_of_all_threads() -> None:
 
 def test_buffers_must_fit_into_memory() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="the buffers need about"):
-        next(kernels.bandwidth(mib=(2.0**20,), thread_counts=(64,), seconds=0))
+        next(kernels.bandwidth(Timing(threads=(64,), seconds=0), mib=(2.0**20,)))

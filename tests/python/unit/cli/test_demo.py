@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy import ndimage
 
 from floodtide import _core, errors
 from floodtide.cli import demonstration as demo
+from floodtide.data import Volume
 from floodtide.evaluate import trivial
 
 
@@ -56,20 +55,18 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
 
 
 @pytest.mark.extra
-def test_a_run_leaves_scores_and_a_report(tmp_path, capsys, monkeypatch):
+def test_a_run_leaves_a_segmentation_and_a_report(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "SHAPE", (128, 64, 64))
     monkeypatch.setattr(demo, "TRAINING_BOX", "0:80,0:64,0:64")
     monkeypatch.setattr(demo, "TUNING_BOX", "48:80,0:64,0:64")
     monkeypatch.setattr(demo, "HELD_OUT_BOX", "88:128,0:64,0:64")
     page = demo.run(tmp_path / "demo", steps=4, seed=1)
-    assert "warning" not in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "warning" not in printed.err
     assert page is not None
     assert page.is_file()
-    rows = json.loads((tmp_path / "demo" / "scores.json").read_text())
-    assert [row["name"] for row in rows] == [
-        "trained network",
-        trivial.GREY_LEVEL,
-        trivial.ONE_OBJECT,
-    ]
-    assert 0 < rows[1]["coverage"] <= 1
-    assert rows[2]["coverage"] == 1
+    found = Volume(tmp_path / "demo" / "segmentation.h5", "segmentation")
+    assert found.shape == (24, 48, 48)
+    assert found.geometry.offset == (96, 8, 8)
+    for name in ("segmentation  ", trivial.ONE_OBJECT, trivial.GREY_LEVEL):
+        assert f"\n{name}" in printed.out

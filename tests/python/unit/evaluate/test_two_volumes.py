@@ -154,7 +154,10 @@ def test_a_result_is_placed_by_the_offset_of_its_image(tmp_path: Path) -> None:
     image = stored(tmp_path / "i.h5", LABELS.astype(np.uint8), box_start=np.int64([100, 0, 5]))
     made = stored(tmp_path / "s.h5", LABELS[3:], image=image, box_start=np.int64([3, 0, 0]))
     truth = stored(tmp_path / "t.h5", LABELS[4:], box_start=np.int64([104, 0, 5]))
-    assert evaluate.score_volumes(data.Volume(made), data.Volume(truth))["adapted_rand_error"] == 0
+    assert (
+        evaluate.Pair(data.Volume(made), data.Volume(truth)).table().scores()["adapted_rand_error"]
+        == 0
+    )
     drawn = planes.read_segmentation(data.Volume(made), image, "", None)
     for plane in drawn:
         np.testing.assert_array_equal(plane.image, plane.segmentation)
@@ -220,7 +223,7 @@ def test_labels_without_another_spelling_are_returned_as_they_are() -> None:
     for dtype in ("u1", "u2", "i4", "u8"):
         assert no_label.cleared(labels := LABELS.astype(dtype)) is labels
     image = data.Volume(np.full((4, 4, 4), -5, np.int16))
-    _, grey = evaluate.read_both(image, image, image=True)
+    _, grey = evaluate.Pair(image, image).read(image=True)
     assert grey.min() == -5
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import floodtide as ft
 from floodtide import cli, config
-from floodtide.job import Job, parse_time, render
+from floodtide.job import Job, render
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -97,7 +97,7 @@ def test_any_names_make_valid_bash(
     [("06:00:00", 21600), ("1-00:00:30", 86430), ("100:00:00", 360000), ("0:01:05", 65)],
 )
 def test_times(text: str, seconds: int) -> None:
-    assert parse_time(text) == seconds
+    assert Job(nodes=1, time=text).time_s == seconds
 
 
 @pytest.mark.parametrize(

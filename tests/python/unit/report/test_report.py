@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from floodtide import cli, config, data, report
 from floodtide.base import style
 from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
-from floodtide.evaluate.voxels import count_volumes
+from floodtide.evaluate.voxels import Pair
 from floodtide.report import curves, drawing, growth, mistake_colours, planes, segmented, verdict
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Run, Trainer, read_run
@@ -40,8 +41,11 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(run_folder: Path) -> Page:
-    return Page(report.write([run_folder]))
+def page(run_folder: Path) -> Iterator[Page]:
+    """The page of a run with a segmentation, as if its newest checkpoint grew a ball."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segmented, "_growing", lambda _: (report_runs.growing_ball(), []))
+        yield Page(report.write([run_folder]))
 
 
 def test_a_complete_run_shows_every_figure(page: Page) -> None:
@@ -66,7 +70,7 @@ def test_every_curve_has_its_place_on_the_page() -> None:
 def test_the_page_opens_with_a_verdict_and_facts(page: Page) -> None:
     texts = html.unescape(page.text)
     assert 'class="verdict better"' in texts
-    assert "Better than trivial by 0.443: in the validation at step 300" in texts
+    assert "Better than trivial by 0.013: over all voxels, the segmentation has" in texts
     head = texts[: texts.index("Scores of the segmentation")]
     for fact in (
         "Duration of the training",
@@ -82,7 +86,7 @@ def test_a_volume_without_a_name_is_called_volume(run_folder: Path) -> None:
     names = [{"name": "volume"}, {"name": "left half"}]
     volumes = [{**run.config["data"]["volumes"][0], **name} for name in names]
     head = verdict.head(dataclasses.replace(run, config={"data": {"volumes": volumes}}), None)
-    assert [name for name, _ in head.volumes] == ["Volume", "Volume left half"]
+    assert [name for name, _ in head["volumes"]] == ["Volume", "Volume left half"]
 
 
 def test_the_worst_mistakes_have_their_places(page: Page) -> None:
@@ -225,11 +229,13 @@ def test_a_run_with_reflected_faces_is_segmented_for_the_report(tmp_path: Path) 
     assert found.grown is not None
     assert found.grown.moves[-1] > 1
 
-
-def test_growth_is_drawn_through_the_seed(run_folder: Path) -> None:
-    grown = growth.read_growth(run_folder)
-    assert grown is not None
-    assert grown.seed == (20, 20, 20)
+    stored = np.ones((4, 4, 4), np.uint32)
+    data.write_volume(tmp_path / "run" / "segmentation.h5", {"segmentation": stored})
+    again, missing = segmented.of_run(read_run(tmp_path / "run"), alone=True)
+    assert missing == []
+    assert again is not None
+    assert again.segmentation.shape == (4, 4, 4)
+    assert again.grown is not None
 
 
 def test_figures_are_embedded_and_not_empty(page: Page) -> None:
@@ -249,8 +255,8 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: Page) -> None:
 
 
 def test_tables_show_the_scores_and_the_settings(page: Page) -> None:
-    assert page.row("trained network") == ["trained network", "0.91", "29", "0.123"]
-    assert page.row("everything is one object") == ["everything is one object", "1", "-", "0.8"]
+    assert page.row("segmentation")[:3] == ["segmentation", "0.567", "0.7471"]
+    assert page.row(trivial.ONE_OBJECT)[:3] == [trivial.ONE_OBJECT, "0.9207", "1"]
     assert page.row("Depth")[1] == "4"
     assert page.row("Ranks")[1] == "2"
     assert page.row("F1 at probability 0.5")[2:4] == ["0.62", "0"]
@@ -266,7 +272,6 @@ def test_several_runs_stand_side_by_side(tmp_path: Path) -> None:
     for name in names:
         report_runs.make_trained(tmp_path / name)
     both = Page(report.write([tmp_path / name for name in names], tmp_path / "both.html"))
-    assert both.row("other/first: trained network")[3] == "0.123"
     assert both.row("Depth") == ["Depth", "4", "4"]
     assert names in [row[1:] for row in both.rows]
 
@@ -289,7 +294,7 @@ def test_absent_parts_are_named_and_the_rest_is_shown(tmp_path: Path) -> None:
 def test_names_are_escaped(tmp_path: Path) -> None:
     folder = tmp_path / "<script>alert(1)<"
     folder.mkdir()
-    (folder / "scores.json").write_text('[{"name": "<b>", "coverage": 1}]')
+    (folder / "config.toml").write_text('[[data.volumes]]\nname = "<script>alert"\n')
     assert "<script>alert" not in report.write([folder]).read_text("utf-8")
 
 
@@ -299,14 +304,12 @@ def test_names_are_escaped(tmp_path: Path) -> None:
         ("config.toml", "a = ", "config.toml: is not TOML"),
         ("log.jsonl", '{"kind": "start"}\nnonsense\n', "log.jsonl, line 2: is not JSON"),
         ("segmentation.h5", "no HDF5", "segmentation.h5: cannot be opened"),
-        ("flood.npz", "no zip", "flood.npz"),
-        ("flood.npz", "", "flood.npz: cannot be read"),
     ],
 )
 def test_a_malformed_file_is_an_error_that_names_it(
     tmp_path: Path, file: str, content: str, message: str
 ) -> None:
-    (tmp_path / "scores.json").write_text("[]")
+    (tmp_path / "log.jsonl").write_text("")
     (tmp_path / file).write_text(content)
     with pytest.raises(InvalidFileError, match=message):
         report.write([tmp_path])
@@ -321,7 +324,7 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_target_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> None:
-    (tmp_path / "scores.json").write_text("[]")
+    (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(StorageError, match="has no folder, expected a folder that exists"):
         report.write([tmp_path], tmp_path / "no" / "such" / "folder.html")
 
@@ -458,12 +461,12 @@ def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Pat
     truth = f"{run_folder / 'volume.h5'}:labels"
     command = ["evaluate", f"{file}:segmentation", truth, "--image", raw, "--picture", str(picture)]
     assert cli.run(command) == 0
-    table = count_volumes(data.Volume(file, "segmentation"), data.Volume(truth))
+    table = Pair(data.Volume(file, "segmentation"), data.Volume(truth)).table()
     pairs = table.rows().astype(np.int64)
     read = planes.read_segmentation(
         data.Volume(file, "segmentation"), raw, truth, None, pairs=pairs
     )
-    drawn = base64.b64decode(planes.planes_figure(read, None).partition(",")[2])
+    drawn = base64.b64decode(planes.planes_figure(read).partition(",")[2])
     assert picture.read_bytes() == drawn
     assert cli.run([*command[:-1], str(tmp_path / "absent" / "planes.png")]) != 0
     assert cli.run([*command[:4], f"{tmp_path}/absent.h5:raw", *command[5:]]) == 2
@@ -489,11 +492,6 @@ def test_the_scale_bar_of_evaluate_has_the_size_that_a_file_states(
     assert drawn[0] == drawn[1]
 
 
-def test_the_output_of_evaluate_serves_as_scores(tmp_path: Path) -> None:
-    (tmp_path / "scores.json").write_text('{"coverage": 0.5}')
-    assert read_run(tmp_path).scores == [{"name": "segmentation", "coverage": 0.5}]
-
-
 class Ball:
     """A stand-in for a network: everything within 12 voxels of the image's centre is object."""
 
@@ -506,21 +504,19 @@ class Ball:
         return (12.0 - image).astype(np.float32)
 
 
-def test_a_recorded_object_grows_to_its_final_mask(tmp_path: Path) -> None:
+def test_an_object_grows_to_its_final_mask() -> None:
     grid = np.meshgrid(*[np.arange(41, dtype=np.float32) - 20] * 3, indexing="ij")
     distance = np.sqrt(sum(axis**2 for axis in grid))
     segmenter = Segmenter(Ball(), SegmentOptions(mean=0.0, std=1.0))
-    growth.record_growth(tmp_path, segmenter, distance, (20, 20, 20))
-    recorded = growth.read_growth(tmp_path)
-    assert recorded is not None
+    recorded = growth.grow(segmenter, distance, (20, 20, 20))
     assert recorded.moves[0] == 1
+    assert recorded.image[recorded.seed] == 0.0
     sizes = [int((np.nan_to_num(canvas) >= 0.5).sum()) for canvas in recorded.probability]
     assert sizes == sorted(sizes)
     assert sizes[0] == 9**3  # all of the first field of view is object
     final = recorded.probability[-1]
     seen = ~np.isnan(final)
     assert ((final[seen] >= 0.5) == (recorded.image[seen] <= 12.0)).all()
-    assert recorded.image[seen].min() == 0.0
 
 
 def test_training_f1_comes_from_pooled_counts() -> None:
