@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits
 from floodtide.base.options import Arguments
-from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3, part_of
+from floodtide.data import Vec3
+from floodtide.data.boxes import Progress, as_vec3
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable, Pair
 
@@ -48,27 +48,23 @@ class Mistake:
 
 
 def worst_mistakes(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None = None,
+    pair: Pair,
     *,
     count: int = 20,
     parts: int = 3,
     table: ContingencyTable | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Mistake]:
     """Return the worst splits and mergers of a segmentation: those with most voxels outside the largest part.
 
     Unsegmented voxels and voxels without object do not count.
 
     Args:
-        segmentation: As for `Pair`.
-        truth: As for `Pair`.
-        box: As for `Pair`.
+        pair: The segmentation and the truth.
         count: Most splits, and most mergers, to return.
         parts: Most parts of each.
-        table: Of these volumes and this box, from `Pair.table`; None: it is counted first.
-        progress: Called as progress(voxels done, voxels); without `table`, each voxel counts twice.
+        table: What `pair.table` returns; None: it is counted first.
+        progress: Called as progress(voxels done, voxels) while places are looked for.
 
     Returns:
         The splits, then the mergers, each from the worst on.
@@ -79,12 +75,7 @@ def worst_mistakes(
         InvalidFileError: If a volume is damaged, or changes meanwhile.
     """
     _WORST.check("worst_mistakes", count=count, parts=parts)
-    second, pair = progress, Pair(segmentation, truth, box)
-    if table is None:
-        first = None if progress is None else part_of(progress, 0, 2)
-        second = None if progress is None else part_of(progress, 1, 2)
-        table = pair.table(first)
-    rows = table.rows()
+    rows = (pair.table() if table is None else table).rows()
     rows = rows[(rows[:, :2] > 0).all(axis=1)]
     found = [
         (kind, chosen)
@@ -93,7 +84,7 @@ def worst_mistakes(
     ]
     shown = [chosen[:parts] for _, chosen in found]
     places = _Places(row for few in shown for row in few)
-    for start, labels, objects in pair.blocks(second):
+    for start, labels, objects in pair.blocks(progress):
         places.look_at(labels, objects, start)
     return [
         Mistake(

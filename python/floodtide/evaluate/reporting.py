@@ -115,7 +115,7 @@ def report(
             if worst is not None:
                 with bar("voxels", "evaluate") as progress:
                     found.mistakes = worst_mistakes(
-                        segmentation, truth, box, count=worst, table=table, progress=progress
+                        pair, count=worst, table=table, progress=progress
                     )
     return found
 

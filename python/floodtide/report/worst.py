@@ -25,7 +25,7 @@ def worst_of(found: Segmented) -> list[Mistake]:
     if not isinstance(found.truth, Volume):
         return []
     labels = Volume(found.segmentation.read())  # as an array: without a position, like the truth
-    mistakes = evaluate.worst_mistakes(labels, found.truth, count=_COUNT)
+    mistakes = evaluate.worst_mistakes(evaluate.Pair(labels, found.truth), count=_COUNT)
     mistakes.sort(key=lambda mistake: -mistake.voxels)
     return [_placed(mistake, found) for mistake in mistakes[:_COUNT]]
 

@@ -215,7 +215,8 @@ def test_the_worst_mistakes_are_those_of_a_slow_twin(tmp_path_factory, seed, ids
         file["a"], file["b"] = a, b
         file["a"].attrs["box_start"] = np.array([2, 1, 0])
         file["b"].attrs["box_start"] = np.array([2, 1, 0])
-    found = evaluate.worst_mistakes(Volume(f"{path}:a"), Volume(f"{path}:b"), box, count=3, parts=2)
+    pair = evaluate.Pair(Volume(f"{path}:a"), Volume(f"{path}:b"), box)
+    found = evaluate.worst_mistakes(pair, count=3, parts=2)
     if box is not None:
         (z, y, x), (nz, ny, nx) = box
         here = np.s_[z - 2 : z - 2 + nz, y - 1 : y - 1 + ny, x : x + nx]
