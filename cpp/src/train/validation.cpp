@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/train/validation.hpp"
 
-#include <exception>
 #include <optional>
 #include <span>
-#include <vector>
 
-#include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
-#include "floodtide/comm/collectives.hpp"
 #include "floodtide/tensor/box.hpp"
+#include "train/over_ranks.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -62,44 +59,27 @@ class CentreRunner {
   Tensor<float, 3> image_, logits_, labels_;
 };
 
-void reduce(comm::Communicator& communicator, evaluate::VoxelCounts& counts) {
-  std::vector<std::int64_t> values(counts.values().begin(), counts.values().end());
-  comm::allreduce(communicator, std::span(values), comm::ReduceOp::sum);
-  counts.assign(values);
-}
-
 }  // namespace
 
 ValidationResult validate(nn::Ffn& network, const data::Source& source, const std::vector<data::Centre>& centres,
                           const flood::TrainingFloodOptions& options, double softness, std::uint64_t seed,
                           comm::Communicator& communicator, const Progress& progress) {
   ValidationResult result;
-  const std::size_t count = centres.size();
-  result.first_pass_centres = Tensor<double, 2>({static_cast<std::int64_t>(count), kFields});
-  result.moves_centres = Tensor<double, 2>({static_cast<std::int64_t>(count), kFields});
-  std::exception_ptr failure;
-  try {
-    network.parameters_changed();  // the caller may have written to them
-    const nn::SameParameters same(network.use());
-    CentreRunner runner(network, options);
-    for (std::size_t i = static_cast<std::size_t>(communicator.rank()); i < count;
-         i += static_cast<std::size_t>(communicator.size())) {
-      const data::Patch example = data::read_patch(source, centres[i].position, flood::patch_size(options.fov, options.deltas),
-                                                   static_cast<float>(1 - softness), static_cast<float>(softness));
-      runner.run(example, seed, i, result);
-      same.require("validation");
-      report(progress, static_cast<std::int64_t>(i) + 1, static_cast<std::int64_t>(count));
-    }
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  comm::agree(communicator, failure);
+  const std::int64_t count = std::ssize(centres);
+  result.first_pass_centres = Tensor<double, 2>({count, kFields});
+  result.moves_centres = Tensor<double, 2>({count, kFields});
+  CentreRunner runner(network, options);
+  validate_parts(network, count, communicator, progress, [&](std::int64_t part) {
+    const auto i = static_cast<std::size_t>(part);
+    const Vec3 size = flood::patch_size(options.fov, options.deltas);
+    runner.run(data::read_patch(source, centres[i].position, size, softness), seed, i, result);
+  });
   // One rank computes each centre, and the other ranks add zeros. The sums are exact, because counts are below 2^53.
   comm::allreduce(communicator, result.first_pass_centres.span(), comm::ReduceOp::sum);
   comm::allreduce(communicator, result.moves_centres.span(), comm::ReduceOp::sum);
   comm::allreduce(communicator, std::span(&result.moves_made, 1), comm::ReduceOp::sum);
-  reduce(communicator, result.first_pass);
-  reduce(communicator, result.moves);
+  add_ranks(communicator, result.first_pass);
+  add_ranks(communicator, result.moves);
   return result;
 }
 

@@ -87,9 +87,6 @@ class Samples(NotPickled, ABC):
 
 def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:
     """Return the augmentation of the core."""
-    made = _core.data.Augmentation()
     given = dataclasses.asdict(augmentation)
     bad = given.pop("bad_sections") / len(_BAD)
-    for name, value in (given | dict.fromkeys(_BAD, bad)).items():
-        setattr(made, name, value)
-    return made
+    return _core.data.Augmentation(**given, **dict.fromkeys(_BAD, bad))

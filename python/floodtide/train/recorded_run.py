@@ -99,7 +99,6 @@ _START: dict[str, Any] = {
     **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), positive),
     "parameters": count,
     "examples_per_epoch": number,
-    "shard_imbalance": optional(number),
     **dict.fromkeys(("kernels", "transport", "rate", "resumed_from"), text),
     **dict.fromkeys(("date", "version", "processor"), text),
 }

@@ -93,8 +93,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             statistics=statistics,
             warnings=warnings,
         )
-    facts = {"the number of examples": setup.learner.examples, **setup.learner.facts}
-    require_same("train", facts, "data")
+    require_same("train", {"the number of examples": setup.learner.examples}, "data")
     return setup
 
 

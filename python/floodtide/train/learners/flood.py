@@ -114,8 +114,6 @@ class FloodLearner(Learner):
                 " view and one step to each side (FFN.patch_size)"
             )
         super().__init__(config, model, data)
-        steps = sum(delta > 0 for delta in model.deltas)
-        self._most_moves = 3**steps  # the centre, and a step along every axis that has one
 
     @classmethod
     def initial_model(cls, config: Config) -> nn.FFN:
@@ -179,11 +177,6 @@ class FloodLearner(Learner):
     @staticmethod
     def patch_size(config: Config) -> Vec3:
         return _section(config).patch_size
-
-    @property
-    def facts(self) -> Record:
-        """The imbalance of the walkers' shards, for the log's first record."""
-        return {"shard_imbalance": self._data.imbalance(self._most_moves)}
 
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
         training = self._config.training

@@ -116,11 +116,6 @@ class Learner(ABC):
         return 0
 
     @property
-    def facts(self) -> Record:
-        """Further facts about the data for the log's first record; the same on all ranks."""
-        return {}
-
-    @property
     def kernels(self) -> str:
         """Names of the kernels that the network's convolutions use."""
         return str(self._model.core.kernel_names())
