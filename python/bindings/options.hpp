@@ -17,7 +17,7 @@ template <class Struct>
 class Options : public py::class_<Struct> {
  public:
   Options(py::module_& m, const char* name, const char* doc) : py::class_<Struct>(m, name, doc) {
-    this->def(py::init([](const py::kwargs& fields) {
+    this->def(py::init([](const py::KWArgs<py::object>& fields) {
       py::object made = py::cast(Struct{});
       for (const auto& [field, value] : fields) py::setattr(made, field, value);
       return made.cast<Struct>();

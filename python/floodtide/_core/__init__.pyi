@@ -101,7 +101,7 @@ class FfnOptions:
     parallel: str
     seed: int
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     def layout(self) -> list[tuple[str, tuple[int, ...], int]]: ...
     def parameter_count(self) -> int: ...
     def training_bytes(
@@ -155,7 +155,7 @@ class SegmentationLoss:
     over_batch: bool
     smooth: float
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class UNetOptions:
     batch_norm: bool
@@ -169,7 +169,7 @@ class UNetOptions:
     seed: int
     synchronised: bool
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     def forward_bytes(
         self, images: int, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> int: ...
@@ -270,7 +270,7 @@ class WalkersOptions:
     seed: int
     walkers: int
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class TrainerOptions:
     accumulate: int
@@ -292,7 +292,7 @@ class TrainerOptions:
     timeout_s: float
     wire: str
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class Trainer:
     rate_factor: float

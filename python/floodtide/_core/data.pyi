@@ -142,7 +142,7 @@ class Augmentation:
     scale: float
     shifted_section: float
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     def drawn(
         self,
         patch: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
@@ -206,14 +206,14 @@ class Region:
     group: int
     image: int
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class SampleOrderOptions:
     batch: int
     seed: int
     walkers: int
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class PatchOptions:
     augmentation: Augmentation
@@ -221,7 +221,7 @@ class PatchOptions:
     patches: int | None
     whole: bool
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     @property
     def class_weights(self) -> list[float]: ...
     @class_weights.setter
@@ -299,7 +299,7 @@ class ExampleOptions:
     softness: float
     walkers: int
 
-    def __init__(self, **kwargs) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     @property
     def patch_size(self) -> tuple[int, int, int]: ...
     @patch_size.setter
