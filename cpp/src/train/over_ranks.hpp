@@ -12,14 +12,16 @@
 
 namespace floodtide::train {
 
-/// Validate a network on `count` parts, of which rank r takes r, r + size, ...: calls body(part) for each. Collective. If one
-/// rank fails, all ranks throw AgreedError. Throws Error(in_use) if another thread changes the network meanwhile.
-template <class Body>
+/// Validate a network on `count` parts, of which rank r takes r, r + size, ...: calls body(part) for each, where body is what
+/// prepare() returns. Collective. If one rank fails, all ranks throw AgreedError. Another thread that changes the network
+/// meanwhile is such a failure.
+template <class Prepare>
 void validate_parts(nn::Network& network, std::int64_t count, comm::Communicator& communicator, const Progress& progress,
-                    const Body& body) {
+                    const Prepare& prepare) {
   std::exception_ptr failure;
   try {
     network.parameters_changed();  // the caller may have written to them
+    auto body = prepare();
     const std::uint64_t version = network.use().version();
     for (std::int64_t part = communicator.rank(); part < count; part += communicator.size()) {
       body(part);

@@ -100,9 +100,10 @@ SampleScores score_segmentation(nn::SampleNetwork& network, const data::PatchSou
   // One rank computes each sample, and the other ranks add zeros. The sums over ranks are therefore exact.
   const std::size_t length = kSoft + scores.soft_channels.size() * kSoftSums;
   std::vector<double> sums(length * static_cast<std::size_t>(count), 0.0);
-  Scorer scorer(network, samples, scores);
-  validate_parts(network, count, communicator, progress, [&](std::int64_t i) {
-    scorer.add(samples.fixed(i), std::span(sums).subspan(static_cast<std::size_t>(i) * length, length));
+  validate_parts(network, count, communicator, progress, [&] {
+    return [&, scorer = Scorer(network, samples, scores)](std::int64_t i) mutable {
+      scorer.add(samples.fixed(i), std::span(sums).subspan(static_cast<std::size_t>(i) * length, length));
+    };
   });
   comm::allreduce(communicator, std::span(sums), comm::ReduceOp::sum);
   add_ranks(communicator, scores.dice);
