@@ -194,24 +194,18 @@ class DataOptions(Checked):
             )
         return dataclasses.replace(self, volumes=given)
 
+    def require_meaning(self, examples: str) -> None:
+        """Refuse options that only tasks of other examples have (FLOOD or PATCHES): for sources that a script makes.
 
-def require_meaning(section: Checked, name: str, examples: str) -> None:
-    """Refuse options that only tasks of other examples have: for sections that a script makes.
-
-    Args:
-        section: The options.
-        name: The section, for the message.
-        examples: FLOOD or PATCHES.
-
-    Raises:
-        ConfigurationError: If such an option is given.
-    """
-    for field in dataclasses.fields(section):  # type: ignore[arg-type]
-        kinds = field.metadata["kinds"]
-        if kinds and examples not in kinds and getattr(section, field.name) != field.default:
-            raise ConfigurationError(
-                f"{name}.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
-            )
+        Raises:
+            ConfigurationError: If such an option is given.
+        """
+        for field in dataclasses.fields(self):
+            kinds = field.metadata["kinds"]
+            if kinds and examples not in kinds and getattr(self, field.name) != field.default:
+                raise ConfigurationError(
+                    f"data.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume, require_meaning
+from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume
 from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Vec3
 
@@ -60,9 +60,8 @@ class Samples(NotPickled, ABC):
         seed: int,
     ) -> None:
         self.options = (options or DataOptions()).of(volumes)
-        require_meaning(self.options, "data", self.examples)
+        self.options.require_meaning(self.examples)
         self.augmentation = augmentation or Augmentation()
-        require_meaning(self.augmentation, "augmentation", self.examples)
         self.walkers = walkers
         self.seed = seed
 

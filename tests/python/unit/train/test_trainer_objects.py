@@ -339,9 +339,6 @@ def test_sources_refuse_options_of_other_kinds_and_no_volume(folder: Path) -> No
         match=r"data\.min_object_size has no meaning for patches, expected it only for 'flood'",
     ):
         data.Patches(volume, data.DataOptions(min_object_size=3), task=data.Affinities())
-    changes = data.Augmentation(elastic=2.0)
-    with pytest.raises(InvalidArgumentError, match=r"augmentation\.elastic has no meaning"):
-        data.Shards(volume, augmentation=changes, patch_size=(11, 11, 11))
     with pytest.raises(InvalidArgumentError, match=r"data\.volumes is empty"):
         data.Shards([], patch_size=(11, 11, 11))
 
