@@ -11,9 +11,9 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/mpi.hpp"
-#include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/trainer.hpp"
+#include "floodtide/train/walkers.hpp"
 
 using namespace floodtide;
 

@@ -10,16 +10,12 @@
 #include "floodtide/data/partition.hpp"
 #include "floodtide/data/synth.hpp"
 #include "floodtide/data/volume.hpp"
+#include "options.hpp"
 #include "path_name.hpp"
 #include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
-
-std::optional<Box> box_of(const std::optional<std::pair<Vec3, Vec3>>& start_and_size) {
-  if (!start_and_size) return std::nullopt;
-  return Box{start_and_size->first, start_and_size->second};
-}
 
 /// Return the path of a file in the folder of this module.
 std::string beside_this_module(const char* name) {
@@ -66,45 +62,27 @@ void register_partition(py::module_& m) {
   using data::PartitionJob;
   py::class_<PartitionJob>(m, "PartitionJob")
       .def(py::init([](const data::VolumeReference& labels, std::vector<double> thresholds, const Vec3& lom_radius,
-                       std::int64_t min_size, const std::optional<std::pair<Vec3, Vec3>>& box) {
+                       std::int64_t min_size, const std::optional<Box>& box) {
              const py::gil_scoped_release unlocked;
-             return std::make_unique<PartitionJob>(
-                 labels, data::PartitionOptions{std::move(thresholds), lom_radius, min_size, box_of(box)});
+             return std::make_unique<PartitionJob>(labels,
+                                                   data::PartitionOptions{std::move(thresholds), lom_radius, min_size, box});
            }),
            py::arg("labels"), py::arg("thresholds"), py::arg("lom_radius"), py::arg("min_size"), py::arg("box"))
       .def_property_readonly("counting_blocks", &PartitionJob::counting_blocks)
       .def_property_readonly("blocks", &PartitionJob::blocks)
-      .def(
-          "block",
-          [](const PartitionJob& job, std::int64_t number) {
-            const Box box = job.block(number);
-            return std::pair(triple_of(box.start), triple_of(box.size));
-          },
-          py::arg("number"))
+      .def("block", &PartitionJob::block, py::arg("number"))
       .def(
           "count",
           [](const PartitionJob& job, std::int64_t begin, std::int64_t end, const ProgressCallback& progress) {
             const Progress callback = progress_of(progress);
-            const py::gil_scoped_release unlocked;
-            const data::LabelSizes sizes = job.count(begin, end, callback);
-            Tensor<std::int64_t, 2> table({2, static_cast<std::int64_t>(sizes.labels.size())});
-            std::copy(sizes.labels.begin(), sizes.labels.end(), table.data());
-            std::copy(sizes.voxels.begin(), sizes.voxels.end(), table.data() + sizes.labels.size());
-            const py::gil_scoped_acquire lock;
-            return to_numpy(std::move(table));
+            return to_numpy(without_lock([&] { return job.count(begin, end, callback); }));
           },
           py::arg("begin"), py::arg("end"), py::arg("progress"))
       .def(
           "keep_large",
           [](PartitionJob& job, const std::vector<Int64Array>& tables) {
-            std::vector<data::LabelSizes> parts;
-            for (const Int64Array& table : tables) {
-              const auto view = view_of<const std::int64_t, 2>(table, "label sizes");
-              FLOODTIDE_REQUIRE(view.shape(0) == 2, shape_mismatch, "label sizes: ", view.shape(0),
-                                " rows, expected 2 (labels, voxels)");
-              const std::int64_t n = view.shape(1);
-              parts.push_back({{view.data(), view.data() + n}, {view.data() + n, view.data() + 2 * n}});
-            }
+            std::vector<View<const std::int64_t, 2>> parts;
+            for (const Int64Array& table : tables) parts.push_back(view_of<const std::int64_t, 2>(table, "label sizes"));
             job.keep_large(parts);
           },
           py::arg("tables"))
@@ -131,31 +109,27 @@ void register_examples(py::module_& m) {
   using Reference = data::VolumeReference;
   py::class_<SourceOptions>(m, "SourceOptions", "A volume of training data; see floodtide.data.TrainingVolume.")
       .def(py::init([](std::string name, const Reference& image, const Reference& labels, const Reference& partitions,
-                       const std::optional<std::pair<Vec3, Vec3>>& box, double mean, double deviation) {
-             return SourceOptions{std::move(name), image, labels, partitions, box_of(box), mean, deviation};
+                       const std::optional<Box>& box, double mean, double deviation) {
+             return SourceOptions{std::move(name), image, labels, partitions, box, mean, deviation};
            }),
            py::kw_only(), py::arg("name"), py::arg("image"), py::arg("labels"), py::arg("partitions") = "",
            py::arg("box") = py::none(), py::arg("mean") = 0.0, py::arg("std") = 1.0);
+  Options<data::ExampleOptions>(m, "ExampleOptions", "See floodtide.data.Shards.")
+      .field("patch_size", &data::ExampleOptions::patch_size)
+      .field("seed", &data::ExampleOptions::seed)
+      .field("walkers", &data::ExampleOptions::walkers)
+      .field("augmentation", &data::ExampleOptions::augmentation)
+      .field("softness", &data::ExampleOptions::softness);
   py::class_<ExampleSource>(m, "ExampleSource")
-      .def(py::init([](const std::vector<SourceOptions>& volumes, const Vec3& patch_size, std::uint64_t seed,
-                       std::int64_t walkers, const data::Augmentation& augmentation, double softness,
+      .def(py::init([](const std::vector<SourceOptions>& volumes, const data::ExampleOptions& options,
                        const ProgressCallback& progress) {
-             data::ExampleOptions options;
-             options.patch_size = patch_size;
-             options.seed = seed;
-             options.walkers = walkers;
-             options.augmentation = augmentation;
-             options.label_on = 1 - softness;
-             options.label_off = softness;
              const Progress callback = progress_of(progress);
              const py::gil_scoped_release unlocked;
              return std::make_unique<ExampleSource>(volumes, options, callback);
            }),
-           py::arg("volumes"), py::kw_only(), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"),
-           py::arg("augmentation"), py::arg("softness"), py::arg("progress"))
+           py::arg("volumes"), py::arg("options"), py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
       .def("per_walker", &ExampleSource::per_walker, py::arg("walker"))
-      .def("imbalance", &ExampleSource::imbalance, py::arg("moves"))
       .def("set_load_delay", &ExampleSource::set_load_delay, py::arg("seconds"),
            "For benchmarks: every load begins with so many seconds of sleep.")
       .def(

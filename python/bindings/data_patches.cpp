@@ -14,6 +14,7 @@
 #include "floodtide/data/deformation.hpp"
 #include "floodtide/data/intensity.hpp"
 #include "floodtide/data/patch_source.hpp"
+#include "options.hpp"
 #include "volume_reference.hpp"
 
 namespace floodtide::bindings {
@@ -31,7 +32,6 @@ using Sample = Typed<
     "tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]] | "
     "tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32], "
     "numpy.typing.NDArray[numpy.float32]]">;
-using Boxed = Typed<"tuple[int, tuple[int, int, int], tuple[int, int, int]]">;  // image, start, size
 
 /// Return a sample as (group, image, classes) or (group, image, targets, weights).
 template <class Read>
@@ -44,8 +44,6 @@ Sample read(const Read& read_sample) {
   return py::make_tuple(group, to_numpy(std::move(sample.image)), to_numpy(std::move(sample.targets)),
                         to_numpy(std::move(sample.weights)));
 }
-
-Boxed boxed(const Region& place) { return py::make_tuple(place.image, triple_of(place.box.start), triple_of(place.box.size)); }
 
 /// What augmentation draws for one example, for tests and pictures: see deformation.hpp and intensity.hpp.
 Typed<"dict[str, typing.Any]"> drawn(const Augmentation& augmentation, const Vec3& patch, std::uint64_t seed,
@@ -68,23 +66,22 @@ Typed<"dict[str, typing.Any]"> drawn(const Augmentation& augmentation, const Vec
 }
 
 void register_augmentation(py::module_& m) {
-  py::class_<Augmentation>(m, "Augmentation", "Random changes of training patches; see floodtide.data.Augmentation.")
-      .def(py::init<>())
-      .def_readwrite("permutable_axes", &Augmentation::permutable_axes)
-      .def_readwrite("reflectable_axes", &Augmentation::reflectable_axes)
-      .def_readwrite("rotation_deg", &Augmentation::rotation_deg)
-      .def_readwrite("rotate_in_space", &Augmentation::rotate_in_space)
-      .def_readwrite("scale", &Augmentation::scale)
-      .def_readwrite("elastic", &Augmentation::elastic)
-      .def_readwrite("blur", &Augmentation::blur)
-      .def_readwrite("gamma", &Augmentation::gamma)
-      .def_readwrite("gain", &Augmentation::gain)
-      .def_readwrite("offset", &Augmentation::offset)
-      .def_readwrite("noise", &Augmentation::noise)
-      .def_readwrite("missing_section", &Augmentation::missing_section)
-      .def_readwrite("dark_section", &Augmentation::dark_section)
-      .def_readwrite("defocused_section", &Augmentation::defocused_section)
-      .def_readwrite("shifted_section", &Augmentation::shifted_section)
+  Options<Augmentation>(m, "Augmentation", "Random changes of training patches; see floodtide.data.Augmentation.")
+      .field("permutable_axes", &Augmentation::permutable_axes)
+      .field("reflectable_axes", &Augmentation::reflectable_axes)
+      .field("rotation_deg", &Augmentation::rotation_deg)
+      .field("rotate_in_space", &Augmentation::rotate_in_space)
+      .field("scale", &Augmentation::scale)
+      .field("elastic", &Augmentation::elastic)
+      .field("blur", &Augmentation::blur)
+      .field("gamma", &Augmentation::gamma)
+      .field("gain", &Augmentation::gain)
+      .field("offset", &Augmentation::offset)
+      .field("noise", &Augmentation::noise)
+      .field("missing_section", &Augmentation::missing_section)
+      .field("dark_section", &Augmentation::dark_section)
+      .field("defocused_section", &Augmentation::defocused_section)
+      .field("shifted_section", &Augmentation::shifted_section)
       .def("drawn", &drawn, py::arg("patch"), py::arg("seed"), py::arg("epoch"), py::arg("number"),
            "Return what is drawn for one example, by name.");
 }
@@ -145,29 +142,24 @@ void register_images(py::module_& m) {
   py::class_<LabelledImage>(m, "LabelledImage", "An image with its labels.")
       .def(py::init<std::string, std::vector<LabelledImage::Channel>, std::vector<Labels::Part>, Vec3>(), py::kw_only(),
            py::arg("name"), py::arg("channels"), py::arg("labels"), py::arg("labels_start"));
-  py::class_<Region>(m, "Region", "A box of an image whose labels are learnt or scored.")
-      .def(py::init([](std::int64_t image, const Vec3& start, const Vec3& size, std::int64_t group) {
-             return Region{image, {start, size}, group};
-           }),
-           py::kw_only(), py::arg("image"), py::arg("start"), py::arg("size"), py::arg("group"));
+  Options<Region>(m, "Region", "A box of an image whose labels are learnt or scored.")
+      .field("image", &Region::image)
+      .field("box", &Region::box)
+      .field("group", &Region::group);
 }
 
 void register_patch_source(py::module_& m) {
-  py::class_<PatchOptions>(m, "PatchOptions", "See floodtide.data.Patches.")
-      .def(py::init<>())
-      .def_readwrite("patch", &PatchOptions::patch)
-      .def_readwrite("whole", &PatchOptions::whole)
-      .def_readwrite("class_weights", &PatchOptions::class_weights)
-      .def_readwrite("patches", &PatchOptions::patches)
-      .def_readwrite("augmentation", &PatchOptions::augmentation)
-      .def_property(
-          "order",
-          [](const PatchOptions& options) {
-            return std::tuple(options.order.walkers, options.order.batch, options.order.seed);
-          },
-          [](PatchOptions& options, const std::tuple<std::int64_t, std::int64_t, std::uint64_t>& order) {
-            options.order = {std::get<0>(order), std::get<1>(order), std::get<2>(order)};
-          });
+  Options<data::SampleOrderOptions>(m, "SampleOrderOptions", "How samples are dealt to walkers.")
+      .field("walkers", &data::SampleOrderOptions::walkers)
+      .field("batch", &data::SampleOrderOptions::batch)
+      .field("seed", &data::SampleOrderOptions::seed);
+  Options<PatchOptions>(m, "PatchOptions", "See floodtide.data.Patches.")
+      .field("patch", &PatchOptions::patch)
+      .field("whole", &PatchOptions::whole)
+      .field("class_weights", &PatchOptions::class_weights)
+      .field("patches", &PatchOptions::patches)
+      .field("augmentation", &PatchOptions::augmentation)
+      .field("order", &PatchOptions::order);
   py::class_<PatchSource>(m, "PatchSource", "What training reads its samples from.")
       .def(py::init([](std::vector<LabelledImage> images, std::vector<Region> regions, std::vector<std::string> groups,
                        std::shared_ptr<Targets> targets, const PatchOptions& options, const ProgressCallback& progress) {
@@ -204,15 +196,8 @@ void register_patch_source(py::module_& m) {
           "fixed", [](const PatchSource& source, std::int64_t number) { return read([&] { return source.fixed(number); }); },
           py::arg("number"))
       .def_property_readonly("label_counts", &PatchSource::label_counts)
-      .def(
-          "fixed_place", [](const PatchSource& source, std::int64_t number) { return boxed(source.fixed_place(number)); },
-          py::arg("number"))
-      .def(
-          "training_place",
-          [](const PatchSource& source, std::int64_t epoch, std::int64_t number) {
-            return boxed(source.training_place(epoch, number));
-          },
-          py::arg("epoch"), py::arg("number"));
+      .def("fixed_place", &PatchSource::fixed_place, py::arg("number"))
+      .def("training_place", &PatchSource::training_place, py::arg("epoch"), py::arg("number"));
 }
 
 }  // namespace

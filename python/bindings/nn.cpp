@@ -12,6 +12,7 @@
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "floodtide/nn/sample_network.hpp"
+#include "options.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -76,26 +77,17 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
 }
 
 /// Context manager during which the caller changes the parameters of a network, and passes of other threads wait.
-class Change {
- public:
-  Change(nn::NetworkUse& use, py::object owner) : use_(&use), owner_(std::move(owner)) {}
-  void enter() {
-    const py::gil_scoped_release unlocked;
-    hold_ = use_->change();
-  }
-  void exit() { hold_ = {}; }
-
- private:
-  nn::NetworkUse* use_;
-  py::object owner_;  // of `use_`
-  nn::NetworkUse::Hold hold_;
+struct Change {
+  nn::NetworkUse& use;
+  nn::NetworkUse::Hold hold = {};
 };
 
 /// Functions that may wait for other threads release the interpreter lock before.
 void register_networks(py::module_& m) {
   py::class_<Change>(m, "Change", "A change of the parameters of a network, in a `with` block.")
-      .def("__enter__", &Change::enter)
-      .def("__exit__", [](Change& change, const py::Args<py::object>&) { change.exit(); });
+      .def(
+          "__enter__", [](Change& change) { change.hold = change.use.change(); }, py::call_guard<py::gil_scoped_release>())
+      .def("__exit__", [](Change& change, const py::Args<py::object>&) { change.hold = {}; });
   py::class_<nn::Network>(m, "Network", "What all networks have in common.")
       .def("layout", [](const nn::Network& self) { return layout_of(self.layout()); })
       .def(
@@ -132,15 +124,13 @@ void register_networks(py::module_& m) {
           },
           py::arg("values"), "Replace all parameters, after the passes of other threads that run now.")
       .def(
-          "changing", [](const py::object& self) { return std::make_unique<Change>(self.cast<nn::Network&>().use(), self); },
+          "changing", [](const nn::Network& self) { return std::make_unique<Change>(self.use()); }, py::keep_alive<0, 1>(),
           "Return a context manager for writing to the array of parameters(). Passes of other threads wait, or are waited for.")
       .def_property_readonly(
           "version", [](const nn::Network& self) { return self.use().version(); },
           "Number that grows with each change of the parameters, and with each parameters_changed() that finds one.")
       .def("workspace_bytes", &nn::Network::workspace_bytes)
-      .def("kernel_names", &nn::Network::kernel_names)
-      .def("step_flops", &nn::Network::step_flops, py::arg("size"))
-      .def("forward_flops", &nn::Network::forward_flops, py::arg("size"));
+      .def("kernel_names", &nn::Network::kernel_names);
   py::class_<nn::SampleNetwork, nn::Network>(m, "SampleNetwork", "A network that predicts all voxels of an image in one pass.");
 }
 
@@ -159,27 +149,15 @@ void register_nn(py::module_& m) {
                         py::arg("dropout") = dict_of(nn::kDropout));
       },
       "Return {name: range} of the properties of networks; see floodtide.base.limits.");
-  py::class_<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
-      .def(py::init([](int depth, int features, const Vec3& fov, const Vec3& deltas, std::uint64_t seed,
-                       const std::string& compute, const std::string& parallel, const std::string& kernel) {
-             return FfnOptions{.depth = depth,
-                               .fov = fov,
-                               .deltas = deltas,
-                               .features = features,
-                               .seed = seed,
-                               .compute = named<kernels::Compute>(compute),
-                               .parallel = named<nn::Parallel>(parallel),
-                               .kernel = kernel};
-           }),
-           py::kw_only(), py::arg("depth"), py::arg("features"), py::arg("fov") = FfnOptions().fov,
-           py::arg("deltas") = FfnOptions().deltas, py::arg("seed") = 0, py::arg("compute") = "fp32",
-           py::arg("parallel") = "fovs", py::arg("kernel") = "")
-      .def_readonly("depth", &FfnOptions::depth)
-      .def_property_readonly("fov", [](const FfnOptions& options) { return triple_of(options.fov); })
-      .def_property_readonly("deltas", [](const FfnOptions& options) { return triple_of(options.deltas); })
-      .def_readonly("features", &FfnOptions::features)
-      .def_property_readonly("compute", [](const FfnOptions& options) { return std::string(name(options.compute)); })
-      .def_property_readonly("parallel", [](const FfnOptions& options) { return std::string(name(options.parallel)); })
+  Options<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
+      .field("depth", &FfnOptions::depth)
+      .field("features", &FfnOptions::features)
+      .field("fov", &FfnOptions::fov)
+      .field("deltas", &FfnOptions::deltas)
+      .field("seed", &FfnOptions::seed)
+      .field("compute", &FfnOptions::compute)
+      .field("parallel", &FfnOptions::parallel)
+      .field("kernel", &FfnOptions::kernel)
       .def("layout", [](const FfnOptions& options) { return layout_of(nn::parameter_layout(options)); })
       .def("parameter_count", [](const FfnOptions& options) { return nn::parameter_layout(options).size(); })
       .def("training_bytes", py::overload_cast<const FfnOptions&, const Vec3&, std::int64_t, int>(&nn::training_bytes),
@@ -190,14 +168,6 @@ void register_nn(py::module_& m) {
       .def_property_readonly("options", &Ffn::options)
       .def("fft_unsupported", &Ffn::fft_unsupported, py::arg("size"),
            "Return why forward passes cannot use Fourier transforms for this image size; empty if they can.")
-      .def(
-          "fastest_forward",
-          [](const Ffn& network) {
-            const nn::ForwardChoice choice = nn::fastest_forward(network.options());
-            return std::pair(std::string(name(choice.forward)), choice.fft_speedup);
-          },
-          py::call_guard<py::gil_scoped_release>(),
-          "Measure and return (the faster way of forward passes, speed-up by Fourier transforms; 0 if unsupported).")
       .def("forward", &forward, py::arg("image"), py::arg("logits"), py::arg("by") = py::none(),
            "Return the updated logits, computed by `layers` or `fft`; None: as training passes do.")
       .def("loss_and_gradients", &loss_and_gradients, py::arg("image"), py::arg("logits"), py::arg("labels"),

@@ -14,11 +14,12 @@
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/ffn.hpp"
-#include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/gradient_products.hpp"
 #include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
+#include "floodtide/train/walkers.hpp"
+#include "options.hpp"
 #include "path_name.hpp"
 #include "unlocked.hpp"
 #include "volume_reference.hpp"
@@ -115,17 +116,11 @@ void save_network(const PathName& path, const nn::Network& network, const std::s
   file.commit();
 }
 
-/// Return the network in a checkpoint, and whether the file has checksums.
-Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(const PathName& path,
-                                                                              const std::string& compute) {
-  bool checksums = false;
-  std::unique_ptr<nn::Network> network = without_lock([&] {
-    const data::Hdf5File file = data::Hdf5File::open(path.text);
-    checksums = train::has_checksums(file);
-    return train::read_network(file, named<kernels::Compute>(compute));
-  });
+Typed<"floodtide._core.Ffn | floodtide._core.UNet"> load_network(const PathName& path, const std::string& compute) {
+  std::unique_ptr<nn::Network> network =
+      without_lock([&] { return train::read_network(data::Hdf5File::open(path.text), named<kernels::Compute>(compute)); });
   // From a raw pointer, pybind11 makes an object of the class of the network, Ffn or UNet, and not of their base class.
-  return py::make_tuple(py::cast(network.release(), py::return_value_policy::take_ownership), checksums);
+  return py::cast(network.release(), py::return_value_policy::take_ownership);
 }
 
 /// Return a text that a checkpoint keeps as an attribute of the file, or an empty text without the attribute.
@@ -149,14 +144,6 @@ struct ValidationSet {
     centres = data::balanced_centres(sources, patch_size, kFirstClass, kLastClass, count, seed);
   }
 };
-
-/// Bind an enumeration as the name of its value.
-template <class Options, class E>
-void by_name(py::class_<Options>& options, const char* attribute, E Options::* member) {
-  options.def_property(
-      attribute, [member](const Options& self) { return std::string(name(self.*member)); },
-      [member](Options& self, const std::string& text) { self.*member = named<E>(text); });
-}
 
 }  // namespace
 
@@ -182,16 +169,15 @@ void register_train(py::module_& m) {
       .def_readonly("met", &train::StepReport::met);
 
   py::class_<train::Walkers, std::shared_ptr<train::Walkers>>(m, "Walkers", "The walkers of one rank and their network.");
-  py::class_<train::WalkersOptions>(m, "WalkersOptions", "What the walkers of one rank are; see train/walkers.hpp.")
-      .def(py::init<>())
-      .def_readwrite("walkers", &train::WalkersOptions::walkers)
-      .def_readwrite("rank", &train::WalkersOptions::rank)
-      .def_readwrite("ranks", &train::WalkersOptions::ranks)
-      .def_readwrite("seed", &train::WalkersOptions::seed)
-      .def_readwrite("prefetch", &train::WalkersOptions::prefetch)
-      .def_readwrite("readers", &train::WalkersOptions::readers)
-      .def_readwrite("cycle", &train::WalkersOptions::cycle)
-      .def_readwrite("epochs", &train::WalkersOptions::epochs);
+  Options<train::WalkersOptions>(m, "WalkersOptions", "What the walkers of one rank are; see train/walkers.hpp.")
+      .field("walkers", &train::WalkersOptions::walkers)
+      .field("rank", &train::WalkersOptions::rank)
+      .field("ranks", &train::WalkersOptions::ranks)
+      .field("seed", &train::WalkersOptions::seed)
+      .field("prefetch", &train::WalkersOptions::prefetch)
+      .field("readers", &train::WalkersOptions::readers)
+      .field("cycle", &train::WalkersOptions::cycle)
+      .field("epochs", &train::WalkersOptions::epochs);
   m.def(
       "flood_walkers",
       [](nn::Ffn& network, const data::ExampleSource& examples, const train::WalkersOptions& options, double seed_pad,
@@ -202,26 +188,25 @@ void register_train(py::module_& m) {
           },
       py::arg("network"), py::arg("examples"), py::arg("options"), py::kw_only(), py::arg("seed_pad"), py::arg("threshold"));
 
-  py::class_<train::TrainerOptions> trainer_options(m, "TrainerOptions", "Options of the step loop; see train/trainer.hpp.");
-  trainer_options.def(py::init<>())
-      .def_readwrite("clip", &train::TrainerOptions::clip)
-      .def_readwrite("clip_norm", &train::TrainerOptions::clip_norm)
-      .def_readwrite("measure_noise", &train::TrainerOptions::measure_noise)
-      .def_readwrite("average", &train::TrainerOptions::average)
-      .def_readwrite("algorithm", &train::TrainerOptions::algorithm)
-      .def_readwrite("accumulate", &train::TrainerOptions::accumulate)
-      .def_readwrite("contributors", &train::TrainerOptions::contributors)
-      .def_readwrite("steps", &train::TrainerOptions::steps)
-      .def_readwrite("meet_every", &train::TrainerOptions::meet_every)
-      .def_readwrite("bucket_bytes", &train::TrainerOptions::bucket_bytes)
-      .def_readwrite("activity", &train::TrainerOptions::activity)
-      .def_readwrite("timeout_s", &train::TrainerOptions::timeout_s)
-      .def_readwrite("record_path", &train::TrainerOptions::record_path);
-  by_name(trainer_options, "on_exhausted", &train::TrainerOptions::on_exhausted);
-  by_name(trainer_options, "exactness", &train::TrainerOptions::exactness);
-  by_name(trainer_options, "mode", &train::TrainerOptions::mode);
-  by_name(trainer_options, "late", &train::TrainerOptions::late);
-  by_name(trainer_options, "wire", &train::TrainerOptions::wire);
+  Options<train::TrainerOptions>(m, "TrainerOptions", "Options of the step loop; see train/trainer.hpp.")
+      .field("clip", &train::TrainerOptions::clip)
+      .field("clip_norm", &train::TrainerOptions::clip_norm)
+      .field("measure_noise", &train::TrainerOptions::measure_noise)
+      .field("average", &train::TrainerOptions::average)
+      .field("algorithm", &train::TrainerOptions::algorithm)
+      .field("accumulate", &train::TrainerOptions::accumulate)
+      .field("contributors", &train::TrainerOptions::contributors)
+      .field("steps", &train::TrainerOptions::steps)
+      .field("meet_every", &train::TrainerOptions::meet_every)
+      .field("bucket_bytes", &train::TrainerOptions::bucket_bytes)
+      .field("activity", &train::TrainerOptions::activity)
+      .field("timeout_s", &train::TrainerOptions::timeout_s)
+      .field("record_path", &train::TrainerOptions::record_path)
+      .field("on_exhausted", &train::TrainerOptions::on_exhausted)
+      .field("exactness", &train::TrainerOptions::exactness)
+      .field("mode", &train::TrainerOptions::mode)
+      .field("late", &train::TrainerOptions::late)
+      .field("wire", &train::TrainerOptions::wire);
 
   py::class_<train::Trainer, std::shared_ptr<train::Trainer>>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
       .def(py::init([](const std::shared_ptr<train::Walkers>& walkers, comm::Communicator& communicator,
@@ -340,16 +325,11 @@ void register_train(py::module_& m) {
       "check_network_output", [](const PathName& path) { data::Hdf5File::check_output(path.text, train::network_result()); },
       py::arg("path"), "Raise the error that `save_network` would raise for the path, without writing.");
   m.def("save_network", &save_network, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
-  m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),
-        "Return the network of a file, of any kind, and True if the file has checksums.");
+  m.def("load_network", &load_network, py::arg("path"), py::arg("compute"), "Return the network of a file, of any kind.");
   m.def("stored_text", &stored_text, py::arg("path"), py::arg("name"),
         "Return a text that a checkpoint keeps: the \"configuration\" (TOML), or the \"statistics\" of the training volumes "
         "(JSON). "
         "Return an empty text if the file has none, for example because it has a network only.");
-  m.def(
-      "has_checksums", [](const PathName& path) { return train::has_checksums(data::Hdf5File::open(path.text)); },
-      py::arg("path"), py::call_guard<py::gil_scoped_release>(),
-      "Return True if a checkpoint has checksums, which reveal damage.");
   m.def(
       "require_intact", [](const PathName& path) { train::require_intact(path.text); }, py::arg("path"),
       py::call_guard<py::gil_scoped_release>(), "Read a whole checkpoint. Raises InvalidFileError if it is damaged.");

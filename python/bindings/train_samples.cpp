@@ -6,8 +6,8 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "floodtide/train/sample_walkers.hpp"
 #include "floodtide/train/segmentation_scores.hpp"
+#include "floodtide/train/walkers.hpp"
 #include "unlocked.hpp"
 
 namespace floodtide::bindings {

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
+#include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -65,6 +67,22 @@ inline Triple triple_of(const Vec3& vector) { return py::make_tuple(vector[0], v
 }  // namespace floodtide::bindings
 
 namespace pybind11::detail {
+
+template <>
+struct type_caster<floodtide::Box> {
+  PYBIND11_TYPE_CASTER(floodtide::Box, const_name("tuple[tuple[int, int, int], tuple[int, int, int]]"));  // start, size
+
+  bool load(handle source, bool convert) {
+    make_caster<std::pair<floodtide::Vec3, floodtide::Vec3>> pair;
+    if (!pair.load(source, convert)) return false;
+    const auto given = cast_op<std::pair<floodtide::Vec3, floodtide::Vec3>>(pair);
+    value = {given.first, given.second};
+    return true;
+  }
+  static handle cast(const floodtide::Box& box, return_value_policy /*policy*/, handle /*parent*/) {
+    return make_tuple(floodtide::bindings::triple_of(box.start), floodtide::bindings::triple_of(box.size)).release();
+  }
+};
 
 template <floodtide::bindings::TypeText Name>
 struct handle_type_name<floodtide::bindings::Typed<Name>> {

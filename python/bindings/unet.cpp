@@ -2,13 +2,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"
 #include "floodtide/nn/unet.hpp"
+#include "options.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -86,23 +86,20 @@ segmentation_loss(const SegmentationLoss& loss, const std::string& output, const
 }
 
 void register_loss(py::module_& m) {
-  py::class_<SegmentationLoss>(m, "SegmentationLoss", "See floodtide.nn.SegmentationLoss.")
-      .def(py::init([](const std::map<std::string, double>& numbers, bool over_batch, bool background) {
-             SegmentationLoss loss{.over_batch = over_batch, .background = background};
-             for (const auto& [name, number] : nn::kLossNumbers) loss.*number = numbers.at(std::string(name));
-             nn::check(loss);
-             return loss;
-           }),
-           py::arg("numbers"), py::arg("over_batch"), py::arg("background"));
+  Options<SegmentationLoss>(m, "SegmentationLoss", "See floodtide.nn.SegmentationLoss.")
+      .field("dice", &SegmentationLoss::dice)
+      .field("cross_entropy", &SegmentationLoss::cross_entropy)
+      .field("focus", &SegmentationLoss::focus)
+      .field("over_batch", &SegmentationLoss::over_batch)
+      .field("background", &SegmentationLoss::background)
+      .field("smooth", &SegmentationLoss::smooth);
   m.def(
       "loss_rows",
       []() -> Records {
         py::list rows;
         for (const nn::LossRow& row : nn::loss_rows()) {
-          py::dict numbers;
-          for (const auto& [name, number] : nn::kLossNumbers) numbers[py::str(std::string(name))] = row.loss.*number;
           rows.append(py::dict(py::arg("name") = std::string(row.name), py::arg("help") = std::string(row.help),
-                               py::arg("numbers") = numbers));
+                               py::arg("loss") = row.loss));
         }
         return rows;
       },
@@ -113,39 +110,19 @@ void register_loss(py::module_& m) {
 }
 
 void register_options(py::module_& m) {
-  py::class_<UNetOptions>(m, "UNetOptions", "Properties of a U-Net; see floodtide.nn.UNet.")
-      .def(py::init([](int in_channels, int classes, int depth, int features, const std::vector<Vec3>& kernels,
-                       const std::vector<Vec3>& pools, const std::string& output, bool batch_norm, bool synchronised,
-                       double dropout, std::uint64_t seed, const std::string& compute, const std::string& kernel) {
-             return UNetOptions{.in_channels = in_channels,
-                                .classes = classes,
-                                .depth = depth,
-                                .features = features,
-                                .kernels = kernels,
-                                .pools = pools,
-                                .output = named<nn::Output>(output),
-                                .batch_norm = batch_norm,
-                                .synchronised = synchronised,
-                                .dropout = dropout,
-                                .seed = seed,
-                                .compute = named<kernels::Compute>(compute),
-                                .kernel = kernel};
-           }),
-           py::kw_only(), py::arg("in_channels") = 1, py::arg("classes"), py::arg("depth"), py::arg("features"),
-           py::arg("kernels"), py::arg("pools"), py::arg("output"), py::arg("batch_norm") = true,
-           py::arg("synchronised") = false, py::arg("dropout") = 0.0, py::arg("seed") = 0, py::arg("compute") = "fp32",
-           py::arg("kernel") = "")
-      .def_readonly("in_channels", &UNetOptions::in_channels)
-      .def_readonly("classes", &UNetOptions::classes)
-      .def_readonly("depth", &UNetOptions::depth)
-      .def_readonly("features", &UNetOptions::features)
-      .def_readonly("kernels", &UNetOptions::kernels)
-      .def_readonly("pools", &UNetOptions::pools)
-      .def_property_readonly("output", [](const UNetOptions& options) { return std::string(name(options.output)); })
-      .def_readonly("batch_norm", &UNetOptions::batch_norm)
-      .def_readonly("synchronised", &UNetOptions::synchronised)
-      .def_readonly("dropout", &UNetOptions::dropout)
-      .def_property_readonly("compute", [](const UNetOptions& options) { return std::string(name(options.compute)); })
+  Options<UNetOptions>(m, "UNetOptions", "Properties of a U-Net; see floodtide.nn.UNet.")
+      .field("in_channels", &UNetOptions::in_channels)
+      .field("classes", &UNetOptions::classes)
+      .field("depth", &UNetOptions::depth)
+      .field("features", &UNetOptions::features)
+      .field("kernels", &UNetOptions::kernels)
+      .field("pools", &UNetOptions::pools)
+      .field("output", &UNetOptions::output)
+      .field("batch_norm", &UNetOptions::batch_norm)
+      .field("synchronised", &UNetOptions::synchronised)
+      .field("dropout", &UNetOptions::dropout)
+      .field("seed", &UNetOptions::seed)
+      .field("compute", &UNetOptions::compute)
       .def("parameter_count", [](const UNetOptions& options) { return nn::parameter_layout(options).size(); })
       .def("training_bytes", py::overload_cast<const UNetOptions&, std::int64_t, const Vec3&>(&nn::training_bytes),
            py::arg("images"), py::arg("size"), "Return the bytes of activations and gradients of training passes.")

@@ -80,8 +80,7 @@ RECIPES: dict[str, Recipe] = {
         "scale": 1.0,
     },
     "SegmentationLoss.__init__": lambda _: {
-        "numbers": {"dice": 1.0, "cross_entropy": 1.0, "smooth": 1e-5, "focus": 0.0},
-        "over_batch": False,
+        "smooth": 1e-5,
         "background": True,
     },
     "UNetOptions.__init__": lambda _: {
@@ -193,14 +192,10 @@ RECIPES: dict[str, Recipe] = {
         "labels": f"{SAMPLE}:labels",
         "partitions": f"{SAMPLE}:partitions",
     },
+    "data.ExampleOptions.__init__": lambda _: {"patch_size": (9, 9, 9), "seed": 1},
     "data.ExampleSource.__init__": lambda a: {
         "volumes": [a.one("data.SourceOptions")],
-        "patch_size": (9, 9, 9),
-        "seed": 1,
-        "walkers": 1,
-        "permutable_axes": [0, 1],
-        "reflectable_axes": [2],
-        "softness": 0.05,
+        "options": a.one("data.ExampleOptions"),
         "progress": None,
     },
     "data.ExampleSource.load": lambda _: {"walker": 0, "epoch": 0, "index": 0},
@@ -225,8 +220,7 @@ RECIPES: dict[str, Recipe] = {
     },
     "data.Region.__init__": lambda _: {
         "image": 0,
-        "start": (0, 0, 0),
-        "size": (12, 12, 12),
+        "box": ((0, 0, 0), (12, 12, 12)),
         "group": 0,
     },
     "data.PatchSource.__init__": lambda a: {

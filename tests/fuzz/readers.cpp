@@ -30,9 +30,9 @@
 #include "floodtide/flood/training_flood.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/unet.hpp"
-#include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/trainer.hpp"
+#include "floodtide/train/walkers.hpp"
 
 namespace floodtide {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/augmentation.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "floodtide/base/error.hpp"
-#include "floodtide/data/axis_map.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -15,11 +15,25 @@ void require_range(const char* name, double value, double low, double high, cons
                     expected);
 }
 
+void require_axes(const std::vector<int>& axes, const char* name) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    FLOODTIDE_REQUIRE(axes[i] >= 0 && axes[i] <= 2 && std::count(axes.begin(), axes.end(), axes[i]) == 1, invalid_argument,
+                      name, ": expected different axes out of 0 (z), 1 (y), 2 (x), got ", axes[i]);
+  }
+}
+
 }  // namespace
 
 void require_valid(const Augmentation& augmentation, const Vec3& patch_size) {
   constexpr double kLarge = 1e6;
-  require_axes(augmentation.permutable_axes, augmentation.reflectable_axes, patch_size);
+  require_axes(augmentation.permutable_axes, "permutable_axes");
+  require_axes(augmentation.reflectable_axes, "reflectable_axes");
+  for (const int axis : augmentation.permutable_axes) {
+    const auto first = static_cast<std::size_t>(augmentation.permutable_axes.front());
+    FLOODTIDE_REQUIRE(patch_size[static_cast<std::size_t>(axis)] == patch_size[first], invalid_argument,
+                      "permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ", Show{patch_size},
+                      "; expected equal ones, or permutable_axes = []");
+  }
   require_range("rotation_deg", augmentation.rotation_deg, 0, 180, "0 to 180");
   require_range("scale", augmentation.scale, 0, kLarge, "0 (off) or more, for factors from 1 / (1 + scale) to 1 + scale");
   require_range("gamma", augmentation.gamma, 0, kLarge, "0 (off) or more, for exponents from 1 / (1 + gamma) to 1 + gamma");

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 namespace floodtide::data {
 
@@ -25,11 +24,6 @@ class Deal {
 
   [[nodiscard]] std::int64_t size() const noexcept { return classes_ * per_class_; }
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const noexcept;
-  /// Return the number of examples of one class that a walker has in every epoch.
-  [[nodiscard]] std::int64_t of_class(std::int64_t walker, std::int64_t class_index) const noexcept;
-  /// Return the largest cost of a walker's epoch, divided by the mean of all walkers, minus 1. `cost` has the cost of an
-  /// example of each class, and is positive.
-  [[nodiscard]] double imbalance(std::span<const double> cost) const;
 
  private:
   std::uint64_t seed_;

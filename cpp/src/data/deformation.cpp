@@ -14,6 +14,17 @@ namespace {
 using Point = Deformation::Point;
 using Matrix = std::array<Point, 3>;
 
+/// Draw a uniform permutation of the permutable axes, then reverse each reflectable axis with probability one half.
+/// Source: google/ffn ffn/training/augmentation.py, PermuteAndReflect.
+AxisMap draw_axis_map(const std::vector<int>& permutable_axes, const std::vector<int>& reflectable_axes, Philox random) {
+  AxisMap map;
+  std::vector<int> shuffled = permutable_axes;
+  for (std::size_t i = shuffled.size(); i > 1; --i) std::swap(shuffled[i - 1], shuffled[random.below(i)]);
+  for (std::size_t i = 0; i < shuffled.size(); ++i) map.source_axis[static_cast<std::size_t>(permutable_axes[i])] = shuffled[i];
+  for (const int axis : reflectable_axes) map.reversed[static_cast<std::size_t>(axis)] = random.below(2) == 1;
+  return map;
+}
+
 Matrix rotation_in_plane(double angle) {
   const double c = std::cos(angle), s = std::sin(angle);
   return {{{1, 0, 0}, {0, c, s}, {0, -s, c}}};
@@ -107,8 +118,8 @@ double draw_factor(double amount, Philox& random) {
 
 Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch_size, const ExampleKey& key) {
   Deformation deformation;
-  Philox axes = key.random(kAugmentationPurpose);
-  deformation.axes = draw_axis_map(augmentation.permutable_axes, augmentation.reflectable_axes, axes);
+  deformation.axes =
+      draw_axis_map(augmentation.permutable_axes, augmentation.reflectable_axes, key.random(kAugmentationPurpose));
   if (augmentation.rotation_deg > 0 || augmentation.scale > 0) {
     Philox random = key.random(kRotationPurpose);
     deformation.matrix = draw_matrix(augmentation, random);
@@ -130,6 +141,32 @@ Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch
   }
   return deformation;
 }
+
+template <class T>
+Tensor<T, 3> apply(const AxisMap& map, View<const T, 3> source) {
+  const Vec3 strides{source.shape(1) * source.shape(2), source.shape(2), 1};
+  Vec3 shape;
+  Vec3 step;
+  std::int64_t offset = 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto from = static_cast<std::size_t>(map.source_axis[axis]);
+    shape[axis] = source.shape(from);
+    step[axis] = map.reversed[axis] ? -strides[from] : strides[from];
+    if (map.reversed[axis]) offset += strides[from] * (shape[axis] - 1);
+  }
+  Tensor<T, 3> result(shape);
+  T* out = result.data();
+  for (std::int64_t z = 0; z < shape[0]; ++z) {
+    for (std::int64_t y = 0; y < shape[1]; ++y) {
+      const T* row = source.data() + offset + z * step[0] + y * step[1];
+      for (std::int64_t x = 0; x < shape[2]; ++x) *out++ = row[x * step[2]];
+    }
+  }
+  return result;
+}
+
+template Tensor<float, 3> apply(const AxisMap& map, View<const float, 3> source);
+template Tensor<std::int64_t, 3> apply(const AxisMap& map, View<const std::int64_t, 3> source);
 
 Places::Places(const Deformation& deformation, const Box& patch, const Vec3& margin) : size_(patch.grown(margin).size) {
   std::array<Tensor<double, 3>, 3> displacement;

@@ -54,15 +54,6 @@ std::int64_t ExampleSource::per_walker(std::int64_t walker) const {
   return impl_->deal->per_walker(walker);
 }
 
-double ExampleSource::imbalance(std::int64_t moves) const {
-  const std::size_t classes = impl_->index->classes().size();
-  std::vector<double> fovs(classes, 1.0);
-  for (std::size_t i = 1; i < classes; ++i) {
-    fovs[i] += static_cast<double>(moves - 1) * static_cast<double>(i) / static_cast<double>(classes - 1);
-  }
-  return impl_->deal->imbalance(fovs);
-}
-
 Centre ExampleSource::centre(const Cursor& cursor) const {
   const std::int64_t count = per_walker(cursor.walker);
   FLOODTIDE_REQUIRE(cursor.epoch >= 0 && cursor.index >= 0 && cursor.index < count, out_of_range, "walker ", cursor.walker,
@@ -82,8 +73,7 @@ Example ExampleSource::load(const Cursor& cursor) const {
   const Source& source = impl_->sources[static_cast<std::size_t>(where.volume)];
   const ExampleKey key{options.seed, cursor.epoch, impl_->place(cursor).position};
   const Deformation deformation = draw_deformation(options.augmentation, options.patch_size, key);
-  Patch patch = read_patch(source, where.position, options.patch_size, static_cast<float>(options.label_on),
-                           static_cast<float>(options.label_off), deformation);
+  Patch patch = read_patch(source, where.position, options.patch_size, options.softness, deformation);
   const auto black = static_cast<float>(-source.options().mean / source.options().std);
   const Vec3& size = options.patch_size;
   change(draw_intensities(options.augmentation, size[0], key), {&black, 1}, key.random(kNoisePurpose),

@@ -32,6 +32,11 @@ bool means_no_label(std::int64_t value, ElementType type) noexcept {
   return value == kLargest32 || value < 0;
 }
 
+void require_same_shape(const Volume& volume, const Volume& first) {
+  FLOODTIDE_REQUIRE(volume.shape() == first.shape(), shape_mismatch, volume.name(), ": has shape ", Show{volume.shape()}, ", ",
+                    first.name(), " has ", Show{first.shape()});
+}
+
 Tensor<std::int64_t, 3> read_objects(const Volume& labels, const Box& box) {
   Tensor<std::int64_t, 3> result = labels.read_block<std::int64_t>(box);
   for (std::int64_t& label : result.span()) {
@@ -49,8 +54,7 @@ Labels::Labels(std::vector<Part> parts, const Vec3& start) : parts_(std::move(pa
     const VolumePtr& volume = volumes_.emplace_back(part.volume.open(kCacheBytes));
     FLOODTIDE_REQUIRE(twice == values.end(), invalid_argument, volume->name(), ": value ", twice->first,
                       " has two labels, expected one");
-    FLOODTIDE_REQUIRE(volume->shape() == volumes_.front()->shape(), shape_mismatch, volume->name(), ": has shape ",
-                      Show{volume->shape()}, ", ", volumes_.front()->name(), " has ", Show{volumes_.front()->shape()});
+    require_same_shape(*volume, *volumes_.front());
   }
   box_.size = volumes_.front()->shape();
 }

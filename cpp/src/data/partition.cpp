@@ -128,7 +128,7 @@ std::int64_t PartitionJob::counting_blocks() const noexcept { return impl_->coun
 std::int64_t PartitionJob::blocks() const noexcept { return impl_->grid.size(); }
 Box PartitionJob::block(std::int64_t number) const { return impl_->grid[number]; }
 
-LabelSizes PartitionJob::count(std::int64_t begin, std::int64_t end, const Progress& progress) const {
+Tensor<std::int64_t, 2> PartitionJob::count(std::int64_t begin, std::int64_t end, const Progress& progress) const {
   FLOODTIDE_REQUIRE(begin >= 0 && begin <= end && end <= counting_blocks(), out_of_range, "partition: counting blocks ", begin,
                     " to ", end, " of ", counting_blocks());
   Sizes total;
@@ -140,18 +140,21 @@ LabelSizes PartitionJob::count(std::int64_t begin, std::int64_t end, const Progr
     for (const auto& [label, voxels] : sizes) total[label] += voxels;
   });
   const std::map<std::int64_t, std::int64_t> sorted(total.begin(), total.end());
-  LabelSizes result;
+  Tensor<std::int64_t, 2> result({2, std::ssize(sorted)});
+  std::int64_t* out = result.data();
   for (const auto& [label, voxels] : sorted) {
-    result.labels.push_back(label);
-    result.voxels.push_back(voxels);
+    out[0] = label;
+    out[sorted.size()] = voxels;
+    ++out;
   }
   return result;
 }
 
-void PartitionJob::keep_large(const std::vector<LabelSizes>& parts) {
+void PartitionJob::keep_large(const std::vector<View<const std::int64_t, 2>>& parts) {
   Sizes total;
-  for (const LabelSizes& part : parts) {
-    for (std::size_t i = 0; i < part.labels.size(); ++i) total[part.labels[i]] += part.voxels[i];
+  for (const View<const std::int64_t, 2>& part : parts) {
+    FLOODTIDE_REQUIRE(part.shape(0) == 2, shape_mismatch, "label sizes: ", part.shape(0), " rows, expected 2 (labels, voxels)");
+    for (std::int64_t i = 0; i < part.shape(1); ++i) total[part(0, i)] += part(1, i);
   }
   std::int64_t counted = 0;
   impl_->kept.clear();

@@ -63,9 +63,7 @@ struct OpenImage {
     for (const LabelledImage::Channel& channel : given.channels) {
       const VolumePtr& opened = channels.emplace_back(channel.image.open(kCacheBytes));
       opened->require_type<float>();
-      FLOODTIDE_REQUIRE(opened->shape() == channels.front()->shape(), shape_mismatch, opened->name(), ": has shape ",
-                        Show{opened->shape()}, ", the image ", channels.front()->name(), " has ",
-                        Show{channels.front()->shape()});
+      require_same_shape(*opened, *channels.front());
       FLOODTIDE_REQUIRE(channel.std > 0 && std::isfinite(channel.std) && std::isfinite(channel.mean), invalid_argument,
                         opened->name(), ": mean ", channel.mean, " and std ", channel.std,
                         ", expected finite ones, std above 0");

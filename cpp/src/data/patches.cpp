@@ -12,23 +12,15 @@
 #include "floodtide/data/labels.hpp"
 
 namespace floodtide::data {
-namespace {
-
-void require_same_shape(const Volume& image, const Volume& other) {
-  FLOODTIDE_REQUIRE(image.shape() == other.shape(), shape_mismatch, other.name(), ": has shape ", Show{other.shape()},
-                    ", the image ", image.name(), " has ", Show{image.shape()});
-}
-
-}  // namespace
 
 Source::Source(SourceOptions options)
     : options_(std::move(options)), image_(options_.image.open()), labels_(options_.labels.open()) {
   image_->require_type<float>();
-  require_same_shape(*image_, *labels_);
+  require_same_shape(*labels_, *image_);
   if (!options_.partitions.empty()) {
     partitions_ = options_.partitions.open();
     partitions_->require_type<std::uint8_t>();
-    require_same_shape(*image_, *partitions_);
+    require_same_shape(*partitions_, *image_);
   }
   box_ = options_.box.value_or(image_->box());
   FLOODTIDE_REQUIRE(box_.voxels() > 0 && image_->box().contains(box_), out_of_range, image_->name(), ": box at ",
@@ -65,8 +57,7 @@ Tensor<float, 3> Source::read_image(const Box& box) const {
   return image;
 }
 
-Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off,
-                 const Deformation& deformation) {
+Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, double softness, const Deformation& deformation) {
   const Box box = centred_box(centre, size);
   Patch patch{{}, Tensor<float, 3>(size)};
   Tensor<std::int64_t, 3> labels;
@@ -80,6 +71,7 @@ Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, flo
     patch.image = interpolate(places, source.read_image(read).view(), read.start, std::nullopt);
     labels = nearest(places, read_objects(source.labels(), read).view(), read.start, 0);
   }
+  const auto on = static_cast<float>(1 - softness), off = static_cast<float>(softness);
   const std::int64_t object = labels.view()(size[0] / 2, size[1] / 2, size[2] / 2);
   for (std::int64_t i = 0; i < labels.size(); ++i) {
     patch.labels.data()[i] = object != 0 && labels.data()[i] == object ? on : off;

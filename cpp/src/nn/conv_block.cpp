@@ -47,11 +47,12 @@ ConvBlock::Statistics::Statistics(std::int64_t channels)
 }
 
 ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups,
-                     const Options& options)
+                     const UNetOptions& options)
     : grid_(grid),
       band_(band_grid(grid, band_units(grid, out, groups))),
       channels_(out),
-      options_(options),
+      batch_norm_(options.batch_norm),
+      synchronised_(options.synchronised),
       convolution_({band_.z, band_.y, band_.x, in, out, kernel[0], kernel[1], kernel[2]}, active_isa(), options.kernel,
                    options.compute),
       pointwise_(&kernels::pointwise::kernels_at(active_isa())),
@@ -68,7 +69,7 @@ ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std:
 }
 
 void ConvBlock::set_parameters(const BlockParameters<const float>& parameters, kernels::Passes passes, Workspace& workspace) {
-  const bool norm = options_.batch_norm;
+  const bool norm = batch_norm_;
   convolution_.set_weights(parameters.weights.data(), norm ? no_biases_.data() : parameters.biases.data(), workspace, passes);
   for (std::int64_t c = 0; c < channels_; ++c) {
     weights_scale_[c] = norm ? parameters.scale[at(c)] : 1.0F;
@@ -130,18 +131,18 @@ void ConvBlock::convolve(const float* input, float* before, Workspace& workspace
 }
 
 void ConvBlock::sum_outputs(Range units, const float* before) {
-  if (!options_.batch_norm) return;
+  if (!batch_norm_) return;
   sum(units, [&](std::int64_t row, std::int64_t, double* sums) {
     pointwise_->sums(before + grid_.offset(row, channels_), grid_.x, channels_, sums);
   });
 }
 
 void ConvBlock::finish_statistics(const BlockParameters<float>& gradients, double scale, const SumOverRanks& sum_over_ranks) {
-  if (!options_.batch_norm) return;
+  if (!batch_norm_) return;
   add_sums();
   const double share = scale / static_cast<double>(groups_.size());
   for (Statistics& group : groups_) {
-    if (options_.synchronised && sum_over_ranks) sum_over_ranks(group.sums.span());
+    if (synchronised_ && sum_over_ranks) sum_over_ranks(group.sums.span());
     const double count = group.sums[2 * channels_];
     for (std::int64_t c = 0; c < channels_; ++c) {
       const double mean = group.sums[c] / count;
@@ -160,7 +161,7 @@ void ConvBlock::finish_statistics(const BlockParameters<float>& gradients, doubl
 }
 
 void ConvBlock::sum_gradients(Range units, const float* before, const float* grad) {
-  if (!options_.batch_norm) return;
+  if (!batch_norm_) return;
   sum(units, [&](std::int64_t row, std::int64_t unit, double* sums) {
     const std::int64_t offset = grid_.offset(row, channels_);
     pointwise_->gradient_sums(before + offset, affine(unit), grad + offset, channels_, grid_.x, channels_, sums);
@@ -168,7 +169,7 @@ void ConvBlock::sum_gradients(Range units, const float* before, const float* gra
 }
 
 void ConvBlock::finish_gradients(const BlockParameters<float>& gradients, const SumOverRanks& sum_over_ranks) {
-  if (!options_.batch_norm) return;
+  if (!batch_norm_) return;
   add_sums();
   for (Statistics& group : groups_) {
     // Computes the sum of g * normalised x from the sums of g * x and of g. Gradients of scale and shift are sums of this rank
@@ -180,7 +181,7 @@ void ConvBlock::finish_gradients(const BlockParameters<float>& gradients, const 
       gradients.scale[at(c)] += static_cast<float>(of_normalised(c));
       gradients.shift[at(c)] += static_cast<float>(group.sums[c]);
     }
-    if (options_.synchronised && sum_over_ranks) sum_over_ranks(group.sums.span());
+    if (synchronised_ && sum_over_ranks) sum_over_ranks(group.sums.span());
     const double count = group.sums[2 * channels_];
     for (std::int64_t c = 0; c < channels_; ++c) {
       const double slope = double{weights_scale_[c]} * group.inverse_deviation[c];
@@ -203,7 +204,7 @@ void ConvBlock::gradient(Range units, const float* before, const float* grad, fl
 
 void ConvBlock::backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients,
                                  Workspace& workspace) {
-  float* const bias_grad = options_.batch_norm ? dropped_bias_grad_.data() : gradients.biases.data();
+  float* const bias_grad = batch_norm_ ? dropped_bias_grad_.data() : gradients.biases.data();
   convolution_.backward_weights(input, Activation::none, before_grad, gradients.weights.data(), bias_grad, workspace);
 }
 

@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "floodtide/base/memory.hpp"
-#include "floodtide/nn/segmentation_loss.hpp"
+#include "floodtide/nn/unet.hpp"
 #include "kernels/conv3d/conv3d.hpp"
 #include "kernels/pointwise/pointwise.hpp"
 #include "nn/grid.hpp"
@@ -38,13 +37,8 @@ struct Channels {
 /// backward_data().
 class ConvBlock {
  public:
-  struct Options {
-    bool batch_norm, synchronised;
-    kernels::Compute compute;
-    std::string_view kernel;
-  };
   /// @param in, out numbers of channels; `out` is a multiple of 16
-  ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups, const Options& options);
+  ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups, const UNetOptions& options);
 
   void set_parameters(const BlockParameters<const float>& parameters, kernels::Passes passes, Workspace& workspace);
 
@@ -101,7 +95,7 @@ class ConvBlock {
 
   Grid grid_, band_;
   std::int64_t channels_;
-  Options options_;
+  bool batch_norm_, synchronised_;
   kernels::Conv3d convolution_;  // of a band
   const kernels::pointwise::Kernels* pointwise_;
   AlignedBuffer<float> weights_scale_, weights_shift_;  // parameters of batch norm; 1 and 0 without batch norm

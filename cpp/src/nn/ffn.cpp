@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <shared_mutex>
 
-#include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
 #include "floodtide/nn/limits.hpp"
@@ -19,13 +17,7 @@ namespace {
 
 using kernels::Passes;
 
-constexpr double kTapFlops = 27 * 2;  // operations of a 3x3x3 kernel per voxel and pair of channels; multiply and add count two
-
 constexpr std::uint64_t kInitialWeights = 0x1417;  // purpose of the random stream
-
-// Of fastest_forward().
-constexpr int kRounds = 2, kPasses = 3;
-constexpr double kWorth = 1.1;
 
 void check_shapes(const char* what, const Shape<3>& expected, const Shape<3>& shape) {
   FLOODTIDE_REQUIRE(shape == expected, shape_mismatch, "ffn: ", what, " has shape ", Show{shape}, ", expected the image's ",
@@ -229,41 +221,6 @@ std::string Ffn::kernel_names() const {
   FfnOptions shallow = options();
   shallow.depth = 1;
   return FfnPlan(shallow.fov, shallow, {}).kernel_names();
-}
-
-double Ffn::step_flops(const Vec3& size) const noexcept {
-  return 3 * forward_flops(size) - kTapFlops * static_cast<double>(volume<3>(size)) * 2 * options().features;
-}
-
-double Ffn::forward_flops(const Vec3& size) const noexcept {
-  const double features = options().features;
-  return kTapFlops * static_cast<double>(volume<3>(size)) * (2 * features + features * features * (2 * options().depth - 1));
-}
-
-ForwardChoice fastest_forward(const FfnOptions& options) {
-  Ffn layers(options), fft(options);
-  if (!layers.fft_unsupported(options.fov).empty()) return {};
-  Tensor<float, 3> image(options.fov), logits(options.fov), updated(options.fov);
-  Philox random(1, 0);
-  for (float& value : image.span()) value = static_cast<float>(random.normal());
-  const FfnExample example{image.view(), logits.view(), updated.view(), {}, {}};
-  const auto least_s = [&](Ffn& network, Forward forward) {
-    network.forward({&example, 1}, forward);  // plans memory and weights, and brings them into the caches
-    double least = std::numeric_limits<double>::infinity();
-    for (int pass = 0; pass < kPasses; ++pass) {
-      const double start_s = now_s();
-      network.forward({&example, 1}, forward);
-      least = std::min(least, now_s() - start_s);
-    }
-    return least;
-  };
-  double layers_s = std::numeric_limits<double>::infinity(), fft_s = layers_s;
-  for (int round = 0; round < kRounds; ++round) {
-    layers_s = std::min(layers_s, least_s(layers, Forward::layers));
-    fft_s = std::min(fft_s, least_s(fft, Forward::fft));
-  }
-  const double speedup = layers_s / fft_s;
-  return {speedup >= kWorth ? Forward::fft : Forward::layers, speedup};
 }
 
 }  // namespace floodtide::nn

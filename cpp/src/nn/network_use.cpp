@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/nn/network_use.hpp"
 
-#include <utility>
-
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/hash.hpp"
 
@@ -12,16 +10,6 @@ namespace {
 constexpr std::string_view kAdvice = "; expected one thread that trains or changes a network, and copies of it for others";
 
 }  // namespace
-
-NetworkUse::Hold::Hold(Hold&& other) noexcept : use_(std::exchange(other.use_, nullptr)), end_(other.end_) {}
-NetworkUse::Hold& NetworkUse::Hold::operator=(Hold&& other) noexcept {
-  std::swap(use_, other.use_);
-  std::swap(end_, other.end_);
-  return *this;
-}
-NetworkUse::Hold::~Hold() {
-  if (use_ != nullptr) (use_->*end_)();
-}
 
 void NetworkUse::require_no_other_step() const {
   FLOODTIDE_REQUIRE(steps_ == 0 || stepping_ == std::this_thread::get_id(), in_use,
@@ -37,12 +25,12 @@ NetworkUse::Hold NetworkUse::read(Calls calls) {
   ended_.wait(lock, [this] { return !changing_ && waiting_changes_ == 0; });
   if (calls == Calls::none) {
     ++readings_;
-    return {*this, &NetworkUse::end_reading};
+    return {this, {&NetworkUse::end_reading}};
   }
   require_no_other_step();
   ++readings_;
   ++readings_that_call_;
-  return {*this, &NetworkUse::end_reading_that_calls};
+  return {this, {&NetworkUse::end_reading_that_calls}};
 }
 
 NetworkUse::Hold NetworkUse::change() {
@@ -53,7 +41,7 @@ NetworkUse::Hold NetworkUse::change() {
   ended_.wait(lock, [this] { return !changing_ && readings_ == 0; });
   --waiting_changes_;
   changing_ = true;
-  return {*this, &NetworkUse::end_change};
+  return {this, {&NetworkUse::end_change}};
 }
 
 NetworkUse::Hold NetworkUse::step() {
@@ -63,7 +51,7 @@ NetworkUse::Hold NetworkUse::step() {
   require_no_training_pass();
   ++steps_;
   stepping_ = std::this_thread::get_id();
-  return {*this, &NetworkUse::end_step};
+  return {this, {&NetworkUse::end_step}};
 }
 
 void NetworkUse::look_at(std::span<const float> parameters) {
@@ -101,8 +89,8 @@ void NetworkUse::end_step() noexcept {
   --steps_;
 }
 
-void SameParameters::require(std::string_view work) const {
-  FLOODTIDE_REQUIRE(use_->version() == version_, in_use, work,
+void NetworkUse::require_version(std::uint64_t version, std::string_view work) const {
+  FLOODTIDE_REQUIRE(this->version() == version, in_use, work,
                     ": the network is in use by another thread, which has changed its parameters during this work", kAdvice);
 }
 

@@ -22,35 +22,26 @@ namespace floodtide::nn {
 /// @tparam Item default-constructible; the user of a lease fills it. bytes() returns its size, and is called by a user
 template <class Key, class Item>
 class Pool {
-  struct Slot {
+  struct Slot : Item {
     Key key{};
-    Item item{};
     int users = 0;
     std::int64_t used = 0;  // number of the use that ended last; 0: none has ended
     std::size_t bytes = 0;  // after that use
   };
 
  public:
-  /// An item in use.
-  class [[nodiscard]] Lease {
-   public:
-    Lease(Pool& pool, Slot& slot) noexcept : pool_(pool), slot_(slot) {}
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    ~Lease() { pool_.give_back(slot_); }
-    [[nodiscard]] Item& operator*() const noexcept { return slot_.item; }
-    [[nodiscard]] Item* operator->() const noexcept { return &slot_.item; }
-
-   private:
-    Pool& pool_;
-    Slot& slot_;
+  struct GiveBack {
+    Pool* pool;
+    void operator()(Item* item) const noexcept { pool->give_back(static_cast<Slot&>(*item)); }
   };
+  /// An item in use.
+  using Lease = std::unique_ptr<Item, GiveBack>;
 
   /// Return the item that fits best, or a new one.
   /// @param fit   fit(key, users) returns 0 if an item cannot be used now; otherwise the largest number is the best
   /// @param claim claim(key) says what the item is for from now on
   template <class Fit, class Claim>
-  Lease take(Fit fit, Claim claim) {
+  [[nodiscard]] Lease take(Fit fit, Claim claim) {
     const std::lock_guard lock(mutex_);
     Slot* best = nullptr;
     int best_fit = 0;
@@ -68,7 +59,7 @@ class Pool {
     claim(best->key);
     ++best->users;
     ++users_;
-    return {*this, *best};
+    return Lease(best, GiveBack{this});
   }
 
   /// Return the sum of bytes() of all items, as they were when they were last given back.
@@ -83,14 +74,15 @@ class Pool {
   void with_last(Body body) const {
     const std::lock_guard lock(mutex_);
     const auto last = std::ranges::max_element(slots_, {}, [](const auto& slot) { return slot->used; });
-    if (last != slots_.end() && (*last)->users == 0) body(std::as_const((*last)->key), std::as_const((*last)->item));
+    if (last != slots_.end() && (*last)->users == 0)
+      body(std::as_const((*last)->key), std::as_const(static_cast<Item&>(**last)));
   }
 
  private:
   void give_back(Slot& slot) noexcept {
     const std::lock_guard lock(mutex_);
     slot.used = ++uses_;
-    slot.bytes = slot.item.bytes();
+    slot.bytes = slot.Item::bytes();
     --slot.users;
     if (--users_ > 0) return;
     std::int64_t second = rest_;

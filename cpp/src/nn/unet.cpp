@@ -189,31 +189,4 @@ LossReport UNet::loss_and_gradients(const SampleBatch& batch, const Segmentation
 
 std::size_t UNet::workspace_bytes() const noexcept { return impl_->plans.bytes(); }
 
-double UNet::forward_flops(const Vec3& size) const noexcept {
-  const UNetLayout& layout = impl_->layout;
-  const auto voxels_at = [&](int level) {
-    auto voxels = static_cast<double>(volume<3>(size));
-    for (int above = 0; above < level; ++above) voxels /= static_cast<double>(volume<3>(pool_of(options(), above)));
-    return voxels;
-  };
-  const auto weights = [&](std::size_t entry) { return static_cast<double>(layout.arrays.entry(entry).size); };
-  double products = voxels_at(0) * weights(layout.head);
-  for (std::size_t i = 0; i < layout.encoder.size(); ++i) {
-    const int level = static_cast<int>(i / 2);
-    products += voxels_at(level) * weights(layout.encoder[i].weights);
-    if (i < layout.decoder.size()) products += voxels_at(level) * weights(layout.decoder[i].weights);
-  }
-  for (std::size_t level = 0; level < layout.up.size(); ++level) {
-    products += voxels_at(static_cast<int>(level) + 1) * weights(layout.up[level]);
-  }
-  return 2 * products;
-}
-
-double UNet::step_flops(const Vec3& size) const noexcept {
-  const Vec3 kernel = kernel_of(options(), 0);
-  const double first =
-      2.0 * static_cast<double>(volume<3>(size) * volume<3>(kernel)) * options().in_channels * options().features;
-  return 3 * forward_flops(size) - first;
-}
-
 }  // namespace floodtide::nn

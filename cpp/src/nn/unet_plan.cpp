@@ -167,10 +167,9 @@ void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout
   here.grid = grid_of(n_, size_, level, options);
   here.channels = features_of(options, level);
   const std::int64_t floats = here.grid.floats(here.channels);
-  const ConvBlock::Options block_options{options.batch_norm, options.synchronised, options.compute, options.kernel};
   const auto node = [&](const BlockEntries& entries) {
     return Node{&entries,
-                {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), block_options},
+                {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), options},
                 AlignedBuffer<float>(floats)};
   };
   for (std::size_t half = 0; half < 2; ++half) here.encoder.push_back(node(layout.encoder[2 * number + half]));

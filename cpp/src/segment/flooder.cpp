@@ -44,11 +44,11 @@ std::uint8_t quantised_probability(float logit) noexcept {
 }
 
 Predictor network_predictor(nn::Ffn& network, std::optional<nn::Forward> forward) {
-  return [&network, forward, same = nn::SameParameters(network.use())](View<const float, 3> image, View<const float, 3> logits,
-                                                                       View<float, 3> out_logits) {
+  return [&network, forward, version = network.use().version()](View<const float, 3> image, View<const float, 3> logits,
+                                                                View<float, 3> out_logits) {
     const nn::FfnExample field{image, logits, out_logits, {}, {}};
     network.forward({&field, 1}, forward);
-    same.require("segment");
+    network.use().require_version(version, "segment");
   };
 }
 

@@ -2,6 +2,7 @@
 #include "floodtide/segment/grow.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "floodtide/base/parallel.hpp"
@@ -31,15 +32,19 @@ void grow(Tensor<std::int32_t, 3>& labels, std::int64_t steps) {
   Tensor<std::int32_t, 3> before(shape);
   for (std::int64_t step = 0; step < steps; ++step) {
     std::ranges::copy(labels.span(), before.data());
+    std::atomic<bool> grown = false;
     const View<const std::int32_t, 3> known = std::as_const(before).view();
     parallel_for(shape[0], [&](std::int64_t z) {
       for (std::int64_t y = 0; y < shape[1]; ++y) {
         for (std::int64_t x = 0; x < shape[2]; ++x) {
           std::int32_t& label = labels.view()(z, y, x);
-          if (label == 0) label = smallest_neighbour(known, {z, y, x});
+          if (label != 0) continue;
+          label = smallest_neighbour(known, {z, y, x});
+          if (label != 0) grown.store(true, std::memory_order_relaxed);
         }
       }
     });
+    if (!grown) return;
   }
 }
 

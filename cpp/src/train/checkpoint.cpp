@@ -150,14 +150,12 @@ Walkers::State read_walker(const Hdf5File& file, std::int64_t number, const Vec3
     const std::int64_t count[] = {1, shape[0], shape[1], shape[2]};
     file.read_block<float>(kCanvases, start, count, canvas.span());
   }
-  if (file.exists(kChecksums)) {  // older versions wrote no checksums
-    Checksums stored{};
-    const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(stored.size())};
-    file.read_block<std::uint32_t>(kChecksums, row, one_pair, stored);
-    const Checksums found = checksums_of(position, std::as_const(canvas).view());
-    FLOODTIDE_REQUIRE(stored[0] == found[0] && (!active || stored[1] == found[1]), invalid_file, what,
-                      " is damaged, its checksum is wrong; use another copy of the file");
-  }
+  Checksums stored{};
+  const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(stored.size())};
+  file.read_block<std::uint32_t>(kChecksums, row, one_pair, stored);
+  const Checksums found = checksums_of(position, std::as_const(canvas).view());
+  FLOODTIDE_REQUIRE(stored[0] == found[0] && (!active || stored[1] == found[1]), invalid_file, what,
+                    " is damaged, its checksum is wrong; use another copy of the file");
   require_in(kEpochs, position[0], what + ": epoch", ErrorCode::invalid_file);
   require_in(kPlaces, position[1], what + ": example", ErrorCode::invalid_file);
   require_in(kPlaces, position[2], what + ": move", ErrorCode::invalid_file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "floodtide/train/flood_walkers.hpp"
+#include "floodtide/train/walkers.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -60,12 +60,11 @@ std::vector<T> row_of(const Hdf5File& file, const std::string& dataset, std::int
 
 void check_walkers(const Hdf5File& file) {
   const std::int64_t walkers = file.read_integer("/", "walkers");
-  const bool sealed = file.exists(kChecksums), canvases = file.exists(kCanvases);
+  const bool canvases = file.exists(kCanvases);
   for (std::int64_t number = 0; number < walkers; ++number) {
     const auto position = row_of<std::int64_t>(file, kPositions, number);
     const bool active = position.size() > kActive && position[kActive] != 0;
     const auto canvas = active && canvases ? row_of<float>(file, kCanvases, number) : std::vector<float>();
-    if (!sealed) continue;
     const auto stored = row_of<std::uint32_t>(file, kChecksums, number);
     FLOODTIDE_REQUIRE(stored.size() == 2 && stored[0] == crc32c(std::as_bytes(std::span(position))) &&
                           (!active || stored[1] == crc32c(std::as_bytes(std::span(canvas)))),

@@ -192,8 +192,6 @@ void read_parameters(const data::Hdf5File& file, const std::string& group, const
 
 std::string best_group(const data::Hdf5File& file) { return file.exists(kAverageGroup) ? kAverageGroup : kParametersGroup; }
 
-bool has_checksums(const data::Hdf5File& file) { return file.has_attribute(kParametersGroup, kChecksum); }
-
 void require_finite(std::span<const float> values, const std::string& what) {
   const auto found = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
   FLOODTIDE_REQUIRE(found == values.end(), invalid_file, what, ": value ", found - values.begin(), " is ", *found,
@@ -201,7 +199,6 @@ void require_finite(std::span<const float> values, const std::string& what) {
 }
 
 void require_checksum(const data::Hdf5File& file, const std::string& object, std::uint32_t found) {
-  if (!file.has_attribute(object, kChecksum)) return;  // file of an older version
   FLOODTIDE_REQUIRE(file.read_integer(object, kChecksum) == found, invalid_file, where(file), ": ", object,
                     " is damaged, its checksum is wrong; use another copy of the file");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "floodtide/train/sample_walkers.hpp"
+#include "floodtide/train/walkers.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -110,11 +110,7 @@ class SampleWalkers final : public Walkers {
       const std::span<float> gradients = out_gradients.subspan(static_cast<std::size_t>(walker) * length, length);
       const nn::LossReport own = network_.loss_and_gradients(batch_of(walker, 1), loss_, gradients, scale);
       report_.loss += own.loss;
-      for (std::size_t k = 0; k < report_.counts.size(); ++k) {
-        report_.counts[k].true_positives += own.counts[k].true_positives;
-        report_.counts[k].false_positives += own.counts[k].false_positives;
-        report_.counts[k].false_negatives += own.counts[k].false_negatives;
-      }
+      for (std::size_t k = 0; k < report_.counts.size(); ++k) report_.counts[k].add(own.counts[k]);
     }
   }
 
@@ -131,15 +127,9 @@ class SampleWalkers final : public Walkers {
     return result;
   }
 
-  [[nodiscard]] Vec3 canvas_shape() const noexcept override { return {0, 0, 0}; }
-
   [[nodiscard]] Position position(std::int64_t slot) const override {
     const data::Cursor& cursor = cursors_.at(static_cast<std::size_t>(slot));
     return {cursor.epoch, cursor.index, 0, 1};
-  }
-
-  [[nodiscard]] View<const float, 3> canvas(std::int64_t) const override {
-    return View<const float, 3>(nullptr, canvas_shape());
   }
 
   [[nodiscard]] std::function<void()> resumption(std::span<const State> states) override {

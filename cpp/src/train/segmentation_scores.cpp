@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
-#include "floodtide/comm/collectives.hpp"
+#include "train/over_ranks.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -86,13 +85,6 @@ class Scorer {
   Tensor<std::uint8_t, 3> predicted_;
 };
 
-template <class Counts>
-void reduce(comm::Communicator& communicator, Counts& counts) {
-  std::vector<std::int64_t> values(counts.values().begin(), counts.values().end());
-  comm::allreduce(communicator, std::span(values), comm::ReduceOp::sum);
-  counts.assign(values);
-}
-
 }  // namespace
 
 SampleScores score_segmentation(nn::SampleNetwork& network, const data::PatchSource& samples, comm::Communicator& communicator,
@@ -108,23 +100,14 @@ SampleScores score_segmentation(nn::SampleNetwork& network, const data::PatchSou
   // One rank computes each sample, and the other ranks add zeros. The sums over ranks are therefore exact.
   const std::size_t length = kSoft + scores.soft_channels.size() * kSoftSums;
   std::vector<double> sums(length * static_cast<std::size_t>(count), 0.0);
-  std::exception_ptr failure;
-  try {
-    network.parameters_changed();  // the caller may have written to them
-    const nn::SameParameters same(network.use());
-    Scorer scorer(network, samples, scores);
-    for (std::int64_t i = communicator.rank(); i < count; i += communicator.size()) {
+  validate_parts(network, count, communicator, progress, [&] {
+    return [&, scorer = Scorer(network, samples, scores)](std::int64_t i) mutable {
       scorer.add(samples.fixed(i), std::span(sums).subspan(static_cast<std::size_t>(i) * length, length));
-      same.require("validation");
-      report(progress, i + 1, count);
-    }
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  comm::agree(communicator, failure);
+    };
+  });
   comm::allreduce(communicator, std::span(sums), comm::ReduceOp::sum);
-  reduce(communicator, scores.dice);
-  for (evaluate::VoxelCounts& channel : scores.binary_channels) reduce(communicator, channel);
+  add_ranks(communicator, scores.dice);
+  for (evaluate::VoxelCounts& channel : scores.binary_channels) add_ranks(communicator, channel);
   const auto mean = [&](std::size_t sum, std::size_t number) {  // over all samples, in their order
     double total = 0, counted = 0;
     for (std::size_t i = 0; i < sums.size(); i += length) {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/train/validation.hpp"
 
-#include <exception>
 #include <optional>
 #include <span>
-#include <vector>
+#include <utility>
 
-#include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
-#include "floodtide/comm/collectives.hpp"
 #include "floodtide/tensor/box.hpp"
+#include "train/over_ranks.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -31,75 +29,42 @@ void count(evaluate::VoxelCounts& pool, View<const float, 3> logits, View<const 
   }
 }
 
-class CentreRunner {
- public:
-  CentreRunner(nn::Ffn& network, const flood::TrainingFloodOptions& options)
-      : network_(network), flood_(options), image_(options.fov), logits_(options.fov), labels_(options.fov) {}
-
-  void run(const data::Patch& example, std::uint64_t seed, std::size_t centre, ValidationResult& result) {
-    const auto row = static_cast<std::int64_t>(centre) * kFields;
-    flood_.begin(seed, stream_id(kValidationMoves, centre));
-    bool first = true;
-    while (const std::optional<Box> box = flood_.advance()) {
-      copy_box<float>(example.image.view(), *box, image_.view());
-      copy_box<float>(flood_.canvas(), *box, logits_.view());
-      const nn::FfnExample field{image_.view(), logits_.view(), logits_.view(), {}, {}};
-      network_.forward({&field, 1});
-      paste_box<float>(logits_.view(), flood_.canvas(), *box);
-      ++result.moves_made;
-      if (first) {
-        copy_box<float>(example.labels.view(), *box, labels_.view());
-        count(result.first_pass, logits_.view(), labels_.view(), result.first_pass_centres.data() + row);
-        first = false;
-      }
-    }
-    count(result.moves, flood_.canvas(), example.labels.view(), result.moves_centres.data() + row);
-  }
-
- private:
-  nn::Ffn& network_;
-  flood::TrainingFlood flood_;
-  Tensor<float, 3> image_, logits_, labels_;
-};
-
-void reduce(comm::Communicator& communicator, evaluate::VoxelCounts& counts) {
-  std::vector<std::int64_t> values(counts.values().begin(), counts.values().end());
-  comm::allreduce(communicator, std::span(values), comm::ReduceOp::sum);
-  counts.assign(values);
-}
-
 }  // namespace
 
 ValidationResult validate(nn::Ffn& network, const data::Source& source, const std::vector<data::Centre>& centres,
                           const flood::TrainingFloodOptions& options, double softness, std::uint64_t seed,
                           comm::Communicator& communicator, const Progress& progress) {
   ValidationResult result;
-  const std::size_t count = centres.size();
-  result.first_pass_centres = Tensor<double, 2>({static_cast<std::int64_t>(count), kFields});
-  result.moves_centres = Tensor<double, 2>({static_cast<std::int64_t>(count), kFields});
-  std::exception_ptr failure;
-  try {
-    network.parameters_changed();  // the caller may have written to them
-    const nn::SameParameters same(network.use());
-    CentreRunner runner(network, options);
-    for (std::size_t i = static_cast<std::size_t>(communicator.rank()); i < count;
-         i += static_cast<std::size_t>(communicator.size())) {
-      const data::Patch example = data::read_patch(source, centres[i].position, flood::patch_size(options.fov, options.deltas),
-                                                   static_cast<float>(1 - softness), static_cast<float>(softness));
-      runner.run(example, seed, i, result);
-      same.require("validation");
-      report(progress, static_cast<std::int64_t>(i) + 1, static_cast<std::int64_t>(count));
-    }
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  comm::agree(communicator, failure);
+  result.first_pass_centres = Tensor<double, 2>({std::ssize(centres), kFields});
+  result.moves_centres = Tensor<double, 2>(result.first_pass_centres.shape());
+  const auto prepare = [&] {
+    return [&, flood = flood::TrainingFlood(options), image = Tensor<float, 3>(options.fov),
+            logits = Tensor<float, 3>(options.fov), labels = Tensor<float, 3>(options.fov)](std::int64_t centre) mutable {
+      const data::Patch example = data::read_patch(source, centres[static_cast<std::size_t>(centre)].position,
+                                                   flood::patch_size(options.fov, options.deltas), softness);
+      flood.begin(seed, stream_id(kValidationMoves, static_cast<std::uint64_t>(centre)));
+      bool first = true;
+      while (const std::optional<Box> box = flood.advance()) {
+        copy_box<float>(example.image.view(), *box, image.view());
+        copy_box<float>(flood.canvas(), *box, logits.view());
+        const nn::FfnExample field{image.view(), logits.view(), logits.view(), {}, {}};
+        network.forward({&field, 1});
+        paste_box<float>(logits.view(), flood.canvas(), *box);
+        ++result.moves_made;
+        if (!std::exchange(first, false)) continue;
+        copy_box<float>(example.labels.view(), *box, labels.view());
+        count(result.first_pass, logits.view(), labels.view(), &result.first_pass_centres.view()(centre, 0));
+      }
+      count(result.moves, flood.canvas(), example.labels.view(), &result.moves_centres.view()(centre, 0));
+    };
+  };
+  validate_parts(network, std::ssize(centres), communicator, progress, prepare);
   // One rank computes each centre, and the other ranks add zeros. The sums are exact, because counts are below 2^53.
   comm::allreduce(communicator, result.first_pass_centres.span(), comm::ReduceOp::sum);
   comm::allreduce(communicator, result.moves_centres.span(), comm::ReduceOp::sum);
   comm::allreduce(communicator, std::span(&result.moves_made, 1), comm::ReduceOp::sum);
-  reduce(communicator, result.first_pass);
-  reduce(communicator, result.moves);
+  add_ranks(communicator, result.first_pass);
+  add_ranks(communicator, result.moves);
   return result;
 }
 

@@ -47,7 +47,6 @@ __all__: list[str] = [
     "describe_bytes",
     "evaluate",
     "flood_walkers",
-    "has_checksums",
     "load_network",
     "loss_rows",
     "masked_crc32c",
@@ -83,17 +82,11 @@ class Change:
 class Network:
     def changing(self) -> Change: ...
     def copy_parameters(self) -> numpy.typing.NDArray[numpy.float32]: ...
-    def forward_flops(
-        self, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
-    ) -> float: ...
     def kernel_names(self) -> str: ...
     def layout(self) -> list[tuple[str, tuple[int, ...], int]]: ...
     def parameters(self) -> numpy.typing.NDArray[numpy.float32]: ...
     def parameters_changed(self) -> None: ...
     def set_parameters(self, values: numpy.typing.NDArray[numpy.float32]) -> None: ...
-    def step_flops(
-        self, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
-    ) -> float: ...
     def workspace_bytes(self) -> int: ...
     @property
     def version(self) -> int: ...
@@ -101,18 +94,14 @@ class Network:
 class SampleNetwork(Network): ...
 
 class FfnOptions:
-    def __init__(
-        self,
-        *,
-        depth: int,
-        features: int,
-        fov: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"] = [33, 33, 33],
-        deltas: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"] = [8, 8, 8],
-        seed: int = 0,
-        compute: str = "fp32",
-        parallel: str = "fovs",
-        kernel: str = "",
-    ) -> None: ...
+    compute: str
+    depth: int
+    features: int
+    kernel: str
+    parallel: str
+    seed: int
+
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     def layout(self) -> list[tuple[str, tuple[int, ...], int]]: ...
     def parameter_count(self) -> int: ...
     def training_bytes(
@@ -122,21 +111,20 @@ class FfnOptions:
         threads: int,
     ) -> int: ...
     @property
-    def compute(self) -> str: ...
-    @property
     def deltas(self) -> tuple[int, int, int]: ...
-    @property
-    def depth(self) -> int: ...
-    @property
-    def features(self) -> int: ...
+    @deltas.setter
+    def deltas(
+        self, arg1: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+    ) -> None: ...
     @property
     def fov(self) -> tuple[int, int, int]: ...
-    @property
-    def parallel(self) -> str: ...
+    @fov.setter
+    def fov(
+        self, arg1: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+    ) -> None: ...
 
 class Ffn(Network):
     def __init__(self, options: FfnOptions) -> None: ...
-    def fastest_forward(self) -> tuple[str, float]: ...
     def fft_unsupported(
         self, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> str: ...
@@ -160,32 +148,28 @@ class Ffn(Network):
     def options(self) -> FfnOptions: ...
 
 class SegmentationLoss:
-    def __init__(
-        self, numbers: collections.abc.Mapping[str, float], over_batch: bool, background: bool
-    ) -> None: ...
+    background: bool
+    cross_entropy: float
+    dice: float
+    focus: float
+    over_batch: bool
+    smooth: float
+
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class UNetOptions:
-    def __init__(
-        self,
-        *,
-        in_channels: int = 1,
-        classes: int,
-        depth: int,
-        features: int,
-        kernels: collections.abc.Sequence[
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
-        ],
-        pools: collections.abc.Sequence[
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
-        ],
-        output: str,
-        batch_norm: bool = True,
-        synchronised: bool = False,
-        dropout: float = 0.0,
-        seed: int = 0,
-        compute: str = "fp32",
-        kernel: str = "",
-    ) -> None: ...
+    batch_norm: bool
+    classes: int
+    compute: str
+    depth: int
+    dropout: float
+    features: int
+    in_channels: int
+    output: str
+    seed: int
+    synchronised: bool
+
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     def forward_bytes(
         self, images: int, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> int: ...
@@ -194,27 +178,23 @@ class UNetOptions:
         self, images: int, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> int: ...
     @property
-    def batch_norm(self) -> bool: ...
-    @property
-    def classes(self) -> int: ...
-    @property
-    def compute(self) -> str: ...
-    @property
-    def depth(self) -> int: ...
-    @property
-    def dropout(self) -> float: ...
-    @property
-    def features(self) -> int: ...
-    @property
-    def in_channels(self) -> int: ...
-    @property
     def kernels(self) -> list[typing.Annotated[list[int], "FixedSize(3)"]]: ...
-    @property
-    def output(self) -> str: ...
+    @kernels.setter
+    def kernels(
+        self,
+        arg0: collections.abc.Sequence[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+        ],
+    ) -> None: ...
     @property
     def pools(self) -> list[typing.Annotated[list[int], "FixedSize(3)"]]: ...
-    @property
-    def synchronised(self) -> bool: ...
+    @pools.setter
+    def pools(
+        self,
+        arg0: collections.abc.Sequence[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+        ],
+    ) -> None: ...
 
 class UNet(SampleNetwork):
     def __init__(self, options: UNetOptions) -> None: ...
@@ -290,7 +270,7 @@ class WalkersOptions:
     seed: int
     walkers: int
 
-    def __init__(self) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class TrainerOptions:
     accumulate: int
@@ -312,7 +292,7 @@ class TrainerOptions:
     timeout_s: float
     wire: str
 
-    def __init__(self) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class Trainer:
     rate_factor: float
@@ -398,8 +378,7 @@ def flood_walkers(
     seed_pad: float,
     threshold: float,
 ) -> Walkers: ...
-def has_checksums(path: str | bytes) -> bool: ...
-def load_network(path: str | bytes, compute: str) -> tuple[Ffn | UNet, bool]: ...
+def load_network(path: str | bytes, compute: str) -> Ffn | UNet: ...
 def loss_rows() -> list[dict[str, typing.Any]]: ...
 def masked_crc32c(content: bytes) -> int: ...
 def network_limits() -> dict[str, dict[str, float]]: ...

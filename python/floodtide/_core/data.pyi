@@ -12,6 +12,7 @@ __all__: list[str] = [
     "Augmentation",
     "Channel",
     "Channels",
+    "ExampleOptions",
     "ExampleSource",
     "Hdf5Writer",
     "LabelPart",
@@ -20,6 +21,7 @@ __all__: list[str] = [
     "PatchOptions",
     "PatchSource",
     "Region",
+    "SampleOrderOptions",
     "SourceOptions",
     "Targets",
     "Volume",
@@ -107,11 +109,7 @@ class PartitionJob:
         thresholds: collections.abc.Sequence[float],
         lom_radius: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         min_size: int,
-        box: tuple[
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        ]
-        | None,
+        box: tuple[tuple[int, int, int], tuple[int, int, int]] | None,
     ) -> None: ...
     def block(self, number: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]: ...
     def compute(self, begin: int, end: int) -> list[numpy.typing.NDArray[numpy.uint8]]: ...
@@ -144,7 +142,7 @@ class Augmentation:
     scale: float
     shifted_section: float
 
-    def __init__(self) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     def drawn(
         self,
         patch: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
@@ -204,31 +202,35 @@ class LabelledImage:
     ) -> None: ...
 
 class Region:
-    def __init__(
-        self,
-        *,
-        image: int,
-        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        group: int,
-    ) -> None: ...
+    box: tuple[tuple[int, int, int], tuple[int, int, int]]
+    group: int
+    image: int
+
+    def __init__(self, **kwargs: typing.Any) -> None: ...
+
+class SampleOrderOptions:
+    batch: int
+    seed: int
+    walkers: int
+
+    def __init__(self, **kwargs: typing.Any) -> None: ...
 
 class PatchOptions:
     augmentation: Augmentation
-    order: tuple[int, int, int]
+    order: SampleOrderOptions
     patches: int | None
     whole: bool
 
-    def __init__(self) -> None: ...
+    def __init__(self, **kwargs: typing.Any) -> None: ...
     @property
     def class_weights(self) -> list[float]: ...
     @class_weights.setter
     def class_weights(self, arg0: collections.abc.Sequence[float]) -> None: ...
     @property
-    def patch(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
+    def patch(self) -> tuple[int, int, int]: ...
     @patch.setter
     def patch(
-        self, arg0: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+        self, arg1: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> None: ...
 
 class PatchSource:
@@ -252,9 +254,7 @@ class PatchSource:
             numpy.typing.NDArray[numpy.float32],
         ]
     ): ...
-    def fixed_place(
-        self, number: int
-    ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
+    def fixed_place(self, number: int) -> Region: ...
     def load(
         self, walker: int, epoch: int, index: int
     ) -> (
@@ -268,9 +268,7 @@ class PatchSource:
     ): ...
     def number(self, walker: int, epoch: int, index: int) -> int: ...
     def per_walker(self, walker: int, epoch: int) -> int: ...
-    def training_place(
-        self, epoch: int, number: int
-    ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
+    def training_place(self, epoch: int, number: int) -> Region: ...
     @property
     def fixed_size(self) -> int: ...
     @property
@@ -290,31 +288,35 @@ class SourceOptions:
         image: str | Volume,
         labels: str | Volume,
         partitions: str | Volume = "",
-        box: tuple[
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        ]
-        | None = None,
+        box: tuple[tuple[int, int, int], tuple[int, int, int]] | None = None,
         mean: float = 0.0,
         std: float = 1.0,
+    ) -> None: ...
+
+class ExampleOptions:
+    augmentation: Augmentation
+    seed: int
+    softness: float
+    walkers: int
+
+    def __init__(self, **kwargs: typing.Any) -> None: ...
+    @property
+    def patch_size(self) -> tuple[int, int, int]: ...
+    @patch_size.setter
+    def patch_size(
+        self, arg1: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
     ) -> None: ...
 
 class ExampleSource:
     def __init__(
         self,
         volumes: collections.abc.Sequence[SourceOptions],
-        *,
-        patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-        seed: int,
-        walkers: int,
-        augmentation: Augmentation,
-        softness: float,
+        options: ExampleOptions,
         progress: collections.abc.Callable[[int, int], typing.Any] | None,
     ) -> None: ...
     def centre(
         self, walker: int, epoch: int, index: int
     ) -> tuple[int, typing.Annotated[list[int], "FixedSize(3)"]]: ...
-    def imbalance(self, moves: int) -> float: ...
     def load(
         self, walker: int, epoch: int, index: int
     ) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]: ...

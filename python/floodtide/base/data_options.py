@@ -194,19 +194,18 @@ class DataOptions(Checked):
             )
         return dataclasses.replace(self, volumes=given)
 
+    def require_meaning(self, examples: str) -> None:
+        """Refuse options that only tasks of other examples have (FLOOD or PATCHES): for sources that a script makes.
 
-def require_meaning(options: DataOptions, examples: str) -> None:
-    """Refuse options that only tasks of other examples (FLOOD or PATCHES) have: for options that a script makes.
-
-    Raises:
-        ConfigurationError: If such an option is given.
-    """
-    for field in dataclasses.fields(options):
-        kinds = field.metadata["kinds"]
-        if kinds and examples not in kinds and getattr(options, field.name) != field.default:
-            raise ConfigurationError(
-                f"data.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
-            )
+        Raises:
+            ConfigurationError: If such an option is given.
+        """
+        for field in dataclasses.fields(self):
+            kinds = field.metadata["kinds"]
+            if kinds and examples not in kinds and getattr(self, field.name) != field.default:
+                raise ConfigurationError(
+                    f"data.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

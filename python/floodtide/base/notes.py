@@ -77,14 +77,6 @@ def no_warnings() -> Iterator[None]:
         _warns = before
 
 
-def unprotected(checkpoint: str) -> None:
-    """Print a note that floodtide cannot detect damage in a checkpoint without checksums."""
-    show(
-        f"{checkpoint} was written by an older floodtide and has no checksums: damage to it goes unnoticed; "
-        "floodtide convert writes a network with checksums"
-    )
-
-
 def count_of(number: float, what: str, form: str = "") -> str:
     """Return a number with a noun in singular or plural: "1 core", "2 cores".
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -65,10 +67,7 @@ class FfnPasses:
         self.trained = self.core.parameters().size
         self.gradients = np.zeros(self.trained, np.float32)
         self._optimizer = _core.Optimizer("adam", {}, [self.trained])
-        self.flops = {
-            "step": self.batch * self.core.step_flops(self.model.fov),
-            "forward": self.batch * self.core.forward_flops(self.model.fov),
-        }
+        self.flops = flops_of(self.core, self.batch * math.prod(self.model.fov))
 
     def __str__(self) -> str:
         depth, features, (z, y, x) = self.model.depth, self.model.features, self.model.fov
@@ -97,7 +96,7 @@ class FfnPasses:
         """Choose the kernels of a pass, and return the fields of a row about them."""
         kernels = self.core.kernel_names()
         if name == "forward":
-            self._forward = self.core.fastest_forward()[0]
+            self._forward = nn.FFN.of_core(self.core).fastest_forward()[0]
             if self._forward == "fft":
                 kernels = "fft; conv0_a: " + kernels.partition("conv0_a: ")[2].partition(";")[0]
         return {"kernel": kernels}
@@ -137,10 +136,7 @@ class UNetPasses:
         self.gradients = np.zeros(self.core.parameters().size, np.float32)
         self._loss = nn.SegmentationLoss().core()
         self.trained = self.core.trained_size()
-        self.flops = {
-            "step": self.batch * self.core.step_flops(size),
-            "forward": self.batch * self.core.forward_flops(size),
-        }
+        self.flops = flops_of(self.core, math.prod(shape), halvings=2)
 
     def __str__(self) -> str:
         y, x = self.size
@@ -173,6 +169,24 @@ class UNetPasses:
         counts = Counter(layer.split(": ")[1] for layer in names.split("; "))
         counted = ", ".join(f"{count} {kernel}" for kernel, count in counts.most_common())
         return {"kernel": counted, "kernels": names}
+
+
+def flops_of(core: _core.Network, voxels: int, halvings: int = 0) -> dict[str, float]:
+    """Return the floating-point operations of a step and of a forward pass, counted as direct convolution.
+
+    Args:
+        core: The network.
+        voxels: Of a batch.
+        halvings: Axes along which each level of the network has half as many voxels.
+    """
+    products = []
+    for name, shape, _ in core.layout():
+        if name.endswith("/weights") and "conv_lom" not in name:
+            level = re.match(r"(?:en|de)coder(\d+)/(up)?", name)
+            depth = int(level[1]) + bool(level[2]) if level else 0
+            products.append(math.prod(shape) * voxels / 2 ** (halvings * depth))
+    forward = 2 * sum(products)
+    return {"step": 3 * forward - 2 * products[0], "forward": forward}
 
 
 def _class_of(settings: Config) -> type[FfnPasses | UNetPasses]:

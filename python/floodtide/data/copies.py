@@ -183,18 +183,12 @@ def _created(
     else:
         geometry = whole_geometry(plan.geometry, plan.notes.get("image", ""))
         plan = dataclasses.replace(plan, geometry=geometry)
-        require_new(destination)
         place = row.path(destination)
+        if os.path.lexists(place):
+            raise InvalidArgumentError(
+                f"{destination}: exists and is not replaced; choose another name, or remove it first"
+            )
         if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
             raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
         held.enter_context(reserved(name, new_top(str(place)), unchecked, inputs))
     return plan, held.enter_context(row.create(destination, plan))
-
-
-def require_new(destination: str) -> None:
-    """Raise InvalidArgumentError if a destination exists and would not be replaced: any one but an HDF5 file."""
-    row = format_of(destination)
-    if row is not HDF5 and os.path.lexists(row.path(destination)):
-        raise InvalidArgumentError(
-            f"{destination}: exists and is not replaced; choose another name, or remove it first"
-        )

@@ -150,9 +150,7 @@ class Patches(Samples):
         self.core = _core.data.PatchSource(
             [self._image(volume) for volume in options.volumes],
             [
-                _core.data.Region(
-                    image=number, start=box[0], size=box[1], group=groups.index(group)
-                )
+                _core.data.Region(image=number, box=box, group=groups.index(group))
                 for number, box, group in regions
                 if group in kept
             ],
@@ -219,12 +217,6 @@ class Patches(Samples):
 
     def _require_fitting_options(self) -> None:
         """Refuse options that do not fit each other, with the line that would."""
-        axes = self.augmentation.permutable_axes
-        if len({self.patch_size[axis] for axis in axes}) > 1:
-            raise ConfigurationError(
-                f"augmentation.permutable_axes is {list(axes)} for patches of {self.patch_size} (z, y, x), whose sizes"
-                " differ along them; expected augmentation.permutable_axes = []"
-            )
         deep = [offset for offset in self.task.affinity_offsets if offset[0] != 0]
         if deep and self.flat:
             raise ConfigurationError(
@@ -295,14 +287,16 @@ class Patches(Samples):
         )
 
     def _core_options(self) -> _core.data.PatchOptions:
-        made, given = _core.data.PatchOptions(), self.options
-        made.patch = self.patch_size
-        made.whole = given.patch == WHOLE
-        made.patches = given.patches or None
-        made.order = (self.walkers, self.batch, self.seed)
-        made.class_weights = self.task.draw_weights
-        made.augmentation = core_augmentation(self.augmentation)
-        return made
+        return _core.data.PatchOptions(
+            patch=self.patch_size,
+            whole=self.options.patch == WHOLE,
+            patches=self.options.patches or None,
+            order=_core.data.SampleOrderOptions(
+                walkers=self.walkers, batch=self.batch, seed=self.seed
+            ),
+            class_weights=self.task.draw_weights,
+            augmentation=core_augmentation(self.augmentation),
+        )
 
 
 def boxes_of(volume: TrainingVolume) -> list[Box]:

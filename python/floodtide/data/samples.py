@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume, require_meaning
+from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume
 from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Vec3
 
@@ -60,7 +60,7 @@ class Samples(NotPickled, ABC):
         seed: int,
     ) -> None:
         self.options = (options or DataOptions()).of(volumes)
-        require_meaning(self.options, self.examples)
+        self.options.require_meaning(self.examples)
         self.augmentation = augmentation or Augmentation()
         self.walkers = walkers
         self.seed = seed
@@ -86,9 +86,6 @@ class Samples(NotPickled, ABC):
 
 def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:
     """Return the augmentation of the core."""
-    made = _core.data.Augmentation()
     given = dataclasses.asdict(augmentation)
     bad = given.pop("bad_sections") / len(_BAD)
-    for name, value in (given | dict.fromkeys(_BAD, bad)).items():
-        setattr(made, name, value)
-    return made
+    return _core.data.Augmentation(**given, **dict.fromkeys(_BAD, bad))

@@ -71,25 +71,19 @@ class Shards(Samples):
         self.softness = softness
         self.core = _core.data.ExampleSource(
             [source for volume in self.options.volumes for source in sources_of(volume)],
-            patch_size=list(patch_size),
-            seed=seed,
-            walkers=walkers,
-            augmentation=core_augmentation(self.augmentation),
-            softness=softness,
+            _core.data.ExampleOptions(
+                patch_size=self.patch_size,
+                seed=seed,
+                walkers=walkers,
+                augmentation=core_augmentation(self.augmentation),
+                softness=softness,
+            ),
             progress=None,
         )
 
     def __len__(self) -> int:
         """Return the number of examples of an epoch, over all walkers."""
         return self.core.examples
-
-    def imbalance(self, moves: int = 27) -> float:
-        """Return how far the busiest walker's fields of view of an epoch exceed the mean, as a share of the mean.
-
-        The numbers are expected ones: an example takes 1 field of view in the lowest class, `moves` in the highest
-        one, and evenly spaced numbers between.
-        """
-        return self.core.imbalance(moves)
 
     def centre(self, walker: int, index: int, *, epoch: int = 0) -> Vec3:
         """Return the middle voxel (z, y, x) of an example in its volume."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +19,10 @@ from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
 _FFN = Arguments(seed=limits.SEED)
+_PASSES, _WORTH = (
+    3,
+    1.1,
+)  # passes of a round that are measured, and least ratio of their times for Fourier transforms
 
 
 class FFN(Network):
@@ -121,6 +127,27 @@ class FFN(Network):
             result: Array = self.core.forward(image[None], logits[None], by)[0]
             return result
         return self.core.forward(image, logits, by)
+
+    def fastest_forward(self) -> tuple[str, float | None]:
+        """Measure passes of the field of view in each way. This takes the time of about 16 passes.
+
+        Returns:
+            "fft" or "layers", and how many times as fast Fourier transforms are; None: the size or the processor does
+            not allow them. They must be at least 1.1 times as fast, so that the choice seldom depends on other load.
+        """
+        if self.core.fft_unsupported(self.fov):
+            return "layers", None
+        network = _core.Ffn(self.core.options)
+        image, logits = np.random.default_rng(1).standard_normal((2, 1, *self.fov), np.float32)
+        seconds = {"layers": math.inf, "fft": math.inf}
+        for by in (*seconds, *seconds):
+            network.forward(image, logits, by)  # plans memory and weights
+            for _ in range(_PASSES):
+                start = time.perf_counter()
+                network.forward(image, logits, by)
+                seconds[by] = min(seconds[by], time.perf_counter() - start)
+        speedup = seconds["layers"] / seconds["fft"]
+        return "fft" if speedup >= _WORTH else "layers", speedup
 
     def loss_and_gradients(
         self, image: Array, logits: Array, labels: Array, weights: Array | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core
-from floodtide.base import notes, reading
+from floodtide.base import reading
 from floodtide.base.typed import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.bundle import read_bundle
@@ -29,7 +29,6 @@ def load(
 ) -> FFN | PatchNetwork:
     """Return the network of a floodtide checkpoint or of a TensorFlow checkpoint of google/ffn.
 
-    A file of an older version, without checksums, is loaded with a note on standard error.
 
     Args:
         path: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint (`model.ckpt-27465036`). The name of the
@@ -57,10 +56,7 @@ def load(
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
-    core, has_checksums = _core.load_network(text, compute)
-    if not has_checksums:
-        notes.unprotected(text)
-    network = network_of(core)
+    network = network_of(_core.load_network(text, compute))
     if fov is not None or deltas is not None:
         network = network.moved(fov, deltas, text)
     network.origin = text

@@ -51,7 +51,7 @@ class SegmentationLoss:
         rows = {row["name"]: row for row in _core.loss_rows()}
         if name not in rows:
             raise InvalidArgumentError(f"loss is '{name}', expected one of {', '.join(rows)}")
-        return cls(**rows[name]["numbers"])
+        return cls(**{field.name: getattr(rows[name]["loss"], field.name) for field in fields(cls)})
 
     def core(self) -> _core.SegmentationLoss:
         """Return this loss as an object of the core.
@@ -62,7 +62,7 @@ class SegmentationLoss:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         numbers = {name: n for name, n in own.items() if not isinstance(n, bool)}
         Arguments(**dict.fromkeys(numbers, limits.WEIGHT)).check("SegmentationLoss", **numbers)
-        return _core.SegmentationLoss(numbers, self.over_batch, self.background)
+        return _core.SegmentationLoss(**own)
 
 
 def loss_of(loss: str | SegmentationLoss) -> SegmentationLoss:

@@ -122,7 +122,8 @@ def _classes_in(part: str, data: Any) -> list[dict[str, Any]]:
     boxes = [boxes_of(volume) for volume in data.options.volumes]
     voxels: Counter[tuple[int, Any, Any]] = Counter()  # of a class in a section of a box
     for number in range(data.fixed_size):
-        image, start, _ = data.core.fixed_place(number)
+        place = data.core.fixed_place(number)
+        image, start = place.image, place.box[0]
         truth = data.fixed(number)[1]
         for at in np.argwhere(truth != UNLABELLED)[:1]:  # windows reach beyond their box
             voxel = as_vec3((at + start).tolist()), (1, 1, 1)

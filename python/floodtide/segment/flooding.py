@@ -203,8 +203,7 @@ class Segmenter:
     def _choose_forward(self) -> None:
         self._forward = self.options.forward
         if self._forward == "fastest":
-            self._forward, speedup = self.model.core.fastest_forward()
-            self.fft_speedup = speedup or None
+            self._forward, self.fft_speedup = self.model.fastest_forward()
         elif self._forward == "fft" and self._fft_unsupported():
             raise UnsupportedError(
                 f"segment: no forward passes by Fourier transforms: {self._fft_unsupported()}"

@@ -79,7 +79,6 @@ _START: dict[str, Any] = {
     **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), _POSITIVE),
     "parameters": _COUNT,
     "examples_per_epoch": _number,
-    "shard_imbalance": _optional(_number),
     **dict.fromkeys(("kernels", "transport", "rate", "resumed_from"), _text),
     **dict.fromkeys(("date", "version", "processor"), _text),
 }

@@ -95,8 +95,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
             statistics=statistics,
             warnings=warnings,
         )
-    facts = {"the number of examples": len(data), **setup.learner.facts}
-    require_same("train", facts, "data")
+    require_same("train", {"the number of examples": len(data)}, "data")
     return setup
 
 

@@ -140,8 +140,6 @@ class StepLoop:
                     " it is damaged or was renamed"
                 )
             )
-        if self.comm.rank == 0 and not _core.has_checksums(checkpoint):
-            notes.unprotected(checkpoint)
 
     @property
     def steps_done(self) -> int:
@@ -339,7 +337,6 @@ class StepLoop:
             "cores": _core.available_cores(),
             "hosts": world.places()[3],
             "examples_per_epoch": len(setup.data),
-            **setup.learner.facts,
             "resumed_from": self.checkpoint,
             "transport": self.comm.description,
             "kernels": setup.model.core.kernel_names(),

@@ -8,11 +8,17 @@
 
 #include "floodtide/base/random.hpp"
 #include "floodtide/data/augmentation.hpp"
-#include "floodtide/data/axis_map.hpp"
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::data {
+
+/// Axis `axis` of the result is axis source_axis[axis] of the source, reversed if reversed[axis].
+struct AxisMap {
+  std::array<int, 3> source_axis{0, 1, 2};
+  std::array<bool, 3> reversed{};
+  [[nodiscard]] bool keeps_axes() const noexcept { return source_axis == std::array<int, 3>{0, 1, 2}; }
+};
 
 /// Map from the voxels of a patch to a volume. With d = (z, y, x) from the middle of the patch, the voxel shows the place
 /// A (matrix d + displacement(voxel) + shift(z)) from the middle of the patch's box in the volume. A is the axis map.
@@ -48,6 +54,10 @@ struct ExampleKey {
 [[nodiscard]] double draw_factor(double amount, Philox& random);
 /// Draw a deformation of patches of a size. The random numbers of an option do not depend on the other options.
 [[nodiscard]] Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch_size, const ExampleKey& key);
+
+/// Return the permuted and reflected array. T is float or std::int64_t.
+template <class T>
+[[nodiscard]] Tensor<T, 3> apply(const AxisMap& map, View<const T, 3> source);
 
 /// The places that the voxels of a patch show.
 class Places {

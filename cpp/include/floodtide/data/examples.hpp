@@ -28,8 +28,7 @@ struct ExampleOptions {
   std::uint64_t seed = 0;
   std::int64_t walkers = 1;
   Augmentation augmentation;
-  double label_on = 0.95;
-  double label_off = 0.05;
+  double softness = 0.05;  ///< see read_patch
 };
 
 /// Position in the stream of a walker: example number `index` of its shard in `epoch`.
@@ -61,10 +60,6 @@ class ExampleSource : Immovable {
   [[nodiscard]] std::int64_t examples() const noexcept;
   /// Return the number of examples of one walker in every epoch.
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const;
-  /// Return the imbalance of an epoch: the expected fields of view of the walker with the most, divided by the mean of all
-  /// walkers, minus 1. An example has at most `moves` fields of view. An example of class i of n is assumed to need
-  /// 1 + (moves - 1) i / (n - 1); a trained network confirms this (docs/algorithms.md).
-  [[nodiscard]] double imbalance(std::int64_t moves) const;
 
   /// Return the centre of an example. Reads a block of partitions. Thread-safe.
   [[nodiscard]] Centre centre(const Cursor& cursor) const;

@@ -21,6 +21,8 @@ inline constexpr std::int64_t kNoLabel = -1;
 /// Return true if a value that Volume::read_block() has read means "no label" by itself: negative numbers, 2^32 - 1, and
 /// 2^64 - 3 to 2^64 - 1, which are -1 of 32 bits and -3 to -1 of 64 bits without a sign. data/no_label.py says the same.
 [[nodiscard]] bool means_no_label(std::int64_t value, ElementType type) noexcept;
+/// Throws Error(shape_mismatch) unless a volume has the shape of the first one.
+void require_same_shape(const Volume& volume, const Volume& first);
 /// Read labels of objects, with 0 in voxels without a label. Throws the errors of Volume::read_block(). Thread-safe.
 [[nodiscard]] Tensor<std::int64_t, 3> read_objects(const Volume& labels, const Box& box);
 

@@ -23,12 +23,6 @@ struct PartitionOptions {
   std::optional<Box> box;          ///< is treated as the whole volume; empty: the whole volume
 };
 
-/// Number of voxels of each label, ascending by label.
-struct LabelSizes {
-  std::vector<std::int64_t> labels;
-  std::vector<std::int64_t> voxels;
-};
-
 /// Computes partitions block by block. The volume may be larger than memory. The blocks are independent: any rank may count or
 /// compute any block, with the same result.
 ///
@@ -45,10 +39,11 @@ class PartitionJob : Immovable {
   ~PartitionJob();
 
   [[nodiscard]] std::int64_t counting_blocks() const noexcept;
-  /// Count the voxels of each label in the counting blocks [begin, end), on all threads.
-  [[nodiscard]] LabelSizes count(std::int64_t begin, std::int64_t end, const Progress& progress = {}) const;
-  /// Take the counts of all counting blocks, in any number of parts. Labels of at least min_size voxels are kept.
-  void keep_large(const std::vector<LabelSizes>& parts);
+  /// Count the voxels of each label in the counting blocks [begin, end), on all threads. Returns two rows: the labels,
+  /// ascending, and the voxels of each.
+  [[nodiscard]] Tensor<std::int64_t, 2> count(std::int64_t begin, std::int64_t end, const Progress& progress = {}) const;
+  /// Take what count() returns for all counting blocks, in any number of parts. Labels of at least min_size voxels are kept.
+  void keep_large(const std::vector<View<const std::int64_t, 2>>& parts);
 
   [[nodiscard]] std::int64_t blocks() const noexcept;
   [[nodiscard]] Box block(std::int64_t number) const;

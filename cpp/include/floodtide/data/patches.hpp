@@ -56,17 +56,17 @@ class Source {
 /// A training or validation patch.
 struct Patch {
   Tensor<float, 3> image;   ///< normalised intensities
-  Tensor<float, 3> labels;  ///< `on` in the object at the centre, `off` outside
+  Tensor<float, 3> labels;  ///< 1 - softness in the object at the centre, softness outside
 };
 
-/// Read the patch of `size` (odd) around `centre`. Labels are `on` in voxels with the label of the centre, else `off`. If the
-/// centre is background (0), all labels are `off`. uint64 labels count as unsigned. Thread-safe. Throws Error(out_of_range) if
-/// the patch leaves the volume, Error(invalid_file) for unreadable or NaN voxels. Source: google/ffn ffn/training/examples.py
-/// and inputs.py (make_labels_contiguous off).
+/// Read the patch of `size` (odd) around `centre`. Labels are 1 - softness in voxels with the label of the centre, else
+/// softness. If the centre is background (0), all labels are softness. uint64 labels count as unsigned. Thread-safe. Throws
+/// Error(out_of_range) if the patch leaves the volume, Error(invalid_file) for unreadable or NaN voxels. Source: google/ffn
+/// ffn/training/examples.py and inputs.py (make_labels_contiguous off).
 ///
 /// A deformation keeps the centre in the middle of the patch. Places outside of the source's box count as the nearest place in
 /// it, so no voxel outside of the box is learnt.
-[[nodiscard]] Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off,
+[[nodiscard]] Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, double softness,
                                const Deformation& deformation = {});
 
 /// A voxel of a volume, with the index of the volume.

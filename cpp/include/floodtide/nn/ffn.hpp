@@ -121,25 +121,10 @@ class Ffn final : public Network {
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override;
   /// Return the kernels of training passes for the last image size, or for the field of view before the first pass.
   [[nodiscard]] std::string kernel_names() const override;
-  [[nodiscard]] double step_flops(const Vec3& size) const noexcept override;
-  [[nodiscard]] double forward_flops(const Vec3& size) const noexcept override;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Result of a measurement of forward passes.
-struct ForwardChoice {
-  Forward forward = Forward::layers;
-  double fft_speedup =
-      0.0;  ///< time layer by layer divided by the time with Fourier transforms; 0: Fourier transforms are unsupported
-};
-
-/// Measure which way of computing forward passes is faster for the field of view of these options, on num_threads() threads.
-///
-/// Fourier transforms must be at least 1.1 times as fast to be chosen, so that the choice seldom depends on what else runs on
-/// the machine. Takes the time of about 16 forward passes.
-[[nodiscard]] ForwardChoice fastest_forward(const FfnOptions& options);
 
 }  // namespace floodtide::nn

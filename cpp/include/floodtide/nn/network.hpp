@@ -57,11 +57,6 @@ class Network : Immovable {
     const std::lock_guard lock(kernels_mutex_);
     return kernels_;
   }
-  /// Return the floating-point operations of one training step per image (z, y, x), counted as direct convolution. The first
-  /// layer has no backward-data pass.
-  [[nodiscard]] virtual double step_flops(const Vec3& size) const noexcept = 0;
-  /// Return the floating-point operations of a forward pass of one image (z, y, x), counted as direct convolution.
-  [[nodiscard]] virtual double forward_flops(const Vec3& size) const noexcept = 0;
 
  protected:
   /// @param size number of the parameters, which are 0 at first

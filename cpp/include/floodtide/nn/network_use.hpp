@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -25,41 +26,31 @@ namespace floodtide::nn {
 /// wait.
 class NetworkUse {
  public:
-  /// A use that lasts as long as the object.
-  class [[nodiscard]] Hold {
-   public:
-    Hold() = default;
-    Hold(const Hold&) = delete;
-    Hold& operator=(const Hold&) = delete;
-    Hold(Hold&& other) noexcept;
-    Hold& operator=(Hold&& other) noexcept;
-    ~Hold();
-
-   private:
-    friend class NetworkUse;
-    using End = void (NetworkUse::*)() noexcept;
-    Hold(NetworkUse& use, End end) noexcept : use_(&use), end_(end) {}
-
-    NetworkUse* use_ = nullptr;
-    End end_ = nullptr;
+  struct End {
+    void (NetworkUse::*end)() noexcept = nullptr;
+    void operator()(NetworkUse* use) const noexcept { (use->*end)(); }
   };
+  /// A use that lasts as long as the object.
+  using Hold = std::unique_ptr<NetworkUse, End>;
   /// Whether a reading calls functions of the caller, which may wait.
   enum class Calls { none, caller };
 
   /// Read the parameters. Waits for a change. Throws Error(in_use) if the reading calls functions of the caller and another
   /// thread runs a step.
-  Hold read(Calls calls = Calls::none);
+  [[nodiscard]] Hold read(Calls calls = Calls::none);
   /// Change the parameters. Waits for readings. Throws Error(in_use) if another thread runs a step, or if a reading calls
   /// functions of the caller.
-  Hold change();
+  [[nodiscard]] Hold change();
   /// Run a training step, during which this thread may read and change. Throws Error(in_use) as change().
-  Hold step();
+  [[nodiscard]] Hold step();
 
   /// Return a number that grows with each change of the parameters.
   [[nodiscard]] std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   /// Find out whether somebody has written to the parameters without change(). Counts as a change if they differ from those of
   /// the last call, or if change() was called since.
   void look_at(std::span<const float> parameters);
+  /// Throws Error(in_use) if the parameters have changed since they had this version. @param work name in the message
+  void require_version(std::uint64_t version, std::string_view work) const;
 
  private:
   void end_reading() noexcept;
@@ -79,18 +70,6 @@ class NetworkUse {
   std::thread::id stepping_;
   std::atomic<std::uint64_t> version_ = 1;
   std::optional<std::uint64_t> seen_;  // hash of the parameters, by look_at(); empty after a change
-};
-
-/// Work of several passes that is only right if all passes use the same parameters.
-class SameParameters {
- public:
-  explicit SameParameters(const NetworkUse& use) noexcept : use_(&use), version_(use.version()) {}
-  /// Throws Error(in_use) if the parameters have changed since the object was made. @param work name in the message
-  void require(std::string_view work) const;
-
- private:
-  const NetworkUse* use_;
-  std::uint64_t version_;
 };
 
 }  // namespace floodtide::nn

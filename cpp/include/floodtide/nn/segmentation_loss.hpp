@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "floodtide/base/named.hpp"
 #include "floodtide/nn/network.hpp"
@@ -46,13 +45,6 @@ struct SegmentationLoss {
   bool background = false;   ///< true: the Dice includes class 0; used by softmax with at least two classes
   double smooth = 1;         ///< added to numerator and denominator of the Dice, at least 0
 };
-/// The numbers of a loss by name. None is below 0.
-inline constexpr std::array<std::pair<std::string_view, double SegmentationLoss::*>, 4> kLossNumbers = {{
-    {"dice", &SegmentationLoss::dice},
-    {"cross_entropy", &SegmentationLoss::cross_entropy},
-    {"smooth", &SegmentationLoss::smooth},
-    {"focus", &SegmentationLoss::focus},
-}};
 /// Row of the registry of named losses.
 struct LossRow {
   std::string_view name;
@@ -67,6 +59,11 @@ void check(const SegmentationLoss& loss);
 /// probability; sigmoids predict channels with a probability of at least 0.5.
 struct ClassCounts {
   double true_positives = 0, false_positives = 0, false_negatives = 0;
+  void add(const ClassCounts& other) noexcept {
+    true_positives += other.true_positives;
+    false_positives += other.false_positives;
+    false_negatives += other.false_negatives;
+  }
 };
 
 /// Sums over the images of one pass. With `over_batch`, every image contributes the Dice of the whole batch.

@@ -95,8 +95,6 @@ class UNet final : public SampleNetwork {
   [[nodiscard]] std::int64_t longest_sum() const noexcept override;
 
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override;
-  [[nodiscard]] double step_flops(const Vec3& size) const noexcept override;
-  [[nodiscard]] double forward_flops(const Vec3& size) const noexcept override;
 
  private:
   struct Impl;

@@ -55,12 +55,9 @@ void read_parameters(const data::Hdf5File& file, const std::string& group, const
 [[nodiscard]] std::unique_ptr<nn::Network> read_network(const data::Hdf5File& file,
                                                         kernels::Compute compute = kernels::Compute::fp32);
 
-/// True if the file has checksums, so that damage is detected. Older versions of floodtide wrote no checksums.
-[[nodiscard]] bool has_checksums(const data::Hdf5File& file);
-
 /// Throws Error(invalid_file) if a value is not finite. The message begins with `what`.
 void require_finite(std::span<const float> values, const std::string& what);
-/// Throws Error(invalid_file) if `object` has an attribute `crc32c` that differs from `found`.
+/// Throws Error(invalid_file) unless `object` has an attribute `crc32c` that is `found`.
 void require_checksum(const data::Hdf5File& file, const std::string& object, std::uint32_t found);
 inline constexpr const char* kChecksum = "crc32c";
 

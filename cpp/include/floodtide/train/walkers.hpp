@@ -4,13 +4,16 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/immovable.hpp"
 #include "floodtide/base/limits.hpp"
 #include "floodtide/data/examples.hpp"
-#include "floodtide/nn/network.hpp"
+#include "floodtide/data/patch_source.hpp"
+#include "floodtide/nn/ffn.hpp"
+#include "floodtide/nn/sample_network.hpp"
 #include "floodtide/tensor/view.hpp"
 #include "floodtide/train/metrics.hpp"
 
@@ -89,9 +92,9 @@ class Walkers : Immovable {
   /// State of a walker without its canvas: epoch, index of the example, moves done, and 1 if the walker has an example, else 0.
   using Position = std::array<std::int64_t, 4>;
   /// Return the size of the canvas of a walker, or zeros if walkers have no canvas.
-  [[nodiscard]] virtual Vec3 canvas_shape() const noexcept = 0;
+  [[nodiscard]] virtual Vec3 canvas_shape() const noexcept { return {0, 0, 0}; }
   [[nodiscard]] virtual Position position(std::int64_t slot) const = 0;
-  [[nodiscard]] virtual View<const float, 3> canvas(std::int64_t slot) const = 0;
+  [[nodiscard]] virtual View<const float, 3> canvas(std::int64_t /*slot*/) const { return {nullptr, canvas_shape()}; }
   /// State of a walker in a checkpoint. The canvas is empty if walkers have none.
   struct State {
     Position position{};
@@ -110,5 +113,28 @@ class Walkers : Immovable {
   bool exhausted_ = false;
   Metrics metrics_;
 };
+
+/// As in flood::TrainingFloodOptions.
+struct FloodOptions {
+  double seed_pad = 0.05;
+  double threshold = 0.9;
+};
+
+/// Make walkers that train a flood-filling network.
+///
+/// In each pass, each walker computes one field of view of its example. The canvas of the example is kept from pass to pass.
+/// `network` and `examples` must outlive the walkers. Throws Error(invalid_argument) for options outside their ranges.
+[[nodiscard]] std::unique_ptr<Walkers> make_flood_walkers(nn::Ffn& network, const data::ExampleSource& examples,
+                                                          const WalkersOptions& options, const FloodOptions& flood);
+
+/// Make walkers that train a network on the samples of their shards.
+///
+/// In each pass, each walker computes `batch` samples (an option of the source). The samples of a walker are one group of batch
+/// normalisation. `network` and `samples` must outlive the walkers.
+///
+/// Throws Error(invalid_argument) for options outside their ranges, for another number of walkers than in `samples`, and if
+/// only one of samples and network uses classes. Throws Error(shape_mismatch) if the samples do not fit the network.
+[[nodiscard]] std::unique_ptr<Walkers> make_sample_walkers(nn::SampleNetwork& network, const data::PatchSource& samples,
+                                                           const WalkersOptions& options, const nn::SegmentationLoss& loss);
 
 }  // namespace floodtide::train

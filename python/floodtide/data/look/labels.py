@@ -143,11 +143,6 @@ class LabelStatistics(Labelled, Neighbours, Sample):
         return tuple(zip(starts, [*ends, self.highest], strict=True)) if self.inner else ()
 
     @property
-    def largest_share(self) -> float:
-        """Share of the voxels that the largest object has."""
-        return self.largest[0][1] / self.sampled if self.largest else 0.0
-
-    @property
     def flat_axis(self) -> int | None:
         """The axis along which labels are those of single sections: nearly every voxel differs from the next one."""
         most = max(self.changes)

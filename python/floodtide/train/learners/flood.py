@@ -113,9 +113,6 @@ class FloodLearner(Learner):
                 " view and one step to each side (FFN.patch_size)"
             )
         super().__init__(config, model, data)
-        steps = sum(delta > 0 for delta in model.deltas)
-        most_moves = 3**steps  # the centre, and a step along every axis that has one
-        self.facts["shard_imbalance"] = data.imbalance(most_moves)
 
     @classmethod
     def data_of(cls, config: Config, walkers: int) -> Shards:

@@ -37,7 +37,6 @@ class Learner(ABC):
     Attributes:
         data_class: Class of the training examples.
         held_out: The data to validate on, or None.
-        facts: Further facts about the data for the log's first record; the same on all ranks.
     """
 
     data_class: type[Data]
@@ -47,7 +46,6 @@ class Learner(ABC):
         self._model = model
         self._data = data
         self.held_out: Any = self.held_out_of(config)
-        self.facts: Record = {}
 
     @classmethod
     def new_model(cls, config: Config) -> Any:

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <set>
 #include <vector>
 
@@ -34,7 +32,6 @@ TEST_P(Deals, AreBijectionsThatShareEveryClassEvenly) {
       }
       for (std::int64_t i = 0; i < classes; ++i) {
         const std::int64_t count = counts[static_cast<std::size_t>(i)];
-        EXPECT_EQ(count, deal.of_class(walker, i));
         EXPECT_TRUE(count == per_class / walkers || count == (per_class + walkers - 1) / walkers);
       }
     }
@@ -47,24 +44,6 @@ TEST_P(Deals, AreBijectionsThatShareEveryClassEvenly) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Deals,
                          ::testing::Values(Sizes{1, 1, 1}, Sizes{3, 7, 1}, Sizes{3, 7, 4}, Sizes{5, 2, 10}, Sizes{14, 101, 8},
                                            Sizes{2, 64, 64}, Sizes{4, 10, 33}));
-
-TEST(Deal, OfACostlyClassLeavesNoWalkerMuchMoreThanOthers) {
-  // Two thousand examples with 1 or 27 fields of view each, for 8 walkers. A random split would differ by about 8 %.
-  const Deal deal(5, 2, 1001, 8);
-  const std::vector<double> fovs{1, 27};
-  double most = 0, all = 0;
-  for (std::int64_t walker = 0; walker < 8; ++walker) {
-    double own = 0;
-    for (std::int64_t i = 0; i < deal.per_walker(walker); ++i) {
-      own += fovs[static_cast<std::size_t>(deal.place(walker, 1, i).class_index)];
-    }
-    most = std::max(most, own);
-    all += own;
-  }
-  EXPECT_NEAR(deal.imbalance(fovs), most * 8 / all - 1, 1e-12);
-  EXPECT_GT(deal.imbalance(fovs), 0);
-  EXPECT_LT(deal.imbalance(fovs), 28 / (1001.0 * 28 / 8));  // at most one example of each class
-}
 
 TEST(Deal, MixesClassesInAWalkersOrder) {
   const Deal deal(5, 2, 500, 4);

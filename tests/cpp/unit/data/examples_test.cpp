@@ -18,7 +18,7 @@ namespace {
 constexpr Vec3 kPatch{5, 7, 7};
 
 ExampleOptions options_of(std::int64_t walkers) {
-  return {.patch_size = kPatch, .seed = 3, .walkers = walkers, .augmentation = {}, .label_on = 0.95, .label_off = 0.05};
+  return {.patch_size = kPatch, .seed = 3, .walkers = walkers, .augmentation = {}, .softness = 0.05};
 }
 
 std::vector<float> values(const Tensor<float, 3>& tensor) { return {tensor.span().begin(), tensor.span().end()}; }
@@ -174,7 +174,7 @@ TEST(ExampleSource, LabelsOfTheUpperHalfAreObjectsUnlessTheyMeanNoLabel) {
   const auto label_of = [&](const char* labels) {
     const Source source(
         {.name = "a", .image = folder.file("a.h5:raw"), .labels = folder.file(labels), .partitions = "", .box = {}});
-    return read_patch(source, {1, 1, 1}, {3, 3, 3}, 0.9F, 0.1F).labels.data()[0];
+    return read_patch(source, {1, 1, 1}, {3, 3, 3}, 0.1).labels.data()[0];
   };
   EXPECT_EQ(label_of("a.h5:object"), 0.9F);
   EXPECT_EQ(label_of("a.h5:none"), 0.1F);

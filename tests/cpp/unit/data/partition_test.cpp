@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 
@@ -73,10 +74,12 @@ std::vector<std::int64_t> random_labels(const Vec3& shape, std::uint64_t seed) {
 std::vector<std::uint8_t> partition(const std::string& labels, const Vec3& shape, const PartitionOptions& options,
                                     std::int64_t parts = 1) {
   PartitionJob job(labels, options);
-  std::vector<LabelSizes> sizes;
+  std::vector<Tensor<std::int64_t, 2>> sizes;
   const std::int64_t n = job.counting_blocks();
   for (std::int64_t part = 0; part < parts; ++part) sizes.push_back(job.count(n * part / parts, n * (part + 1) / parts));
-  job.keep_large(sizes);
+  std::vector<View<const std::int64_t, 2>> views;
+  for (const Tensor<std::int64_t, 2>& one : sizes) views.push_back(one.view());
+  job.keep_large(views);
   Tensor<std::uint8_t, 3> out(shape);
   std::ranges::fill(out.span(), std::uint8_t{255});
   for (std::int64_t number = 0; number < job.blocks(); ++number) {
@@ -146,7 +149,8 @@ TEST(Partition, RefusesWhatCannotWork) {
   const PartitionJob odd(folder.file("float.h5:d"), {kThresholds, {0, 0, 0}, 10, {}});
   expect_error([&] { static_cast<void>(odd.count(0, 1)); }, ErrorCode::invalid_file,
                {"float.h5:d", "(0, 0, 0)", "0.5", "whole numbers"});
-  expect_error([&] { job.keep_large({{{1}, {119}}}); }, ErrorCode::invalid_argument, {"119", "120"});
+  const std::array<std::int64_t, 2> sizes{1, 119};
+  expect_error([&] { job.keep_large({{sizes.data(), {2, 1}}}); }, ErrorCode::invalid_argument, {"119", "120"});
 }
 
 }  // namespace

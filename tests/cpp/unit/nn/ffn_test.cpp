@@ -452,18 +452,9 @@ TEST_F(FfnByFourierTransforms, OtherSizesAreComputedLayerByLayer) {
   EXPECT_EQ(layers, fft);
 }
 
-TEST_F(FfnByFourierTransforms, TheFasterWayIsMeasured) {
-  const ForwardChoice choice = fastest_forward(network_.options());
-  EXPECT_GT(choice.fft_speedup, 0);
-  EXPECT_EQ(choice.forward == Forward::fft, choice.fft_speedup >= 1.1);
-}
-
 TEST(Ffn, FourierTransformsAreRefusedByName) {
   Ffn direct({.fov = {11, 11, 11}, .deltas = {2, 2, 2}, .compute = kernels::Compute::fp32_direct});
   EXPECT_EQ(direct.fft_unsupported({11, 11, 11}), "compute is fp32-direct");
-  const ForwardChoice choice = fastest_forward(direct.options());
-  EXPECT_EQ(choice.forward, Forward::layers);
-  EXPECT_EQ(choice.fft_speedup, 0);
   const Ffn odd({.fov = {9, 9, 9}, .deltas = {2, 2, 2}});
   EXPECT_FALSE(odd.fft_unsupported({9, 9, 9}).empty());
 }

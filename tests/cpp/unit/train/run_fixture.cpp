@@ -7,7 +7,7 @@
 #include "floodtide/base/random.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/flood/training_flood.hpp"
-#include "floodtide/train/flood_walkers.hpp"
+#include "floodtide/train/walkers.hpp"
 #include "support/threads.hpp"
 
 namespace floodtide::train {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training of U-Nets on whole sections with one round object each, which is brighter than the background.
-#include "floodtide/train/sample_walkers.hpp"
+#include "floodtide/train/walkers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -254,8 +254,6 @@ class Line final : public nn::SampleNetwork {
   [[nodiscard]] std::string summary() const override { return "a line"; }
   [[nodiscard]] const ParameterLayout& layout() const noexcept override { return layout_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override { return 0; }
-  [[nodiscard]] double step_flops(const Vec3&) const noexcept override { return 0; }
-  [[nodiscard]] double forward_flops(const Vec3&) const noexcept override { return 0; }
   [[nodiscard]] std::int64_t in_channels() const noexcept override { return 1; }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return 1; }
   [[nodiscard]] nn::Output output() const noexcept override { return nn::Output::sigmoid; }

@@ -41,7 +41,7 @@ def test_a_row_has_the_promised_fields_and_they_agree() -> None:
     assert row["shape"] == "depth 2, fov 3x5x7, 4 features, batch 2"
     assert row["samples"] >= 20
     assert "speedup" not in row
-    flops = 2 * nn.FFN(2, features=4).core.step_flops([3, 5, 7])
+    flops = passes.flops_of(nn.FFN(2, features=4).core, 2 * 3 * 5 * 7)["step"]
     assert row["gflops"] == pytest.approx(flops / row["median_s"] * 1e-9)
     assert row["ratio"] == pytest.approx(row["gflops"] / row["peak_gflops"])
     assert row["fovs_per_s"] == pytest.approx(2 / row["median_s"])
@@ -55,7 +55,7 @@ def test_forward_is_a_benchmark_of_its_own() -> None:
     assert result.exception is None, result.output
     (row,) = (json.loads(line) for line in result.output.splitlines())
     assert row["name"] == "forward"
-    flops = nn.FFN(2, features=16).core.forward_flops([3, 5, 7])
+    flops = passes.flops_of(nn.FFN(2, features=16).core, 3 * 5 * 7)["forward"]
     assert flops == 2 * 27 * 3 * 5 * 7 * (2 * 16 + 3 * 16 * 16)
     assert row["gflops"] == pytest.approx(flops / row["median_s"] * 1e-9)
 
@@ -64,7 +64,7 @@ def test_flops_of_a_step_are_three_passes_less_the_first_backward_data() -> None
     voxels, features = 3 * 5 * 7, 4
     first, other = 2 * features, features * features
     expected = 2 * 27 * voxels * (2 * first + 3 * 3 * other)
-    assert nn.FFN(2, features=features).core.step_flops([3, 5, 7]) == expected
+    assert passes.flops_of(nn.FFN(2, features=features).core, voxels)["step"] == expected
 
 
 @pytest.mark.skipif(

@@ -49,13 +49,13 @@ def source(
     **more: Any,
 ) -> Any:
     """Return the patches of one image; `more` are fields of PatchOptions."""
-    options = core.PatchOptions()
-    changes = core.Augmentation()
-    for name, value in (augmentation or {}).items():
-        setattr(changes, name, value)
-    for name, value in {"patches": 20, **more}.items():
-        setattr(options, name, value)
-    options.patch, options.augmentation, options.order = patch, changes, order
+    walkers, batch, seed = order
+    options = core.PatchOptions(
+        patch=patch,
+        augmentation=core.Augmentation(**augmentation or {}),
+        order=core.SampleOrderOptions(walkers=walkers, batch=batch, seed=seed),
+        **{"patches": 20, **more},
+    )
     parts = [
         core.LabelPart(opened(Volume(one)), values=values or [], refuse=values is not None)
         for one in labels
@@ -63,8 +63,7 @@ def source(
     channel = core.Channel(opened(Volume(image)), mean=MEAN, std=STD)
     labelled = core.LabelledImage(name="v", channels=[channel], labels=parts, labels_start=start)
     boxes = [
-        core.Region(image=0, start=begin, size=size, group=0)
-        for begin, size in regions or [(start, labels[0].shape)]
+        core.Region(image=0, box=box, group=0) for box in regions or [(start, labels[0].shape)]
     ]
     return core.PatchSource(
         [labelled], boxes, ["v"], targets or core.class_targets(3), options, None
@@ -97,7 +96,7 @@ def test_windows_count_every_labelled_voxel_once(data: st.DataObject) -> None:
     counted = np.zeros(IMAGE.shape, int)
     for number in range(patches.fixed_size):
         _, image, classes = patches.fixed(number)
-        _, start, size = patches.fixed_place(number)
+        start, size = patches.fixed_place(number).box
         known = classes != NONE
         np.testing.assert_array_equal(classes[known], LABELS[box(start, size)][known])
         np.testing.assert_allclose(image[..., 0], (IMAGE[box(start, size)] - MEAN) / STD, atol=1e-6)
@@ -128,7 +127,7 @@ def test_windows_count_every_pair_of_a_box_once(data: st.DataObject) -> None:
     counted = np.zeros((*IMAGE.shape, len(offsets)), int)
     for number in range(patches.fixed_size):
         _, _, targets, weights = patches.fixed(number)
-        _, *place = patches.fixed_place(number)
+        place = patches.fixed_place(number).box
         counted[box(*place)] += weights > 0
         for channel, offset in enumerate(offsets):
             there = tuple(a + far + o for a, o in zip(place[0], offset, strict=True))
@@ -165,7 +164,7 @@ def test_training_patches_have_a_labelled_voxel_and_learn_nothing_else() -> None
     for epoch in range(20):
         for index in range(20):
             _, _, classes = patches.load(0, epoch, index)
-            _, start, size = patches.training_place(epoch, patches.number(0, epoch, index))
+            start, size = patches.training_place(epoch, patches.number(0, epoch, index)).box
             known = classes != NONE
             assert known.any()
             np.testing.assert_array_equal(known, inside(regions, IMAGE.shape)[box(start, size)])
@@ -261,8 +260,8 @@ def test_augmentation_equals_its_twin(name: str) -> None:
     for index in range(8):
         _, image, classes = patches.load(0, 0, index)
         number = patches.number(0, 0, index)
-        _, start, _ = patches.training_place(0, number)
-        drawn = patches_options(CHANGES[name]).drawn(size, 3, 0, number)
+        start = patches.training_place(0, number).box[0]
+        drawn = core.Augmentation(**CHANGES[name]).drawn(size, 3, 0, number)
         at = places(drawn, start, size)
         truth = ndimage.map_coordinates(IMAGE.astype(float), at, order=1, mode="nearest")
         truth = changed((truth - MEAN) / STD, drawn)
@@ -272,13 +271,6 @@ def test_augmentation_equals_its_twin(name: str) -> None:
         known = ((nearest >= 0) & (nearest < limits)).all(axis=0)
         labels = LABELS[tuple(np.clip(nearest, 0, limits - 1))]
         np.testing.assert_array_equal(classes, np.where(known, labels, NONE))
-
-
-def patches_options(changes: dict[str, Any]) -> Any:
-    augmentation = core.Augmentation()
-    for name, value in changes.items():
-        setattr(augmentation, name, value)
-    return augmentation
 
 
 def test_noise_is_normal() -> None:
@@ -327,7 +319,7 @@ def test_whole_sections_are_padded_or_cut(size: tuple[int, int]) -> None:
         assert image.shape[1 + axis] == n
         low = max(0, (n - stored) // 2)
         assert (classes.take(range(low), axis=1 + axis) == NONE).all()
-    _, start, _ = patches.fixed_place(5)
+    start = patches.fixed_place(5).box[0]
     y, x = (range(a, a + n) for a, n in zip(start[1:], size, strict=True))
     rows = [i for i, at in enumerate(y) if 0 <= at < IMAGE.shape[1]]
     columns = [i for i, at in enumerate(x) if 0 <= at < IMAGE.shape[2]]
@@ -393,7 +385,7 @@ def test_no_label_is_minus_one_of_every_type(dtype: Any) -> None:
 def test_labels_may_be_smaller_than_the_image() -> None:
     part = np.ascontiguousarray(LABELS[4:14, 10:30, 3:40])
     patches = source((16, 32, 44), labels=[part], start=(4, 10, 3))
-    _, start, size = patches.fixed_place(0)
+    start, size = patches.fixed_place(0).box
     _, _, classes = patches.fixed(0)
     expected = np.full(IMAGE.shape, NONE)
     expected[4:14, 10:30, 3:40] = part

@@ -136,7 +136,7 @@ def test_no_group_is_in_both_parts(
     for part in parts:
         for i in range(part.fixed_size):
             group, image, _ = part.core.fixed(i)
-            section = part.core.fixed_place(i)[1][0]
+            section = part.core.fixed_place(i).box[0][0]
             assert part.groups[group] == str(numbers[section])
             assert (image == section).all()
             seen.append(section)
@@ -251,7 +251,7 @@ def test_affinities_of_a_synthetic_volume(zero_is_boundary: bool) -> None:
     expected, allowed = reference_affinities(part, zero_is_boundary)
     counted = np.zeros((*labels.shape, 3), int)
     for number in range(patches.fixed_size):
-        _, start, size = patches.core.fixed_place(number)
+        start, size = patches.core.fixed_place(number).box
         inside = ((start[0] - 2, *start[1:]), size)
         patch, targets, weights = patches.fixed(number)
         np.testing.assert_allclose(
@@ -263,7 +263,7 @@ def test_affinities_of_a_synthetic_volume(zero_is_boundary: bool) -> None:
         of_box(counted, (start, size))[...] += kept
     np.testing.assert_array_equal(counted[2:22], allowed)
     assert not counted[:2].any()
-    _, start, size = patches.core.training_place(4, patches.core.number(1, 4, 2))
+    start, size = patches.core.training_place(4, patches.core.number(1, 4, 2)).box
     _, targets, weights = patches.load(1, 2, epoch=4)
     kept = weights > 0
     first = [max(a, b) for a, b in zip(start, (2, 0, 0), strict=True)]
@@ -480,7 +480,7 @@ BAD: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
     ),
     "axes of different lengths": (
         {"patch": (1, 4, 5), "augmentation": Augmentation(permutable_axes=(1, 2))},
-        ("permutable_axes", "differ along them", "(1, 4, 5)"),
+        ("permutable_axes", "different patch sizes", "(1, 4, 5)"),
     ),
 }
 
@@ -566,7 +566,7 @@ def test_liver_sections(data_folder: Path) -> None:
     with h5py.File(liver / "liver_train.h5") as file:
         raw, mask = file["image"][17, 8:248, 8:248], file["mask"][17, 8:248, 8:248]
         patient = file["patient"][17]
-    (number,) = (i for i in range(430) if training.core.fixed_place(i)[1][0] == 17)
+    (number,) = (i for i in range(430) if training.core.fixed_place(i).box[0][0] == 17)
     group, image, classes = training.core.fixed(number)
     assert training.groups[group] == str(patient)
     np.testing.assert_allclose(image[0, ..., 0], (raw - 23.57) / 49.01, rtol=1e-5, atol=1e-5)

@@ -19,15 +19,14 @@ LABELS = (IMAGE // 64).astype(np.int16) - 1  # -1: no label; classes 0 to 2
 
 def source(targets: Any) -> Any:
     """Return patches of the image."""
-    options = core.PatchOptions()
-    options.patch, options.order = (4, 16, 16), (1, 1, 3)
+    options = core.PatchOptions(patch=(4, 16, 16), order=core.SampleOrderOptions(seed=3))
     image = core.LabelledImage(
         name="v",
         channels=[core.Channel(opened(Volume(IMAGE)), mean=128.0, std=70.0)],
         labels=[core.LabelPart(opened(Volume(LABELS)), values=[])],
         labels_start=(0, 0, 0),
     )
-    region = core.Region(image=0, start=(0, 0, 0), size=SHAPE, group=0)
+    region = core.Region(image=0, box=((0, 0, 0), SHAPE), group=0)
     return core.PatchSource([image], [region], ["v"], targets, options, None)
 
 
