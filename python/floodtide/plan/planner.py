@@ -93,17 +93,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
     walkers = recipe.walkers(examples)
     each = walkers * recipe.batch
     steps = min(max(10, round(examples / each)), int(limits.UPDATES.maximum))
-    if steps < FEW_STEPS:
-        notes.append(
-            f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
-        )
-    elif steps * each < recipe.useful:
-        needed = recipe.useful / rate / TRAINED_SHARE / 60
-        notes.append(
-            f"{steps * each:,} {recipe.unit} fit into {minutes}; a flood-filling network of random weights needs about"
-            f" {recipe.useful:,} before its segments are useful: give --minutes {needed:.0f}, or --task affinities,"
-            " which needs less"
-        )
+    notes += _doubts_of_time(recipe, steps, each, minutes, rate)
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
     shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
     task, thin = _that_fits(recipe.task, split)
@@ -143,6 +133,22 @@ def make_plan(wish: Wish) -> TrainingPlan:
         f" after {minutes}. Memory: about {_core.describe_bytes(memory)}{available}.",
     )
     return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
+
+
+def _doubts_of_time(recipe: Recipe, steps: int, each: int, minutes: str, rate: float) -> list[str]:
+    """Return warnings about a training of `steps` steps of `each` examples, of which `rate` are computed per second."""
+    if steps < FEW_STEPS:
+        return [
+            f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
+        ]
+    if steps * each >= recipe.useful:
+        return []
+    needed = recipe.useful / rate / TRAINED_SHARE / 60
+    return [
+        f"{steps * each:,} {recipe.unit} fit into {minutes}; a flood-filling network of random weights needs about"
+        f" {recipe.useful:,} before its segments are useful: give --minutes {needed:.0f}, or --task affinities, which"
+        " needs less"
+    ]
 
 
 def _that_fits(task: Any, split: Split) -> tuple[Any, list[Vec3]]:
