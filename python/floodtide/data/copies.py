@@ -19,7 +19,6 @@ from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, v
 from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
 from floodtide.data.boxes import Box, Progress
-from floodtide.data.eroding import Eroded
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
@@ -94,6 +93,8 @@ def convert(
     )
     inputs = files_of([volume.name])
     if erode:
+        from floodtide.data.eroding import Eroded
+
         volume = Volume(Eroded(volume, erode), name=volume.name)
     read: Callable[[Box], NDArray[Any]] = volume.read
     if resample_nm is not None:
