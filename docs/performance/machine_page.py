@@ -27,7 +27,7 @@ from floodtide.base import style
 from floodtide.base.notes import count_of
 from floodtide.bench.everything import BENCHMARKS
 from floodtide.bench.rows import Row
-from floodtide.doctor.build import about
+from floodtide.doctor.host import about
 
 HERE = Path(__file__).parent
 WHAT = {str(benchmark): benchmark.what for benchmark in BENCHMARKS}
