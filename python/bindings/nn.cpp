@@ -79,6 +79,7 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
 /// Context manager during which the caller changes the parameters of a network, and passes of other threads wait.
 struct Change {
   nn::NetworkUse& use;
+  py::object owner;  // of `use`
   nn::NetworkUse::Hold hold = {};
 };
 
@@ -124,7 +125,7 @@ void register_networks(py::module_& m) {
           },
           py::arg("values"), "Replace all parameters, after the passes of other threads that run now.")
       .def(
-          "changing", [](const nn::Network& self) { return std::make_unique<Change>(self.use()); }, py::keep_alive<0, 1>(),
+          "changing", [](const py::object& self) { return std::make_unique<Change>(self.cast<nn::Network&>().use(), self); },
           "Return a context manager for writing to the array of parameters(). Passes of other threads wait, or are waited for.")
       .def_property_readonly(
           "version", [](const nn::Network& self) { return self.use().version(); },
@@ -165,7 +166,7 @@ void register_nn(py::module_& m) {
            "Return the bytes of activations and gradients of training passes.");
   py::class_<Ffn, nn::Network>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
       .def(py::init<const FfnOptions&>(), py::arg("options"))
-      .def_property_readonly("options", &Ffn::options)
+      .def_property_readonly("options", [](const Ffn& self) { return self.options(); })  // a copy
       .def("fft_unsupported", &Ffn::fft_unsupported, py::arg("size"),
            "Return why forward passes cannot use Fourier transforms for this image size; empty if they can.")
       .def("forward", &forward, py::arg("image"), py::arg("logits"), py::arg("by") = py::none(),

@@ -16,11 +16,16 @@ namespace floodtide::bindings {
 template <class Struct>
 class Options : public py::class_<Struct> {
  public:
-  Options(py::module_& m, const char* name, const char* doc) : py::class_<Struct>(m, name, doc) {
-    this->def(py::init([](const py::KWArgs<py::object>& fields) {
+  /// @param valid throws if fields do not fit each other
+  Options(
+      py::module_& m, const char* name, const char* doc, void (*valid)(const Struct&) = [](const Struct&) {})
+      : py::class_<Struct>(m, name, doc) {
+    this->def(py::init([valid](const py::KWArgs<py::object>& fields) {
       py::object made = py::cast(Struct{});
       for (const auto& [field, value] : fields) py::setattr(made, field, value);
-      return made.cast<Struct>();
+      const auto result = made.cast<Struct>();
+      valid(result);
+      return result;
     }));
   }
 

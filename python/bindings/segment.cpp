@@ -231,7 +231,7 @@ void register_segment(py::module_& m) {
           "probability", [](const Result& result) { return UInt8Array(shown(result.probability).attr("copy")()); },
           "Return the quantised probabilities, uint8 (z, y, x); without voxels if they were not kept.")
       .def(
-          "grow", [](Result& result, std::int64_t steps) { segment::grow(result.labels, steps); }, py::arg("steps"),
+          "grow", [](Result& result, std::int64_t steps) { segment::grow(result, steps); }, py::arg("steps"),
           py::call_guard<py::gil_scoped_release>(), "Give unsegmented voxels the id of a segment near them.")
       .def_readonly("start", &Result::start)
       .def_readonly("volume_shape", &Result::volume_shape)

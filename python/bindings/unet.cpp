@@ -86,7 +86,7 @@ segmentation_loss(const SegmentationLoss& loss, const std::string& output, const
 }
 
 void register_loss(py::module_& m) {
-  Options<SegmentationLoss>(m, "SegmentationLoss", "See floodtide.nn.SegmentationLoss.")
+  Options<SegmentationLoss>(m, "SegmentationLoss", "See floodtide.nn.SegmentationLoss.", &nn::check)
       .field("dice", &SegmentationLoss::dice)
       .field("cross_entropy", &SegmentationLoss::cross_entropy)
       .field("focus", &SegmentationLoss::focus)
@@ -137,7 +137,7 @@ void register_unet(py::module_& m) {
   register_options(m);
   py::class_<UNet, nn::SampleNetwork>(m, "UNet", "A U-Net; see floodtide.nn.UNet.")
       .def(py::init<const UNetOptions&>(), py::arg("options"))
-      .def_property_readonly("options", &UNet::options)
+      .def_property_readonly("options", [](const UNet& self) { return self.options(); })  // a copy
       .def_property_readonly("total_pool", [](const UNet& self) { return triple_of(self.total_pool()); })
       .def("trained_size", [](const UNet& self) { return self.layout().trained_size(); })
       .def(

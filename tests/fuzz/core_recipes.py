@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from floodtide import _core
+
 
 class Objects(Protocol):
     """What recipes need: objects of the core, and a folder."""
@@ -192,7 +194,11 @@ RECIPES: dict[str, Recipe] = {
         "labels": f"{SAMPLE}:labels",
         "partitions": f"{SAMPLE}:partitions",
     },
-    "data.ExampleOptions.__init__": lambda _: {"patch_size": (9, 9, 9), "seed": 1},
+    "data.ExampleOptions.__init__": lambda _: {
+        "patch_size": (9, 9, 9),
+        "seed": 1,
+        "augmentation": _core.data.Augmentation(rotation_deg=30.0, elastic=1.0),
+    },
     "data.ExampleSource.__init__": lambda a: {
         "volumes": [a.one("data.SourceOptions")],
         "options": a.one("data.ExampleOptions"),

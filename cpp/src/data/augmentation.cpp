@@ -26,13 +26,13 @@ void require_axes(const std::vector<int>& axes, const char* name) {
 
 void require_valid(const Augmentation& augmentation, const Vec3& patch_size) {
   constexpr double kLarge = 1e6;
-  require_axes(augmentation.permutable_axes, "permutable_axes");
-  require_axes(augmentation.reflectable_axes, "reflectable_axes");
+  require_axes(augmentation.permutable_axes, "augmentation.permutable_axes");
+  require_axes(augmentation.reflectable_axes, "augmentation.reflectable_axes");
   for (const int axis : augmentation.permutable_axes) {
     const auto first = static_cast<std::size_t>(augmentation.permutable_axes.front());
     FLOODTIDE_REQUIRE(patch_size[static_cast<std::size_t>(axis)] == patch_size[first], invalid_argument,
-                      "permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ", Show{patch_size},
-                      "; expected equal ones, or permutable_axes = []");
+                      "augmentation.permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ", Show{patch_size},
+                      "; expected equal ones, or augmentation.permutable_axes = []");
   }
   require_range("rotation_deg", augmentation.rotation_deg, 0, 180, "0 to 180");
   require_range("scale", augmentation.scale, 0, kLarge, "0 (off) or more, for factors from 1 / (1 + scale) to 1 + scale");

@@ -53,7 +53,7 @@ ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std:
       channels_(out),
       batch_norm_(options.batch_norm),
       synchronised_(options.synchronised),
-      convolution_({band_.z, band_.y, band_.x, in, out, kernel[0], kernel[1], kernel[2]}, active_isa(), options.kernel,
+      convolution_({band_.z, band_.y, band_.x, in, out, kernel[0], kernel[1], kernel[2]}, active_isa(), "",
                    options.compute),
       pointwise_(&kernels::pointwise::kernels_at(active_isa())),
       weights_scale_(out),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
+#include <vector>
 
 #include "floodtide/base/parallel.hpp"
 
@@ -28,6 +29,7 @@ std::int32_t smallest_neighbour(View<const std::int32_t, 3> labels, const Vec3& 
 }  // namespace
 
 void grow(Tensor<std::int32_t, 3>& labels, std::int64_t steps) {
+  if (steps < 1) return;
   const Vec3& shape = labels.shape();
   Tensor<std::int32_t, 3> before(shape);
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -46,6 +48,14 @@ void grow(Tensor<std::int32_t, 3>& labels, std::int64_t steps) {
     });
     if (!grown) return;
   }
+}
+
+void grow(Result& result, std::int64_t steps) {
+  if (steps < 1) return;
+  grow(result.labels, steps);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(result.largest_id) + 1);
+  for (const std::int32_t label : result.labels.span()) ++counts[static_cast<std::size_t>(label)];
+  for (Origin& origin : result.origins) origin.voxels = counts[static_cast<std::size_t>(origin.id)];
 }
 
 }  // namespace floodtide::segment

@@ -65,9 +65,11 @@ def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
             if world.rank() == 0:
                 _core.set_num_threads(_core.available_cores())  # the other ranks wait
                 _segment(directory, model, result)
-        found = evaluate.report(
-            data.Volume(result), data.Volume(f"{directory / 'volume.h5'}:labels")
-        )
+        with world.agreed():
+            segments, labels = (
+                data.Volume(name) for name in (result, f"{directory / 'volume.h5'}:labels")
+            )
+        found = evaluate.report(segments, labels)
         with world.agreed():
             if found is not None:
                 click.echo(evaluate_text.compared(found))

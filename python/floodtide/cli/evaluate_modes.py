@@ -77,7 +77,9 @@ def run(
         with world.agreed():
             if found is None:
                 return
-            size = voxel_nm or _stated_size([objects, segments], image)
+            size = voxel_nm
+            if (skeletons or picture) and size is None:
+                size = _stated_size([objects, segments], image)
             if isinstance(found, Report) and skeletons:
                 edges = size or (1.0, 1.0, 1.0)
                 labels, known = evaluate.Pair(segments, objects, part).read()
@@ -109,11 +111,11 @@ def _print(found: ClassReport | Report, as_json: bool) -> None:
 
 def _stated_size(volumes: list[Volume], image: str) -> VoxelSize:
     """Return the voxel size (z, y, x) in nm of the first volume whose file states one; the image comes last."""
+    for volume in volumes:
+        if volume.geometry.voxel_size_nm is not None:
+            return volume.geometry.voxel_size_nm
     name = image or volumes[-1].text("image")
-    if name and (image or volume_exists(name)):
-        volumes = [*volumes, Volume(name)]
-    sizes = (volume.geometry.voxel_size_nm for volume in volumes)
-    return next((size for size in sizes if size is not None), None)
+    return Volume(name).geometry.voxel_size_nm if name and (image or volume_exists(name)) else None
 
 
 def _draw(

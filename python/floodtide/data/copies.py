@@ -18,7 +18,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
-from floodtide.data.boxes import Box, Progress
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
@@ -45,7 +45,7 @@ def convert(
     voxel_size_nm: Sequence[float] | None = None,
     resample_nm: Sequence[float] | None = None,
     labels: bool = False,
-    erode: int = 0,
+    erode: int | Vec3 = 0,
     command: str = "floodtide convert",
     progress: Progress | None = None,
 ) -> Volume:
@@ -61,7 +61,8 @@ def convert(
         resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
             larger volume then states where it begins in new voxels, rounded.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
-        erode: Voxels of the source, at most so far from another object, become 0 (`Eroded`); before a resampling.
+        erode: Voxels of the source, at most so far along an axis from another object, become 0 (`Eroded`), before a
+            resampling; one number, or one for each axis (z, y, x).
         command: The command that writes the copy. It may replace its own older datasets of HDF5 files.
         progress: Called as progress(voxels done, voxels).
 
@@ -74,14 +75,15 @@ def convert(
         InvalidFileError: If the source cannot be read.
         StorageError: If the destination cannot be written.
     """
-    _CONVERT.check("convert", voxel_size_nm=voxel_size_nm, erode=erode)
+    steps = [erode] * 3 if isinstance(erode, int) else list(erode)
+    _CONVERT.check("convert", voxel_size_nm=voxel_size_nm, erode=steps)
     format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
     if labels and volume.dtype.kind not in "iu":
         raise InvalidArgumentError(
             f"convert: {volume.name} holds {volume.dtype}, expected integers for labels"
         )
-    if erode and not labels:
+    if any(steps) and not labels:
         raise InvalidArgumentError(f"convert: erode is {erode}, expected it only for labels")
     size = settled_size(volume, voxel_size_nm, "the copy")
     plan = Plan(
@@ -92,10 +94,10 @@ def convert(
         labels=labels or volume.text(WRITTEN_BY) in _SEGMENTING,
     )
     inputs = files_of([volume.name])
-    if erode:
+    if any(steps):
         from floodtide.data.eroding import Eroded
 
-        volume = Volume(Eroded(volume, erode), name=volume.name)
+        volume = Volume(Eroded(volume, as_vec3(steps)), name=volume.name)
     read: Callable[[Box], NDArray[Any]] = volume.read
     if resample_nm is not None:
         if size is None:

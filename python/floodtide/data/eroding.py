@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import as_vec3
+from floodtide.data import no_label
+from floodtide.data.boxes import Vec3, as_vec3
 from floodtide.data.volumes import Volume
 
 
@@ -20,54 +21,41 @@ class Eroded:
     beside voxels of label 0.
 
     Args:
-        volume: Integer labels (z, y, x); 0 and below: no object.
-        steps: Distance in voxels, counted in faces, within which an object keeps away from the face to another one.
+        volume: Integer labels (z, y, x); 0, negative values and the largest of 32 and 64 bits: no object.
+        steps: Voxels (z, y, x) along each axis within which an object keeps away from a face to another one.
 
     Attributes:
         shape, dtype, chunks: Those of the labels.
     """
 
-    def __init__(self, volume: Volume, steps: int) -> None:
+    def __init__(self, volume: Volume, steps: Vec3) -> None:
         self._volume, self._steps = volume, steps
         self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
 
     def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
         """Return the labels of a box."""
-        low = [max(0, part.start - self._steps) for part in where]
-        high = [min(n, s.stop + self._steps) for n, s in zip(self.shape, where, strict=True)]
+        low = [max(0, part.start - n) for part, n in zip(where, self._steps, strict=True)]
+        ends = zip(where, self._steps, self.shape, strict=True)
+        high = [min(whole, part.stop + n) for part, n, whole in ends]
         labels = self._volume.read(
             (as_vec3(low), as_vec3([b - a for a, b in zip(low, high, strict=True)]))
         )
-        near = _beside_another(labels)
-        for _ in range(self._steps - 1):
-            near = _with_neighbours(near)
-        labels = np.where(near & (labels > 0), labels.dtype.type(0), labels)
+        known = no_label.cleared(labels)
+        near = np.zeros(labels.shape, bool)
+        for axis, steps in enumerate(self._steps):
+            near |= _near_another(known, axis, steps)
+        labels = np.where(near & (known > 0), labels.dtype.type(0), labels)
         z, y, x = (slice(s.start - a, s.stop - a) for s, a in zip(where, low, strict=True))
         return np.ascontiguousarray(labels[z, y, x])
 
 
-def _faces(axis: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the indices of the voxels on both sides of each face along an axis."""
-    before, after = [slice(None)] * 3, [slice(None)] * 3
-    before[axis], after[axis] = slice(0, -1), slice(1, None)
-    return tuple(before), tuple(after)
-
-
-def _beside_another(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    near = np.zeros(labels.shape, bool)
-    for axis in range(3):
-        before, after = _faces(axis)
-        a, b = labels[before], labels[after]
-        other = (a != b) & (a > 0) & (b > 0)
-        near[before] |= other
-        near[after] |= other
-    return near
-
-
-def _with_neighbours(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    grown = mask.copy()
-    for axis in range(3):
-        before, after = _faces(axis)
-        grown[before] |= mask[after]
-        grown[after] |= mask[before]
-    return grown
+def _near_another(labels: NDArray[Any], axis: int, steps: int) -> NDArray[np.bool_]:
+    """Return the voxels within `steps` voxels along an axis of a face between two objects."""
+    lines = np.moveaxis(labels, axis, 0)
+    a, b = lines[:-1], lines[1:]
+    faces = (a != b) & (a > 0) & (b > 0)
+    near = np.zeros(lines.shape, bool)
+    for step in range(min(steps, len(faces))):
+        near[: len(faces) - step] |= faces[step:]
+        near[1 + step :] |= faces[: len(faces) - step]
+    return np.moveaxis(near, 0, axis)

@@ -29,7 +29,6 @@ def load(
 ) -> FFN | PatchNetwork:
     """Return the network of a floodtide checkpoint or of a TensorFlow checkpoint of google/ffn.
 
-
     Args:
         path: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint (`model.ckpt-27465036`). The name of the
             `.index` file works too.

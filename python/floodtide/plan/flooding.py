@@ -13,7 +13,7 @@ from floodtide.base.networks import FfnOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
-from floodtide.plan.wish import FEW_STEPS, Recipe, Wish, average_over
+from floodtide.plan.wish import FEW_STEPS, ZERO_BOUNDARY, Recipe, Wish, average_over
 
 DEPTH, FEATURES = 9, 32
 """Modules and feature maps of the paper's network."""
@@ -39,12 +39,14 @@ def is_small(wish: Wish) -> bool:
     return wish.start is None and wish.minutes < SMALL_BELOW_MINUTES
 
 
-def eroded_by(wish: Wish) -> int:
-    """Return the voxels by which labels are eroded, so that a membrane lies between objects that touch.
+def needs_membrane(wish: Wish) -> bool:
+    """Return True if labels of a volume are eroded, so that a membrane lies between objects that touch.
 
-    A network that is trained further keeps its own idea of a boundary.
+    Labels whose objects do not touch stay as they are. A network that is trained further keeps its own idea of a
+    boundary.
     """
-    return int(not wish.task.predicts and wish.start is None and not wish.separated)
+    touching = min(one.zero_between for one in wish.labels_seen) <= ZERO_BOUNDARY
+    return not wish.task.predicts and wish.start is None and touching
 
 
 def flooding_recipe(wish: Wish) -> Recipe:
@@ -89,7 +91,7 @@ def flooding_recipe(wish: Wish) -> Recipe:
             "start": wish.start,
             "grown": GROWN if wish.eroded else 0,
         },
-        useful=USEFUL_EXAMPLES if wish.start is None else 0,
+        useful=USEFUL_EXAMPLES if is_small(wish) else 0,
         rate=lambda: measuring.training_rate(model, _core.num_threads()),
         walkers=walkers,
         look=look_at,

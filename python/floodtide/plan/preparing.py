@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.base.tasks import BY_KIND, Classes, Task
 from floodtide.data import Box, Volume, convert
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import Vec3, as_vec3
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.alignment import require_same_shape
@@ -28,7 +29,7 @@ from floodtide.data.volumes import labels_of, none_of, require_same_grid, settle
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
-from floodtide.plan.flooding import SMALL_BELOW_MINUTES, eroded_by, is_small
+from floodtide.plan.flooding import SMALL_BELOW_MINUTES, is_small, needs_membrane
 from floodtide.plan.judging import voxel_size_of
 from floodtide.plan.known import KnownNetwork
 from floodtide.plan.naming import classes_of
@@ -251,11 +252,14 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
     if wish.start is not None and wish.start.voxel_size_nm is not None:
         wanted = wish.start.voxel_size_nm
     resample = None if problems.fits(size, wanted) else wanted
-    eroded = eroded_by(wish)
+    eroded = needs_membrane(wish)
     if resample is None and not eroded:
         return wish
+    # So far that a coarse voxel between two objects holds as much membrane as object, wherever it lies.
+    ratios = [new / old for new, old in zip(resample or size, size, strict=True)]
+    erode = as_vec3([math.ceil(ratio / 2) if eroded else 0 for ratio in ratios])
     names = [
-        _copies(*pair, out, wish, resample, eroded, "" if len(pairs) == 1 else str(number))
+        _copies(*pair, out, wish, resample, erode, "" if len(pairs) == 1 else str(number))
         for number, pair in enumerate(pairs)
     ]
     labels = [Volume(name) for _, name in names]
@@ -279,7 +283,7 @@ def _copies(
     out: Path,
     wish: Wish,
     wanted: SizeNm | None,
-    eroded: int,
+    erode: Vec3,
     number: str,
 ) -> tuple[str, str]:
     """Write what a training needs to an HDF5 file beside the plan, and return the names of image and labels.
@@ -289,7 +293,7 @@ def _copies(
         out: The plan.
         wish: What the user asks for.
         wanted: Voxel size (z, y, x) of the copies; None: that of the volumes, and the image is not copied.
-        eroded: Voxels by which labels are eroded.
+        erode: Voxels (z, y, x) by which labels are eroded.
         number: Distinguishes several pairs.
     """
     ending = "labels" if wanted is None else f"{'x'.join(f'{n:g}' for n in wanted)}nm"
@@ -307,7 +311,7 @@ def _copies(
                 voxel_size_nm=wish.voxel_size_nm,
                 resample_nm=wanted,
                 labels=of_labels,
-                erode=eroded if of_labels else 0,
+                erode=erode if of_labels else 0,
                 command=COMMAND,
                 progress=progress,
             )

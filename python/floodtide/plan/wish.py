@@ -17,7 +17,7 @@ FEW_STEPS = 100
 """Steps below which a training is too short to learn from."""
 
 # Share of the voxels at changes of label that are 0, above which 0 separates objects.
-_ZERO_BOUNDARY = 0.25
+ZERO_BOUNDARY = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Wish:
         minutes: Time for the training.
         run: The run directory.
         resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
-        eroded: Voxels of the user's labels by which objects that touch were eroded.
+        eroded: Objects that touch were eroded.
     """
 
     images: tuple[str, ...]
@@ -56,13 +56,13 @@ class Wish:
     minutes: float
     run: str
     resampled_from: SizeNm | None = None
-    eroded: int = 0
+    eroded: bool = False
     stated: tuple[str, ...] = ()
 
     @property
     def separated(self) -> bool:
-        """True if voxels of label 0 lie between the objects."""
-        return max(one.zero_between for one in self.labels_seen) > _ZERO_BOUNDARY
+        """True if voxels of label 0 lie between the objects of a volume."""
+        return max(one.zero_between for one in self.labels_seen) > ZERO_BOUNDARY
 
     @property
     def smallest(self) -> Vec3:

@@ -27,6 +27,7 @@ from floodtide.data.patches import boxes_of
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
+    NumericalError,
     OutOfRangeError,
     UnsupportedError,
 )
@@ -59,7 +60,8 @@ class Segmented:
         image: Name of the image of the whole, "" if there is none.
         truth: Ids of the truth in the same box; the name of the labels of the whole for a very large box; "": none.
         note: Where the segmentation comes from.
-        grown: Snapshots of a growing object; None: not of flood filling, or there is no checkpoint.
+        grown: Snapshots of a growing object; None: not of flood filling, there is no checkpoint, or several runs are
+            compared.
         answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty if not compared.
         pairs: Rows (segment, object, voxels) of the whole box; None if not compared.
     """
@@ -123,7 +125,7 @@ def _growing(run: Run) -> tuple[Snapshots | None, list[str]]:
     """Return snapshots of an object that the newest checkpoint of a run grows; or None, and why there are none."""
     try:
         return (None if run.task.predicts else _made(run)[0].grown), []
-    except CANNOT as error:
+    except (*CANNOT, NumericalError) as error:
         return None, [f"a mask growing over its moves: {error}"]
 
 

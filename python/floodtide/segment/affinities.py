@@ -333,7 +333,8 @@ def _agglomerate_on_ranks(
                 return False
             pieces.begin()
             _store(pieces, number, affinities, options)
-        progress(len(cut) - sum(1 for _ in pieces.missing()), len(cut))
+        if world.rank() == 0:  # the bar is there only
+            progress(len(cut) - sum(1 for _ in pieces.missing()), len(cut))
         return True
 
     with world.agreed():

@@ -55,8 +55,8 @@ def meshes_of(
         UnsupportedError: If zmesh is not installed.
     """
     _CHECKED.check("meshes", voxel_size=list(voxel_size), max_error=max_error)
-    names, own = compact(labels, "meshes")
     zmesh = library("zmesh", "meshes", "view")
+    names, own = compact(labels, "meshes")
     mesher = zmesh.Mesher(tuple(map(float, voxel_size)))
     mesher.mesh(own, close=False)
     wanted = None if ids is None else set(ids)

@@ -44,8 +44,8 @@ def skeletons_of(
         _BYTES_PER_VOXEL * truth.size,
         "a smaller box (--box)",
     )
-    ids, labels = compact(truth, "skeletons")
     kimimaro = library("kimimaro", "skeletons", "skeletons")
+    ids, labels = compact(truth, "skeletons")
     found = kimimaro.skeletonize(
         labels,
         teasar_params={"scale": 1.5, "const": 30.0 * max(voxel_size)},

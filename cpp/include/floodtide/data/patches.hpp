@@ -61,8 +61,8 @@ struct Patch {
 
 /// Read the patch of `size` (odd) around `centre`. Labels are 1 - softness in voxels with the label of the centre, else
 /// softness. If the centre is background (0), all labels are softness. uint64 labels count as unsigned. Thread-safe. Throws
-/// Error(out_of_range) if the patch leaves the volume, Error(invalid_file) for unreadable or NaN voxels. Source: google/ffn
-/// ffn/training/examples.py and inputs.py (make_labels_contiguous off).
+/// Error(out_of_range) if the patch leaves the volume without a deformation, Error(invalid_file) for unreadable or NaN voxels.
+/// Source: google/ffn ffn/training/examples.py and inputs.py (make_labels_contiguous off).
 ///
 /// A deformation keeps the centre in the middle of the patch. Places outside of the source's box count as the nearest place in
 /// it, so no voxel outside of the box is learnt.

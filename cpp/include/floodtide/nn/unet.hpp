@@ -26,7 +26,6 @@ struct UNetOptions {
   double dropout = 0;         ///< share of the outputs of the lowest level that training drops, in [0, 1)
   std::uint64_t seed = 0;     ///< seed of the initial weights and of dropout
   kernels::Compute compute = kernels::Compute::fp32;
-  std::string kernel = {};  ///< name of the kernel for all convolutions, for comparisons; empty: the dispatch chooses
 };
 
 /// Return the layout of the parameters of a network with these options. Throws Error(invalid_argument) for options outside

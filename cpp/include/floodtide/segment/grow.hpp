@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "floodtide/segment/result.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::segment {
@@ -12,5 +13,7 @@ namespace floodtide::segment {
 ///
 /// @param labels [z, y, x] ids from 1; 0: no segment
 void grow(Tensor<std::int32_t, 3>& labels, std::int64_t steps);
+/// Grow the segments of a result, and count the voxels of their origins again. Probabilities of further voxels stay 0.
+void grow(Result& result, std::int64_t steps);
 
 }  // namespace floodtide::segment

@@ -54,17 +54,19 @@ class Options:
 
 @dataclass(frozen=True)
 class Seeds:
-    """Trainings that differ only in their seeds.
+    """Trainings that differ only in their seeds, on as many ranks and threads.
 
     Attributes:
         setting: What tells other trainings with as many workers apart; empty if there are none.
         workers: Number of workers.
+        ranks: Number of ranks.
         trainings: The trainings.
         examples: Fields of view of an update.
     """
 
     setting: str
     workers: int
+    ranks: int
     trainings: tuple[Training, ...]
     examples: int
 
@@ -78,6 +80,11 @@ class Seeds:
         """Return steps, mean and standard deviation over seeds (n,), at the steps that all trainings validated."""
         found = [series(score, one.run.validation) for one in self.trainings]
         common = sorted(set.intersection(*(set(steps.tolist()) for steps, _ in found)))
+        if not common:
+            names = ", ".join(str(one.run.folder) for one in self.trainings)
+            raise InvalidFileError(
+                f"{names}: no training step at which all were validated, expected the same validation.every"
+            )
         table = np.array([[v[steps == step][-1] for step in common] for steps, v in found])
         spread = table.std(axis=0, ddof=1) if len(found) > 1 else np.zeros(len(common))
         return np.array(common), table.mean(axis=0), spread
@@ -101,7 +108,8 @@ def write(folders: Sequence[Path], options: Options) -> list[Path]:
         options: What the figures show, and where they are written.
 
     Raises:
-        InvalidFileError: If a folder holds no validated training of flood filling, or a malformed one.
+        InvalidFileError: If a folder holds no validated training of flood filling, or a malformed one; or if seeds were
+            not validated at the same steps.
         InvalidArgumentError: If an existing file is not an older figure or table.
         StorageError: If a file cannot be written.
     """
@@ -130,11 +138,18 @@ def _groups(study: Study) -> list[Seeds]:
     groups = []
     for line in study.lines:
         for rate, workers in itertools.product(line.rates, line.workers):
-            cell = line.cell(workers, rate)
             words = [line.label] if len(study.lines) > 1 else []
             words += [f"rate {rate:g}"] if len(line.rates) > 1 else []
-            if cell:
-                groups.append(Seeds(", ".join(words), workers, cell, line.examples(workers)))
+            machines: dict[
+                tuple[int, int], list[Training]
+            ] = {}  # by ranks and threads, which decide about the time
+            for one in line.cell(workers, rate):
+                threads = one.run.start.get("threads", 1)
+                machines.setdefault((one.run.ranks, threads), []).append(one)
+            for (ranks, threads), seeds in machines.items():
+                places = [f"{count_of(ranks, 'rank')} x {count_of(threads, 'thread')}"]
+                setting = ", ".join(words + (places if len(machines) > 1 else []))
+                groups.append(Seeds(setting, workers, ranks, tuple(seeds), line.examples(workers)))
     return groups
 
 
@@ -193,7 +208,7 @@ def _times(drawn: Figure, groups: Sequence[Seeds], score: Score, target: float) 
             seconds = np.array([reached_s for reached_s, _ in times]) / unit_s
             if np.isfinite(seconds).all():
                 spread = seconds.std(ddof=1) if len(seconds) > 1 else 0.0
-                share = group.trainings[0].run.ranks / group.workers
+                share = group.ranks / group.workers
                 rows.append((group.workers, seconds.mean(), spread, share))
         if rows:
             name = style.plain(setting or "mean of the seeds")

@@ -68,7 +68,7 @@ def _number(value: object) -> float | None:
 
 
 def of_flooding(part: str) -> tuple[Score, ...]:
-    """Return accuracy, precision, recall and F1 of a part of the validation of flood filling, a key of PARTS."""
+    """Return accuracy, F1, precision and recall of a part of the validation of flood filling, a key of PARTS."""
     trivial, title = next((trivial, title) for key, trivial, title in tables.PARTS if key == part)
     return tuple(_score(part, trivial, name, f"{word}, {title}") for name, word in _OF_FLOODING)
 

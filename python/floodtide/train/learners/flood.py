@@ -26,7 +26,7 @@ _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=li
 _ARRAYS = 3  # of an example: image, labels, canvas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FloodValidation:
     """A fixed set of centres of a held-out volume, balanced over the partition classes 1 to 13.
 
@@ -48,6 +48,7 @@ class FloodValidation:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "patch_size", as_vec3(self.patch_size))
         numbers = {name: getattr(self, name) for name in ("patch_size", "centres", "seed")}
         _VALIDATION.check("FloodValidation", **numbers)
         _ = self._set  # raises for a volume that does not fit

@@ -125,7 +125,8 @@ TEST_P(FftChainSizes, EqualsTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, FftChainSizes,
                          testing::Values(Size{{11, 11, 11}, 16, 1}, Size{{11, 22, 11}, 16, 3}, Size{{22, 11, 33}, 32, 3},
-                                         Size{{33, 11, 22}, 48, 1}, Size{{11, 11, 22}, 16, 5}));
+                                         Size{{33, 11, 22}, 48, 1}, Size{{11, 11, 22}, 16, 5}, Size{{22, 22, 22}, 48, 1},
+                                         Size{{33, 33, 22}, 16, 1}));
 
 TEST(FftChain, TransposedConvolutionsEqualTheReference) {
   const Chain chain = make_chain({22, 11, 11}, 32, 2);

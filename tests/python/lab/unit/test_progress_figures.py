@@ -85,3 +85,24 @@ def test_a_log_without_times_is_refused(
     assert cli.run(["lab", "progress", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 2
     assert "part: expected a log with validations and times" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_seeds_without_a_common_validation_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "runs/one", 1, 0)
+    log = write_run(tmp_path / "runs/two", 1, 1) / "log.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    log.write_text("".join(json.dumps(one | {"step": one["step"] + 1}) + "\n" for one in records))
+    assert cli.run(["lab", "progress", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 2
+    assert "no training step at which all were validated" in capsys.readouterr().err
+
+
+def test_times_of_other_numbers_of_ranks_are_not_averaged(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs/two", 4, 0, ranks=2)
+    write_run(tmp_path / "runs/one", 4, 1)
+    out = tmp_path / "out"
+    assert cli.run(["lab", "progress", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    rows = table(out / "scores_by_time.csv")
+    assert {row["line"] for row in rows} == {"1 rank x 1 thread", "2 ranks x 1 thread"}
+    assert {row["seeds"] for row in rows} == {"1"}

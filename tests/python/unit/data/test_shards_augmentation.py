@@ -117,9 +117,7 @@ def test_intensities_change_and_labels_do_not(folder: Path) -> None:
         assert differs == 5
 
 
-def test_the_same_examples_for_any_number_of_walkers_and_other_ones_in_another_epoch(
-    folder: Path,
-) -> None:
+def test_an_example_is_the_same_each_time_and_another_one_in_another_epoch(folder: Path) -> None:
     keys = {"rotation_deg": 90.0, "noise": 1.0}
     one = shards(folder, **keys)
     np.testing.assert_array_equal(one.load(0, 3)[0], shards(folder, **keys).load(0, 3)[0])

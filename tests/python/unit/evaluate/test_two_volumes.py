@@ -300,3 +300,15 @@ def test_a_16_bit_image_is_shown_as_an_image(tmp_path: Path) -> None:
     blocks = (np.indices((40, 40, 40)) // 10).sum(0).astype(np.uint16) + 1
     (layer,), _ = layers_of(stored(tmp_path / "l.h5", blocks))
     assert layer.labels
+
+
+def test_an_image_that_nobody_asked_for_is_not_opened(tmp_path: Path) -> None:
+    labels = np.repeat(np.arange(1, 9, dtype=np.uint32), 8).reshape(4, 4, 4)
+    (tmp_path / "image.tif").write_bytes(b"not a TIFF file")
+    for name in ("s", "t"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["l"] = labels
+            file["l"].attrs["image"] = f"{tmp_path}/image.tif"
+    words = ["evaluate", f"{tmp_path}/s.h5:l", f"{tmp_path}/t.h5:l"]
+    assert cli.run(words) == 0
+    assert cli.run([*words, "--picture", f"{tmp_path}/p.png"]) == 2

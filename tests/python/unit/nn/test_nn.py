@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import floodtide as ft
+from floodtide import _core
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 
 Array = npt.NDArray[Any]
@@ -303,3 +304,25 @@ def test_convert_names_wrong_arguments(
     assert line.startswith("floodtide convert: ")
     assert message in line
     assert line.count("\n") == 1
+
+
+def test_options_of_a_network_are_a_copy() -> None:
+    network = ft.nn.FFN(depth=2, features=4, fov=(5, 5, 5), deltas=(1, 1, 1)).core
+    network.options.features = 64
+    assert network.options.features == 4
+    unet = ft.nn.UNet(ft.nn.UNetOptions(depth=2, features=16), classes=2).core
+    unet.options.classes = 200
+    assert unet.options.classes == 2
+
+
+def test_a_change_of_anything_but_a_network_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="cast"):
+        _core.Network.changing(3)
+
+
+@pytest.mark.parametrize("numbers", [{"dice": 0.0, "cross_entropy": 0.0}, {"focus": 0.5}])
+def test_a_loss_that_cannot_be_computed_is_refused_when_it_is_made(
+    numbers: dict[str, float],
+) -> None:
+    with pytest.raises(InvalidArgumentError):
+        ft.nn.SegmentationLoss(**numbers).core()

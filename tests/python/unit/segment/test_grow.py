@@ -45,6 +45,10 @@ def test_a_segmentation_grows_at_its_end() -> None:
     )
     plain = segment.Segmenter(network, options).segment(image).segmentation
     more = dataclasses.replace(options, grow=2)
-    grown = segment.Segmenter(network, more).segment(image).segmentation
+    found = segment.Segmenter(network, more).segment(image)
+    grown = found.segmentation
+    assert [one.voxels for one in found.origins] == [
+        np.sum(grown == one.id) for one in found.origins
+    ]
     assert 0 < np.count_nonzero(plain) < plain.size
     np.testing.assert_array_equal(grown, twin(plain.astype(np.int32), 2))
