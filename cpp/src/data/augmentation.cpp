@@ -31,8 +31,8 @@ void require_valid(const Augmentation& augmentation, const Vec3& patch_size) {
   for (const int axis : augmentation.permutable_axes) {
     const auto first = static_cast<std::size_t>(augmentation.permutable_axes.front());
     FLOODTIDE_REQUIRE(patch_size[static_cast<std::size_t>(axis)] == patch_size[first], invalid_argument,
-                      "augmentation.permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ", Show{patch_size},
-                      "; expected equal ones, or augmentation.permutable_axes = []");
+                      "augmentation.permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ",
+                      Show{patch_size}, "; expected equal ones, or augmentation.permutable_axes = []");
   }
   require_range("rotation_deg", augmentation.rotation_deg, 0, 180, "0 to 180");
   require_range("scale", augmentation.scale, 0, kLarge, "0 (off) or more, for factors from 1 / (1 + scale) to 1 + scale");
