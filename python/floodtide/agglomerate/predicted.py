@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import objects_of, write_segments
+from floodtide.segment.affinities import AffinityOptions, objects_of, write_segments
 from floodtide.segment.commands import use_threads
 
 _COMMAND = "floodtide segment"
@@ -116,6 +117,10 @@ def _write_segments(
     notes: dict[str, str],
 ) -> tuple[int, float]:
     """Write the segments of a prediction; return their number, and the share of the voxels that are in one."""
+    task: Any = predictor.task
+    decoded = (
+        {"options": json.dumps(config.to_dict(AffinityOptions()))} if task.affinity_offsets else {}
+    )
     place = path_and_dataset(predicted)
     volume = Volume(*place, channel=None if predictor.excluding else 0)
     values = (
@@ -124,11 +129,11 @@ def _write_segments(
         else _core.data.Channels(*place).read((0, 0, 0), volume.shape)
     )
     return write_segments(
-        objects_of(predictor.task, values, sections=predictor.model.flat),
+        objects_of(task, values, sections=predictor.model.flat),
         out,
         dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
         command=_COMMAND,
-        notes=notes | {"prediction": predicted},
+        notes=notes | {"prediction": predicted} | decoded,
         inputs=predicted,
     )
 

@@ -42,7 +42,7 @@ def load(
         An FFN or a UNet. Dropout and synchronised statistics are switched off, because only training uses them.
 
     Raises:
-        InvalidFileError: If the file is missing or damaged, or a weight is not finite.
+        InvalidFileError: If the file is missing or damaged, has no checksums, or a weight is not finite.
         InvalidArgumentError: If `fov` or `deltas` is given for a U-Net.
     """
     text = str(path)
