@@ -53,9 +53,13 @@ void grow(Tensor<std::int32_t, 3>& labels, std::int64_t steps) {
 void grow(Result& result, std::int64_t steps) {
   if (steps < 1) return;
   grow(result.labels, steps);
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(result.largest_id) + 1);
-  for (const std::int32_t label : result.labels.span()) ++counts[static_cast<std::size_t>(label)];
-  for (Origin& origin : result.origins) origin.voxels = counts[static_cast<std::size_t>(origin.id)];
+  std::int64_t largest = 0;
+  for (const std::int32_t label : result.labels.span()) largest = std::max<std::int64_t>(largest, label);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(largest) + 1);
+  for (const std::int32_t label : result.labels.span()) {
+    if (label > 0) ++counts[static_cast<std::size_t>(label)];
+  }
+  for (Origin& origin : result.origins) origin.voxels = origin.id <= largest ? counts[static_cast<std::size_t>(origin.id)] : 0;
 }
 
 }  // namespace floodtide::segment

@@ -22,7 +22,7 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_in, files_of, refuse_inputs, volume_folder
 from floodtide.base.progress import bar
 from floodtide.comm import world
-from floodtide.config.resegment_options import ResegmentOptions
+from floodtide.config.segment_options import ResegmentOptions
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks

@@ -19,7 +19,7 @@ from floodtide.base.outputs import reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
-from floodtide.config.resegment_options import ResegmentOptions
+from floodtide.config.segment_options import ResegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, difference, intersection, is_inside, total
 from floodtide.errors import ShapeError

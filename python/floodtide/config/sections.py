@@ -22,8 +22,7 @@ from floodtide.base.networks import NETWORKS, FfnConfig, NetworkConfig
 from floodtide.base.options import ANY, FLOOD, PATCHES, Checked, one_of, option
 from floodtide.base.registry import Registered, Value, names, registered
 from floodtide.base.tasks import TASKS, FloodTask, Task
-from floodtide.config.resegment_options import ResegmentOptions
-from floodtide.config.segment_options import SegmentOptions
+from floodtide.config.segment_options import ResegmentOptions, SegmentOptions
 from floodtide.errors import ConfigurationError
 
 

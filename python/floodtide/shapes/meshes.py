@@ -55,8 +55,9 @@ def meshes_of(
         UnsupportedError: If zmesh is not installed.
     """
     _CHECKED.check("meshes", voxel_size=list(voxel_size), max_error=max_error)
+    require_ids(labels, "meshes")
     zmesh = library("zmesh", "meshes", "view")
-    names, own = compact(labels, "meshes")
+    names, own = compact(labels)
     mesher = zmesh.Mesher(tuple(map(float, voxel_size)))
     mesher.mesh(own, close=False)
     wanted = None if ids is None else set(ids)
@@ -71,18 +72,21 @@ def meshes_of(
         mesher.erase(label)
 
 
-def compact(
-    labels: NDArray[np.integer[Any]], what: str
-) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint32]]:
-    """Return the ids of all segments, behind a 0, and the place of each voxel's segment among them, uint32 (z, y, x).
-
-    Raises:
-        ShapeError: If the labels are not integers (z, y, x). The message begins with `what`.
-    """
+def require_ids(labels: NDArray[Any], what: str) -> None:
+    """Raise a ShapeError, whose message begins with `what`, unless labels are integers (z, y, x)."""
     if labels.ndim != 3 or not np.issubdtype(labels.dtype, np.integer):
         raise ShapeError(
             f"{what}: {labels.ndim} axes of {labels.dtype}, expected integers (z, y, x)"
         )
+
+
+def compact(
+    labels: NDArray[np.integer[Any]],
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.uint32]]:
+    """Return the ids of all segments, behind a 0, and the place of each voxel's segment among them.
+
+    The places are uint32 (z, y, x).
+    """
     ids, place = np.unique(cleared(labels), return_inverse=True)
     missing = int(ids[0] > 0)  # every voxel is in a segment
     names = np.concatenate([np.zeros(missing, ids.dtype), ids])

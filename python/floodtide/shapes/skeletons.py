@@ -13,7 +13,7 @@ from floodtide.base import limits
 from floodtide.base.libraries import library
 from floodtide.base.options import Arguments
 from floodtide.data.skeletons import Skeleton
-from floodtide.shapes.meshes import compact
+from floodtide.shapes.meshes import compact, require_ids
 
 _BYTES_PER_VOXEL = 40  # of kimimaro: labels as 32 bits, distances, and copies of objects
 _CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, min_voxels=limits.SOME_VOXELS)
@@ -44,8 +44,9 @@ def skeletons_of(
         _BYTES_PER_VOXEL * truth.size,
         "a smaller box (--box)",
     )
+    require_ids(truth, "skeletons")
     kimimaro = library("kimimaro", "skeletons", "skeletons")
-    ids, labels = compact(truth, "skeletons")
+    ids, labels = compact(truth)
     found = kimimaro.skeletonize(
         labels,
         teasar_params={"scale": 1.5, "const": 30.0 * max(voxel_size)},

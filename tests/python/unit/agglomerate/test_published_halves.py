@@ -12,7 +12,7 @@ import pytest
 from floodtide.agglomerate.merging import should_merge
 from floodtide.agglomerate.pairs import decision_points
 from floodtide.agglomerate.resegmenting import resegment_pair
-from floodtide.config.resegment_options import ResegmentOptions
+from floodtide.config.segment_options import ResegmentOptions
 from floodtide.nn.load import load_ffn
 from floodtide.segment import Segmenter, SegmentOptions
 

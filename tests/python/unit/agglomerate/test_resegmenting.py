@@ -22,7 +22,7 @@ from floodtide.agglomerate.resegmenting import (
     resegment_pair,
 )
 from floodtide.cli import run
-from floodtide.config.resegment_options import ResegmentOptions
+from floodtide.config.segment_options import ResegmentOptions
 from floodtide.data import Volume
 from floodtide.segment import Segmenter
 

@@ -285,7 +285,9 @@ def test_a_request_is_segmented_and_written_as_google_s_file(
     )
     request = request.replace("models/fib25/model.ckpt-27465036", f"{tmp_path}/bright.h5")
     request = request.replace("[33, 33, 33]", "[9, 9, 9]").replace("[8, 8, 8]", "[2, 2, 2]")
-    request = request.replace('\\"depth\\": 12', '\\"depth\\": 2').replace("1000", "20")
+    request = request.replace('\\"depth\\": 12', '\\"depth\\": 2').replace(
+        "min_segment_size: 1000", "min_segment_size: 20"
+    )
     name = written(tmp_path, request)
     box = ["--box", "2:38,4:40,6:46"]
     plan, out = f"{tmp_path}/plan.toml", f"{tmp_path}/a.h5:labels"
