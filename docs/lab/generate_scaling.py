@@ -50,8 +50,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def percent(value: float | None) -> str:
-    """As text, with one digit."""
-    return "-" if value is None else f"{100 * value:.1f} %"
+    """Return per cent with one digit."""
+    return "-" if value is None else f"{100 * value:.1f}"
 
 
 def jobs(compute_s: float, changes: dict[str, object]) -> list[Named]:
@@ -74,7 +74,8 @@ def explanations() -> tuple[str, list[Row]]:
         lines.append(
             [named.scenario.removeprefix("paper: "), *cells, f"{last.fovs_per_s:.0f}{spare}"]
         )
-    return table(["nodes", *(f"{n:,}" for n in nodes), "fields of view / s there"], lines), curves
+    heads = ["efficiency in % by nodes", *(f"{n:,}" for n in nodes), "fields of view / s there"]
+    return table(heads, lines), curves
 
 
 def late_gradients() -> str:
@@ -91,7 +92,7 @@ def late_gradients() -> str:
                 cells.append(percent(found.fovs_per_s / (alone * found.paid_ranks)))
             lines.append([f"{scenario.removeprefix('paper: ')}, `--late {late}`", *cells])
     heads = [f"{100 * share:.1f} %" for share in SHARES]
-    return table(["backup nodes", *heads], lines)
+    return table(["efficiency in % by backup nodes", *heads], lines)
 
 
 def cores(compute_s: float) -> str:
@@ -102,8 +103,8 @@ def cores(compute_s: float) -> str:
             model.least_ranks(named.job, paper.FOVS_PER_S, steps=STEPS)
             for named in jobs(compute_s, changes)
         ]
-        lines.append([label, *(f"{count} cores" for count in found)])
-    return table(["options", *HEADS], lines)
+        lines.append([label, *map(str, found)])
+    return table(["cores", *HEADS], lines)
 
 
 def efficiencies(compute_s: float) -> str:
@@ -115,7 +116,7 @@ def efficiencies(compute_s: float) -> str:
             for named in jobs(compute_s, changes)
         ]
         lines.append([label, *(percent(row.efficiency) for row in found)])
-    return table(["options", *HEADS], lines)
+    return table(["efficiency in %", *HEADS], lines)
 
 
 def with_tables(page: str, tables: dict[str, str]) -> str:
