@@ -30,14 +30,9 @@ CURVE = tuple(2**power for power in range(11))
 # Options of `floodtide lab simulate` and the same as fields of forecast.Options.
 RING = ("`--algorithm ring`", {"algorithm": "ring"})
 BEST = ("cheapest algorithm", {})
-NODES = ("`--ranks-per-node 32`", {"ranks_per_node": 32})
 STRAGGLING = ("`--sigma 0.107`: nodes that straggle as the paper's may have", {"sigma": 0.107})
 WHOLE = ("`--bucket-mib 2`: no overlap", {"bucket_mib": 2.0})
 WHOLE_RING = ("`--bucket-mib 2 --algorithm ring`", {"bucket_mib": 2.0, "algorithm": "ring"})
-TWO_LEVEL = (
-    "`--ranks-per-node 32 --algorithm two_level`",
-    {"ranks_per_node": 32, "algorithm": "two_level"},
-)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -84,7 +79,7 @@ def late_gradients() -> str:
     lines = []
     for scenario in (scenarios.STRAGGLER, scenarios.STALL):
         alone = model.simulate(named[scenario], 1, steps=STEPS).fovs_per_s
-        for late in model.LATE:
+        for late in ("drop", "carry"):
             cells = []
             for share in SHARES:
                 job = dataclasses.replace(named[scenario], backup=share, late=late)
@@ -98,7 +93,7 @@ def late_gradients() -> str:
 def cores(compute_s: float) -> str:
     """Least ranks that reach the paper's throughput."""
     lines = []
-    for label, changes in (RING, BEST, NODES, STRAGGLING):
+    for label, changes in (RING, BEST, STRAGGLING):
         found = [
             model.least_ranks(named.job, paper.FOVS_PER_S, steps=STEPS)
             for named in jobs(compute_s, changes)
@@ -110,7 +105,7 @@ def cores(compute_s: float) -> str:
 def efficiencies(compute_s: float) -> str:
     """Efficiency at 1,024 ranks."""
     lines = []
-    for label, changes in (RING, WHOLE_RING, BEST, WHOLE, TWO_LEVEL):
+    for label, changes in (RING, WHOLE_RING, BEST, WHOLE):
         found = [
             scenarios.sweep(named, (1024,), steps=64, seed=0)[0]
             for named in jobs(compute_s, changes)
