@@ -54,7 +54,7 @@ def test_momentum_without_the_number_of_walkers_in_question() -> None:
     rates = best_rates(3, 0)
     del rates[32]
     without = "Without the row of 32 walkers, the exponent with equal weights is"
-    assert f"{without} {exponent(rates)}. " in PAGE.read_text()
+    assert f"{without} {exponent(rates)}.\n" in PAGE.read_text()
 
 
 def test_one_power_law_against_a_law_with_a_knee() -> None:
