@@ -474,7 +474,7 @@ def test_a_log_without_what_is_needed_is_an_error(tmp_path: Path, absent: str) -
 
 def test_a_run_of_a_u_net_is_an_error(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
-    (folder / "config.toml").write_text('[model]\nkind = "unet"\n')
+    (folder / "config.toml").write_text('[model]\nkind = "unet"\n[task]\nkind = "affinities"\n')
     with pytest.raises(InvalidFileError, match=r"model\.kind 'unet', simulate expects 'ffn'"):
         simulate.calibrate(folder)
 
