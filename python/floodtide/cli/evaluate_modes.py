@@ -49,7 +49,8 @@ def run(
     **of_classes: Any,
 ) -> None:
     """Compare two volumes, and print the scores on rank 0. Collective."""
-    if not (skeletons or picture):
+    needed = skeletons or picture  # the voxel size
+    if not needed:
         shared.refuse_given(("voxel_nm",), "has no effect without --skeletons or --picture")
     of_classes["match"] = _match(of_classes["match"])
     with contextlib.ExitStack() as held:
@@ -77,24 +78,26 @@ def run(
         with world.agreed():
             if found is None:
                 return
-            size = voxel_nm
-            if (skeletons or picture) and size is None:
-                size = _stated_size([objects, segments], image)
+            size = voxel_nm or (_stated_size([objects, segments], image) if needed else None)
             if isinstance(found, Report) and skeletons:
-                edges = size or (1.0, 1.0, 1.0)
-                labels, known = evaluate.Pair(segments, objects, part).read()
-                found.runs = evaluate.run_lengths(
-                    skeletons_of(known, voxel_size=edges),
-                    labels,
-                    voxel_size=edges,
-                    merge_nodes=merge_nodes,
-                )
-                found.unit = "voxels" if size is None else "nm"
+                _add_run_lengths(found, evaluate.Pair(segments, objects, part), size, merge_nodes)
             if picture and isinstance(found, ClassReport):
                 _draw_classes(found, segments, objects, Path(picture), image, size)
             elif picture and isinstance(found, Report):
                 _draw(found, segments, truth, Path(picture), image, earlier, size)
     _print(found, as_json)
+
+
+def _add_run_lengths(
+    report: Report, pair: evaluate.Pair, voxel_nm: VoxelSize, merge_nodes: int
+) -> None:
+    """Score the skeletons of the truth, in nm, or in voxels if the voxel size is unknown."""
+    edges = voxel_nm or (1.0, 1.0, 1.0)
+    labels, known = pair.read()
+    report.runs = evaluate.run_lengths(
+        skeletons_of(known, voxel_size=edges), labels, voxel_size=edges, merge_nodes=merge_nodes
+    )
+    report.unit = "voxels" if voxel_nm is None else "nm"
 
 
 def _print(found: ClassReport | Report, as_json: bool) -> None:
