@@ -141,8 +141,9 @@ def truth_of(sample: Sample, part: Part, folder: Path) -> str:
 
 def segmented(sample: Sample, config: str, network: Path, settings: list[str], stem: str) -> str:
     """Segment a whole volume with a network. Return the name of the segmentation, in the voxels of the image."""
-    image, made, name = f"{stem}.image.h5:raw", f"{stem}.coarse.h5:segments", f"{stem}.h5:segments"
-    run(Path(f"{stem}.image.json"), "convert", sample.image, image, *sample.sizes(NM))
+    folder = Path(stem).parent
+    image, made, name = f"{folder}/image.h5:raw", f"{stem}.coarse.h5:segments", f"{stem}.h5:segments"
+    run(folder / "image.json", "convert", sample.image, image, *sample.sizes(NM))
     settings = [
         f"segment.checkpoint={network}",
         f"segment.image={image}",
