@@ -142,7 +142,11 @@ def truth_of(sample: Sample, part: Part, folder: Path) -> str:
 def segmented(sample: Sample, config: str, network: Path, settings: list[str], stem: str) -> str:
     """Segment a whole volume with a network. Return the name of the segmentation, in the voxels of the image."""
     folder = Path(stem).parent
-    image, made, name = f"{folder}/image.h5:raw", f"{stem}.coarse.h5:segments", f"{stem}.h5:segments"
+    image, made, name = (
+        f"{folder}/image.h5:raw",
+        f"{stem}.coarse.h5:segments",
+        f"{stem}.h5:segments",
+    )
     run(folder / "image.json", "convert", sample.image, image, *sample.sizes(NM))
     settings = [
         f"segment.checkpoint={network}",

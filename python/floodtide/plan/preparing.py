@@ -244,7 +244,7 @@ def _voxel_size(
 
 
 def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Path) -> Wish:
-    """Return the wish with the volumes of the training, which are written beside the plan if the user's do not do."""
+    """Return the wish with the volumes of the training. Changed copies, if it needs some, are written beside the plan."""
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
     if wish.task.of_objects and (wish.task.predicts or is_small(wish)):
         z, y, x = (min(extents) for extents in zip(*wish.shapes, strict=True))
@@ -255,7 +255,7 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
     eroded = needs_membrane(wish)
     if resample is None and not eroded:
         return wish
-    # So far that a coarse voxel between two objects holds as much membrane as object, wherever it lies.
+    # Wherever two objects meet, a coarse voxel between them must hold at least as much membrane as object.
     ratios = [new / old for new, old in zip(resample or size, size, strict=True)]
     erode = as_vec3([math.ceil(ratio / 2) if eroded else 0 for ratio in ratios])
     names = [

@@ -133,7 +133,7 @@ class PatchTask(Task):
     """A task of patches: each voxel has targets.
 
     Attributes:
-        reason: Why somebody learns it, for the plans of `floodtide init`.
+        reason: Why a user chooses this task, for the plans of `floodtide init`.
         output: Output of the network: "softmax" for classes, of which a voxel has one, else "sigmoid".
         pictured: What outputs are, for the titles of pictures.
         legend: What the colours of these pictures mean.
