@@ -244,7 +244,7 @@ def _voxel_size(
 
 
 def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Path) -> Wish:
-    """Return the wish with the volumes of the training. Changed copies, if it needs some, are written beside the plan."""
+    """Return the wish with the volumes of the training. Changed copies that it needs are written beside the plan."""
     size, wanted = wish.voxel_size_nm, wish.voxel_size_nm
     if wish.task.of_objects and (wish.task.predicts or is_small(wish)):
         z, y, x = (min(extents) for extents in zip(*wish.shapes, strict=True))
