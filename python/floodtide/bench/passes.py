@@ -18,7 +18,7 @@ import numpy as np
 
 from floodtide import _core, config, nn
 from floodtide.base.networks import FfnConfig, UNetConfig
-from floodtide.bench.rows import TORCH, Row, compared, output_of, require_peer, threads
+from floodtide.bench.rows import ONNX, PEERS, Row, compared, output_of, peers_of, threads
 from floodtide.bench.shapes import CLASSES, Timing
 from floodtide.config import Config
 from floodtide.errors import InvalidArgumentError
@@ -39,6 +39,7 @@ class FfnPasses:
         others: Names of the convolution kernels with which passes can be compared.
         model: The architecture.
         batch: Examples of a pass.
+        sizes: Sizes of an example along its axes, as an ONNX model has them.
         gradients: Of the last pass.
         trained: Number of parameters.
         flops: Floating-point operations of a step and of a forward pass, counted as direct convolution.
@@ -57,7 +58,8 @@ class FfnPasses:
             )
         )
         random = np.random.default_rng(1)
-        shape = (self.batch, *self.model.fov)
+        self.sizes: tuple[int, ...] = self.model.fov
+        shape = (self.batch, *self.sizes)
         self._images = random.standard_normal(shape, np.float32)
         self._labels = np.where(random.random(shape) < 0.4, 0.95, 0.05).astype(np.float32)
         self._logits = np.full(shape, -_START, np.float32)
@@ -105,7 +107,7 @@ class FfnPasses:
 class UNetPasses:
     """Passes of a 2-D U-Net (batch normalisation, softmax, Dice and cross-entropy) on random numbers.
 
-    Attributes are those of `FfnPasses`, and `size`, the size (y, x) of a section in pixels. A batch has training.batch
+    Attributes are those of `FfnPasses`; `sizes` are those of a section (y, x) in pixels. A batch has training.batch
     sections. A step moves the statistics, as in training. The next step therefore prepares all weights again, as after
     an update.
 
@@ -127,7 +129,7 @@ class UNetPasses:
                 f"data.patch is {data.patch} for kernels {self.model.kernels} and pools {self.model.pools}, expected"
                 f" patches of one section, and {_FLAT[0]} and {_FLAT[1]}"
             )
-        self.size = size[1:]
+        self.sizes = size[1:]
         self.core = nn.UNet(self.model, classes=CLASSES, compute=settings.run.compute).core
         random = np.random.default_rng(1)
         shape = (self.batch, *size)
@@ -139,7 +141,7 @@ class UNetPasses:
         self.flops = flops_of(self.core, math.prod(shape), halvings=2)
 
     def __str__(self) -> str:
-        y, x = self.size
+        y, x = self.sizes
         depth, features = self.model.depth, self.model.features
         return f"depth {depth}, {features} features, {y}x{x}, batch {self.batch}"
 
@@ -213,8 +215,8 @@ def measure(
 
     Rows have the fields of `floodtide.bench.rows`, and `fovs_per_s` or `images_per_s`. Rows of floodtide also have
     `peak_memory_mib` (peak memory of a process that only makes two such passes) and `step_memory_mib`
-    (the growth of that memory by the passes). With `against`, they have `speedup`: median time of the
-    other implementation / median time of floodtide; for PyTorch, the better of two memory formats.
+    (the growth of that memory by the passes). With `against`, they have `speedup`: shortest median time of the
+    others / median time of floodtide. PyTorch runs in two memory formats. Peers that are far slower are left out.
     `gflops` counts the operations of direct convolution. Rows of U-Nets have `kernels`, the kernel of each convolution.
 
     Args:
@@ -223,32 +225,40 @@ def measure(
             (of a flood-filling network in the faster way, as in segmentation).
         timing: One set of rows for each number of threads. At least 20 samples are taken, or 3 if all samples
             together take 2 s.
-        against: "torch" for the same pass in PyTorch; "torch-bf16" for PyTorch with autocast to bfloat16; for a
-            flood-filling network, the name of a convolution kernel for the same pass with this kernel; or "".
+        against: Programs of `floodtide.bench.rows.PEERS` for the same pass, separated by commas; for a flood-filling
+            network also names of convolution kernels, for the same pass with this kernel; or "". Those that run ONNX
+            models have no training step, and no row for it.
 
     Raises:
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
-        UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another processor or build.
+        UnsupportedError: If a program is not installed, or a kernel needs another processor or build.
     """
     passes = _class_of(settings)
-    require_peer(passes.peer, against, passes.others)
+    peers = peers_of(passes.peer, against, passes.others)
     for count in timing.counts:
         with threads(count):
             for name in names:
-                yield from _rows(settings, name, count, timing.seconds, against)
+                yield from _rows(settings, name, count, timing.seconds, peers)
 
 
-def _rows(settings: Config, name: str, count: int, seconds: float, against: str) -> Iterator[Row]:
+def _rows(
+    settings: Config, name: str, count: int, seconds: float, peers: Sequence[str]
+) -> Iterator[Row]:
     ours = passes_of(settings)
     kernels = ours.kernels(name)
     bodies: dict[str, Callable[[], Any]] = {"floodtide": getattr(ours, name)}
-    if against in TORCH:
-        from floodtide.bench import torch_peers
+    for peer in peers:
+        if peer in ONNX and name == "forward":
+            from floodtide.bench.onnx_peers import OnnxPeer
 
-        for layout, peer in torch_peers.of(ours, against, count).items():
-            bodies[f"{against} {layout}"] = getattr(peer, name)
-    elif against:
-        bodies[against] = getattr(FfnPasses(settings, against), name)
+            bodies[peer] = OnnxPeer(peer, ours, count).forward
+        elif peer in PEERS and peer not in ONNX:
+            from floodtide.bench import torch_peers
+
+            for layout, made in torch_peers.of(ours, peer, count).items():
+                bodies[f"{peer} {layout}"] = getattr(made, name)
+        elif peer not in PEERS:
+            bodies[peer] = getattr(FfnPasses(settings, peer), name)
     code = "import sys; from floodtide.bench.passes import memory; memory(*sys.argv[1:])"
     words = (json.dumps(config.to_dict(settings)), name, str(count))
     needed = json.loads(output_of("measuring the memory failed", "-c", code, *words))

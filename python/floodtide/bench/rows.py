@@ -22,12 +22,28 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedError
 
 Row = dict[str, Any]
 
-TORCH = ("torch", "torch-bf16")
-"""Names of PyTorch as a peer: in float32, and with autocast to bfloat16."""
+PEERS = {
+    "torch": "torch",
+    "torch-bf16": "torch",
+    "torch-compile": "torch",
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+}
+"""Programs that passes are compared with, and the Python package of each: PyTorch in float32, with autocast to
+bfloat16, and compiled (torch.compile); and programs that run ONNX models, which have forward passes only."""
+
+ONNX = ("onnxruntime", "openvino")
+"""The peers that run ONNX models."""
+
+_SLOW, _SLOW_S = (
+    30.0,
+    2.0,
+)  # a peer is left out whose pass takes so many times ours, and so many seconds
 
 
 def now() -> str:
@@ -99,20 +115,20 @@ def timed_in_turn(
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Call functions in turn until the first one took `seconds` in all, and there are enough samples.
 
-    With PyTorch, a pause before each call lets the threads of the previous function fall asleep. OpenMP's threads poll
-    for some milliseconds after their work, and would take a core from the next function.
+    With another program, a pause before each call lets the threads of the previous function fall asleep. OpenMP's
+    threads poll for some milliseconds after their work, and would take a core from the next function.
 
     Returns:
         The times of each function in seconds, and the peak multiply-add rate of the threads in GFLOP/s, measured
         before each round.
     """
     peak = _core.bench.Peak(_core.active_isa())
-    times: dict[str, list[float]] = {name: [] for name in bodies}
+    times: dict[str, list[float]]
     rates: list[float] = []
     first = next(iter(bodies))
-    pause_s = _PAUSE_S if any(name.startswith(TORCH) for name in bodies) else 0.0
-    for body in bodies.values():
-        body()
+    pause_s = _PAUSE_S if any(name.startswith(tuple(PEERS)) for name in bodies) else 0.0
+    bodies = _warm(bodies)
+    times = {name: [] for name in bodies}
     while not enough(len(rates), sum(map(sum, times.values()))) or sum(times[first]) < seconds:
         time.sleep(pause_s)
         rates.append(peak.sample())
@@ -122,6 +138,24 @@ def timed_in_turn(
             body()
             times[name].append(time.perf_counter() - start)
     return times, rates
+
+
+def _warm(bodies: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """Call each function, and return those that are not far slower than the first one. Say which are left out."""
+    kept: dict[str, Callable[[], Any]] = {}
+    own_s = 0.0
+    for name, body in bodies.items():
+        if not kept or name.startswith("torch-compile"):
+            body()  # plans or compiles
+        start = time.perf_counter()
+        body()
+        took_s = time.perf_counter() - start
+        own_s = own_s or took_s
+        if took_s > max(_SLOW_S, _SLOW * own_s):
+            notes.show(f"{name} is left out: a pass takes {took_s:.1f} s")
+        else:
+            kept[name] = body
+    return kept
 
 
 def compared(
@@ -166,26 +200,31 @@ def compared(
         yield stamped(row)
 
 
-def has_torch() -> bool:
-    """Return True if PyTorch is installed, with which passes are compared."""
-    return importlib.util.find_spec("torch") is not None
+def has(peer: str) -> bool:
+    """Return True if the packages of a peer are installed."""
+    needed = {PEERS[peer], *(["onnx"] if peer in ONNX else [])}
+    return all(importlib.util.find_spec(name) is not None for name in needed)
 
 
-def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
-    """Check what a benchmark is to be compared with: nothing, PyTorch, or one of the kernels.
+def peers_of(name: str, against: str, kernels: Sequence[str] = ()) -> list[str]:
+    """Return what a benchmark is to be compared with, by name: programs of PEERS, and kernels.
 
     Raises:
-        InvalidArgumentError: If it is something else.
-        UnsupportedError: If it is PyTorch, which is not installed.
+        InvalidArgumentError: If a name is something else.
+        UnsupportedError: If a program is not installed.
     """
-    if against not in ("", *TORCH, *kernels):
-        raise InvalidArgumentError(
-            f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
-        )
-    if against in TORCH and not has_torch():
-        raise UnsupportedError(
-            f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
-        )
+    asked = [text.strip() for text in against.split(",") if text.strip()]
+    for peer in asked:
+        if peer not in (*PEERS, *kernels):
+            raise InvalidArgumentError(
+                f"{name}: --against has '{peer}', expected names of {', '.join((*PEERS, *kernels))}"
+            )
+        if peer in PEERS and not has(peer):
+            packages = f"onnx {PEERS[peer]}" if peer in ONNX else PEERS[peer]
+            raise UnsupportedError(
+                f"{name}: --against {peer} needs a package that is not installed (pip install {packages})"
+            )
+    return asked
 
 
 def output_of(failure: str, *arguments: str) -> str:
@@ -199,4 +238,6 @@ def output_of(failure: str, *arguments: str) -> str:
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
         raise InternalError(f"{failure}: {said[0]}")
+    if done.stderr:
+        notes.line(done.stderr.rstrip())
     return done.stdout

@@ -23,7 +23,7 @@ class Peer:
     """PyTorch, prepared for the passes of a network, and limited to the instruction set that floodtide uses.
 
     Args:
-        against: Name of the peer, one of `floodtide.bench.rows.TORCH`.
+        against: Name of the peer in `floodtide.bench.rows.PEERS`.
         threads: Number of threads that PyTorch uses.
         layout: Memory format of activations and weights.
     """
@@ -38,6 +38,11 @@ class Peer:
         name = "contiguous_format" if layout == "contiguous" else layout
         self._format = getattr(torch, name)
         self._bfloat16 = against == "torch-bf16"
+        self._compiles = against == "torch-compile"
+
+    def _prepared(self, function: Any) -> Any:
+        """Return the function, compiled if the peer is so."""
+        return self._torch.compile(function) if self._compiles else function
 
     def _autocast(self) -> Any:
         torch = self._torch
@@ -63,12 +68,13 @@ class TorchFfn(Peer):
         self._optimizer = torch.optim.Adam(self._layers.parameters(), lr=1e-3)
         self._input = torch.randn(ours.batch, 2, *ours.model.fov).to(memory_format=memory_format)
         self._labels = torch.where(torch.rand(ours.batch, 1, *ours.model.fov) < 0.4, 0.95, 0.05)
+        self._run = self._prepared(self._logits)
 
     def step(self) -> None:
         """Run the forward pass, the backward pass, entry-wise clipping and an Adam update."""
         functional = self._torch.nn.functional
         self._optimizer.zero_grad()
-        logits = self._logits().float()
+        logits = self._run().float()
         functional.binary_cross_entropy_with_logits(logits, self._labels).backward()
         for parameter in self._layers.parameters():
             parameter.grad.clamp_(-0.7, 0.7)
@@ -77,7 +83,7 @@ class TorchFfn(Peer):
     def forward(self) -> None:
         """Run the forward pass without recording operations for gradients."""
         with self._torch.inference_mode():
-            self._logits()
+            self._run()
 
     def _logits(self) -> Any:
         functional = self._torch.nn.functional
@@ -110,8 +116,9 @@ class TorchUNet(Peer):
         self._head = torch.nn.Conv2d(features, CLASSES, 1)
         self._all = torch.nn.ModuleList([self._down, self._up, self._joined, self._head])
         self._all.to(memory_format=memory_format)
-        self._images = torch.randn(ours.batch, 1, *ours.size).to(memory_format=memory_format)
-        self._labels = (torch.rand(ours.batch, *ours.size) < 0.3).long()
+        self._images = torch.randn(ours.batch, 1, *ours.sizes).to(memory_format=memory_format)
+        self._labels = (torch.rand(ours.batch, *ours.sizes) < 0.3).long()
+        self._run = self._prepared(self._logits)
 
     def _pair(self, inputs: int, outputs: int) -> Any:
         nn = self._torch.nn
@@ -139,7 +146,7 @@ class TorchUNet(Peer):
         """Run the forward and backward pass and return the loss."""
         torch = self._torch
         self._all.zero_grad()
-        logits = self._logits()
+        logits = self._run()
         truth = torch.nn.functional.one_hot(self._labels, CLASSES).movedim(-1, 1)
         p = torch.softmax(logits, 1)[:, 1:]
         overlap = (p * truth[:, 1:]).sum((2, 3))
@@ -153,5 +160,5 @@ class TorchUNet(Peer):
         """Run the forward pass with moving statistics, without recording operations for gradients."""
         self._all.eval()
         with self._torch.inference_mode():
-            self._torch.softmax(self._logits(), 1)
+            self._torch.softmax(self._run(), 1)
         self._all.train()

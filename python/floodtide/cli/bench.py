@@ -14,8 +14,11 @@ from floodtide.cli import options as shared
 from floodtide.cli.options import Command, filled, of_fields
 from floodtide.cli.rows import as_json, print_rows
 
-_TORCH = "Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast)"
-_TORCH_OR_KERNEL = f"{_TORCH}, or with another convolution kernel by its name, such as 'onednn'"
+_PROGRAMS = (
+    "Compare with the same network in other programs, separated by commas: torch, torch-bf16 (autocast), torch-compile,"
+    " and for forward passes onnxruntime, openvino"
+)
+_OR_KERNELS = f"{_PROGRAMS}; or with another convolution kernel by its name, such as onednn"
 
 
 @click.group()
@@ -32,19 +35,16 @@ def command() -> None:
 @of_fields(Timing)
 @as_json
 def everything(as_json: bool, **options: Any) -> None:
-    """Measure everything that computes, beside PyTorch if it is installed.
+    """Measure everything that computes, and compare with other programs if they are installed.
 
     It takes some minutes. Other programs should not run meanwhile.
 
     Example: floodtide bench all
     """
-    from floodtide.bench.everything import measure
-    from floodtide.bench.rows import has_torch
+    from floodtide.bench.everything import measure, missing
 
-    if not has_torch():
-        click.echo(
-            "PyTorch is not installed: the table has no comparisons (pip install torch)", err=True
-        )
+    if absent := missing():
+        click.echo(f"not installed, so not compared with: {', '.join(absent)}", err=True)
     results = measure(filled(Timing, options))
     print_rows(
         ({"benchmark": str(benchmark), **row} for benchmark, rows in results for row in rows),
@@ -103,7 +103,7 @@ def _measure(
 
 
 @command.command()
-@_of_network(_TORCH_OR_KERNEL)
+@_of_network(_OR_KERNELS)
 def step(**asked: Any) -> None:
     """Measure time and memory of a training step: forward, backward, gradient clipping and Adam.
 
@@ -115,7 +115,7 @@ def step(**asked: Any) -> None:
 
 
 @command.command()
-@_of_network(_TORCH_OR_KERNEL)
+@_of_network(_OR_KERNELS)
 def forward(**asked: Any) -> None:
     """Measure time and memory of the forward pass of a network, as used in segmentation.
 
@@ -127,7 +127,7 @@ def forward(**asked: Any) -> None:
 
 
 @command.command()
-@_of_network(_TORCH)
+@_of_network(_PROGRAMS)
 def unet(**asked: Any) -> None:
     """Measure time and memory of training passes (forward and backward) and forward passes of a U-Net.
 

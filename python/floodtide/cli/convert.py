@@ -50,6 +50,7 @@ def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
     DESTINATION decides what SOURCE is:
       network.h5     a network: the prefix of a TensorFlow checkpoint, or a floodtide checkpoint. Only the network is
                      written, without the state of the optimizer and the walkers.
+      network.onnx   the same, as an ONNX model, for onnxruntime, OpenVINO and others.
       plan.toml      a request of google/ffn (InferenceRequest in text format), for `floodtide segment plan.toml`.
       npz://FOLDER   a segmentation: google/ffn's FOLDER/X/Y/seg-X_Y_Z.npz is written.
       a volume       a volume: file.h5:dataset, volume.zarr/path, volume.n5/path, precomputed://folder or stack.tif.
@@ -58,6 +59,7 @@ def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
     \b
     Example:
       floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
+      floodtide convert fib25.h5 fib25.onnx
       floodtide convert stack.tif stack-10nm.zarr --voxel-nm 8,8,8 --resample-nm 10,10,10
     """
     shared.show(convert_kinds.convert(source, destination, **asked), as_json)

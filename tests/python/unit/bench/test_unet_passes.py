@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
 
 from floodtide import config, errors
-from floodtide.bench import passes, shapes
+from floodtide.bench import passes, rows, shapes
 from floodtide.cli.bench import command
 
 pytestmark = pytest.mark.extra
@@ -50,17 +51,31 @@ def test_rows_of_a_small_network() -> None:
     assert forward["gflops"] * forward["median_s"] * 1e9 == pytest.approx(4 * (top + bottom))
 
 
+def test_programs_that_run_onnx_models_have_rows_of_forward_passes() -> None:
+    step, forward, other = passes.measure(SMALL, BOTH, ONCE, "onnxruntime")
+    assert (step["name"], other["name"]) == ("unet step", "unet forward onnxruntime")
+    assert "speedup" not in step
+    assert forward["speedup"] == pytest.approx(other["median_s"] / forward["median_s"])
+
+
+def test_a_peer_that_is_far_slower_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = {"ours": lambda: None, "emulated": lambda: time.sleep(2.1)}
+    times, _ = rows.timed_in_turn(slow, 0.0)
+    assert list(times) == ["ours"]
+    assert "emulated is left out: a pass takes 2.1 s" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch, the yardstick, is not installed"
 )
 def test_pytorch_runs_the_same_network() -> None:
-    rows = list(passes.measure(SMALL, BOTH, ONCE, "torch"))
-    assert [row["name"] for row in rows] == [
+    made = list(passes.measure(SMALL, BOTH, ONCE, "torch"))
+    assert [row["name"] for row in made] == [
         f"unet {what}{who}"
         for what in ("step", "forward")
         for who in ("", " torch contiguous", " torch channels_last")
     ]
-    ours, *others = rows[:3]
+    ours, *others = made[:3]
     best = min(row["median_s"] for row in others)
     assert ours["speedup"] == pytest.approx(best / ours["median_s"])
 
@@ -73,6 +88,6 @@ def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> No
     names = [json.loads(line)["name"] for line in done.output.splitlines()]
     assert names == ["unet step", "unet forward"]
     with pytest.raises(
-        errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16"
+        errors.InvalidArgumentError, match="'caffe', expected names of torch, torch-bf16"
     ):
         list(passes.measure(SMALL, BOTH, ONCE, "caffe"))
