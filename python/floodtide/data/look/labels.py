@@ -351,7 +351,10 @@ def _inner(counted: Array, edges: Array) -> tuple[int, ...]:
 def _pieces(
     volume: Volume, boxes: Sequence[Box], budget: int, values: Array
 ) -> tuple[tuple[int, int], ...]:
-    """Return how many connected pieces each of the values has, in blocks in the middle of the largest boxes."""
+    """Return how many connected pieces each of the values has, in a block in the middle of each of the largest boxes.
+
+    Of several blocks, the one with the most pieces counts: an object that is labelled in two sections is one object.
+    """
     counts: dict[int, int] = {}
     for start, size in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
         extents = list(size)
@@ -362,7 +365,7 @@ def _pieces(
         labels = cleared(volume.read((first, as_vec3(extents))))
         for value in np.intersect1d(labels, values):
             found = _core.segment.connected_components((labels == value).astype(np.uint8), _SPECK)
-            counts[int(value)] = counts.get(int(value), 0) + int(found.max())
+            counts[int(value)] = max(counts.get(int(value), 0), int(found.max()))
     return tuple(sorted(counts.items()))
 
 

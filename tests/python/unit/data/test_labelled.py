@@ -178,6 +178,15 @@ def test_classes_and_objects_are_told_apart(walled: Array, touching: Array) -> N
     assert statistics(neurons).kind == "objects"
 
 
+def test_objects_that_are_labelled_in_every_fourth_section_are_objects() -> None:
+    labels = np.zeros((32, 60, 60), np.uint32)
+    for index in range(10):  # each object crosses a section at two places
+        for x in (5 + 5 * index, 55 - 5 * index):
+            labels[::4, 4 + 5 * index : 8 + 5 * index, x : x + 4] = 1000 + index
+    found = statistics(labels)
+    assert (found.form, found.kind) == ("sections", "objects")
+
+
 WAYS = ["linear", "area", "cubic", "in z"]  # JPEG adds noise around a class between two others
 
 
