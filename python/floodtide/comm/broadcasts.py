@@ -17,10 +17,12 @@ from floodtide.comm.arrays import Array, in_place, words_for
 from floodtide.comm.collectives import index_of, ranks_of
 from floodtide.comm.exchanges import allgather_object
 from floodtide.comm.handles import Handle, completed
+from floodtide.comm.tensors import accepts_tensors
 from floodtide.comm.world import ProcessSet
 from floodtide.errors import Error, InvalidArgumentError, ShapeError, on_all_ranks
 
 
+@accepts_tensors
 def broadcast_async(
     array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> Handle[Array]:
@@ -44,6 +46,7 @@ broadcast = completed(
 )
 
 
+@accepts_tensors
 def broadcast_async_(
     array: Array, root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> Handle[Array]:
@@ -75,6 +78,7 @@ def broadcast_object(value: Any, root_rank: int = 0, process_set: ProcessSet | N
     return world.broadcast_object(value, index_of(root_rank, process_set), comm)
 
 
+@accepts_tensors
 def broadcast_parameters(
     parameters: Mapping[str, Array], root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> None:

@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike
 from floodtide.comm.arrays import Array
 from floodtide.comm.collectives import compared_as_one, ranks_of
 from floodtide.comm.handles import Handle, completed, joint
+from floodtide.comm.tensors import accepts_tensors
 from floodtide.comm.world import ProcessSet
 
 
+@accepts_tensors
 def allgather_async(array: ArrayLike, process_set: ProcessSet | None = None) -> Handle[Array]:
     """Start an allgather and return its handle. Do not change the array before `synchronize` returns."""
     comm = ranks_of(process_set)
@@ -50,6 +52,7 @@ allgather = completed(
 )
 
 
+@accepts_tensors
 def grouped_allgather_async(
     arrays: Sequence[ArrayLike], process_set: ProcessSet | None = None
 ) -> Handle[list[Array]]:
@@ -65,6 +68,7 @@ grouped_allgather = completed(
 )
 
 
+@accepts_tensors
 def alltoall_async(
     array: ArrayLike,
     splits: ArrayLike | None = None,

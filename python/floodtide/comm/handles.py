@@ -26,6 +26,10 @@ class Handle(Generic[Result]):
         self._finish: Callable[[], Result] | None = finish
         self._result: Any = None
 
+    def mapped(self, change: Callable[[Result], Any]) -> Handle[Any]:
+        """Return a handle of the same collective, whose result `change` has changed."""
+        return Handle(self._operations, lambda: change(synchronize(self)))
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "Handle cannot be pickled or copied: other ranks take part in it; expected `synchronize` in this process"

@@ -20,6 +20,7 @@ from floodtide.comm.arrays import Array, in_place
 from floodtide.comm.collectives import compared_as_one, ranks_of
 from floodtide.comm.handles import Handle, Result, completed, joint
 from floodtide.comm.reduction_rules import Average, Buffers, Division, How, Op, Rule
+from floodtide.comm.tensors import accepts_tensors
 from floodtide.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def allreduce_algorithms(*, own: bool = False) -> tuple[str, ...]:
     return tuple(row["name"] for row in rows if row["own"] or not own)
 
 
+@accepts_tensors
 def allreduce_async(array: ArrayLike, op: Op = Average, **how: Unpack[How]) -> Handle[Array]:
     """Start an allreduce and return its handle at once. Arguments and errors as for allreduce.
 
@@ -82,6 +84,7 @@ allreduce = completed(
 )
 
 
+@accepts_tensors
 def allreduce_async_(array: Array, op: Op = Average, **how: Unpack[How]) -> Handle[Array]:
     """Start an allreduce in place and return its handle. Do not use the array before `synchronize` returns."""
     rule = Rule("allreduce_", op, **how)
@@ -109,6 +112,7 @@ allreduce_ = completed(
 )
 
 
+@accepts_tensors
 def grouped_allreduce_async(
     arrays: Sequence[ArrayLike], op: Op = Average, **how: Unpack[How]
 ) -> Handle[list[Array]]:
@@ -131,6 +135,7 @@ grouped_allreduce = completed(
 )
 
 
+@accepts_tensors
 def grouped_allreduce_async_(
     arrays: Sequence[Array], op: Op = Average, **how: Unpack[How]
 ) -> Handle[list[Array]]:
@@ -157,6 +162,7 @@ grouped_allreduce_ = completed(
 )
 
 
+@accepts_tensors
 def reduce_scatter_async(
     array: ArrayLike, op: Op = Average, **how: Unpack[Division]
 ) -> Handle[Array]:
@@ -189,6 +195,7 @@ reduce_scatter = completed(
 )
 
 
+@accepts_tensors
 def grouped_reduce_scatter_async(
     arrays: Sequence[ArrayLike], op: Op = Average, **how: Unpack[Division]
 ) -> Handle[list[Array]]:

@@ -15,6 +15,7 @@ from floodtide.base import limits
 from floodtide.base.networks import FfnOptions
 from floodtide.base.options import Arguments, named_as
 from floodtide.base.typed import typed
+from floodtide.comm.tensors import accepts_tensors
 from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
@@ -109,6 +110,7 @@ class FFN(Network):
         network.core.set_parameters(self.core.parameters())
         return network
 
+    @accepts_tensors
     def forward(self, image: Array, logits: Array, by: str | None = None) -> Array:
         """Return the updated logits. Several threads may call this at the same time.
 
@@ -149,6 +151,7 @@ class FFN(Network):
         speedup = seconds["layers"] / seconds["fft"]
         return "fft" if speedup >= _WORTH else "layers", speedup
 
+    @accepts_tensors
     def loss_and_gradients(
         self, image: Array, logits: Array, labels: Array, weights: Array | None = None
     ) -> tuple[float, dict[str, Array]]:

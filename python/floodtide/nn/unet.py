@@ -13,6 +13,7 @@ from floodtide.base import limits
 from floodtide.base.networks import UNetOptions, section_of
 from floodtide.base.options import Arguments
 from floodtide.base.typed import typed
+from floodtide.comm.tensors import accepts_tensors
 from floodtide.errors import InvalidArgumentError, ShapeError
 from floodtide.nn.losses import Labels, SegmentationLoss, Sum, loss_of
 from floodtide.nn.network import Array, Network
@@ -48,6 +49,7 @@ class PatchNetwork(Network):
         """Refuse a field of view and its moves for the network of a file."""
         raise InvalidArgumentError(f"load: {file} holds a U-Net, which has no fov and no deltas")
 
+    @accepts_tensors
     @typed()
     def forward(self, batch: Array) -> Array:
         """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
@@ -67,6 +69,7 @@ class PatchNetwork(Network):
         result: Array = self.core.forward(images)
         return result
 
+    @accepts_tensors
     @typed()
     def loss_and_gradients(
         self,

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of other libraries, such as PyTorch, in place of NumPy arrays (DLPack). They share their memory."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from floodtide.errors import InvalidArgumentError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def accepts_tensors(function: Function) -> Function:
+    """Return a function that takes tensors where `function` takes arrays, also in lists and mappings.
+
+    If one of its arguments is a tensor, arrays in its result become tensors of the same library. An array that
+    `function` has changed in place and returns becomes the tensor that was given. A result with a method `mapped`
+    is mapped, so that a handle gives tensors.
+
+    Raises:
+        InvalidArgumentError: From the function, for a tensor that is not in the memory of the processor, needs
+            gradients, or has a type that NumPy does not have.
+    """
+    name = function.__name__.replace("_async", "")
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not any(map(_has_tensor, (*args, *kwargs.values()))):
+            return function(*args, **kwargs)
+        given: list[tuple[np.ndarray[Any, Any], Any]] = []
+
+        def array_of(tensor: Any) -> Any:
+            try:
+                array = np.from_dlpack(tensor)
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                raise InvalidArgumentError(
+                    f"{name}: a {type(tensor).__name__} is no array in the processor's memory: {error}"
+                ) from None
+            given.append((array, tensor))
+            return array
+
+        def tensor_of(array: Any) -> Any:
+            own = [tensor for one, tensor in given if one is array]
+            return own[0] if own else library.from_dlpack(array)
+
+        changed = [_each(value, _is_tensor, array_of) for value in args]
+        named = {key: _each(value, _is_tensor, array_of) for key, value in kwargs.items()}
+        library: Any = importlib.import_module(type(given[0][1]).__module__.partition(".")[0])
+        result = function(*changed, **named)
+        back = functools.partial(_each, is_one=_is_array, change=tensor_of)
+        return result.mapped(back) if hasattr(result, "mapped") else back(result)
+
+    return call  # type: ignore[return-value]
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "__dlpack__") and not isinstance(value, (np.ndarray, np.generic))
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_tensor, value))
+    if isinstance(value, Mapping):
+        return any(map(_is_tensor, value.values()))
+    return _is_tensor(value)
+
+
+def _each(value: Any, is_one: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
+    """Return the value with `change` applied to it, or to its elements, where `is_one` is true."""
+    if is_one(value):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(_each(one, is_one, change) for one in value)
+    if isinstance(value, dict):
+        return {key: _each(one, is_one, change) for key, one in value.items()}
+    return value
