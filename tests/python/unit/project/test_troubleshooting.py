@@ -23,7 +23,7 @@ def texts() -> str:
 
 def test_quoted_messages_exist() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
-    signs = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
+    signs = re.findall(r"^- \*\*(.*?)\*\*: ", page, re.MULTILINE)
     quoted = [text for sign in signs for text in re.findall(r'"([^"]*)"', sign)]
     assert len(quoted) > 40
     source = texts()

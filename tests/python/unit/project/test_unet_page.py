@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configurations of docs/unet.md are complete and short, and each of them trains, predicts and segments."""
+"""The configurations of docs/unet.md are short, and each of them trains, predicts and segments."""
 
 from __future__ import annotations
 
@@ -22,8 +22,16 @@ PAGE = Path(__file__).resolve().parents[4] / "docs/unet.md"
 _LONGEST = 25
 _EXTENT = 64  # voxels along y and x of the small data, instead of 512 and 256
 TEXTS = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-NAMES = [re.findall(r'dir = "runs/(\w+)"', text)[0] for text in TEXTS]
-BLOCKS = dict(zip(NAMES, TEXTS, strict=True))
+CHANNEL, DISTANCE = (text for text in TEXTS if "dir = " not in text)
+BLOCKS = {re.findall(r'dir = "runs/(\w+)"', text)[0]: text for text in TEXTS if "dir = " in text}
+BLOCKS["channels"] = (
+    BLOCKS["organelles"]
+    .replace("[data]\n", CHANNEL + "[data]\n")
+    .replace("runs/organelles", "runs/channels")
+)
+BLOCKS["distance"] = re.sub(
+    r"\[task\]\n.*?(?=\[model\])", DISTANCE, BLOCKS["neurons"], flags=re.DOTALL
+).replace("runs/neurons", "runs/distance")
 TASKS = {
     "mito": "classes",
     "organelles": "classes",
