@@ -5,7 +5,8 @@ Usage: floodtide bench all --json > rows.jsonl && python docs/performance/machin
 Run it on the machine that was measured: the page names its processor, memory and versions. Page (.md), picture (.svg)
 and rows (.jsonl) have the name of the processor and lie beside this script. Left in the picture: the roofline of one
 thread. Lines are limits: the peak rate of multiply-adds, and reading from caches and memory. Points are the passes of a
-convolution, counted as direct convolution. On the right: PyTorch's median time divided by ours.
+convolution, counted as direct convolution. On the right: PyTorch's median time divided by ours. The table has the
+convolutions and networks.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from floodtide.doctor.host import about
 HERE = Path(__file__).parent
 WHAT = {str(benchmark): benchmark.what for benchmark in BENCHMARKS}
 HEADER = """\
-| what | command | threads | time in ms (10 % to 90 %) | rate | share of peak | PyTorch's time / ours | memory in MiB |
-|---|---|---|---|---|---|---|---|"""
+| what | threads | time in ms (10 % to 90 %) | GFLOP/s | share of peak | PyTorch's time / ours | memory in MiB |
+|---|---|---|---|---|---|---|"""
 NOTE = """\
 Times are medians. *Share of peak* is the rate of a direct convolution that takes the measured time, divided by the
 peak rate of multiply-adds in the same run: Winograd's convolutions exceed 1. Memory is the growth of the process
@@ -68,10 +69,6 @@ def conditions(rows: Sequence[Row]) -> str:
 
 def label(row: Row) -> str:
     """What a row measures."""
-    if row["name"] == "peak":
-        return f"multiply-adds, {row['level']}"
-    if row["name"] == "bandwidth":
-        return f"reading {row['shape']}"
     _, space, part = row["name"].partition(" ")
     return WHAT[row["benchmark"]] + (f": {part.replace('_', '-')}" if space else "")
 
@@ -79,14 +76,12 @@ def label(row: Row) -> str:
 def line(row: Row) -> str:
     """A row of the table."""
     spread = f" ({row['p10_s'] * 1e3:.3g} to {row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
-    flops = "gflops" in row
     cells = [
         label(row),
-        f"`floodtide bench {row['benchmark']}`",
         str(row["threads"]),
         f"{row['median_s'] * 1e3:.3g}{spread}",
-        f"{row['gflops']:.0f} GFLOP/s" if flops else f"{row['gb_per_s']:.0f} GB/s",
-        f"{row['ratio']:.2f}" if flops and row["name"] != "peak" else "",
+        f"{row['gflops']:.0f}",
+        f"{row['ratio']:.2f}",
         f"{row['speedup']:.2f}" if "speedup" in row else "",
         f"{row['step_memory_mib']:.0f}" if "step_memory_mib" in row else "",
     ]
@@ -147,7 +142,7 @@ def main(file: Path, out: Path = HERE) -> None:
     cpuinfo = Path("/proc/cpuinfo")
     name = title(rows[0]["processor"], cpuinfo.read_text("utf-8") if cpuinfo.exists() else "")
     base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    table = [line(row) for row in rows if " torch" not in row["name"]]
+    table = [line(row) for row in rows if row["benchmark"] != "all" and " torch" not in row["name"]]
     picture = f"![Roofline of a convolution, and the passes compared with PyTorch]({base}.svg)"
     parts = [f"# {name}", f"Measured with `floodtide bench all`. {conditions(rows)}", picture]
     page = "\n\n".join([*parts, "\n".join([HEADER, *table]), NOTE])

@@ -34,7 +34,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:4]], ids=["PyTorch", "alone"])
-def test_the_page_has_a_line_for_each_row_of_ours(
+def test_the_page_has_a_line_for_each_convolution_and_network_of_ours(
     rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     script = runpy.run_path(str(SCRIPT))
@@ -49,17 +49,12 @@ def test_the_page_has_a_line_for_each_row_of_ours(
     assert (
         lines
         == [
-            "| multiply-adds, avx2 | `floodtide bench all` | 1 | 100 (90 to 200) | 100 GFLOP/s |  |  |  |",
-            "| reading 4 MiB for each thread | `floodtide bench all` | 1 | 100 (90 to 200) | 50 GB/s |  |  |  |",
-            "| convolution 33³, 32 to 32 channels: forward | `floodtide bench conv` | 1 | 100 (90 to 200) | 200 GFLOP/s"
-            " | 2.00 |  |  |",
-            "| convolution 33³, 32 to 32 channels: backward-data | `floodtide bench conv` | 1 | 100 (90 to 200)"
-            " | 200 GFLOP/s | 2.00 |  |  |",
-            "| FFN training step, depth 9, 33³ | `floodtide bench step --against torch` | 1 | 100 (90 to 200)"
-            " | 200 GFLOP/s | 2.00 | 2.50 | 150 |",
+            "| convolution 33³, 32 to 32 channels: forward | 1 | 100 (90 to 200) | 200 | 2.00 |  |  |",
+            "| convolution 33³, 32 to 32 channels: backward-data | 1 | 100 (90 to 200) | 200 | 2.00 |  |  |",
+            "| FFN training step, depth 9, 33³ | 1 | 100 (90 to 200) | 200 | 2.00 | 2.50 | 150 |",
         ][: len(lines)]
     )
-    assert len(lines) == min(len(rows), 5)
+    assert len(lines) == min(len(rows), 5) - 2
 
 
 def test_the_page_has_the_name_of_the_processor() -> None:
@@ -85,7 +80,7 @@ def test_the_ranges_on_the_page_about_performance_contain_the_committed_run() ->
     found = re.findall(rf"^\| ([^|]+) \| [^|]+ \| {limits} \| {limits} \|$", page, re.MULTILINE)
     assert [name for name, *_ in found] == list(MACHINE_ROWS)
     for name, *ends in found:
-        row = rf"^\| {re.escape(MACHINE_ROWS[name])} \|[^|]+\| ([12]) \|[^|]+\|[^|]+\|[^|]+\| {number} \|"
+        row = rf"^\| {re.escape(MACHINE_ROWS[name])} \| ([12]) \|[^|]+\|[^|]+\|[^|]+\| {number} \|"
         ratios = dict(re.findall(row, run, re.MULTILINE))
         for threads, low, high in (("1", *ends[:2]), ("2", *ends[2:])):
             ratio = round(float(ratios[threads]), 1)
