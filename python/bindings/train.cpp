@@ -237,6 +237,12 @@ void register_train(py::module_& m) {
           },
           "Gradient noise scale in examples with its 95 % interval (scale, low, high); None if it is not known.")
       .def_property("rate_factor", &train::Trainer::rate_factor, &train::Trainer::set_rate_factor)
+      .def(
+          "set_pace",
+          [](train::Trainer& trainer, std::int64_t step, double planned, double per_step) {
+            trainer.set_pace({.step = step, .planned = planned, .per_step = per_step});
+          },
+          py::arg("step"), py::arg("planned"), py::arg("per_step"))
       .def("copy_average", &copy_average, py::arg("network"))
       .def(
           "take_metrics", [](train::Trainer& trainer)->Typed<"dict[str, float]"> {

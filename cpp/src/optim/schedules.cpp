@@ -17,7 +17,7 @@ constexpr Limits kSomeUpdates{1, 1e12};
 constexpr Limits kShare{0, 1};
 
 Course constant(const ParameterValues& /*values*/, std::int64_t /*steps*/) {
-  return [](std::int64_t) { return 1.0; };
+  return [](double) { return 1.0; };
 }
 
 /// decay^(step / period); with `staircase`, the exponent is rounded down.
@@ -25,8 +25,8 @@ Course constant(const ParameterValues& /*values*/, std::int64_t /*steps*/) {
 Course exponential(const ParameterValues& values, std::int64_t /*steps*/) {
   const double decay = number(values, "decay"), period = number(values, "period");
   const bool staircase = number(values, "staircase") != 0;
-  return [=](std::int64_t step) {
-    const double exponent = static_cast<double>(step) / period;
+  return [=](double step) {
+    const double exponent = step / period;
     return std::pow(decay, staircase ? std::floor(exponent) : exponent);
   };
 }
@@ -50,32 +50,32 @@ std::vector<std::int64_t> milestones_of(const std::string& text) {
 
 /// decay^(number of milestones that the step has reached). Source: torch.optim.lr_scheduler.MultiStepLR.
 Course step(const ParameterValues& values, std::int64_t /*steps*/) {
-  return [milestones = milestones_of(text(values, "milestones")), decay = number(values, "decay")](std::int64_t step) {
-    return std::pow(decay, static_cast<double>(std::ranges::upper_bound(milestones, step) - milestones.begin()));
+  return [milestones = milestones_of(text(values, "milestones")), decay = number(values, "decay")](double step) {
+    const auto reached = [step](std::int64_t milestone) { return static_cast<double>(milestone) <= step; };
+    return std::pow(decay, static_cast<double>(std::ranges::count_if(milestones, reached)));
   };
 }
 
 /// (share of the steps that remain)^power. The rate is 0 afterwards.
 /// Source: Chen et al., "DeepLab", IEEE TPAMI 40, 2018, section 4.1 ("poly" policy).
 Course polynomial(const ParameterValues& values, std::int64_t steps) {
-  return [steps, power = number(values, "power")](std::int64_t step) {
-    return step >= steps ? 0.0 : std::pow(static_cast<double>(steps - step) / static_cast<double>(steps), power);
+  return [end = static_cast<double>(steps), power = number(values, "power")](double step) {
+    return step >= end ? 0.0 : std::pow((end - step) / end, power);
   };
 }
 
 /// Half a cosine from 1 down to 0. The rate is 0 afterwards.
 /// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, equation 5 with one period and no restart.
 Course cosine(const ParameterValues& /*values*/, std::int64_t steps) {
-  return [steps](std::int64_t step) {
-    if (step >= steps) return 0.0;
-    return 0.5 * (1.0 + std::cos(std::numbers::pi * (static_cast<double>(step) / static_cast<double>(steps))));
+  return [end = static_cast<double>(steps)](double step) {
+    return step >= end ? 0.0 : 0.5 * (1.0 + std::cos(std::numbers::pi * (step / end)));
   };
 }
 
 /// Triangles between `lowest` and 1, the mode "triangular". Source: Smith, "Cyclical learning rates", WACV 2017.
 Course cyclic(const ParameterValues& values, std::int64_t /*steps*/) {
-  return [half = number(values, "half_cycle"), lowest = number(values, "lowest")](std::int64_t step) {
-    const double place = std::fmod(static_cast<double>(step) / half, 2.0);  // the top is at 1
+  return [half = number(values, "half_cycle"), lowest = number(values, "lowest")](double step) {
+    const double place = std::fmod(step / half, 2.0);  // the top is at 1
     return lowest + (1 - lowest) * (1 - std::abs(place - 1));
   };
 }

@@ -322,6 +322,13 @@ void Trainer::set_rate_factor(double factor) {
   impl_->updates.set_rate_factor(factor);
 }
 
+void Trainer::set_pace(const optim::Pace& pace) {
+  FLOODTIDE_REQUIRE(impl_->options.mode == Mode::synchronous, unsupported, "train: a pace needs the synchronous mode");
+  FLOODTIDE_REQUIRE(pace.per_step > 0 && std::isfinite(pace.planned + pace.per_step), invalid_argument, "train: a pace of ",
+                    pace.per_step, " planned steps, expected more than 0");
+  impl_->updates.set_pace(pace);
+}
+
 std::optional<optim::NoiseScale::Estimate> Trainer::noise_scale() const {
   return impl_->updates.measures_noise() ? impl_->updates.noise_scale().estimate() : std::nullopt;
 }

@@ -89,7 +89,8 @@ void ParameterUpdates::update_statistics(std::span<const float> seen, double fac
 // steps.
 void ParameterUpdates::update_average(std::int64_t done) {
   const auto steps = static_cast<double>(done - 1);
-  const auto keep = static_cast<float>(std::min(options_.average, (1 + steps) / (10 + steps)));
+  const double decay = pace_.per_step == 1 ? options_.average : std::pow(options_.average, pace_.per_step);
+  const auto keep = static_cast<float>(std::min(decay, (1 + steps) / (10 + steps)));
   blend(average_.span(), parameters_, keep, 1 - keep);
 }
 

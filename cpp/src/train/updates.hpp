@@ -42,7 +42,7 @@ class ParameterUpdates final : public Updates {
 
   /// Return the learning rate of update `step`, which is the next one.
   [[nodiscard]] double rate(std::int64_t step) const {
-    return rate_factor_ * schedule_.at(step, scaling_.factor(known_noise_scale()));
+    return rate_factor_ * schedule_.at(pace_.planned_for(step), scaling_.factor(known_noise_scale()));
   }
   /// Return the norm of the gradient of the last update, before clipping.
   [[nodiscard]] double gradient_norm() const noexcept { return gradient_norm_; }
@@ -52,6 +52,7 @@ class ParameterUpdates final : public Updates {
   [[nodiscard]] optim::NoiseScale& noise_scale() noexcept { return noise_scale_; }
   void set_rate_factor(double factor) noexcept { rate_factor_ = factor; }
   [[nodiscard]] double rate_factor() const noexcept { return rate_factor_; }
+  void set_pace(const optim::Pace& pace) noexcept { pace_ = pace; }
   [[nodiscard]] optim::Optimizer& optimizer() noexcept { return *optimizer_; }
   /// Return the average of the parameters; empty if TrainerOptions::average is 0.
   [[nodiscard]] std::span<float> average() noexcept { return average_.span(); }
@@ -73,6 +74,7 @@ class ParameterUpdates final : public Updates {
   std::optional<SmallBatches> small_batches_;
   double gradient_norm_ = 0;
   double rate_factor_ = 1;
+  optim::Pace pace_;
   std::int64_t examples_;
   const TrainerOptions& options_;
   AlignedBuffer<float> average_;

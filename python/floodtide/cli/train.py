@@ -52,16 +52,17 @@ def command(file: str, overrides: tuple[str, ...]) -> int:
     if trainer.complete and speaks:
         import shlex
 
-        steps, run = settings.training.steps, settings.run.dir
+        steps, run = trainer.steps_done, settings.run.dir
         click.echo(
             f"the training is complete: {count_of(steps, 'step')}. Next: floodtide report {shlex.quote(run)}",
             err=True,
         )
     elif speaks:
-        how = "with a checkpoint: the same command resumes from there"
+        from floodtide.optim import advice
+
+        how = f"with a checkpoint{advice.cut_short(trainer.lr_share)}: the same command resumes from there"
         if trainer.given_up:
             how = "for good: a validation was no better than a trivial prediction (validation.give_up_after)"
-        click.echo(
-            f"stopped at step {trainer.steps_done} of {settings.training.steps} {how}", err=True
-        )
+        total = trainer.config.training.total
+        click.echo(f"stopped at step {trainer.steps_done} of {total} {how}", err=True)
     return status

@@ -30,10 +30,15 @@ class TrainingLines:
     def __call__(self, trainer: Trainer, record: Any) -> None:
         """Print the line of a record."""
         if record["kind"] == "train":
-            text = f"step {record['step']} of {trainer.config.training.steps}: {_training(record, trainer.config.task)}"
+            text = f"step {record['step']} of {trainer.config.training.total}: {_training(record, trainer.config.task)}"
             text += self._left(trainer, record)
         elif record["kind"] == "validation":
             text = f"step {record['step']}: validation {_scores(record, trainer.config.task)}"
+        elif record["kind"] == "correction":
+            text = (
+                f"step {record['step']}: {record['steps']} steps fit the time at {record['step_s']:.3g} s a step,"
+                f" {record['before']} before"
+            )
         else:
             self._start = record["step"], record["time_s"]
             resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
@@ -48,7 +53,7 @@ class TrainingLines:
         steps, time_s = record["step"] - self._start[0], record["time_s"] - self._start[1]
         rest_s = trainer.time_left_s
         if steps > 0:
-            by_steps_s = time_s / steps * (trainer.config.training.steps - record["step"])
+            by_steps_s = time_s / steps * (trainer.config.training.total - record["step"])
             rest_s = by_steps_s if rest_s is None else min(rest_s, by_steps_s)
         return f", about {duration(rest_s)} left" if rest_s else ""
 

@@ -25,6 +25,9 @@ from floodtide.base.tasks import TASKS, FloodTask, Task
 from floodtide.config.segment_options import ResegmentOptions, SegmentOptions
 from floodtide.errors import ConfigurationError
 
+Corrections = tuple[tuple[int, int], ...]
+"""Corrections of the number of steps of a training: after how many steps, and the number of steps from there on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Checked):
@@ -63,7 +66,8 @@ class RunConfig(Checked):
     )
     stop_after_s: float = option(
         0.0,
-        "Stop with a checkpoint after this many seconds of training, even before training.steps; 0: no time limit",
+        "Stop with a checkpoint after this many seconds of training, even before training.steps; 0: no time limit. A"
+        " resumed run has this time again",
         range=limits.SECONDS,
     )
     compute: str = option(
@@ -97,6 +101,17 @@ class TrainingConfig(Checked):
         10_000,
         "Number of training steps; each step processes one field of view (U-Nets: training.batch samples) of every"
         " walker, training.accumulate times, and updates the parameters once",
+        range=limits.UPDATES,
+    )
+    fit_time: bool = option(
+        False,
+        "Correct the number of steps to the measured speed, so that the learning rate falls to its end within"
+        " run.stop_after_s, all jobs of a resumed run together; keys that count steps then count planned steps",
+    )
+    corrections: Corrections = option(
+        (),
+        "Corrections of the number of steps, [after how many steps, number of steps] each, as a run with fit_time"
+        " records them; a run that is given corrections repeats them",
         range=limits.UPDATES,
     )
     walkers: int = option(
@@ -186,6 +201,22 @@ class TrainingConfig(Checked):
         "Number of times that each walker processes its shard, if on_exhausted is join or stop",
         range=limits.EPOCHS,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        before, total = 0, self.steps
+        for index, (step, corrected) in enumerate(self.corrections):
+            if not before < step < min(corrected, total):
+                raise ConfigurationError(
+                    f"{self._prefix}corrections.{index} is [{step}, {corrected}], expected a step above {before} and"
+                    f" below {min(corrected, total)}, the number of steps"
+                )
+            before, total = step, corrected
+
+    @property
+    def total(self) -> int:
+        """The number of training steps: that of the last correction, or the planned `steps`."""
+        return self.corrections[-1][1] if self.corrections else self.steps
 
     def walkers_of(self, ranks: int) -> int:
         """Return the number of walkers of a job: `walkers`, or one for each of its ranks."""
@@ -390,6 +421,11 @@ class Config(Checked):
                 f"{self._prefix}model.kind is '{self.model.kind}', which cannot learn the task '{self.task.kind}';"
                 f" expected {one_of(list(fitting))}, or another task.kind"
             )
+
+    @property
+    def fits_time(self) -> bool:
+        """True if the clock corrects the number of training steps."""
+        return self.training.fit_time and self.run.stop_after_s > 0
 
     def __str__(self) -> str:
         return tomli_w.dumps(to_dict(self))

@@ -24,8 +24,8 @@ def stored(checkpoint: str | Path) -> Config | None:
     return from_dict(reading.parse_toml(text, where), where) if text else None
 
 
-def require_same_task(checkpoint: str | Path, config: Config, what: str) -> None:
-    """Refuse a checkpoint whose network has learnt another task than the configuration says, or other outputs.
+def require_same_task(checkpoint: str | Path, config: Config, what: str) -> Config | None:
+    """Return the configuration that a checkpoint stores; refuse one of another task, or with other outputs.
 
     Args:
         checkpoint: A floodtide checkpoint. One that stores no configuration is accepted.
@@ -41,3 +41,4 @@ def require_same_task(checkpoint: str | Path, config: Config, what: str) -> None
         raise ConfigurationError(
             f"{what}: {checkpoint} has learnt the task {settings.task.outputs}, expected {task.outputs}, as [task] says"
         )
+    return settings

@@ -91,7 +91,7 @@ def render(
         InvalidArgumentError: If the numbers of the job contradict each other.
         ConfigurationError: If there are more ranks than walkers.
     """
-    _check(scheduler, job, settings.training.walkers)
+    _check(scheduler, job, settings)
     return templates.render(
         "script.sh",
         "job",
@@ -105,7 +105,7 @@ def render(
         arguments=[config_file, *(part for text in overrides for part in ("--set", text))],
         script=out,
         kind=_environment_kind(job.environment),
-        steps=settings.training.steps,
+        steps=settings.training.total,
         run_dir=settings.run.dir,
     )
 
@@ -142,7 +142,8 @@ def write(
             raise StorageError(f"{target}: cannot be made executable: {error.strerror}") from None
 
 
-def _check(scheduler: str, job: Job, walkers: int) -> None:
+def _check(scheduler: str, job: Job, settings: Config) -> None:
+    walkers = settings.training.walkers
     if scheduler == "pbs" and not job.cores_per_node:
         raise InvalidArgumentError(
             "--cores-per-node is missing: PBS reserves the cores that a job names"
@@ -159,6 +160,11 @@ def _check(scheduler: str, job: Job, walkers: int) -> None:
         raise ConfigurationError(
             f"training.walkers is {walkers} for {job.ranks} ranks ({job.nodes} nodes with {job.ranks_per_node}), "
             "expected at least one a rank"
+        )
+    if settings.fits_time:
+        raise ConfigurationError(
+            "training.fit_time lets the clock decide the number of steps, which a chain of jobs must know; expected"
+            " run.stop_after_s = 0"
         )
 
 

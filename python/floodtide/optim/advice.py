@@ -10,6 +10,7 @@ from floodtide.optim.optimizers import Optimizer
 _ADAPTIVE = ("adam", "adamw", "rmsprop", "adagrad", "lamb")
 _STATISTICS_LAG = 10  # updates: 1 / momentum of the moving statistics
 _LARGE_FACTOR = 8.0
+_ENDED = 0.01  # share of the highest rate below which further steps hardly change scores
 
 
 def rate_used(schedule: Schedule, workers: int, batch: int) -> str:
@@ -35,6 +36,16 @@ def rate_used(schedule: Schedule, workers: int, batch: int) -> str:
     if schedule.name != "constant":
         text += f", then schedule {schedule.name!r}"
     return text
+
+
+def cut_short(share: float) -> str:
+    """Return the end of a sentence about a training that stops while its rate is a `share` of the highest.
+
+    The text is empty if the rate has nearly fallen to its end.
+    """
+    if share < _ENDED:
+        return ""
+    return f", its learning rate still at {100 * share:.0f} % of the highest, so that scores are worse than at its end"
 
 
 def traps(

@@ -42,6 +42,11 @@ def _of_row(
     return {key: value for key, value in values.items() if key in known}
 
 
+def ends(name: str) -> bool:
+    """Return True if the rate of the schedule `name` falls to an end, at its `total_steps`."""
+    return bool(_of_row(_core.schedule_rows(), name, {"total_steps": 0}))
+
+
 class Schedule:
     """A learning-rate schedule of the registry: schedule(step, workers) is the rate.
 
@@ -65,7 +70,7 @@ class Schedule:
         self(0)
 
     def __call__(
-        self, step: int, workers: int = 1, batch: int = 1, noise_scale: float | None = None
+        self, step: float, workers: int = 1, batch: int = 1, noise_scale: float | None = None
     ) -> float:
         """Return the rate of update `step` (counted from 0); the other arguments are those of the factor of `scale`."""
         factor = _core.scale_factor(self.scale, self.scale_values, workers, batch, noise_scale)

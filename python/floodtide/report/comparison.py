@@ -71,8 +71,10 @@ def outcome(run: Run) -> str:
     if run.failure:
         return f"failed: {run.failure}"
     last = run.train[-1]["step"] if run.train else 0
-    steps = run.config.get("training", {}).get("steps")
-    return f"ended at step {last:,} of {steps:,}" if steps and last < steps else "all steps"
+    steps = run.total
+    if not steps or last >= steps:
+        return "all steps"
+    return f"ended at step {last:,} of {steps:,}{run.cut_short}"
 
 
 def lowest_common(runs: Sequence[Run]) -> list[float]:

@@ -7,7 +7,7 @@ from floodtide import _core
 from floodtide.config import Config
 from floodtide.errors import ConfigurationError
 from floodtide.optim import Optimizer
-from floodtide.optim.lr import Schedule
+from floodtide.optim.lr import Schedule, ends
 
 
 def rates_of(config: Config, ranks: int) -> tuple[Optimizer, Schedule]:
@@ -20,7 +20,7 @@ def rates_of(config: Config, ranks: int) -> tuple[Optimizer, Schedule]:
         ranks: Number of ranks: the number of walkers if the configuration does not give it.
 
     Raises:
-        ConfigurationError: If the training may be given up, but does not validate before its end.
+        ConfigurationError: If the training may be given up, but does not validate before its end, or cannot fit a time.
         InvalidArgumentError: If the warm-up is longer than the training, or optimizer and scaling rule do not fit.
     """
     held_out = config.validation
@@ -28,8 +28,18 @@ def rates_of(config: Config, ranks: int) -> tuple[Optimizer, Schedule]:
         raise ConfigurationError(
             f"validation.give_up_after is {held_out.give_up_after}, expected held-out data and validation.every above 0"
         )
+    training = config.training
+    if (training.fit_time or training.corrections) and config.comm.mode != "synchronous":
+        raise ConfigurationError(
+            "training.fit_time and training.corrections need comm.mode 'synchronous', expected no other"
+        )
     optimizer = Optimizer(config.optimizer.name, config.optimizer.lr, **config.optimizer.values)
-    section, walkers = config.schedule, config.training.walkers_of(ranks)
+    section, walkers = config.schedule, training.walkers_of(ranks)
     _core.scaled_optimizer(section.scale, optimizer.name, optimizer.values, walkers)
     schedule = Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
-    return optimizer, schedule.for_training(optimizer.lr, config.training.steps)
+    if training.fit_time and not ends(section.name):
+        raise ConfigurationError(
+            f"training.fit_time needs a rate that falls to an end, but schedule.name is '{section.name}', expected"
+            " another schedule, such as cosine, or fit_time = false"
+        )
+    return optimizer, schedule.for_training(optimizer.lr, training.steps)

@@ -15,6 +15,7 @@ from floodtide.base import reading
 from floodtide.base.options import FLOOD, Range
 from floodtide.base.tasks import BY_KIND, TASKS, Task
 from floodtide.errors import InvalidFileError
+from floodtide.optim import advice
 from floodtide.train.learners.learner import Record as Record
 
 _LARGEST = 1e30  # of any figure: beyond, drawings overflow
@@ -125,6 +126,9 @@ _CONFIGURATION: dict[str, Any] = {
     "model": {},
     "training": {
         "steps": _COUNT,
+        "corrections": lambda value: (
+            _follows(value, [[_COUNT]]) and all(len(row) == 2 for row in value)
+        ),
         "loss": _text,
         "walkers": _COUNT,
         "batch": _POSITIVE,
@@ -188,6 +192,22 @@ class Run:
     def workers(self) -> int:
         """Number of walkers. Each update averages the gradients of all walkers."""
         return int(self.start.get("walkers", self.ranks))
+
+    @property
+    def total(self) -> int | None:
+        """Number of steps of the training, that of the last correction; None if the configuration does not say."""
+        training = self.config.get("training", {})
+        corrections = training.get("corrections")
+        total: int | None = corrections[-1][1] if corrections else training.get("steps")
+        return total
+
+    @property
+    def cut_short(self) -> str:
+        """The end of a sentence about an incomplete run: how far its rate has fallen, and what that means."""
+        last = self.train[-1] if self.train else {}
+        if self.total is None or last.get("step", self.total) >= self.total:
+            return ""
+        return advice.cut_short(float(last.get("lr_share", 0)))
 
     @property
     def emulated(self) -> bool:

@@ -224,11 +224,26 @@ class RunDirectory(NotPickled):
                 stale.unlink(missing_ok=True)
             if config.run.trace:
                 (self.path / "traces").mkdir(exist_ok=True)
-            replace_text(self.path / "config.toml", MARK + str(config))
             replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
             self._log = path.open("a", buffering=1)
+        self.write_config(config)
         if kept:
             self._start_s = time.monotonic() - float(kept[-1]["time_s"])
+
+    def write_config(self, config: configuration.Config) -> None:
+        """Write the resolved configuration.
+
+        Raises:
+            StorageError: If it cannot be written.
+        """
+        if self._writer:
+            with self._storing("write config.toml"):
+                replace_text(self.path / "config.toml", MARK + str(config))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of training so far, those before a resumed checkpoint included. For the rank that writes."""
+        return time.monotonic() - self._start_s
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
         """Append a record to the log, and its numbers to the TensorBoard events.
@@ -241,7 +256,7 @@ class RunDirectory(NotPickled):
         """
         if not self._writer:
             return None
-        stamped = {**record, "time_s": round(time.monotonic() - self._start_s, 3)}
+        stamped = {**record, "time_s": round(self.elapsed_s, 3)}
         try:
             self.require_taken()
             with self._storing("write log.jsonl"):

@@ -108,6 +108,10 @@ class Requests:
         """Count the time to the next record and the next checkpoint from now on."""
         self._logged_s = self._saved_s = time.monotonic()
 
+    def restart(self) -> None:
+        """Forget the signal that has ended the run, and count the time of the run from now on."""
+        self.signal, self._start_s = StopRequest(), time.monotonic()
+
     def saved(self) -> None:
         """Count the time to the next checkpoint from now on."""
         self._saved_s = time.monotonic()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import math
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from floodtide import config as configuration
 from floodtide.base import notes
 from floodtide.base.outputs import files_named
 from floodtide.comm import world
+from floodtide.config.sections import Corrections
 from floodtide.config.stored import require_same_task
 from floodtide.errors import (
     CommunicationError,
@@ -23,12 +25,13 @@ from floodtide.errors import (
     InvalidFileError,
     on_all_ranks,
 )
-from floodtide.optim import advice
+from floodtide.optim import advice, lr
+from floodtide.train import pace
 from floodtide.train.learners.learner import Model, Record, Setup
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
 
-KINDS = ("start", "train", "validation")
+KINDS = ("start", "train", "validation", "correction")
 """The kinds of the records that a step loop writes into log.jsonl."""
 
 
@@ -94,15 +97,44 @@ class StepLoop:
         if self.checkpoint:
             self._resume(self.checkpoint)
             with world.agreed():
-                require_same_task(self.checkpoint, self.setup.config, "run.dir")
+                self._resume_corrections()
         with world.agreed():
             given_up = self.directory.given_up(self.steps_done)
         self.given_up = bool(world.broadcast_object(given_up))
         self._start_log()
         self._record(self._start_record())
         self._print_warnings()
-        self._requests.restart_clocks()
+        self._restart_clocks()
         self.stopped = self.complete or self.given_up
+
+    def _restart_clocks(self) -> None:
+        self._requests.restart_clocks()
+        run = self.setup.config.run
+        left_s = run.stop_after_s - self.directory.elapsed_s
+        self._fit = pace.Fit(left_s if self.setup.config.fits_time else 0.0, run.stop_after_s)
+
+    def _resume_corrections(self) -> None:
+        """Take the corrections of the checkpoint, unless the configuration plans other steps."""
+        given = self.setup.config.training
+        stored = require_same_task(self.checkpoint, self.setup.config, "run.dir")
+        if stored is None or stored.training.steps != given.steps:
+            return
+        fewer, more = sorted((given.corrections, stored.training.corrections), key=len)
+        if more[: len(fewer)] != fewer:
+            raise ConfigurationError(
+                f"training.corrections are not those of {self.checkpoint}, expected the same, or none"
+            )
+        self._take(more)
+
+    def _take(self, corrections: Corrections) -> None:
+        """Record corrections in the configuration. That of a complete run repeats its steps without a clock."""
+        config, run = self.setup.config, self.setup.config.run
+        training = dataclasses.replace(config.training, corrections=corrections)
+        if config.fits_time and self.steps_done >= training.total:
+            training = dataclasses.replace(training, fit_time=False)
+            run = dataclasses.replace(run, stop_after_s=0.0)
+        config = dataclasses.replace(config, run=run, training=training)
+        self.setup = dataclasses.replace(self.setup, config=config)
 
     def _new_core(self) -> _core.Trainer:
         optimizer, schedule = self.setup.optimizer, self.setup.schedule
@@ -148,8 +180,17 @@ class StepLoop:
 
     @property
     def complete(self) -> bool:
-        """True if all of `training.steps` are done."""
-        return self.steps_done >= self.setup.config.training.steps
+        """True if all steps are done: `training.steps`, or those of the last correction."""
+        return self.steps_done >= self.setup.config.training.total
+
+    @property
+    def lr_share(self) -> float:
+        """The rate of the next step as a share of the highest; 0 for a schedule that does not fall to an end."""
+        schedule = self.setup.schedule
+        highest = schedule(schedule.warmup_steps)
+        if not lr.ends(schedule.name) or not highest:
+            return 0.0
+        return schedule(pace.planned_step(self.setup.config.training, self.steps_done)[0]) / highest
 
     @property
     def result(self) -> Model:
@@ -162,7 +203,13 @@ class StepLoop:
     def step(self) -> Step:
         """Run one training step, then write records and checkpoints that are due, and validate. Collective."""
         # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
+        training = self.setup.config.training
         requests = self._requests.bits(self.setup.config.run, decides=self.comm.rank == 0)
+        due = self.comm.rank == 0 and self._corrects and self._fit.due(self.steps_done)
+        if due:
+            requests |= _core.REQUEST_LOG  # all ranks then ask rank 0 for a correction
+        if training.corrections:
+            self.core.set_pace(self.steps_done, *pace.planned_step(training, self.steps_done))
         try:
             report = self.core.step(requests)
         except Exception as error:
@@ -172,11 +219,40 @@ class StepLoop:
             factor = self._requests.agreed_rate_factor()
             if factor is not None:
                 self.core.rate_factor = factor
-        self._after(report)
+        self._after(report, due)
         return Step(number=report.step, loss=report.loss, lr=report.lr)
 
-    def _after(self, report: _core.StepReport) -> None:
-        """Do what is due after a step. Collective."""
+    @property
+    def _corrects(self) -> bool:
+        """True if the clock may correct the number of steps: after the last correction that was given."""
+        config = self.setup.config
+        return config.fits_time and all(n < self.steps_done for n, _ in config.training.corrections)
+
+    def _correct(self, due: bool) -> None:
+        """Correct the number of steps if a correction is due on rank 0. Collective."""
+        training, found = self.setup.config.training, None
+        if due:
+            every = self.setup.config.validation.every
+            left = pace.validations_left(training, self.steps_done, every)
+            found = self._fit.correction(
+                self.steps_done, left if self.setup.learner.held_out is not None else 0
+            )
+        record = world.broadcast_object(found)
+        if record is None or record["steps"] == training.total:
+            return
+        self._take((*training.corrections, (self.steps_done, record["steps"])))
+        with world.agreed():
+            self.directory.write_config(self.setup.config)
+        before = {"kind": "correction", "step": self.steps_done, "before": training.total}
+        self._record(before | record)
+
+    def _after(self, report: _core.StepReport, due: bool) -> None:
+        """Do what is due after a step. Collective.
+
+        Args:
+            report: The result of the step.
+            due: A correction of the number of steps is due, by the clock of this rank.
+        """
         self.stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete
         signals = self._requests.signals() if self.stopped and not self.complete else []
         self.interrupted = INTERRUPT in signals
@@ -184,11 +260,19 @@ class StepLoop:
             with self._activity("log"):
                 self.core.flush_trace()
                 self._record(self._train_record(report))
+            if self._corrects and not self.stopped:
+                self._correct(due)
+        config = self.setup.config
+        if self.complete and config.fits_time:
+            self._take(config.training.corrections)
+            with world.agreed():
+                self.directory.write_config(self.setup.config)
         if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
             self.save()
-        every = self.setup.config.validation.every
-        due = self.stopped or (report.met and every and self.steps_done % every == 0)
-        if self.setup.learner.held_out is not None and due and not any(signals):
+        every = config.validation.every
+        before, done = (pace.planned_step(config.training, self.steps_done - n)[0] for n in (1, 0))
+        validates = self.stopped or (report.met and every > 0 and before // every < done // every)
+        if self.setup.learner.held_out is not None and validates and not any(signals):
             self.validate()
 
     def steps(self, show: Callable[[int, int], None]) -> Iterator[Step]:
@@ -199,7 +283,7 @@ class StepLoop:
         """
         while not self.stopped:
             step = self.step()
-            show(self.steps_done, self.setup.config.training.steps)
+            show(self.steps_done, self.setup.config.training.total)
             yield step
         self.close()
 
@@ -218,7 +302,8 @@ class StepLoop:
             )
             advised = CommunicationError(f"{error}; {advice_}")
             raise on_all_ranks(advised, agreed=error.agreed) from None
-        self.core.save(str(path), str(config), self.setup.statistics)
+        with self._fit.timed("checkpoint"):
+            self.core.save(str(path), str(config), self.setup.statistics)
         self.checkpoint = str(path)
         with world.agreed():
             inputs = files_named(configuration.to_dict(config))
@@ -233,12 +318,13 @@ class StepLoop:
             raise ConfigurationError(
                 "validate: the configuration holds nothing out, expected a [validation] section that does"
             )
-        with self._activity("validation"):
+        with self._activity("validation"), self._fit.timed("validation"):
             scores = learner.validate(self.result)
             record = {"kind": "validation", "step": self.steps_done, **scores}
             after = self.setup.config.validation.give_up_after
             task = self.setup.config.task
-            hopeless = 0 < after <= self.steps_done and not task.beats_trivial(scores)
+            done = pace.planned_step(self.setup.config.training, self.steps_done)[0]
+            hopeless = 0 < after <= done and not task.beats_trivial(scores)
             if self.given_up or (hopeless and not self.complete):
                 # The next step is the last one. All ranks learn of it as of every stop, also in mode partial.
                 self.given_up = self._requests.stop = True
@@ -268,12 +354,12 @@ class StepLoop:
         """Reopen what the end of an interrupted run has closed. Collective."""
         if not self.interrupted:
             return
-        self._requests.signal = StopRequest()
+        self._requests.restart()
         self.stopped = self.complete or self.given_up
         with world.agreed():
             self.directory.take_again(self.steps_done)
         self._start_log()
-        self._requests.restart_clocks()
+        self._restart_clocks()
         self.interrupted = self._closed = False
 
     def raise_if_interrupted(self) -> None:
@@ -286,8 +372,8 @@ class StepLoop:
         if self.interrupted:
             self.close()
             raise Interrupted(
-                f"training stopped at step {self.steps_done} of {self.setup.config.training.steps} with a checkpoint; "
-                "Trainer.run goes on from there"
+                f"training stopped at step {self.steps_done} of {self.setup.config.training.total} with a checkpoint"
+                f"{advice.cut_short(self.lr_share)}; Trainer.run goes on from there"
             )
         if self._requests.signal.name == INTERRUPT:
             self._requests.signal = StopRequest()
@@ -373,6 +459,7 @@ class StepLoop:
             "step": self.steps_done,
             "loss": sums["loss_sum"] / max(sums["fovs"], 1),
             "lr": report.lr,
+            "lr_share": self.lr_share,
             "gradient_norm": report.gradient_norm,
             **noise,
             unit: sums["fovs"],

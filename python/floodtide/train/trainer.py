@@ -64,7 +64,7 @@ class Trainer(Steering, NotPickled):
 
     not_pickled = "it holds ranks and files; expected a new trainer, from its `config`"
     # A misspelt name is an error, not a new attribute.
-    __slots__ = ("__weakref__", "_progress", "config", "data", "model")
+    __slots__ = ("__weakref__", "_progress", "data", "model")
 
     @typed(world.agreed)
     def __init__(
@@ -114,7 +114,6 @@ class Trainer(Steering, NotPickled):
     ) -> None:
         setup = set_up(config, given, world.current())
         self._progress = progress
-        self.config = setup.config
         self.model: Model = setup.model
         self.data: Data = setup.data
         self._requests = Requests()
@@ -130,13 +129,23 @@ class Trainer(Steering, NotPickled):
         self._loop.begin()
 
     @property
+    def config(self) -> Config:
+        """The configuration as the run directory keeps it, with the corrections of the number of steps."""
+        return self._loop.setup.config
+
+    @property
+    def lr_share(self) -> float:
+        """The rate of the next step as a share of the highest; 0 for a schedule that does not fall to an end."""
+        return self._loop.lr_share
+
+    @property
     def steps_done(self) -> int:
         """Number of optimizer updates so far, including those before a resumed checkpoint."""
         return self._loop.steps_done
 
     @property
     def complete(self) -> bool:
-        """True if all of `training.steps` are done. False after a `run` that time or a signal has ended."""
+        """True if all steps are done (`config.training.total`). False after a `run` that time or a signal has ended."""
         return self._loop.complete
 
     @property

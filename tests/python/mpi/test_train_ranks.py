@@ -13,6 +13,7 @@ import tomli_w
 from launch import assert_one_line, mpiexec, shared
 from training_volume import document, write_volume
 
+from floodtide import config
 from floodtide.train import read_log
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
@@ -84,6 +85,24 @@ def test_two_walkers_give_the_same_on_one_and_two_ranks(
     assert validation(folder / "one") == validation(folder / "two")
     library = train(folder, "library", 2, comm={"algorithm": "mpi"})
     assert_equal(one, library)
+
+
+def test_ranks_fit_their_steps_to_the_time_and_one_rank_repeats_them(folder: Path) -> None:
+    sections = {
+        "run": {"stop_after_s": 4.0, "log_every_s": 100.0},
+        "training": {"steps": 10**5, "fit_time": True, "average": 0.9},
+        "schedule": {"name": "cosine"},
+    }
+    command = ["-m", "floodtide", "train", configuration(folder, "fit", **sections)]
+    for _ in range(2):  # the second one completes a run that was slow in its last moments
+        assert shared(2, command).status == 0
+    recorded = config.load(folder / "fit" / "config.toml").training
+    assert len(recorded.corrections) >= 2
+    assert not recorded.fit_time
+    repeat = ["train", str(folder / "fit" / "config.toml"), "--set", f"run.dir={folder / 'repeat'}"]
+    assert shared(1, ["-m", "floodtide", *repeat]).status == 0
+    last = f"checkpoints/step-{recorded.total}.h5"
+    assert_equal(parameters(folder / "fit" / last), parameters(folder / "repeat" / last))
 
 
 def test_four_walkers_make_the_same_updates_on_one_and_four_ranks(folder: Path) -> None:

@@ -138,6 +138,11 @@ class Trainer : Immovable {
   /// Return the factor of the schedule's rate; 1 at the start.
   [[nodiscard]] double rate_factor() const noexcept;
 
+  /// From step `pace.step` on, let the schedule of the rate and the decay of the average follow `pace`. All ranks must call
+  /// this between the same steps, with the same pace. Checkpoints do not keep the pace. Throws Error(unsupported) unless the
+  /// trainer has Mode::synchronous, and Error(invalid_argument) for a pace that does not go forward.
+  void set_pace(const optim::Pace& pace);
+
   /// Replace the allreduce of gradient buckets by `hook`. Call this on all ranks. Throws Error(unsupported) unless the trainer
   /// has Mode::synchronous and Exactness::run.
   void set_bucket_hook(comm::BucketHook hook);

@@ -52,7 +52,7 @@ class Cell:
         """Number of fields of view or samples of the training, which measures its work."""
         training = self.config.training
         workers = training.walkers_of(self.ranks)
-        return training.steps * workers * training.batch * training.accumulate
+        return training.total * workers * training.batch * training.accumulate
 
     def steps_done(self) -> int:
         """Return the updates in the newest checkpoint; 0 without one."""
@@ -62,7 +62,7 @@ class Cell:
 
     def finished(self) -> bool:
         """Return True if the run directory holds the complete training, with its last validation if there is one."""
-        steps = self.config.training.steps
+        steps = self.config.training.total
         if self.steps_done() < steps:
             return False
         section = self.config.validation
@@ -89,7 +89,7 @@ class Cell:
             return "diverged"
         if self.given_up():
             return "given up"
-        steps = self.config.training.steps
+        steps = self.config.training.total
         return "finished" if self.finished() else f"{self.steps_done()} of {steps} steps"
 
     def _run(self) -> Run | None:
@@ -211,6 +211,10 @@ def _cells(
             rates_of(config, ranks)
         except InvalidArgumentError as error:
             raise ConfigurationError(f"{where}: {name}: {error}") from None
+        if config.fits_time:
+            raise ConfigurationError(
+                f"{where}: {name}: training.fit_time lets the clock decide the number of steps, expected false"
+            )
         cells[name] = Cell(name, overrides, config, ranks)
     return tuple(cells.values())
 

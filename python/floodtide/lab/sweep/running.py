@@ -201,7 +201,7 @@ def _work_done(
 ) -> int:
     done = sum(cell.examples for cell in cells if cell.name in outcomes)
     for one in running:
-        steps = one.cell.config.training.steps
+        steps = one.cell.config.training.total
         done += one.cell.examples * min(one.cell.steps_done(), steps) // steps
     return done
 

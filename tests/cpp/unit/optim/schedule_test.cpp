@@ -69,8 +69,8 @@ TEST(Polynomial, WarmsUpAndFallsToZero) {
 TEST(Polynomial, FallsAlongALineWithPowerOneAndNotAtAllWithZero) {
   const Schedule line = make_schedule("polynomial", {{"base_lr", 0.5}, {"total_steps", 10.0}, {"power", 1.0}});
   const Schedule flat = make_schedule("polynomial", {{"base_lr", 0.5}, {"total_steps", 10.0}, {"power", 0.0}});
-  for (std::int64_t step = 0; step < 10; ++step) {
-    EXPECT_NEAR(line.at(step, 1), 0.05 * static_cast<double>(10 - step), 1e-15);
+  for (int step = 0; step < 10; ++step) {
+    EXPECT_NEAR(line.at(step, 1), 0.05 * (10 - step), 1e-15);
     EXPECT_EQ(flat.at(step, 1), 0.5);
   }
 }
@@ -104,7 +104,7 @@ TEST(Step, FallsAtMilestonesAfterTheWarmUp) {
 TEST(EverySchedule, IsPositiveAndNotAboveTheScaledRate) {
   for (const ScheduleRow& row : schedule_rows()) {
     const Schedule schedule = make_schedule(row.name, {{"base_lr", 0.5}});
-    for (std::int64_t step = 0; step < 20'000; step += 97) {
+    for (int step = 0; step < 20'000; step += 97) {
       EXPECT_GE(schedule.at(step, 4), 0) << row.name;
       EXPECT_LE(schedule.at(step, 4), 2) << row.name;
     }

@@ -40,6 +40,28 @@ TEST(ParameterUpdates, StatisticsMoveTowardsWhatWasSeen) {
   EXPECT_FLOAT_EQ(parameters[3], 0.9F * -20 + 0.1F * 30);
 }
 
+TEST(ParameterUpdates, RateAndAverageFollowThePace) {
+  ParameterLayout layout;
+  layout.add("weights", {1});
+  std::vector<float> parameters = {1};
+  TrainerOptions options;
+  options.average = 0.25;
+  ParameterUpdates updates(parameters, layout, optim::make_optimizer("sgd", {}, layout),
+                           optim::make_schedule("polynomial", {{"base_lr", 0.5}, {"total_steps", 100.0}, {"power", 1.0}}),
+                           optim::Scaling("none", {}, {}), 1, options);
+  EXPECT_EQ(updates.rate(50), 0.25);
+
+  updates.set_pace({.step = 50, .planned = 50, .per_step = 0.5});
+
+  EXPECT_EQ(updates.rate(50), 0.25);
+  EXPECT_EQ(updates.rate(100), 0.125);
+  std::vector<float> message(kFlags + 1);
+  message[kExamples] = 1;
+  updates.average()[0] = 0;
+  updates.update(message, 50);
+  EXPECT_FLOAT_EQ(updates.average()[0], 0.5F);  // the square root of 0.25 stays of 0, and as much comes of 1
+}
+
 constexpr std::int64_t kMany = 300'001;  // several pieces, the last one shorter than a vector register
 
 ParameterLayout large_layout() {

@@ -299,6 +299,13 @@ def test_parts_of_a_job_array_share_the_trainings(folder: Path) -> None:
         ({"grid": {"schedule.scale": ["sqrt", "lars"]}}, "is for lars"),
         ({"grid": {"schedule.scale": ["cubic"]}}, "cubic"),
         (
+            {
+                "grid": {"run.stop_after_s": [60.0]},
+                "set": {"training.fit_time": True, "schedule.name": "cosine"},
+            },
+            "lets the clock decide",
+        ),
+        (
             {"grid": {"validation.give_up_after": [10]}},
             r"expected held-out data and validation\.every",
         ),

@@ -116,6 +116,13 @@ def test_times(text: str, seconds: int) -> None:
         (
             [
                 *("slurm", "--nodes", "2", "--time", "06:00:00"),
+                *("--set", "training.fit_time=true", "--set", "run.stop_after_s=600"),
+            ],
+            "expected run.stop_after_s = 0",
+        ),
+        (
+            [
+                *("slurm", "--nodes", "2", "--time", "06:00:00"),
                 "--cores-per-node",
                 "4",
                 "--ranks-per-node",

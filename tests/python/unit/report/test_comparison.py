@@ -112,6 +112,12 @@ def test_a_run_that_ended_with_what_is_no_number_diverged(tmp_path: Path, reason
 def test_outcomes_name_failures_and_early_ends() -> None:
     short = run_of([1.0, 0.5], config={"training": {"steps": 2000}})
     assert comparison.outcome(short) == "ended at step 1 of 2,000"
+    training = {"steps": 2, "corrections": [[1, 2000]]}
+    short = run_of([1.0, 0.5], config={"training": training})
+    short.train[-1]["lr_share"] = 0.7
+    assert comparison.outcome(short).startswith(
+        "ended at step 1 of 2,000, its learning rate still at 70 % of the highest"
+    )
     assert comparison.outcome(run_of([1.0, 0.5], failure="disk full")) == "failed: disk full"
     assert comparison.outcome(run_of([1.0, 0.5])) == "all steps"
 
