@@ -29,7 +29,7 @@ ROWS = [
     row("conv", "conv forward"),
     row("conv", "conv backward_data"),
     row("step --against torch", "step", speedup=2.5, step_memory_mib=150.0),
-    row("step --against torch", "step torch channels_last"),
+    row("step --against torch", "step torch channels_last", kernel="torch channels_last"),
 ]
 
 
@@ -51,7 +51,7 @@ def test_the_page_has_a_line_for_each_convolution_and_network_of_ours(
         == [
             "| convolution 33³, 32 to 32 channels: forward | 1 | 100 (90 to 200) | 200 | 2.00 |  |  |",
             "| convolution 33³, 32 to 32 channels: backward-data | 1 | 100 (90 to 200) | 200 | 2.00 |  |  |",
-            "| FFN training step, depth 9, 33³ | 1 | 100 (90 to 200) | 200 | 2.00 | 2.50 | 150 |",
+            "| FFN training step, depth 9, 33³ | 1 | 100 (90 to 200) | 200 | 2.00 | 2.50 (torch channels_last) | 150 |",
         ][: len(lines)]
     )
     assert len(lines) == min(len(rows), 5) - 2
