@@ -58,11 +58,8 @@ def settings_with(image: str, model: str, overrides: Sequence[str]) -> config.Co
 
     Args:
         image: Name of a volume.
-        model: A checkpoint or a run directory, or what `floodtide.plan.known_network` takes.
+        model: A checkpoint or a run directory, or the name of a published network.
         overrides: Changed values, as `["segment.mean=100"]`.
-
-    Raises:
-        InvalidFileError, ConfigurationError: If the checkpoint cannot be read, or an override is wrong.
     """
     try:
         checkpoint = trained.newest_checkpoint(model)
@@ -209,7 +206,6 @@ class Stack:
         return Cut(self.box, size, overlap)
 
     def _pieces(self, folder: str) -> Pieces:
-        """Return the folder of the subvolumes: a new one, or one that was made with the same arguments."""
         if ":" in folder:
             raise InvalidArgumentError(
                 f"--out {folder}: names a dataset, expected a folder, because segment.subvolume cuts the box"
@@ -233,15 +229,9 @@ class Stack:
         return Pieces.create(folder, self._cut(), self.image.shape, settings)
 
     def write(self, out: str) -> dict[str, Any]:
-        """Segment the box in one piece, and write it to a volume of any format. Not collective.
+        """Segment the box in one piece, write it to a volume of any format, and return the report. Not collective.
 
         The prediction is kept beside it, at the voxels of the network.
-
-        Returns:
-            The report: segments, coverage, prediction, checkpoint, seconds.
-
-        Raises:
-            floodtide.errors.Error: If the volume cannot be written.
         """
         is_hdf5 = format_of(out) is HDF5
         path = Path(path_and_dataset(out)[0]) if is_hdf5 else require_new(out)
@@ -278,14 +268,11 @@ class Stack:
         The same call continues after a crash. `floodtide.segment.reconcile` makes one segmentation.
 
         Args:
-            folder: For the subvolumes.
+            folder: For the subvolumes: a new one, or one that was made with the same arguments.
             numbers: Only these subvolumes.
 
         Returns:
             The report: subvolumes, how many were segmented now and how many are missing, checkpoint, seconds.
-
-        Raises:
-            floodtide.errors.Error: If the folder is for something else, or cannot be written.
         """
         with world.agreed():
             pieces = self._pieces(folder)

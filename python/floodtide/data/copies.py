@@ -170,11 +170,7 @@ def write_blocks(
 
 
 def require_new(destination: str) -> Path:
-    """Return the file or folder of a volume of any format but HDF5, which is not there yet.
-
-    Raises:
-        InvalidArgumentError: If it exists, or the folder for it does not.
-    """
+    """Return the file or folder of a volume of any format but HDF5. Raise InvalidArgumentError if it exists."""
     place = format_of(destination).path(destination)
     if os.path.lexists(place):
         raise InvalidArgumentError(

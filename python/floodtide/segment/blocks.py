@@ -192,20 +192,9 @@ def store_on_ranks(
     numbers: range | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Store the segments of the missing subvolumes on all ranks. Collective.
+    """Store what `segments` returns of each missing subvolume (start, size): labels (z, y, x). Collective.
 
-    Args:
-        command: The command whose work this is, such as "segment".
-        pieces: The directory.
-        segments: Returns the segments of a subvolume (start, size), integers (z, y, x) from 0.
-        numbers: As for `segment_on_ranks`.
-        progress: Called as progress(subvolumes done, subvolumes) on rank 0.
-
-    Returns:
-        The number of subvolumes that this call has stored, over all ranks.
-
-    Raises:
-        LockedError, OutOfRangeError: As for `segment_on_ranks`.
+    Other arguments, result and errors are as for `segment_on_ranks`, but progress counts subvolumes.
     """
     by = f"floodtide {command}"
 
