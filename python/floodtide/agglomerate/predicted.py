@@ -1,209 +1,388 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments of what a U-Net predicts: from the configuration of its training to a volume."""
+"""Segments of what a U-Net predicts: of any image, in one piece or in subvolumes that ranks share.
+
+All boxes are in voxels of the user's image. If the network was trained on other voxels, each box is read at those, and
+its segments come back at the voxels of the image. The grid of the network's voxels begins at the first voxel of the
+image, so neighbouring subvolumes see the same voxels, wherever a border between them lies.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from floodtide import _core, config
-from floodtide.base.data_options import TrainingVolume
+from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
-from floodtide.base.outputs import files_of
+from floodtide.base.outputs import files_of, refuse_inputs, volume_folder
 from floodtide.base.progress import bar
+from floodtide.comm import world
 from floodtide.config.stored import require_same_task
-from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, difference, parse_boxes, total
-from floodtide.data.copies import write_blocks
-from floodtide.data.formats.geometry import Geometry, SizeNm
+from floodtide.data import Box, Volume, parse_box
+from floodtide.data.boxes import as_vec3, box_text, is_inside, parse_boxes
+from floodtide.data.copies import require_new
+from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.table import HDF5, format_of
-from floodtide.data.formats.writers import Plan
 from floodtide.data.image_check import image_problems
+from floodtide.data.look import problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
-from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import AffinityOptions, objects_of, write_segments
-from floodtide.segment.commands import use_threads
+from floodtide.segment.affinities import (
+    OVERLAP,
+    AffinityOptions,
+    decoding_bytes,
+    objects_of,
+    write_segments,
+)
+from floodtide.segment.blocks import store_on_ranks, voxels_of
+from floodtide.segment.commands import NETWORK_BYTES, use_threads
+from floodtide.segment.identity import digest
+from floodtide.segment.pieces import PLAN, Cut, Pieces
 
-_COMMAND = "floodtide segment"
+_SAMPLE = 64  # voxels of the network along each axis that are timed for an estimate
 
 
-def segment_predicted(
-    file: str, settings: config.Config, out: str, box: str | None = None
-) -> dict[str, Any]:
-    """Segment a box of the training's volume with the newest checkpoint of a U-Net. Not collective.
+def settings_with(image: str, model: str, overrides: Sequence[str]) -> config.Config | None:
+    """Return the configuration of a U-Net's training, with another image to segment; None for other networks.
+
+    Args:
+        image: Name of a volume.
+        model: A checkpoint or a run directory, or the name of a published network.
+        overrides: Changed values, as `["segment.mean=100"]`.
+    """
+    try:
+        checkpoint = trained.newest_checkpoint(model)
+    except InvalidFileError:
+        return None
+    settings = trained.stored_configuration(checkpoint)
+    if settings is None or not settings.task.predicts:
+        return None
+    table = config.to_dict(settings) | {"segment": {"image": image, "checkpoint": str(checkpoint)}}
+    return config.from_dict(table, "segment --model", overrides)
+
+
+def decoding_of(checkpoint: Path) -> AffinityOptions:
+    """Return how the affinities of a network become segments."""
+    return AffinityOptions()
+
+
+class Stack:
+    """A box of an image as a trained U-Net sees it, and how its predictions become segments.
 
     Affinities are agglomerated; distances become affinities first; objects of a class are its connected components.
-    If the training's volume is a resampled copy, its segments go to another file, and `out` has the voxels of the
-    original.
 
     Args:
         file: The configuration, for messages.
         settings: Its content, of model.kind "unet".
-        out: "file:dataset" of an HDF5 file. The prediction is kept beside it.
-        box: z0:z1,y0:y1,x0:x1 in voxels of the original; None: the held-out box of the validation, else the whole
-            volume.
-
-    Returns:
-        The report: segments, coverage, prediction, checkpoint, seconds.
+        box: z0:z1,y0:y1,x0:x1 in voxels of the image; None: segment.box, else the whole image, or in one piece the
+            held-out box of the training's own image.
+        voxel_nm: Voxel size (z, y, x) of the image; None: what the configuration or the image states.
 
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or a library is missing.
     """
-    task: Any = settings.task
-    if task.agglomerated:
-        library("waterz", "segment", "affinities")  # missing? say so before a long prediction
-    predicted = _predicted(out)
-    source = _volume(file, settings)
-    checkpoint = trained.newest_checkpoint(settings.run.dir)
-    require_same_task(checkpoint, settings, file)
-    volume = Volume(source.image)
-    size = settled_size(volume, source.voxel_size_nm, "the configuration")
-    original = _original_of(volume, size)
-    wanted = parse_box(box or "")
-    held_out = parse_boxes(settings.validation.box)
-    part = held_out[0] if box is None and held_out else wanted
-    if original is not None and wanted is not None:
-        part = original.grid.box_of(wanted)
-    use_threads(settings)
-    predictor = predict.predictor_of(source, checkpoint, trained.task_of(checkpoint))
-    keys = "voxel_size_nm of the [[data.volumes]] table"
-    reading = Reading(
-        "segment", source.mean, source.std, "data.volumes.mean and std", size, size_key=keys
-    )
-    settle(image_problems(volume, checkpoint, reading, box=part, slices=predictor.model.flat))
-    volumes = predictor.channels([volume, *(Volume(one.image) for one in source.channels)])
-    predictor.settle_channels("segment", volumes, part)
-    notes = {
-        "image": volume.name if original is None else original.volume.name,
-        "checkpoint": str(checkpoint),
-    }
-    start_s = time.monotonic()
-    with bar("voxels", "predict", line_every_s=10.0) as progress:
-        predictor.write(
-            volumes,
-            predicted,
-            box=part,
-            voxel_size_nm=size,
-            notes=notes,
-            progress=progress,
-        )
-    made = out if original is None else _beside(out, "coarse", "segments")
-    segments, coverage = _write_segments(predictor, predicted, made, size, notes)
-    if original is not None:
-        original.write(Volume(made), out, wanted, notes)
-    return {
-        "segments": segments,
-        "coverage": coverage,
-        "prediction": predicted,
-        "checkpoint": str(checkpoint),
-        "voxel_size_nm": size if original is None else original.size_nm,
-        "seconds": time.monotonic() - start_s,
-        "out": out,
-    }
 
+    def __init__(
+        self,
+        file: str,
+        settings: config.Config,
+        box: str | None = None,
+        voxel_nm: Sequence[float] | None = None,
+    ) -> None:
+        task: Any = settings.task
+        if task.agglomerated:
+            library("waterz", "segment", "affinities")  # missing? say so before a long prediction
+        use_threads(settings)
+        options = settings.segment
+        checkpoint = trained.newest_checkpoint(options.checkpoint or settings.run.dir)
+        require_same_task(checkpoint, settings, file)
+        images, levels, known_nm = _images(file, settings, checkpoint)
+        mean, std = map(list, zip(*levels, strict=True))
+        task = trained.task_of(checkpoint)
+        self.predictor = predict.Predictor(trained.load(checkpoint), mean=mean, std=std, task=task)
+        self.channels = self.images = self.predictor.channels(images)
+        self.image, self.checkpoint, self.options = images[0], checkpoint, options
+        self.inputs = [*files_of([one.name for one in images]), str(checkpoint)]
+        self.decoding = decoding_of(checkpoint)
+        self.size_nm = settled_size(self.image, voxel_nm or known_nm, "the configuration")
+        self.grid = self._grid()
+        self.box = self._box(settings, box)
+        if world.rank() == 0:
+            self._settle(levels[0])
 
-def _write_segments(
-    predictor: predict.Predictor,
-    predicted: str,
-    out: str,
-    size_nm: SizeNm | None,
-    notes: dict[str, str],
-) -> tuple[int, float]:
-    """Write the segments of a prediction; return their number, and the share of the voxels that are in one."""
-    task: Any = predictor.task
-    decoded = (
-        {"options": json.dumps(config.to_dict(AffinityOptions()))} if task.affinity_offsets else {}
-    )
-    place = path_and_dataset(predicted)
-    volume = Volume(*place, channel=None if predictor.excluding else 0)
-    values = (
-        volume.read()
-        if predictor.excluding
-        else _core.data.Channels(*place).read((0, 0, 0), volume.shape)
-    )
-    return write_segments(
-        objects_of(task, values, sections=predictor.model.flat),
-        out,
-        dataclasses.replace(volume.geometry, voxel_size_nm=size_nm),
-        command=_COMMAND,
-        notes=notes | {"prediction": predicted} | decoded,
-        inputs=predicted,
-    )
-
-
-def _original_of(volume: Volume, size: SizeNm | None) -> _Original | None:
-    """Return the volume of which a volume is a resampled copy; None if it is none."""
-    known = original_of(volume)
-    if known is None:
-        return None
-    if size is None:
-        raise InvalidFileError(
-            f"{volume.name}: states no voxel size, expected that of the resampled image"
-        )
-    return _Original(Volume(known[0]), known[1], size)
-
-
-class _Original:
-    """The volume from which that of a training was resampled."""
-
-    def __init__(self, volume: Volume, size_nm: SizeNm, trained_nm: SizeNm) -> None:
-        self.volume = volume
-        self.size_nm = size_nm
-        self.grid = Resampled(volume, size_nm, trained_nm)
-
-    def write(self, made: Volume, out: str, box: Box | None, notes: dict[str, str]) -> None:
-        """Write segments of coarser voxels at the voxels of this volume; of `box`, or of all that they cover."""
-        first = made.geometry.offset or (0, 0, 0)
-        labels = made.read()
-        start, size = box or self._covered(first, made.shape)
-
-        def read(part: Box) -> Any:
-            return labels_at(labels, first, self.grid.ratio, (total(start, part[0]), part[1]))
-
-        plan = Plan(
-            shape=size,
-            dtype=labels.dtype,
-            geometry=Geometry(voxel_size_nm=self.size_nm, offset=start),
-            command=_COMMAND,
-            notes=notes,
-        )
-        write_blocks(out, plan, read, inputs=files_of([self.volume.name]))
-
-    def _covered(self, first: Vec3, shape: Vec3) -> Box:
-        ratios = self.grid.ratio
-        start = as_vec3([round(a * r) for a, r in zip(first, ratios, strict=True)])
-        ends = [
-            min(round((a + n) * r), whole)
-            for a, n, r, whole in zip(first, shape, ratios, self.volume.shape, strict=True)
+    def _grid(self) -> Resampled | None:
+        """Return the image at the voxels of the network, with all channels in `images`; None: they are the same."""
+        wanted, own = trained.voxel_size_of(self.checkpoint), self.size_nm
+        if wanted is None:
+            return None
+        if own is None:
+            raise InvalidArgumentError(
+                f"segment: {self.image.name} states no voxel size, and the network was trained on voxels of"
+                f" {size_text(wanted)} nm; expected --voxel-nm z,y,x"
+            )
+        if self.predictor.model.flat:  # it sees one section at a time
+            wanted = (own[0], *wanted[1:])
+        if problems.fits(own, wanted):
+            return None
+        grids = [Resampled(one, own, wanted) for one in self.images]
+        self.images = [
+            Volume(grid, name=one.name) for grid, one in zip(grids, self.images, strict=True)
         ]
-        return start, difference(ends, start)
+        if world.rank() == 0:
+            notes.show(
+                f"{self.image.name}: {size_text(own)} nm, resampled to {size_text(wanted)} nm for the network"
+            )
+        return grids[0]
 
+    def _box(self, settings: config.Config, box: str | None) -> Box:
+        options, shape = settings.segment, self.image.shape
+        part = parse_box(box or options.box)
+        held_out = parse_boxes(settings.validation.box)
+        if part is None and held_out and options.subvolume is None and not options.image:
+            return held_out[0] if self.grid is None else self.grid.old_box_of(held_out[0])
+        part = part or ((0, 0, 0), shape)
+        if not is_inside(part, shape):
+            raise OutOfRangeError(
+                f"segment: box {box_text(part)} is not inside {self.image.name} of {size_text(shape)} voxels"
+            )
+        return part
 
-def _predicted(out: str) -> str:
-    if format_of(out) is not HDF5:
-        raise InvalidArgumentError(
-            f"--out {out}: expected FILE.h5:DATASET with a U-Net; `floodtide convert` copies it"
+    def _settle(self, levels: tuple[float, float]) -> None:
+        """Refuse an image that is none for this network, and warn if it looks different."""
+        read = Reading("segment", *levels, "segment.mean and segment.std", self.network_nm)
+        part, flat = self.coarse(self.box), self.predictor.model.flat
+        settle(image_problems(self.images[0], self.checkpoint, read, box=part, slices=flat))
+        self.predictor.settle_channels("segment", self.images, part)
+
+    @property
+    def network_nm(self) -> SizeNm | None:
+        """Voxel size (z, y, x) that the network reads the image at."""
+        return self.size_nm if self.grid is None else self.grid.voxel_size_nm
+
+    @property
+    def _ratio(self) -> Sequence[float]:
+        """Voxel size of the network divided by that of the image."""
+        return (1.0, 1.0, 1.0) if self.grid is None else self.grid.ratio
+
+    @property
+    def decoded_with(self) -> dict[str, Any]:
+        """Options of the agglomeration, as JSON values; empty for classes, which need none."""
+        task: Any = self.predictor.task
+        return config.to_dict(self.decoding) if task.agglomerated else {}
+
+    def coarse(self, box: Box) -> Box:
+        """Return the box of the network's voxels that covers a box."""
+        return box if self.grid is None else self.grid.box_of(box)
+
+    def segments(self, box: Box) -> NDArray[Any]:
+        """Predict a box, with its surroundings as context. Return its segments (z, y, x) from 1; 0 is none."""
+        return self.decoded(self.predictor.predicted(self.images, self.coarse(box)), box)
+
+    def decoded(self, predicted: NDArray[Any], box: Box) -> NDArray[Any]:
+        """Return the segments of a box of which `Predictor.predicted` has returned the prediction."""
+        flat = self.predictor.model.flat
+        labels = objects_of(self.predictor.task, predicted, sections=flat, options=self.decoding)
+        if self.grid is None:
+            return labels
+        return labels_at(labels, self.coarse(box)[0], self.grid.ratio, box)
+
+    def _cut(self) -> Cut:
+        """Return how segment.subvolume cuts the box; without it, in one piece."""
+        size, overlap = self.options.subvolume or self.box[1], self.options.overlap
+        if overlap is None:
+            pairs = zip(size, self._ratio, strict=True)
+            overlap = as_vec3([min(math.ceil(OVERLAP * r), n // 4) for n, r in pairs])
+        return Cut(self.box, size, overlap)
+
+    def _pieces(self, folder: str) -> Pieces:
+        if ":" in folder:
+            raise InvalidArgumentError(
+                f"--out {folder}: names a dataset, expected a folder, because segment.subvolume cuts the box"
+            )
+        refuse_inputs("segment", [folder], self.inputs)
+        voxels: dict[str, str] = {}
+        for one in self.channels:
+            voxels |= voxels_of(one, box=self.box)
+        settings = {
+            "image": self.image.name,
+            "voxels": voxels,
+            "network": digest(self.predictor.model),
+            "options": {
+                "mean": self.predictor.mean.tolist(),
+                "std": self.predictor.std.tolist(),
+                "resampled_nm": None if self.grid is None else self.grid.voxel_size_nm,
+                **self.decoded_with,
+            },
+            "geometry": {"voxel_size_nm": self.size_nm, "offset": self.image.geometry.offset},
+        }
+        return Pieces.create(folder, self._cut(), self.image.shape, settings)
+
+    def write(self, out: str) -> dict[str, Any]:
+        """Segment the box in one piece, write it to a volume of any format, and return the report. Not collective.
+
+        The prediction is kept beside it, at the voxels of the network.
+        """
+        is_hdf5 = format_of(out) is HDF5
+        path = Path(path_and_dataset(out)[0]) if is_hdf5 else require_new(out)
+        refuse_inputs("segment", [path], self.inputs)
+        top = path if is_hdf5 else Path(volume_folder(out) or path)
+        predicted = f"{top.with_suffix('.predicted.h5')}:predicted"
+        texts = {"image": self.image.name, "checkpoint": str(self.checkpoint)}
+        start_s = time.monotonic()
+        with bar("voxels", "predict", line_every_s=10.0) as progress:
+            self.predictor.write(
+                self.images,
+                predicted,
+                box=self.coarse(self.box),
+                voxel_size_nm=self.network_nm,
+                notes=texts,
+                progress=progress,
+            )
+        decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
+        segments, coverage = write_segments(
+            self.decoded(_read(predicted, self.predictor.excluding), self.box),
+            out,
+            Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
+            command="floodtide segment",
+            notes=texts | {"prediction": predicted} | decoding,
+            inputs=predicted,
         )
-    return _beside(out, "predicted", "predicted")
+        seconds = time.monotonic() - start_s
+        found = {"segments": segments, "coverage": coverage, "prediction": predicted}
+        return found | self._report(out, seconds)
 
+    def write_subvolumes(self, folder: str, numbers: range | None = None) -> dict[str, Any]:
+        """Segment the box in subvolumes of segment.subvolume, which ranks share. Collective.
 
-def _beside(out: str, suffix: str, dataset: str) -> str:
-    return f"{Path(path_and_dataset(out)[0]).with_suffix(f'.{suffix}.h5')}:{dataset}"
+        The same call continues after a crash. `floodtide.segment.reconcile` makes one segmentation.
 
+        Args:
+            folder: For the subvolumes: a new one, or one that was made with the same arguments.
+            numbers: Only these subvolumes.
 
-def _volume(file: str, settings: config.Config) -> TrainingVolume:
-    """Return the volume of the validation, or the only one."""
-    volumes = {volume.name: volume for volume in settings.data.volumes}
-    name = settings.validation.volume or next(iter(volumes), "")
-    if name not in volumes:
-        raise InvalidArgumentError(
-            f"{file}: has no [[data.volumes]] table, expected the volume to segment"
+        Returns:
+            The report: subvolumes, how many were segmented now and how many are missing, checkpoint, seconds.
+        """
+        with world.agreed():
+            pieces = self._pieces(folder)
+        start_s = time.monotonic()
+        with bar("subvolumes", "segment", line_every_s=10.0) as progress:
+            segmented = store_on_ranks(
+                "segment", pieces, self.segments, numbers=numbers, progress=progress
+            )
+        missing = sum(1 for _ in pieces.missing())
+        found = {"subvolumes": len(pieces.cut), "segmented": segmented, "missing": missing}
+        return found | self._report(folder, time.monotonic() - start_s)
+
+    def estimate(self, out: str) -> dict[str, Any]:
+        """Estimate what segmenting takes: predict and decode a small part of the image here. Collective.
+
+        Args:
+            out: What will be written: a volume, or with segment.subvolume a folder.
+
+        Returns:
+            The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, hours.
+        """
+        with world.agreed():
+            cut, in_pieces = self._cut(), self.options.subvolume is not None
+            missing = len(cut)
+            if in_pieces and reading.exists(Path(out) / PLAN):
+                missing = sum(1 for _ in self._pieces(out).missing())
+            seconds, bytes_of_one = self._measured(cut)
+        ranks = world.size() if in_pieces else 1
+        return {
+            "subvolumes": len(cut),
+            "segmented": len(cut) - missing,
+            "counts": cut.counts,
+            "size": cut.size,
+            "memory_bytes_per_rank": round(bytes_of_one) + NETWORK_BYTES,
+            "seconds_per_subvolume": seconds,
+            "ranks": ranks,
+            "hours": math.ceil(missing / ranks) * seconds / 3600,
+        }
+
+    def _measured(self, cut: Cut) -> tuple[float, float]:
+        """Return the seconds and the bytes of memory of a subvolume, with the rates of this machine."""
+        start, size = cut.subvolume(len(cut) // 2)
+        part = as_vec3(
+            [min(n, math.ceil(_SAMPLE * r)) for n, r in zip(size, self._ratio, strict=True)]
         )
-    return volumes[name]
+        first = as_vec3([a + (n - m) // 2 for a, n, m in zip(start, size, part, strict=True)])
+        sample, whole = self.coarse((first, part)), self.coarse((start, size))
+        shape, cost = self.images[0].shape, self.predictor.cost
+        begun_s = time.monotonic()
+        predicted = self.predictor.predicted(self.images, sample)
+        predicted_s = time.monotonic()
+        self.decoded(predicted, (first, part))
+        decoded_s = time.monotonic() - predicted_s
+        computed, block_bytes = cost(shape, whole)
+        voxels, outputs = math.prod(whole[1]), self.predictor.outputs
+        seconds = (predicted_s - begun_s) * computed / cost(shape, sample)[0]
+        seconds += decoded_s * voxels / math.prod(sample[1])
+        decoding = decoding_bytes(outputs) if self.decoded_with else 4 * 8
+        kept = 4 * outputs * voxels + 12 * math.prod(size)
+        return seconds, max(block_bytes, decoding * voxels) + kept
+
+    def _report(self, out: str, seconds: float) -> dict[str, Any]:
+        return {
+            "checkpoint": str(self.checkpoint),
+            "voxel_size_nm": self.size_nm,
+            "seconds": seconds,
+            "out": out,
+        }
+
+
+def _images(
+    file: str, settings: config.Config, checkpoint: Path
+) -> tuple[list[Volume], list[tuple[float, float]], SizeNm | None]:
+    """Return the channels of the image to segment, (mean, std) of each, and the voxel size that is known.
+
+    Of a table whose image is a resampled copy, they are those of the original.
+    """
+    options, tables = settings.segment, {volume.name: volume for volume in settings.data.volumes}
+    name = options.image or settings.validation.volume or next(iter(tables), "")
+    if not name:
+        raise InvalidArgumentError(f"{file}: has no [[data.volumes]] table, expected segment.image")
+    size: SizeNm | None = None
+    if name in tables:
+        table = tables[name]
+        images, size = [Volume(one.image) for one in table.inputs], table.voxel_size_nm
+        found: list[tuple[float, float]] | None = [(one.mean, one.std) for one in table.inputs]
+        known = [original_of(one) for one in images]
+        if known[0] is not None:
+            images = [
+                Volume(one[0]) if one else image for one, image in zip(known, images, strict=True)
+            ]
+            size = known[0][1]
+    else:
+        images, found = [Volume(name)], trained.normalisations(checkpoint, name)
+    if found is None and (options.mean is None or options.std is None):
+        raise InvalidArgumentError(
+            f"{checkpoint} does not store how {name} is normalised, expected segment.mean and segment.std"
+        )
+    (mean, std), *more = found or [(0.0, 1.0)]
+    mean = mean if options.mean is None else options.mean
+    std = std if options.std is None else options.std
+    return images, [(mean, std), *more], size
+
+
+def _read(predicted: str, classes: bool) -> NDArray[Any]:
+    """Return a stored prediction: classes (z, y, x), or outputs (outputs, z, y, x)."""
+    place = path_and_dataset(predicted)
+    if classes:
+        return Volume(*place).read()
+    values: NDArray[np.float32] = _core.data.Channels(*place).read(
+        (0, 0, 0), Volume(*place, channel=0).shape
+    )
+    return values

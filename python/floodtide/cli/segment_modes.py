@@ -41,15 +41,22 @@ def run(
 ) -> Report:
     """Segment, estimate or preview. Collective."""
     if model is None:
-        shared.refuse_given(("voxel_nm", "preview"), "is for an image, expected --model too")
+        shared.refuse_given(("preview",), "is for an image, expected --model too")
     if preview:
         shared.refuse_given(("subvolumes", "estimate"), "with --preview, expected one of them")
     elif out is None:
         raise click.UsageError("--out is missing, expected FILE.h5:DATASET, or a folder")
+    from floodtide.agglomerate.predicted import Stack, settings_with
+
     report: Report = {}
     with world.agreed():
         if model is None:
             settings = config.load(file, overrides)
+            if not settings.task.predicts:
+                shared.refuse_given(("voxel_nm",), "is for an image, expected --model too")
+        elif (of_unet := settings_with(file, model, overrides)) is not None:
+            shared.refuse_given(("preview",), "is for flood-filling networks, expected --box")
+            settings = of_unet
         else:
             from floodtide.plan.segmenting import require_same_voxels, settings_for
 
@@ -64,26 +71,27 @@ def run(
             if world.rank() == 0:
                 _say(setting)
     assert out is not None
-    if settings.task.predicts:
-        from floodtide.agglomerate import segment_predicted
-
+    in_pieces = settings.segment.subvolume is not None
+    if not (estimate or in_pieces):
         shared.refuse_given(
-            ("subvolumes", "estimate"),
-            "with a U-Net, expected a flood-filling network; for large volumes there are `floodtide predict` and, for"
-            " affinities, `floodtide agglomerate --subvolume`",
+            ("subvolumes",), "without segment.subvolume, expected the size of a subvolume"
         )
+    numbers = None if subvolumes is None else _range(subvolumes)
+    if settings.task.predicts:
+        with world.agreed():
+            stack = Stack(file, settings, box, voxel_nm)
+        if estimate:
+            return stack.estimate(out)
+        if in_pieces:
+            return stack.write_subvolumes(out, numbers)
         with world.agreed():
             if world.rank() == 0:
-                report = segment_predicted(file, settings, out, box)
+                report = stack.write(out)
         return report
     if estimate:
         return segment.estimate(file, settings, out, box)
-    if settings.segment.subvolume is not None:
-        numbers = None if subvolumes is None else _range(subvolumes)
+    if in_pieces:
         return segment.segment_subvolumes(file, settings, out, box, numbers=numbers)
-    shared.refuse_given(
-        ("subvolumes",), "without segment.subvolume, expected the size of a subvolume"
-    )
     return segment.segment_volume(file, settings, out, box)
 
 

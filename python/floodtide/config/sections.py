@@ -406,9 +406,7 @@ class Config(Checked):
     schedule: ScheduleConfig = ScheduleConfig()
     comm: CommConfig = CommConfig()
     validation: ValidationConfig = ValidationConfig()
-    segment: SegmentOptions = dataclasses.field(
-        default=SegmentOptions(), metadata={"kinds": (FLOOD,)}
-    )
+    segment: SegmentOptions = dataclasses.field(default=SegmentOptions())
     resegment: ResegmentOptions = dataclasses.field(
         default=ResegmentOptions(), metadata={"kinds": (FLOOD,)}
     )

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.options import FOLDER, Checked, option
+from floodtide.base.options import FLOOD, FOLDER, Checked, option
 from floodtide.base.registry import Registered, Row, Value, registered
 from floodtide.errors import InvalidArgumentError
+
+_flooding = functools.partial(option, kinds=(FLOOD,))
 
 LISTED = "listed"
 """The seed policy whose seeds are those of `segment.seeds`."""
@@ -70,30 +73,30 @@ class SegmentOptions(Registered):
     checkpoint: str = option(
         "",
         "Network: a floodtide checkpoint, a run directory (its newest checkpoint is used), or the prefix of a"
-        " TensorFlow checkpoint",
+        " TensorFlow checkpoint; for a U-Net, left out: that of run.dir",
         path=True,
         differs=FOLDER,
     )
     image: str = option(
         "",
         "Image, file:dataset, or the name of a [[data.volumes]] table; left out: the image of the only"
-        " [[data.volumes]] table",
+        " [[data.volumes]] table, or for a U-Net of the validation",
         path=True,
         differs=FOLDER,
     )
     box: str = option("", "Box to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole image")
-    initial: str = option(
+    initial: str = _flooding(
         "",
         "Initial segmentation, file:dataset: its segments keep their voxels and ids, and new objects end at them;"
         " empty: none",
         path=True,
         differs=FOLDER,
     )
-    masks: tuple[MaskOptions, ...] = option(
+    masks: tuple[MaskOptions, ...] = _flooding(
         (),
         "Masks in which no object is started and no field of view centred, one [[segment.masks]] table each",
     )
-    seed_masks: tuple[MaskOptions, ...] = option(
+    seed_masks: tuple[MaskOptions, ...] = _flooding(
         (), "Masks in which no object is started, one [[segment.seed_masks]] table each"
     )
     subvolume: tuple[int, int, int] | None = option(
@@ -105,7 +108,7 @@ class SegmentOptions(Registered):
     overlap: tuple[int, int, int] | None = option(
         None,
         "Smallest overlap (z, y, x) in voxels of neighbouring subvolumes, at most half a subvolume; left out: the field"
-        " of view",
+        " of view, or for a U-Net 32 of its voxels, at most a quarter of a subvolume",
         range=limits.DISTANCE,
     )
     mean: float | None = option(
@@ -119,26 +122,26 @@ class SegmentOptions(Registered):
         "Standard deviation of the image; left out: chosen in the same way as `mean`",
         range=limits.DEVIATION,
     )
-    fov: tuple[int, int, int] | None = option(
+    fov: tuple[int, int, int] | None = _flooding(
         None,
         "Size (z, y, x) of the field of view in voxels, odd numbers; left out: the size stored in the checkpoint; a"
         " TensorFlow checkpoint stores none, so 33 for each axis",
         range=limits.FIELD_OF_VIEW,
     )
-    deltas: tuple[int, int, int] | None = option(
+    deltas: tuple[int, int, int] | None = _flooding(
         None,
         "Distance (z, y, x) in voxels by which the field of view moves; left out: the distance stored in the"
         " checkpoint; a TensorFlow checkpoint stores none, so 8 for each axis",
         range=limits.DELTA,
     )
-    seed_policy: str = option(
+    seed_policy: str = _flooding(
         "peaks",
         "Method that chooses the seed voxels from which objects grow. Several, separated by commas, are used one after"
         " another; `reversed` before a name reverses its seeds: `peaks, reversed grid` (SequentialPolicies and"
         " ReverseCoords of google/ffn)",
     )
     seed_values: Mapping[str, Value] = registered(seed_policies, "seed_policy", several=True)
-    seeds: str = option(
+    seeds: str = _flooding(
         "",
         "Seeds instead of `seed_policy`, or where `seed_policy` names `listed`: a text file with z, y, x in"
         " each line, or the file of an earlier segmentation (of google/ffn also its folder), whose seeds are tried in"
@@ -146,93 +149,93 @@ class SegmentOptions(Registered):
         path=True,
         differs=FOLDER,
     )
-    consensus: str = option(
+    consensus: str = _flooding(
         "none",
         "`reverse`: segment a second time from the seeds of all segments in reverse order, and keep together only what"
         " both segmentations have in one segment (oversegmentation consensus)",
         choices=("none", "reverse"),
     )
-    consensus_min_size: int = option(
+    consensus_min_size: int = _flooding(
         1000, "Smaller parts of the consensus, in voxels, are discarded", range=limits.VOXELS
     )
-    init_activation: float = option(
+    init_activation: float = _flooding(
         0.95, "Initial object probability of the seed voxel", range=limits.PROBABILITY
     )
-    pad_value: float = option(
+    pad_value: float = _flooding(
         0.05,
         "Initial object probability of voxels that were not visited yet; use the value of the training"
         " (training.seed_pad)",
         range=limits.PROBABILITY,
     )
-    move_threshold: float = option(
+    move_threshold: float = _flooding(
         0.9,
         "Minimum object probability of a voxel to which the field of view moves",
         range=limits.PROBABILITY,
     )
-    segment_threshold: float = option(
+    segment_threshold: float = _flooding(
         0.6,
         "Minimum object probability of a voxel that becomes part of the object",
         range=limits.PROBABILITY,
     )
-    min_segment_size: int = option(
+    min_segment_size: int = _flooding(
         1000, "Smaller objects, in voxels, are discarded", range=limits.VOXELS
     )
-    grow: int = option(
+    grow: int = _flooding(
         0,
         "At the end, voxels of no segment that touch one become part of it, this many times: for networks that were"
         " trained on eroded labels",
         range=limits.DISTANCE,
     )
-    min_boundary_dist: tuple[int, int, int] = option(
+    min_boundary_dist: tuple[int, int, int] = _flooding(
         (1, 1, 1),
         "Minimum distance (z, y, x) in voxels between a seed and earlier objects",
         range=limits.DISTANCE,
     )
-    disco_seed_threshold: float = option(
+    disco_seed_threshold: float = _flooding(
         0.0,
         "If more than this share of a field of view is object (probability of at least move_threshold), voxels with a"
         " probability below 0.5 do not become more probable; negative: off",
         range=limits.DISCO,
     )
-    shift_mask: str = option(
+    shift_mask: str = _flooding(
         "",
         "Shift mask, file:dataset of two channels: shifts between sections along x and y. No field of view is centred"
         " where `shift_mask_fov` around it has a large shift; empty: none",
         path=True,
         differs=FOLDER,
     )
-    shift_mask_fov: str = option(
+    shift_mask_fov: str = _flooding(
         "",
         "Window around a position, z0:z1,y0:y1,x0:x1 relative to it, for example -16:17,-16:17,-16:17; empty: the field"
         " of view",
     )
-    shift_mask_threshold: float = option(
+    shift_mask_threshold: float = _flooding(
         4.0, "Smallest shift along x or y that is large", range=limits.SHIFT
     )
-    shift_mask_scale: int = option(
+    shift_mask_scale: int = _flooding(
         1,
         "Size of the shift mask's voxels along y and x in voxels of the image; along z they are equal",
         range=limits.SHIFT_SCALE,
     )
-    checkpoint_interval: float = option(
+    checkpoint_interval: float = _flooding(
         0.0,
         "Seconds between two checkpoints while a box or a subvolume is segmented, also in the middle of an object. The"
         " same command continues after a crash, with the same result; 0: no checkpoints",
         range=limits.SECONDS,
     )
-    probability: bool = option(
+    probability: bool = _flooding(
         False,
         "Also store the object probability of each voxel of a segment, as uint8 in the dataset `probability` beside"
         " the segmentation, and in google/ffn's file seg-X_Y_Z.prob; 1 more byte of memory per voxel",
     )
-    forward: str = option(
+    forward: str = _flooding(
         "fastest",
         "How the network's convolutions are computed: `layers`: one after another; `fft`: by Fourier"
         " transforms (AVX2 or more, fields of view of multiples of 11 voxels, multiples of 16 feature maps); `fastest`:"
         " both are measured at the start. Results differ by rounding only",
         choices=("fastest", "layers", "fft"),
     )
-    reflect: bool = option(
+    reflect: bool = _flooding(
         False,
         "Continue the image by reflection beyond the faces of the volume, so that fields of view reach the faces;"
         " google/ffn, and the default, centre no field of view within half its size of a face",

@@ -8,6 +8,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -168,6 +169,18 @@ def write_blocks(
     return Volume(destination)
 
 
+def require_new(destination: str) -> Path:
+    """Return the file or folder of a volume of any format but HDF5. Raise InvalidArgumentError if it exists."""
+    place = format_of(destination).path(destination)
+    if os.path.lexists(place):
+        raise InvalidArgumentError(
+            f"{destination}: exists and is not replaced; choose another name, or remove it first"
+        )
+    if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
+        raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
+    return place
+
+
 def _created(
     held: contextlib.ExitStack,
     destination: str,
@@ -186,12 +199,6 @@ def _created(
     else:
         geometry = whole_geometry(plan.geometry, plan.notes.get("image", ""))
         plan = dataclasses.replace(plan, geometry=geometry)
-        place = row.path(destination)
-        if os.path.lexists(place):
-            raise InvalidArgumentError(
-                f"{destination}: exists and is not replaced; choose another name, or remove it first"
-            )
-        if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
-            raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
+        place = require_new(destination)
         held.enter_context(reserved(name, new_top(str(place)), unchecked, inputs))
     return plan, held.enter_context(row.create(destination, plan))

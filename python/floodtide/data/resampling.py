@@ -69,6 +69,14 @@ class Resampled:
             [max(1, round(n / r)) for n, r in zip(volume.shape, self.ratio, strict=True)]
         )
         self.dtype = volume.dtype
+        extents = zip(volume.chunks, self.ratio, self.shape, strict=True)
+        self.chunks = as_vec3([min(max(1, round(n / r)), whole) for n, r, whole in extents])
+
+    def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
+        """Return the new voxels of a box, so that `Volume` takes this as a volume."""
+        return self.read(
+            (as_vec3([s.start for s in where]), as_vec3([s.stop - s.start for s in where]))
+        )
 
     def box_of(self, box: Box) -> Box:
         """Return the box of new voxels that covers a box of old ones."""

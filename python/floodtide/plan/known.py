@@ -64,19 +64,15 @@ def known_network(text: str) -> KnownNetwork:
     model = load_ffn(path)
     images = look.training_images(path)
     settings = trained.stored_configuration(path)
-    volumes = () if settings is None else settings.data.volumes
     known = trained.normalisations(path, "")
     mean, std = known[0] if known else (None, None)
-    stated = {volume.voxel_size_nm for volume in volumes} - {None}
-    measured = {image.voxel_size_nm for image in images}  # as the files of the training state them
-    sizes = stated if len(stated) == 1 else measured
     return KnownNetwork(
         name=text,
         path=path,
         model=model,
         mean=mean,
         std=std,
-        voxel_size_nm=sizes.pop() if len(sizes) == 1 else None,
+        voxel_size_nm=trained.voxel_size_of(path),
         seed_pad=0.05 if settings is None else settings.training.seed_pad,
         images=images,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import io
 import json
 import math
@@ -25,7 +26,7 @@ from floodtide.base import limits, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.options import Checked, option
-from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs, reserved
+from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.comm import world
@@ -44,8 +45,8 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
-from floodtide.segment.blocks import sampled_digest, sole_job, work_on_ranks
-from floodtide.segment.pieces import DATASET, Cut, Pieces
+from floodtide.segment.blocks import sampled_digest, store_on_ranks
+from floodtide.segment.pieces import Cut, Pieces
 
 Affinities = NDArray[np.floating[Any]]
 
@@ -54,8 +55,9 @@ _BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorte
 _BYTES_PER_VOXEL = 40
 _BEYOND = 1e-3  # that rounding may add to affinities
 _COMMAND = "floodtide agglomerate"
-_OVERLAP = 32  # voxels of neighbouring subvolumes
-_CHUNK = 64  # voxels along each axis of a stored chunk
+_CHUNK = 64  # voxels along each axis of a box that is read for a digest
+OVERLAP = 32
+"""Voxels that neighbouring subvolumes share, unless that is more than a quarter of a subvolume."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,20 +207,26 @@ def segments_of(
     return _numbered(labels, options.min_size)
 
 
-def objects_of(task: Any, predicted: NDArray[Any], *, sections: bool = False) -> NDArray[Any]:
+def objects_of(
+    task: Any,
+    predicted: NDArray[Any],
+    *,
+    sections: bool = False,
+    options: AffinityOptions | None = None,
+) -> NDArray[Any]:
     """Return the objects (z, y, x) of what `Predictor.predicted` returns for a task; 0 is none.
 
-    If `sections`, as for a network that sees one section at a time, each section has separate objects, with different
-    numbers.
+    `options` say how affinities become segments. If `sections`, as for a network that sees one section at a time, each
+    section has separate objects, with different numbers.
     """
     if sections:
         apart, count = np.zeros(predicted.shape[-3:], np.int64), 0
         for z, out in enumerate(apart):
-            found = objects_of(task, predicted[..., z : z + 1, :, :])[0]
+            found = objects_of(task, predicted[..., z : z + 1, :, :], options=options)[0]
             out[found > 0] = found[found > 0] + count
             count += int(found.max(initial=0))
         return apart
-    objects: NDArray[Any] = task.objects(predicted, segments_of)
+    objects: NDArray[Any] = task.objects(predicted, functools.partial(segments_of, options=options))
     return objects
 
 
@@ -297,7 +305,7 @@ def agglomerate(
                 f"{out}: names a dataset, expected a folder with --subvolume"
             )
         else:
-            z, y, x = (min(_OVERLAP, size // 4) for size in subvolume)
+            z, y, x = (min(OVERLAP, size // 4) for size in subvolume)
             cut = Cut(affinities.box, subvolume, overlap or (z, y, x))
     if cut is not None:
         _agglomerate_on_ranks(out, affinities, options, cut)
@@ -327,23 +335,13 @@ def _agglomerate_on_ranks(
         },
     }
 
-    def work(number: int) -> bool:
-        with reserved("agglomerate", pieces.path(number), hdf5_result(_COMMAND, [DATASET])):
-            if pieces.done(number):
-                return False
-            pieces.begin()
-            _store(pieces, number, affinities, options)
-        if world.rank() == 0:  # the bar is there only
-            progress(len(cut) - sum(1 for _ in pieces.missing()), len(cut))
-        return True
+    def segments(box: Box) -> NDArray[np.uint64]:
+        return segments_of(affinities.read(box), affinities.offsets, options)
 
     with world.agreed():
         pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
-    with (
-        bar("subvolumes", "agglomerate", line_every_s=10.0) as progress,
-        sole_job("agglomerate", directory),
-    ):
-        work_on_ranks(range(len(cut)), pieces.done, work)
+    with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
+        store_on_ranks("agglomerate", pieces, segments, progress=progress)
 
 
 def _require_range(name: str, affinities: Affinities) -> None:
@@ -413,12 +411,17 @@ def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:
     return numbers[place].reshape(labels.shape)
 
 
+def decoding_bytes(offsets: int) -> int:
+    """Return the bytes of memory per voxel that agglomeration needs."""
+    return _BYTES_PER_AFFINITY * offsets + _BYTES_PER_VOXEL
+
+
 def _require_memory(shape: Sequence[int]) -> None:
     voxels = math.prod(shape[1:])
     limits.require_memory(
         f"agglomerate: {' x '.join(map(str, shape[1:]))} voxels with {shape[0]} offsets need",
-        (_BYTES_PER_AFFINITY * shape[0] + _BYTES_PER_VOXEL) * voxels,
-        "subvolumes (--subvolume)",
+        decoding_bytes(shape[0]) * voxels,
+        "subvolumes (--subvolume, or segment.subvolume)",
     )
 
 
@@ -439,18 +442,3 @@ def _silent() -> Iterator[None]:
         os.dup2(saved, 1)
         os.close(nowhere)
         os.close(saved)
-
-
-def _store(pieces: Pieces, number: int, affinities: AffinityFile, options: AffinityOptions) -> None:
-    start, size = box = pieces.cut.subvolume(number)
-    labels = segments_of(affinities.read(box), affinities.offsets, options)
-    file = _core.data.Hdf5Writer(str(pieces.path(number)), _COMMAND, [DATASET])
-    try:
-        file.create(DATASET, "uint32", list(size), [min(n, _CHUNK) for n in size], 4)
-        file.attribute(DATASET, "box_start", list(start))
-        file.attribute(DATASET, "box_size", list(size))
-        file.attribute(DATASET, "volume_shape", list(pieces.volume_shape))
-        file.write(DATASET, [0, 0, 0], labels.astype(np.uint32))
-        file.finish()
-    finally:
-        file.discard()

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base.locks import take
-from floodtide.base.outputs import lock_path
+from floodtide.base.outputs import hdf5_result, lock_path, reserved
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
@@ -34,7 +34,7 @@ from floodtide.segment.canvas import read_seeds, seed_files
 from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.identity import LETTERS, digest, options_of
-from floodtide.segment.pieces import CALLS, Cut, Pieces
+from floodtide.segment.pieces import CALLS, DATASET, Cut, Pieces
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
 _RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing piece is gone
@@ -172,20 +172,57 @@ def segment_on_ranks(
         LockedError: If another job segments into the directory.
         OutOfRangeError: If `numbers` names a subvolume that does not exist.
     """
+    shown = None
+    if progress is not None and world.rank() == 0:
+        whole = range(len(pieces.cut)) if numbers is None else numbers
+        shown = _of_all_ranks(pieces, whole, progress)
+    return _shared(
+        "segment",
+        pieces,
+        numbers,
+        lambda number: segment_block(pieces, number, segmenter, volume, shown),
+    )
+
+
+def store_on_ranks(
+    command: str,
+    pieces: Pieces,
+    segments: Callable[[Box], NDArray[Any]],
+    *,
+    numbers: range | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Store what `segments` returns of each missing subvolume (start, size): labels (z, y, x). Collective.
+
+    Other arguments, result and errors are as for `segment_on_ranks`, but progress counts subvolumes.
+    """
+    by = f"floodtide {command}"
+
+    def work(number: int) -> bool:
+        with reserved(command, pieces.path(number), hdf5_result(by, [DATASET])):
+            if pieces.done(number):
+                return False
+            pieces.begin()
+            pieces.write(number, segments(pieces.cut.subvolume(number)), by)
+        if progress is not None and world.rank() == 0:
+            missing = sum(1 for _ in pieces.missing())
+            progress(len(pieces.cut) - missing, len(pieces.cut))
+        return True
+
+    return _shared(command, pieces, numbers, work)
+
+
+def _shared(
+    command: str, pieces: Pieces, numbers: range | None, work: Callable[[int], bool]
+) -> int:
+    """Do the work of some subvolumes on all ranks; of all as the only job in the directory. Collective."""
     whole = range(len(pieces.cut)) if numbers is None else numbers
     with world.agreed():
         for number in (whole.start, whole.stop - 1):
             pieces.cut.subvolume(number)
-    alone = sole_job("segment", pieces.directory) if numbers is None else contextlib.nullcontext()
+    alone = sole_job(command, pieces.directory) if numbers is None else contextlib.nullcontext()
     with alone:
-        shown = None
-        if progress is not None and world.rank() == 0:
-            shown = _of_all_ranks(pieces, whole, progress)
-        return work_on_ranks(
-            whole,
-            pieces.done,
-            lambda number: segment_block(pieces, number, segmenter, volume, shown),
-        )
+        return work_on_ranks(whole, pieces.done, work)
 
 
 def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progress:

@@ -37,7 +37,8 @@ from floodtide.segment.pieces import PLAN, Pieces
 from floodtide.segment.reconciling import reconcile, write_reconciled
 from floodtide.segment.trained import newest_checkpoint, normalisations
 
-_NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
+NETWORK_BYTES = 300 << 20
+"""Memory of network, libraries and the program itself."""
 _TIMED_CALLS = 5
 
 
@@ -196,7 +197,7 @@ def estimate(
             "segmented": len(cut) - missing,
             "counts": cut.counts,
             "size": cut.size,
-            "memory_bytes_per_rank": bytes_per_voxel * math.prod(cut.size) + _NETWORK_BYTES,
+            "memory_bytes_per_rank": bytes_per_voxel * math.prod(cut.size) + NETWORK_BYTES,
             "network_calls": round(missing * each),
             "network_calls_from": "subvolumes" if measured else "grid",
             "network_calls_per_s": rate,

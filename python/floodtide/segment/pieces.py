@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from floodtide import _core
 from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
@@ -38,6 +39,7 @@ CALLS = "network_calls"  # attribute of it
 _FORMAT = "floodtide subvolumes 1"
 _EXPECTED = "the plan of a segmentation in subvolumes"
 _FORWARD = "forward"  # may differ: results differ by rounding only
+_CHUNK = 64  # voxels along each axis of a stored chunk
 _MOST = 1 << 22  # subvolumes; a damaged plan may claim any number
 
 
@@ -340,6 +342,24 @@ class Pieces:
                 if text:
                     found.append(int(text))
         return found
+
+    def write(self, number: int, labels: NDArray[Any], command: str) -> None:
+        """Store the labels (z, y, x) of a subvolume, as uint32. Call this with its lock, after `begin`.
+
+        Raises:
+            StorageError: If the file cannot be written.
+        """
+        start, size = self.cut.subvolume(number)
+        file = _core.data.Hdf5Writer(str(self.path(number)), command, [DATASET])
+        try:
+            file.create(DATASET, "uint32", list(size), [min(n, _CHUNK) for n in size], 4)
+            file.attribute(DATASET, "box_start", list(start))
+            file.attribute(DATASET, "box_size", list(size))
+            file.attribute(DATASET, "volume_shape", list(self.volume_shape))
+            file.write(DATASET, [0, 0, 0], labels.astype(np.uint32))
+            file.finish()
+        finally:
+            file.discard()
 
     def read(self, number: int, box: Box) -> NDArray[Any]:
         """Return the labels of a box inside a subvolume, in voxels of the whole volume.

@@ -156,13 +156,7 @@ class Predictor:
         """
         images = self.channels(image)
         start, size = _checked(images[0], box)
-        axes = [
-            Axis(extent, a, a + n, context, pool)
-            for extent, a, n, context, pool in zip(
-                images[0].shape, start, size, self.context, self.pool, strict=True
-            )
-        ]
-        lengths = choose_windows(axes, self._voxels)
+        axes, lengths = self._windows(images[0].shape, (start, size))
         limits.require_memory(
             f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
             self._bytes_per_voxel * math.prod(lengths),
@@ -186,6 +180,17 @@ class Predictor:
             done += int(np.prod(kept.shape[:3]))
             if progress is not None:
                 progress(done, total)
+
+    def cost(self, shape: Sequence[int], box: Box) -> tuple[int, float]:
+        """Return the voxels that the network computes for a box of an image, halos included, and bytes of a block."""
+        axes, lengths = self._windows(shape, box)
+        computed = [axis.count(n) * n for axis, n in zip(axes, lengths, strict=True)]
+        return math.prod(computed), self._bytes_per_voxel * math.prod(lengths)
+
+    def _windows(self, shape: Sequence[int], box: Box) -> tuple[list[Axis], Vec3]:
+        rows = zip(shape, *box, self.context, self.pool, strict=True)
+        axes = [Axis(extent, a, a + n, context, pool) for extent, a, n, context, pool in rows]
+        return axes, choose_windows(axes, self._voxels)
 
     @typed()
     def probabilities(
@@ -308,7 +313,7 @@ class Predictor:
         if len(images) != len(self.mean):
             raise InvalidArgumentError(
                 f"predict: {len(images)} image(s), expected {len(self.mean)}: one for each channel of the network"
-                " (--channel of `floodtide predict`)"
+                " (--channel of `floodtide predict`, or data.volumes.channels of the table that segment.image names)"
             )
         for one in images[1:]:
             if tuple(one.shape) != tuple(images[0].shape):

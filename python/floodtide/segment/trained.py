@@ -10,7 +10,9 @@ from floodtide import config, nn
 from floodtide.base import reading
 from floodtide.base.tasks import PatchTask
 from floodtide.config.stored import stored
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import place
+from floodtide.data.look.trained_on import training_images
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.nn.load import is_tensorflow
@@ -41,6 +43,23 @@ def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, floa
     same = {row for name, row in rows if _same_dataset(str(name), image)}
     found = same or {row for _, row in rows}
     return list(found.pop()) if len(found) == 1 else None
+
+
+def voxel_size_of(checkpoint: str | Path) -> SizeNm | None:
+    """Return the voxel size (z, y, x) of the images that a network was trained on; None if unknown, or they differ.
+
+    The configuration states it, else the files of the training did.
+
+    Raises:
+        InvalidFileError, ConfigurationError: As for `normalisations`.
+    """
+    settings = stored_configuration(checkpoint)
+    volumes = () if settings is None else settings.data.volumes
+    stated = {volume.voxel_size_nm for volume in volumes} - {None}
+    sizes = (
+        stated if len(stated) == 1 else {one.voxel_size_nm for one in training_images(checkpoint)}
+    )
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def task_of(checkpoint: str | Path) -> PatchTask | None:

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import affinity_network
 import bright_network
 import h5py
 import numpy as np
@@ -88,6 +89,33 @@ def test_the_result_does_not_depend_on_ranks_or_kills(tmp_path: Path) -> None:
             np.testing.assert_array_equal(a["segmentation"], b["segmentation"])
     left = [p.name for p in killed.iterdir() if p.suffix not in (".h5", ".json")]
     assert left == []
+
+
+def test_a_unet_segments_alike_on_any_ranks_and_after_a_kill(tmp_path: Path) -> None:
+    pytest.importorskip("waterz")
+    file = affinity_network.train(tmp_path)
+
+    def line(pieces: Path) -> list[str]:
+        names = [str(file), "--out", str(pieces)]
+        return ["-m", "floodtide", "segment", *names, *affinity_network.SUBVOLUME]
+
+    found = []
+    for ranks in (1, 2, 3):
+        pieces = tmp_path / f"pieces{ranks}"
+        if ranks == 3:
+            assert kill_after(start(2, line(pieces)), pieces, 5, 0.0)
+            assert 5 <= len(list(pieces.glob("[!.]*.h5"))) < 27
+        result = shared(ranks, line(pieces))
+        assert result.status == 0, result.stderr
+        assert result.stdout.count("subvolumes: 27\n") == 1  # rank 0 alone prints
+        found.append(labels(ranks, pieces, tmp_path / f"out{ranks}.h5"))
+    assert found[0].max() > 3
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+    left = [p.name for p in (tmp_path / "pieces3").iterdir() if p.suffix not in (".h5", ".json")]
+    assert left == []
+    text = shared(2, [*line(tmp_path / "new"), "--box", "0:65,0:64,0:64"], status=2).stderr
+    assert text.count("is not inside") == 1
 
 
 def test_an_error_of_one_rank_is_one_line_on_all(tmp_path: Path) -> None:

@@ -287,8 +287,8 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
             "data.unlabelled has no meaning for task.kind 'flood', expected it only for",
         ),
         (
-            of_task("classes", segment={"image": "x"}),
-            "segment has no meaning for task.kind 'classes', expected it only for 'flood'",
+            of_task("classes", segment={"image": "x", "grow": 1}),
+            "segment.grow has no meaning for task.kind 'classes', expected it only for 'flood'",
         ),
         (
             of_task("classes", data={"patch": "all"}),

@@ -214,15 +214,16 @@ def test_a_new_user_gets_segments(
     assert Path("stack.png").read_bytes()[:4] == b"\x89PNG"
     assert cli.run(["report", "runs/stack"]) == 0
     assert "better than trivial" in Path("runs/stack/report.html").read_text("utf-8")
-    for option in (["--subvolumes", "0:1"], ["--estimate"]):
-        text = refused("segment", "stack.toml", "--out", "a.h5:b", *option, capsys=capsys)
-        assert "with a U-Net" in text
-        assert "`floodtide agglomerate --subvolume`" in text
-    keys = ["--set", "segment.subvolume=[16,16,16]"]
-    text = refused("segment", "stack.toml", "--out", "pieces", *keys, capsys=capsys)
-    assert "segment has no meaning for task.kind 'affinities', expected it only for 'flood'" in text
-    text = refused("segment", "stack.toml", "--out", "a.zarr", capsys=capsys)
-    assert "expected FILE.h5:DATASET" in text
+    line = ["segment", "stack.toml", "--out", "pieces", "--set", "segment.subvolume=[32,32,32]"]
+    assert cli.run([*line, "--estimate"]) == 0
+    assert cli.run(line) == 0
+    assert cli.run(["reconcile", "pieces", "whole.zarr"]) == 0
+    assert Volume("whole.zarr").shape == SHAPE  # not only the held-out box
+    assert cli.run(["segment", image, "--model", "runs/stack", "--out", "w.tif"]) == 2
+    assert "states no voxel size" in capsys.readouterr().err
+    line = ["segment", image, "--model", "runs/stack", "--voxel-nm", "20,20,20"]
+    assert cli.run([*line, "--out", "w.tif", "--box", "0:16,0:32,0:32"]) == 0
+    assert Volume("w.tif").geometry.voxel_size_nm == (20.0, 20.0, 20.0)
     monkeypatch.setitem(sys.modules, "waterz", None)
     text = refused("segment", "stack.toml", "--out", "a.h5:b", capsys=capsys)
     assert "in floodtide's source tree: pip install '.[affinities]'" in text
@@ -255,7 +256,9 @@ def test_small_voxels_are_merged(
     assert cli.run(["segment", "v.toml", "--out", "part.h5:s", "--box", "3:9,0:7,1:12"]) == 0
     box = parse_box(found["config"]["validation"]["box"])
     assert box is not None
-    coarse = Volume("held_out.coarse.h5:segments").read()
+    line = ["agglomerate", "held_out.predicted.h5:predicted", "held_out.coarse.h5:segments"]
+    assert cli.run(line) == 0
+    coarse = Volume(line[-1]).read()
     fine = Volume("held_out.h5:s")  # at the voxels of the image
     assert fine.geometry.voxel_size_nm == (8.0, 8.0, 8.0)
     assert fine.geometry.offset == tuple(2 * a for a in box[0])

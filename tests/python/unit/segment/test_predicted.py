@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import tomllib
+from plans import refused
 from scipy import ndimage
 from training_patches import KINDS, text, write_patches
 
@@ -93,6 +94,15 @@ def test_a_training_is_segmented(
         else:
             offsets = json.loads(stored.attrs["offsets"])
             assert values.shape == (len(offsets), 8, 32, 32)
+    if kind != "two channels":
+        line = ["segment", f"{folder}/volume.h5:raw", "--model", str(folder / kind)]
+        box = ["--box", "12:20,0:32,0:32"]
+        assert cli.run([*line, "--out", f"{folder}/{kind} model.tif", *box]) == 0
+        np.testing.assert_array_equal(Volume(f"{folder}/{kind} model.tif").read(), found)
+    else:
+        line = ["segment", str(file), "--set", f"segment.image={folder}/volume.h5:second"]
+        said = refused(*line, "--out", f"{out}:other", capsys=capsys)
+        assert "1 image(s), expected 2: one for each channel of the network" in said
     box = ["--box", "2:5,0:32,0:16"]
     assert cli.run(["segment", str(file), "--out", f"{folder}/{kind} box.h5:s", *box]) == 0
     assert Volume(f"{folder}/{kind} box.h5:s").shape == (3, 32, 16)
