@@ -57,7 +57,11 @@ def conditions(rows: Sequence[Row]) -> str:
     machine = about()
     command = ["git", "-C", str(HERE), "describe", "--always", "--abbrev=12", "--dirty=+"]
     commit = subprocess.run([*command, "--exclude=*"], check=True, capture_output=True, text=True)
-    peers = [name for name in ("torch", "onnxruntime", "openvino", "numpy") if importlib.util.find_spec(name)]
+    peers = [
+        name
+        for name in ("torch", "onnxruntime", "openvino", "numpy")
+        if importlib.util.find_spec(name)
+    ]
     versions = {"floodtide": rows[0]["version"], "python": platform.python_version()}
     versions["compiler"] = str(machine["build"]["compiler"])
     versions |= {name: importlib.metadata.version(name) for name in peers}
@@ -159,7 +163,9 @@ def main(file: Path, out: Path = HERE) -> None:
     name = title(rows[0]["processor"], cpuinfo.read_text("utf-8") if cpuinfo.exists() else "")
     base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     table = [line(row, rows) for row in rows if row["benchmark"] != "all" and is_ours(row)]
-    picture = f"![Roofline of a convolution, and the passes compared with other programs]({base}.svg)"
+    picture = (
+        f"![Roofline of a convolution, and the passes compared with other programs]({base}.svg)"
+    )
     parts = [f"# {name}", f"Measured with `floodtide bench all`. {conditions(rows)}", picture]
     page = "\n\n".join([*parts, "\n".join([HEADER, *table]), NOTE])
     (out / f"{base}.md").write_text(page + "\n", "utf-8")
