@@ -60,6 +60,46 @@ FLOODTIDE_INLINE void transpose(Bits (&rows)[16]) {
   }
 }
 
+/// 32 x 32 sums in tiles 0 to 3.
+template <class Tiles>
+class Sums {
+ public:
+  FLOODTIDE_INLINE void clear() {
+    tiles_.template zero<0>();
+    tiles_.template zero<1>();
+    tiles_.template zero<2>();
+    tiles_.template zero<3>();
+  }
+  FLOODTIDE_INLINE void load(const float* from, Index stride) {
+    tiles_.template load<0>(from, stride * kFloat);
+    tiles_.template load<1>(from + kPanel, stride * kFloat);
+    tiles_.template load<2>(from + kPanel * stride, stride * kFloat);
+    tiles_.template load<3>(from + kPanel * stride + kPanel, stride * kFloat);
+  }
+  FLOODTIDE_INLINE void store(float* to, Index stride) {
+    tiles_.template store<0>(to, stride * kFloat);
+    tiles_.template store<1>(to + kPanel, stride * kFloat);
+    tiles_.template store<2>(to + kPanel * stride, stride * kFloat);
+    tiles_.template store<3>(to + kPanel * stride + kPanel, stride * kFloat);
+  }
+  /// Adds the products of 32 rows of `a` and 32 columns of `b`. The second tile of an operand begins `a_next` or `b_next`
+  /// numbers after the first one.
+  FLOODTIDE_INLINE void add_products(const std::uint16_t* a, Index a_next, Index a_stride, const std::uint16_t* b, Index b_next,
+                                     Index b_stride) {
+    tiles_.template load<6>(b, b_stride * kHalf);
+    tiles_.template load<7>(b + b_next, b_stride * kHalf);
+    tiles_.template load<4>(a, a_stride * kHalf);
+    tiles_.template dot<0, 4, 6>();
+    tiles_.template dot<1, 4, 7>();
+    tiles_.template load<5>(a + a_next, a_stride * kHalf);
+    tiles_.template dot<2, 5, 6>();
+    tiles_.template dot<3, 5, 7>();
+  }
+
+ private:
+  Tiles tiles_;
+};
+
 // ---- Conversions ----------------------------------------------------------------------------------------------------
 
 template <class Tiles>
@@ -89,24 +129,24 @@ void round(const RoundTask& task) {
 
 // ---- Forward and backward-data --------------------------------------------------------------------------------------
 
-/// Adds bias and residual to the sums of the positions [begin, end) of a row, applies mask and ReLU, and writes the results.
-template <class Tiles, bool Masked, bool Added, bool Kept>
+/// Adds bias and residual to the sums of `count` voxels, applies mask and ReLU, and writes the results.
+template <class Tiles>
 FLOODTIDE_INLINE void finish_row(const ConvolveTask& task, Index at, Index count, Index channel, const float* sums) {
   const Index channels = task.layout.channels;
-  const Floats low_bias = load_unaligned<Wide>(task.bias + channel),
-               high_bias = load_unaligned<Wide>(task.bias + channel + kPanel);
+  const Floats low_bias = load_unaligned<Wide>(task.bias + channel);
+  const Floats high_bias = load_unaligned<Wide>(task.bias + channel + kPanel);
   for (Index i = 0; i < count; ++i, at += channels, sums += kTile) {
     Floats low = load<Wide>(sums) + low_bias, high = load<Wide>(sums + kPanel) + high_bias;
-    if constexpr (Masked) {
+    if (task.mask != nullptr) {
       const auto* const mask = reinterpret_cast<const Signed*>(task.mask + at);
       low = __builtin_convertvector(mask[0], Integers) > 0 ? low : Floats{};
       high = __builtin_convertvector(mask[1], Integers) > 0 ? high : Floats{};
     }
-    if constexpr (Added) {
+    if (task.residual != nullptr) {
       low += load<Wide>(task.residual + at);
       high += load<Wide>(task.residual + at + kPanel);
     }
-    if constexpr (Kept) {
+    if (task.out != nullptr) {
       slot<Wide>(task.out + at) = low;
       slot<Wide>(task.out + at + kPanel) = high;
     }
@@ -119,78 +159,49 @@ FLOODTIDE_INLINE void finish_row(const ConvolveTask& task, Index at, Index count
 }
 
 /// Fetches what the next plane and the next block read and write, for four voxels of this block.
-template <bool Added, bool Kept>
 FLOODTIDE_INLINE void fetch_ahead(const ConvolveTask& task, Index at) {
   const Index channels = task.layout.channels;
   const std::uint16_t* const next_plane = task.input + at + 2 * task.layout.plane_voxels() * channels;
-  const Index ahead = at + kTile * channels;
-#pragma GCC unroll 4
-  for (Index i = 0; i < 4; ++i) {
+  at += kTile * channels;
+  for (Index i = 0; i < 4; ++i, at += channels) {
     __builtin_prefetch(next_plane + i * channels, 0, 2);
-    if constexpr (Added || Kept) {
-      __builtin_prefetch(task.out + ahead + i * channels, 1, 3);
-      __builtin_prefetch(task.out + ahead + i * channels + kPanel, 1, 3);
+    if (task.out != nullptr) {
+      __builtin_prefetch(task.out + at, 1, 3);
+      __builtin_prefetch(task.out + at + kPanel, 1, 3);
     }
-    if (task.out_rounded != nullptr) __builtin_prefetch(task.out_rounded + ahead + i * channels, 1, 3);
-    if (task.mask != nullptr) __builtin_prefetch(task.mask + ahead + i * channels, 0, 3);
-  }
-}
-
-template <class Tiles, bool Masked, bool Added, bool Kept>
-void convolve_plane(const ConvolveTask& task) {
-  Tiles tiles;
-  alignas(64) float sums[kTile * kTile];
-  const Layout& p = task.layout;
-  const Index channels = p.channels, stride = channels * kHalf, row = p.row();
-  const Index origin = (task.plane + 1) * p.plane_voxels() + p.first();
-  for (Index begin = 0; begin < p.positions(); begin += kTile) {
-    for (Index channel = 0; channel < channels; channel += kTile) {
-      const std::uint16_t* b = task.weights + channel / kTile * kTaps * channels * kTile;
-      tiles.template zero<0>();
-      tiles.template zero<1>();
-      tiles.template zero<2>();
-      tiles.template zero<3>();
-      for (Index line = 0; line < 9; ++line) {
-        const Index voxel = origin + begin + (line / 3 - 1) * p.plane_voxels() + (line % 3 - 1) * row - 1;
-        const std::uint16_t* a = task.input + voxel * channels;
-        if (line < 8) fetch_ahead<Added, Kept>(task, (origin + begin + 4 * line) * channels + channel);
-        for (Index block = 0; block < 3 * channels; block += kTile, a += kTile, b += 2 * kTileHalves) {
-          tiles.template load<6>(b, 2 * kTile);
-          tiles.template load<7>(b + kTileHalves, 2 * kTile);
-          tiles.template load<4>(a, stride);
-          tiles.template dot<0, 4, 6>();
-          tiles.template dot<1, 4, 7>();
-          tiles.template load<5>(a + kPanel * channels, stride);
-          tiles.template dot<2, 5, 6>();
-          tiles.template dot<3, 5, 7>();
-        }
-      }
-      tiles.template store<0>(sums, kTile * kFloat);
-      tiles.template store<1>(sums + kPanel, kTile * kFloat);
-      tiles.template store<2>(sums + kPanel * kTile, kTile * kFloat);
-      tiles.template store<3>(sums + kPanel * kTile + kPanel, kTile * kFloat);
-      const Index end = smaller(begin + kTile, p.positions());
-      for (Index from = begin; from < end;) {  // one row of the volume after the other
-        const Index x = from % row, to = smaller(end, from - x + row);
-        const Index count = smaller(to - from, p.x - x);
-        finish_row<Tiles, Masked, Added, Kept>(task, (origin + from) * channels + channel, count, channel,
-                                               sums + (from - begin) * kTile);
-        from = to;
-      }
-    }
+    if (task.out_rounded != nullptr) __builtin_prefetch(task.out_rounded + at, 1, 3);
+    if (task.mask != nullptr) __builtin_prefetch(task.mask + at, 0, 3);
   }
 }
 
 template <class Tiles>
 void convolve(const ConvolveTask& task) {
-  if (task.mask != nullptr) {
-    if (task.residual != nullptr) return convolve_plane<Tiles, true, true, true>(task);
-    return task.out != nullptr ? convolve_plane<Tiles, true, false, true>(task)
-                               : convolve_plane<Tiles, true, false, false>(task);
+  Sums<Tiles> tiles;
+  alignas(64) float sums[kTile * kTile];
+  const Layout& p = task.layout;
+  const Index channels = p.channels, row = p.row(), origin = (task.plane + 1) * p.plane_voxels() + p.first();
+  for (Index begin = 0; begin < p.positions(); begin += kTile) {
+    for (Index channel = 0; channel < channels; channel += kTile) {
+      const std::uint16_t* b = task.weights + channel / kTile * kTaps * channels * kTile;
+      tiles.clear();
+      for (Index line = 0; line < 9; ++line) {
+        const Index voxel = origin + begin + (line / 3 - 1) * p.plane_voxels() + (line % 3 - 1) * row - 1;
+        const std::uint16_t* a = task.input + voxel * channels;
+        if (line < 8) fetch_ahead(task, (origin + begin + 4 * line) * channels + channel);
+        for (Index block = 0; block < 3 * channels; block += kTile, a += kTile, b += 2 * kTileHalves) {
+          tiles.add_products(a, kPanel * channels, channels, b, kTileHalves, kTile);
+        }
+      }
+      tiles.store(sums, kTile);
+      const Index end = smaller(begin + kTile, p.positions());
+      for (Index from = begin; from < end;) {  // one row of the volume after the other
+        const Index x = from % row, to = smaller(end, from - x + row);
+        finish_row<Tiles>(task, (origin + from) * channels + channel, smaller(to - from, p.x - x), channel,
+                          sums + (from - begin) * kTile);
+        from = to;
+      }
+    }
   }
-  if (task.residual != nullptr) return convolve_plane<Tiles, false, true, true>(task);
-  return task.out != nullptr ? convolve_plane<Tiles, false, false, true>(task)
-                             : convolve_plane<Tiles, false, false, false>(task);
 }
 
 // ---- Gradients by weights -------------------------------------------------------------------------------------------
@@ -242,43 +253,9 @@ inline void transpose_plane(const Layout& p, const std::uint16_t* grad, std::uin
   }
 }
 
-/// Adds the products of some blocks of positions, for 32 outputs and 32 inputs of a tap.
-/// @param a transposed gradients @param b paired inputs
-template <class Tiles>
-FLOODTIDE_INLINE void multiply_segment(Tiles& tiles, Index channels, Index blocks, bool add, const std::uint16_t* a,
-                                       const std::uint16_t* b, float* sums) {
-  const Index sums_stride = channels * kFloat, b_stride = channels * 2 * kHalf;
-  float* const below = sums + kPanel * channels;
-  if (add) {
-    tiles.template load<0>(sums, sums_stride);
-    tiles.template load<1>(sums + kPanel, sums_stride);
-    tiles.template load<2>(below, sums_stride);
-    tiles.template load<3>(below + kPanel, sums_stride);
-  } else {
-    tiles.template zero<0>();
-    tiles.template zero<1>();
-    tiles.template zero<2>();
-    tiles.template zero<3>();
-  }
-  for (Index block = 0; block < blocks; ++block, a += channels * kTile, b += kPanel * channels * 2) {
-    tiles.template load<6>(b, b_stride);
-    tiles.template load<7>(b + kTile, b_stride);
-    tiles.template load<4>(a, 2 * kTile);
-    tiles.template dot<0, 4, 6>();
-    tiles.template dot<1, 4, 7>();
-    tiles.template load<5>(a + kTileHalves, 2 * kTile);
-    tiles.template dot<2, 5, 6>();
-    tiles.template dot<3, 5, 7>();
-  }
-  tiles.template store<0>(sums, sums_stride);
-  tiles.template store<1>(sums + kPanel, sums_stride);
-  tiles.template store<2>(below, sums_stride);
-  tiles.template store<3>(below + kPanel, sums_stride);
-}
-
 template <class Tiles>
 void gradient(const GradientTask& task) {
-  Tiles tiles;
+  Sums<Tiles> tiles;
   const Layout& p = task.layout;
   const Index channels = p.channels, plane_size = p.plane_voxels() * channels, lines = plane_size / kTile;
   std::uint16_t* const transposed[2] = {task.scratch + 3 * p.paired_size(),
@@ -306,8 +283,13 @@ void gradient(const GradientTask& task) {
         const std::uint16_t* const a = transposed[voxel % 2] + begin * channels * kTile;
         for (Index out = 0; out < channels; out += kTile) {
           for (Index in = 0; in < channels; in += kTile) {
-            multiply_segment(tiles, channels, blocks, add, a + out * kTile, b + in * 2,
-                             task.sums + (tap * channels + out) * channels + in);
+            float* const sums = task.sums + (tap * channels + out) * channels + in;
+            add ? tiles.load(sums, channels) : tiles.clear();
+            for (Index block = 0; block < blocks; ++block) {
+              tiles.add_products(a + (block * channels + out) * kTile, kTileHalves, kTile,
+                                 b + (block * kPanel * channels + in) * 2, kTile, channels * 2);
+            }
+            tiles.store(sums, channels);
           }
         }
       }
