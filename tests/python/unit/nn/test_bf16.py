@@ -163,12 +163,13 @@ def test_errors_of_the_published_network(data_folder: Path) -> None:
     logits, gradients = {}, {}
     for compute in ("fp32", "bf16"):
         network = ft.nn.load(folder / "model.ckpt-27465036", compute=compute)
+        assert isinstance(network, ft.nn.FFN)
         loss, gradients[compute] = network.loss_and_gradients(*arrays)
         assert loss == pytest.approx(float(stored["loss"]), rel=ROUNDING)
         logits[compute] = network.forward(*arrays[:2])
     difference = logits["bf16"] - logits["fp32"]
     assert np.std(difference) <= 2 * ROUNDING * np.std(logits["fp32"])
     distances = _distances(gradients["bf16"], gradients["fp32"])
-    print(np.std(difference) / np.std(logits["fp32"]), np.median(distances), max(distances))
+    # Measured: 8.6e-4 (logits), 1.0e-2 and 3.4e-2 (median and worst gradient).
     assert np.median(distances) <= 10 * ROUNDING
     assert max(distances) <= 25 * ROUNDING
