@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-ISA_MEMBER = re.compile(r"^(generic|avx2|avx512)\.cpp\.o(bj)?$")
+ISA_MEMBER = re.compile(r"^(generic|avx2|avx512|amx)\.cpp\.o(bj)?$")
 WEAK = set("VvWwu")
 CONSTANT = set("RD")  # D: constants that hold addresses, before the linker has seen them
 

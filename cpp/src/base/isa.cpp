@@ -5,6 +5,11 @@
 #include <cstdlib>
 #include <fstream>
 
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "base/isa_scope.hpp"
 #include "floodtide/base/error.hpp"
 
@@ -18,6 +23,18 @@ std::atomic<Isa>& level_in_use() {
     return isa_up_to(cap == nullptr ? "" : cap);
   }();
   return level;
+}
+
+std::string find_amx_missing() {
+#if defined(__x86_64__) && defined(SYS_arch_prctl)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("avx512bf16")) {
+    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM; source: Linux, Documentation/arch/x86/xstate.rst
+    constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+    return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? "" : "the system refuses the use of AMX tiles";
+  }
+#endif
+  return "the processor has no AMX with bfloat16";
 }
 
 }  // namespace
@@ -60,6 +77,11 @@ Isa active_isa() { return level_in_use().load(std::memory_order_relaxed); }
 
 IsaScope::IsaScope(Isa level) : before_(level_in_use().exchange(level)) {}
 IsaScope::~IsaScope() { level_in_use() = before_; }
+
+std::string amx_missing() {
+  static const std::string reason = find_amx_missing();
+  return reason;
+}
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");

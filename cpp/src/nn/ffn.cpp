@@ -164,6 +164,10 @@ struct Ffn::Impl {
 
 Ffn::Ffn(const FfnOptions& options, Initial initial)
     : Network(parameter_layout(options).size()), impl_(std::make_unique<Impl>(*this, options, parameter_layout(options))) {
+  if (options.compute == kernels::Compute::bf16) {
+    const std::string reason = FfnPlan::bf16_unsupported(options);
+    FLOODTIDE_REQUIRE(reason.empty(), unsupported, "ffn: compute is bf16: ", reason, "; choose fp32");
+  }
   if (initial == Initial::random) initialise(layout(), options.seed, parameters());
 }
 Ffn::~Ffn() = default;

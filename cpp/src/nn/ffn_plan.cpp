@@ -12,6 +12,8 @@ namespace floodtide::nn {
 namespace {
 
 using kernels::Activation;
+using kernels::Bf16Chain;
+using kernels::Compute;
 using kernels::Conv3dShape;
 using kernels::FftChain;
 using kernels::Passes;
@@ -25,8 +27,9 @@ constexpr Vec3 kFftTile{kernels::fft::kTile, kernels::fft::kTile, kernels::fft::
 std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOptions& options, int count) {
   std::vector<kernels::Conv3d> convolutions;
   convolutions.reserve(static_cast<std::size_t>(count));
+  const Compute compute = options.compute == Compute::bf16 ? Compute::fp32 : options.compute;
   for (int number = 0; number < count; ++number) {
-    convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel, options.compute);
+    convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel, compute);
   }
   return convolutions;
 }
@@ -55,8 +58,13 @@ Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
 FfnPlan::Lane::Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other)
     : head(other), input(floats(first, first.stored_in())) {}
 
+std::string FfnPlan::bf16_unsupported(const FfnOptions& options) {
+  if (!options.kernel.empty()) return str_cat("all convolutions use the kernel ", options.kernel);
+  return Bf16Chain::unsupported(options.features, active_isa());
+}
+
 std::string FfnPlan::fft_unsupported(const Vec3& size, const FfnOptions& options) {
-  if (options.compute != kernels::Compute::fp32) return str_cat("compute is ", name(options.compute));
+  if (options.compute != Compute::fp32) return str_cat("compute is ", name(options.compute));
   if (!options.kernel.empty()) return str_cat("all convolutions use the kernel ", options.kernel);
   return FftChain::unsupported(size, options.features, active_isa());
 }
@@ -72,9 +80,15 @@ FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forw
       keeps_chain_weights_(forward == Forward::fft),
       trains_by_fft_(trains_by_fft(size, options)),
       forward_by_fft_(forward ? *forward == Forward::fft : trains_by_fft_),
-      convolutions_(make_convolutions(size, options, trains_by_fft_ && forward_by_fft_ ? 2 : 2 * options.depth)),
+      convolutions_(make_convolutions(
+          size, options, options.compute == Compute::bf16 || (trains_by_fft_ && forward_by_fft_) ? 2 : 2 * options.depth)),
       head_weights_(static_cast<std::size_t>(options.features)) {
   if (forward_by_fft_ || trains_by_fft_) chain_ = make_chain(size, options);
+  if (options.compute == Compute::bf16) {
+    bf16_.emplace(size, options.features, *Bf16Chain::kernels_of(active_isa()));
+    bf16_weights_.resize(layers_);
+    bf16_transposed_.resize(layers_);
+  }
 }
 
 void FfnPlan::prepare(std::uint64_t version, const ParameterLayout& layout, std::span<const float> parameters, Passes passes) {
@@ -85,7 +99,10 @@ void FfnPlan::prepare(std::uint64_t version, const ParameterLayout& layout, std:
   const bool chained = training ? trains_by_fft_ : forward_by_fft_;
   if (!training) chain_weights_.clear();
   for (std::size_t i = 0; i < layers_; ++i) {
-    if (i == 0 || !chained) {
+    if (i > 0 && bf16_) {
+      bf16_->pack(of(2 * i), bf16_weights_[i]);
+      if (training) bf16_->pack_transposed(of(2 * i), bf16_transposed_[i], preparation_);
+    } else if (i == 0 || !chained) {
       const bool ready = training_ready_ && (i == 0 || !trains_by_fft_);
       if (!ready) convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), preparation_, passes);
     } else if (!training && keeps_chain_weights_) {
@@ -126,6 +143,11 @@ void FfnPlan::for_each_example(Lanes& lanes, std::span<Example> batch, Body body
 }
 
 void FfnPlan::reserve(Lane& lane, std::int64_t activations) const {
+  if (bf16_) {
+    const std::int64_t size = activations * Bf16Chain::activation_size(size_, options_.features);
+    if (lane.rounded.size() < size) lane.rounded = AlignedBuffer<std::uint16_t>(size);
+    activations = 2;  // the stream and its gradient
+  }
   const std::int64_t size = activations * activation_floats(convolutions_[0].shape());
   if (lane.activations.size() >= size) return;
   lane.activations = {};  // free the old block first: both blocks together would need twice the memory
@@ -134,6 +156,10 @@ void FfnPlan::reserve(Lane& lane, std::int64_t activations) const {
 
 float* FfnPlan::activation(Lane& lane, std::size_t number) const {
   return lane.activations.data() + static_cast<std::int64_t>(number) * activation_floats(convolutions_[0].shape());
+}
+
+std::uint16_t* FfnPlan::rounded(Lane& lane, std::size_t number) const {
+  return lane.rounded.data() + static_cast<std::int64_t>(number) * Bf16Chain::activation_size(size_, options_.features);
 }
 
 const kernels::Conv3d& FfnPlan::convolution(std::size_t number) const {
@@ -164,12 +190,29 @@ void FfnPlan::forward(Lanes& lanes, std::span<const FfnExample> batch) const {
     load_input(lane, batch[number]);
     if (forward_by_fft_) reserve_chain(lane, FftChain::Transposed::no);
     convolve(lane, false, forward_by_fft_);
-    lane.head.forward(activation(lane, 1), batch[number].logits.data(), batch[number].out_logits.data());
+    lane.head.forward(activation(lane, bf16_ ? 0 : 1), batch[number].logits.data(), batch[number].out_logits.data());
   };
   for_each_example(lanes, batch, run, [](Lane&, std::size_t) {});
 }
 
+void FfnPlan::convolve_bf16(Lane& lane, bool keep) const {
+  const auto output = [&](std::size_t i) { return rounded(lane, keep ? i : i % 2); };
+  float* const stream = activation(lane, 0);
+  convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, stream, lane.workspace);
+  bf16_->round(stream, output(0));
+  for (std::size_t i = 1; i < layers_; ++i) {
+    const bool to_stream = i % 2 == 1;
+    bf16_->convolve(output(i - 1), bf16_weights_[i],
+                    {.bias = biases_[i].data(),
+                     .residual = to_stream && i > 1 ? stream : nullptr,
+                     .out = to_stream ? stream : nullptr,
+                     .out_rounded = keep || i + 1 < layers_ ? output(i) : nullptr,
+                     .rectify = true});
+  }
+}
+
 void FfnPlan::convolve(Lane& lane, bool keep, bool by_fft) const {
+  if (bf16_) return convolve_bf16(lane, keep);
   const auto output = [&](std::size_t i) { return activation(lane, keep ? i : i % 2); };
   for (std::size_t i = 0; i < layers_; ++i) {
     const bool to_stream = i % 2 == 1;  // the other convolutions are the first half of a module
@@ -246,13 +289,13 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   load_input(lane, example);
   convolve(lane, true, trains_by_fft_);
   const std::size_t head = 2 * layers_;
-  example.loss = lane.head.backward({.stream = activation(lane, layers_ - 1),
+  example.loss = lane.head.backward({.stream = activation(lane, bf16_ ? 0 : layers_ - 1),
                                      .logits = example.logits.data(),
                                      .labels = example.labels.data(),
                                      .weights = example.weights.empty() ? nullptr : example.weights.data(),
                                      .scale = scale,
                                      .out_logits = example.out_logits.data(),
-                                     .out_stream_grad = stream_grad(lane),
+                                     .out_stream_grad = bf16_ ? activation(lane, 1) : stream_grad(lane),
                                      .out_weight_grad = part(lane.gradients.span(), layout.entry(head)),
                                      .out_bias_grad = part(lane.gradients.span(), layout.entry(head + 1))[0]});
   const auto ready = [&](std::size_t weights_entry) {
@@ -261,7 +304,7 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
     on_ready(weights_entry);
   };
   ready(head);
-  train_backward(lane, layout, ready);
+  bf16_ ? train_backward_bf16(lane, layout, ready) : train_backward(lane, layout, ready);
   lane.trained = true;
 }
 
@@ -296,21 +339,55 @@ void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready re
   }
 }
 
+template <class Ready>
+void FfnPlan::train_backward_bf16(Lane& lane, const ParameterLayout& layout, Ready ready) const {
+  float* const stream_grad = activation(lane, 1);
+  std::uint16_t* const stream = rounded(lane, layers_);  // gradients as operands
+  std::uint16_t* const inner = rounded(lane, layers_ + 1);
+  const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)).data(); };
+  const auto add_gradients = [&](std::size_t i, const std::uint16_t* output_grad) {
+    bf16_->backward_weights(rounded(lane, i - 1), output_grad, grad_of(2 * i), grad_of(2 * i + 1), lane.workspace);
+    ready(2 * i);
+  };
+  bf16_->round(stream_grad, stream);
+  for (std::size_t i = layers_ - 1; i > 1; i -= 2) {
+    add_gradients(i, stream);
+    bf16_->convolve(stream, bf16_transposed_[i], {.mask = rounded(lane, i - 1), .out_rounded = inner});
+    add_gradients(i - 1, inner);
+    bf16_->convolve(inner, bf16_transposed_[i - 1],
+                    {.mask = rounded(lane, i - 2), .residual = stream_grad, .out = stream_grad, .out_rounded = stream});
+  }
+  add_gradients(1, stream);
+  float* const first = activation(lane, 0);  // the stream is no longer needed
+  bf16_->convolve(stream, bf16_transposed_[1], {.mask = rounded(lane, 0), .out = first});
+  convolutions_[0].backward_weights(lane.input.data(), Activation::none, first, grad_of(0), grad_of(1), lane.workspace);
+  ready(0);
+}
+
 Tensor<std::uint8_t, 5> FfnPlan::relu_masks(const Vec3& size, const FfnOptions& options, const Lane& lane) {
   FLOODTIDE_REQUIRE(lane.trained, invalid_argument,
                     "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
   const Conv3dShape shape = convolution_shape(size, options.features, 0);
   const std::int64_t layers = 2 * options.depth, channels = options.features;
   Tensor<std::uint8_t, 5> masks({layers, shape.z, shape.y, shape.x, channels});
-  for (std::int64_t i = 0; i < layers; ++i) {
-    const float* const outputs = lane.activations.data() + i * activation_floats(shape);
-    for (std::int64_t row = 0; row < shape.z * shape.y; ++row) {
-      const float* in = outputs + kernels::activation_offset(shape, shape.stored_out(), row / shape.y, row % shape.y, 0);
-      std::uint8_t* out = &masks.view()(i, row / shape.y, row % shape.y, 0, 0);
-      for (std::int64_t x = 0; x < shape.x; ++x) {
-        for (std::int64_t c = 0; c < channels; ++c) out[x * channels + c] = in[x * shape.stored_out() + c] > 0 ? 1 : 0;
+  const auto fill = [&](const auto* all, std::int64_t activation, auto is_positive) {
+    for (std::int64_t i = 0; i < layers; ++i) {
+      for (std::int64_t row = 0; row < shape.z * shape.y; ++row) {
+        const auto* in =
+            all + i * activation + kernels::activation_offset(shape, shape.stored_out(), row / shape.y, row % shape.y, 0);
+        std::uint8_t* out = &masks.view()(i, row / shape.y, row % shape.y, 0, 0);
+        for (std::int64_t x = 0; x < shape.x; ++x) {
+          for (std::int64_t c = 0; c < channels; ++c)
+            out[x * channels + c] = std::uint8_t{is_positive(in[x * shape.stored_out() + c])};
+        }
       }
     }
+  };
+  if (options.compute == Compute::bf16) {
+    fill(lane.rounded.data(), Bf16Chain::activation_size(size, channels),
+         [](std::uint16_t bits) { return bits > 0 && bits < 0x8000; });
+  } else {
+    fill(lane.activations.data(), activation_floats(shape), [](float value) { return value > 0; });
   }
   return masks;
 }
@@ -319,7 +396,7 @@ std::size_t FfnPlan::bytes(const Lanes& lanes) noexcept {
   std::size_t total = 0;
   for (const Lane& lane : lanes) {
     const std::int64_t count = lane.input.size() + lane.activations.size() + lane.gradients.size() + lane.chain.floats();
-    total += static_cast<std::size_t>(count) * sizeof(float) + lane.head.bytes();
+    total += static_cast<std::size_t>(count) * sizeof(float) + lane.rounded.span().size_bytes() + lane.head.bytes();
   }
   return total;
 }
@@ -328,15 +405,20 @@ std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size,
                                     std::int64_t parameters) {
   const Conv3dShape first = convolution_shape(size, options.features, 0);
   const Conv3dShape other = convolution_shape(size, options.features, 1);
-  const std::int64_t activations = 2 * options.depth + 2;  // with stream_grad and inner_grad
+  const std::int64_t outputs = 2 * options.depth + 2;  // with stream_grad and inner_grad
+  const bool bf16 = options.compute == Compute::bf16;
+  const std::int64_t activations = bf16 ? 2 : outputs;
+  const std::int64_t rounded = bf16 ? outputs * Bf16Chain::activation_size(size, options.features) : 0;
   const std::int64_t chain =
       trains_by_fft(size, options) ? FftChain::workspace_floats(size, options.features, FftChain::Transposed::too) : 0;
   const std::int64_t lane = floats(first, first.stored_in()) + activations * activation_floats(first) + chain + parameters;
   return static_cast<std::size_t>(examples_at_once(options, examples, threads)) *
-         (static_cast<std::size_t>(lane) * sizeof(float) + Head::bytes_of(other));
+         (static_cast<std::size_t>(lane) * sizeof(float) + static_cast<std::size_t>(rounded) * sizeof(std::uint16_t) +
+          Head::bytes_of(other));
 }
 
 std::string FfnPlan::kernel_names() const {
+  if (bf16_) return "conv0_a: " + convolutions_[0].kernel_names() + "; others: amx_bf16";
   const std::string& others = convolutions_[1].kernel();
   return "conv0_a: " + convolutions_[0].kernel_names() + "; others: " +
          (trains_by_fft_ ? "forward fft, backward_data fft, backward_weights " + others : convolutions_[1].kernel_names());

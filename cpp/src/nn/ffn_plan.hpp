@@ -9,6 +9,7 @@
 
 #include "floodtide/base/memory.hpp"
 #include "floodtide/nn/ffn.hpp"
+#include "kernels/bf16_chain/bf16_chain.hpp"
 #include "kernels/conv3d/conv3d.hpp"
 #include "kernels/fft_chain/fft_chain.hpp"
 #include "nn/head.hpp"
@@ -25,6 +26,9 @@ class FfnPlan {
   /// stream before the ReLU. These are 2 * depth activations. The next convolution applies the ReLU to the stream while it
   /// reads. Two gradient buffers are enough: one for the stream, to which each module adds in place, and one inside a module. A
   /// forward-only pass uses two activations.
+  ///
+  /// With bfloat16, only the stream and its gradient are floats. The other activations, and the rectified stream after each
+  /// module, are in `rounded`: first those of the convolutions, then the gradients as operands of convolutions.
   struct Lane {
     explicit Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other);
 
@@ -32,6 +36,7 @@ class FfnPlan {
     AlignedBuffer<float> input;        // channels: image, logits, zeros
     AlignedBuffer<float> activations;  // of the convolutions: `a` after the ReLU, `b` with the skip added; then the gradients
                                        // stream_grad and inner_grad. In one block, because huge pages are not shared by blocks
+    AlignedBuffer<std::uint16_t> rounded;
     kernels::FftChain::Workspace chain;
     AlignedBuffer<float> gradients;  // gradients of the parameters for one example
     Workspace workspace;             // of the convolutions
@@ -42,6 +47,8 @@ class FfnPlan {
   /// all plans for the same image size and options.
   using Lanes = std::vector<Lane>;
 
+  /// Return why passes cannot compute with bfloat16. Empty if they can.
+  [[nodiscard]] static std::string bf16_unsupported(const FfnOptions& options);
   /// Return why forward passes for this image size cannot use Fourier transforms. Empty if they can.
   [[nodiscard]] static std::string fft_unsupported(const Vec3& size, const FfnOptions& options);
   /// True if training passes for this image size use Fourier transforms. The answer does not depend on measurements, because
@@ -87,6 +94,8 @@ class FfnPlan {
   [[nodiscard]] float* inner_grad(Lane& lane) const { return activation(lane, layers_ + 1); }
   /// Return a convolution by its number: conv0_a, conv0_b, conv1_a, ...
   [[nodiscard]] const kernels::Conv3d& convolution(std::size_t number) const;
+  /// Return an activation of `rounded`. Numbers below layers_ are outputs of convolutions; two gradients follow.
+  [[nodiscard]] std::uint16_t* rounded(Lane& lane, std::size_t number) const;
   void reserve_chain(Lane& lane, kernels::FftChain::Transposed transposed) const;
   void load_input(Lane& lane, const FfnExample& example) const;
   /// Runs forward and backward pass of one example. Calls on_ready for each entry of lane.gradients when it is complete.
@@ -94,20 +103,25 @@ class FfnPlan {
   /// Computes the outputs of all convolutions. With `keep`, each output has its own memory, as training passes need it.
   /// Without, the first convolutions of all modules share one array for their outputs, and the second ones another.
   void convolve(Lane& lane, bool keep, bool by_fft) const;
+  void convolve_bf16(Lane& lane, bool keep) const;
   /// Computes the gradients of the convolutions from lane.stream_grad. Calls ready(entry of the weights) when weights and
   /// biases of a convolution are complete.
   template <class Ready>
   void train_backward(Lane& lane, const ParameterLayout& layout, Ready ready) const;
+  template <class Ready>
+  void train_backward_bf16(Lane& lane, const ParameterLayout& layout, Ready ready) const;
 
   Vec3 size_;
   FfnOptions options_;
   std::size_t layers_;  // number of convolutions
   bool keeps_chain_weights_, trains_by_fft_, forward_by_fft_;
   // conv0_a, conv0_b, conv1_a, ... If all passes use Fourier transforms, conv0_b stands for all that follow: it only computes
-  // gradients by weights, for which it needs no weights.
+  // gradients by weights, for which it needs no weights. With bfloat16, conv0_b is not used.
   std::vector<kernels::Conv3d> convolutions_;
-  std::optional<kernels::FftChain> chain_;                // all convolutions but the first one, if any pass uses it
-  std::vector<AlignedBuffer<float>> chain_weights_;       // transformed, for forward()
+  std::optional<kernels::FftChain> chain_;           // all convolutions but the first one, if any pass uses it
+  std::vector<AlignedBuffer<float>> chain_weights_;  // transformed, for forward()
+  std::optional<kernels::Bf16Chain> bf16_;           // all convolutions but the first one, if compute is bf16
+  std::vector<kernels::Bf16Chain::Weights> bf16_weights_, bf16_transposed_;
   std::vector<std::span<const float>> weights_, biases_;  // of the convolutions, in the caller's parameters
   std::uint64_t version_ = 0;                             // of the parameters that were prepared last; 0: none
   bool forward_ready_ = false, training_ready_ = false;

@@ -119,6 +119,8 @@ std::size_t forward_bytes(const UNetOptions& options, std::int64_t n, const Vec3
 
 UNet::UNet(const UNetOptions& options, Initial initial)
     : SampleNetwork(parameter_layout(options).size()), impl_(std::make_unique<Impl>(*this, options, UNetLayout(options))) {
+  FLOODTIDE_REQUIRE(options.compute != kernels::Compute::bf16, unsupported,
+                    "unet: compute is bf16, which only flood-filling networks have; choose fp32");
   if (initial == Initial::random) initialise(options, impl_->layout, parameters());
 }
 UNet::~UNet() = default;

@@ -35,7 +35,8 @@ class FFN(Network):
         deltas: Distance (z, y, x) in voxels by which the field of view moves, at most (fov - 1) / 2.
         features: Number of feature maps between the convolutions.
         seed: Random seed of the Glorot-uniform weights. Biases start at zero.
-        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
+        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms; "bf16" for operands of convolutions
+            in bfloat16, on processors with AMX, for features in multiples of 32.
         parallel: How threads divide the work. "fovs": each thread computes whole examples, if the batch has at least
             as many examples as there are threads. "voxels": all threads share the voxels of each example.
 

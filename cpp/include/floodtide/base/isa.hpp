@@ -20,6 +20,10 @@ enum class Isa { reference, generic, avx2, avx512 };
 /// Throws Error(unsupported) if the processor does not support the level, Error(invalid_argument) for an unknown name.
 [[nodiscard]] Isa active_isa();
 
+/// Return why this process cannot use the bfloat16 products of AMX tiles. Empty if it can. The first call on a processor with
+/// AMX asks the system for the permission to use tiles, for all threads of the process.
+[[nodiscard]] std::string amx_missing();
+
 /// Return the processor's model name as the system reports it, or "unknown".
 [[nodiscard]] std::string processor_name();
 

@@ -12,9 +12,11 @@ namespace floodtide::kernels {
 
 /// Arithmetic of convolutions. `fp32`: single precision with the fastest kernel, which may be a Winograd kernel.
 /// `fp32_direct`: single precision, and each output is one sum of products (no Winograd kernels).
-enum class Compute { fp32, fp32_direct };
-constexpr Names<Compute, 2> names_of(Compute) {
-  return {"compute", {{{"fp32", Compute::fp32}, {"fp32-direct", Compute::fp32_direct}}}};
+/// `bf16`: operands of convolutions between feature maps are rounded to bfloat16, and sums are float. Only flood-filling
+/// networks on processors with AMX can.
+enum class Compute { fp32, fp32_direct, bf16 };
+constexpr Names<Compute, 3> names_of(Compute) {
+  return {"compute", {{{"fp32", Compute::fp32}, {"fp32-direct", Compute::fp32_direct}, {"bf16", Compute::bf16}}}};
 }
 
 /// Set the function that receives one line of text for each choice of a kernel. The line contains the shape, the chosen

@@ -96,6 +96,7 @@ void set_dispatch_listener(std::function<void(std::string_view)> listener) { dis
 
 Conv3d::Conv3d(const Conv3dShape& shape, Isa level, std::string_view kernel, Compute compute) : shape_(shape) {
   check(shape);
+  FLOODTIDE_REQUIRE(compute != Compute::bf16, unsupported, describe(shape), ": compute is bf16, expected fp32 or fp32-direct");
   const Conv3dCandidate candidate = choose(shape, level, kernel, compute);
   kernel_ = candidate.name;
   plan_ = candidate.make(shape);

@@ -223,7 +223,7 @@ def test_wrong_arrays_are_named() -> None:
     [
         ({"depth": 0}, "depth is 0, expected 1 to 1000"),
         ({"features": 0}, "features is 0"),
-        ({"compute": "fp64"}, "compute is 'fp64', expected fp32 or fp32-direct"),
+        ({"compute": "fp64"}, "compute is 'fp64', expected fp32, fp32-direct or bf16"),
         ({"fov": (33, 32, 33)}, r"fov is \(33, 32, 33\), expected odd sizes"),
         ({"deltas": (8, 8, 17)}, r"deltas are \(8, 8, 17\), expected 0 to"),
     ],
