@@ -235,6 +235,10 @@ def measure(
     """
     passes = _class_of(settings)
     peers = peers_of(passes.peer, against, passes.others)
+    if "forward" not in names and peers and set(peers) <= set(ONNX):
+        raise InvalidArgumentError(
+            f"{passes.peer}: {against} runs forward passes only, expected a program that trains, such as torch"
+        )
     for count in timing.counts:
         with threads(count):
             for name in names:

@@ -37,6 +37,8 @@ def accepts_tensors(function: Function) -> Function:
         def array_of(tensor: Any) -> Any:
             try:
                 array = np.from_dlpack(tensor)
+                if not array.flags.writeable:  # as before NumPy 2.1
+                    array = np.asarray(tensor)
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
                 raise InvalidArgumentError(
                     f"{name}: a {type(tensor).__name__} is no array in the processor's memory: {error}"
@@ -50,12 +52,20 @@ def accepts_tensors(function: Function) -> Function:
 
         changed = [_each(value, _is_tensor, array_of) for value in args]
         named = {key: _each(value, _is_tensor, array_of) for key, value in kwargs.items()}
-        library: Any = importlib.import_module(type(given[0][1]).__module__.partition(".")[0])
+        library = _library_of(given[0][1])
         result = function(*changed, **named)
         back = functools.partial(_each, is_one=_is_array, change=tensor_of)
         return result.mapped(back) if hasattr(result, "mapped") else back(result)
 
     return call  # type: ignore[return-value]
+
+
+def _library_of(tensor: Any) -> Any:
+    """Return the library of a tensor: a class of another package may extend a tensor of the library."""
+    if hasattr(tensor, "__array_namespace__"):
+        return tensor.__array_namespace__()
+    names = [one.__module__.partition(".")[0] for one in type(tensor).__mro__]
+    return next(m for m in map(importlib.import_module, names) if hasattr(m, "from_dlpack"))
 
 
 def _is_array(value: Any) -> bool:
@@ -78,8 +88,9 @@ def _each(value: Any, is_one: Callable[[Any], bool], change: Callable[[Any], Any
     """Return the value with `change` applied to it, or to its elements, where `is_one` is true."""
     if is_one(value):
         return change(value)
-    if type(value) in (list, tuple):
-        return type(value)(_each(one, is_one, change) for one in value)
-    if isinstance(value, dict):
+    if isinstance(value, (list, tuple)):
+        made = [_each(one, is_one, change) for one in value]
+        return made if isinstance(value, list) else tuple(made)
+    if isinstance(value, Mapping):
         return {key: _each(one, is_one, change) for key, one in value.items()}
     return value

@@ -19,6 +19,8 @@ from floodtide.train.learners.learner import Record
 _MOMENTS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)
 """Shares of the time after which the number of steps is corrected."""
 _SPARE = 0.01  # share of the time that no step is planned for: the last steps may be slower
+LARGEST = 0.2
+"""Share of the planned steps that a step may stand for after a correction: the last rate would not be near the end."""
 _VALIDATION = 0.05  # share of the time that a validation is taken to need before one was measured
 
 
@@ -57,17 +59,23 @@ class Fit:
         self._first: int | None = None  # steps done before those of this job
         self._since: tuple[int, float] | None = None  # steps done, and when the last one ended
 
-    def due(self, step: int) -> bool:
+    def due(self, step: int, total: int) -> bool:
         """Return True if a correction is due after the next step. Call this before each step.
+
+        The first one is due early if the steps would end long before the time.
 
         Args:
             step: Number of steps done.
+            total: Number of steps of the training.
         """
         now_s = time.monotonic()
         self._first = step if self._first is None else self._first
         if self._since is None and step > self._first:  # the first step also allocates memory
             self._since, self._validated_s = (step, now_s), 0.0
-        return self._since is not None and self._moments != [] and now_s >= self._moments[0]
+        if self._since is None or not self._moments:
+            return False
+        early = len(self._moments) == len(_MOMENTS) and step >= _MOMENTS[0] * total
+        return early or now_s >= self._moments[0]
 
     @contextlib.contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -86,15 +94,15 @@ class Fit:
         """
         assert self._since is not None
         now_s = time.monotonic()
-        self._moments = [moment for moment in self._moments if moment > now_s]
+        self._moments = [moment for moment in self._moments[1:] if moment > now_s]
         before, start_s = self._since
         step_s = max(1e-9, (now_s - start_s - self._validated_s) / (step - before))
         self._since, self._validated_s = (step, now_s), 0.0
         left_s = self._end_s - now_s
         validation_s = self._took_s.get("validation", _VALIDATION * self._whole_s)
         others_s = validations * validation_s + self._took_s.get("checkpoint", 0.0)
-        # Half of the time stays for training, so that the rate has steps in which it can fall.
-        trained_s = max(left_s - others_s - _SPARE * self._whole_s, left_s / 2)
+        # Some of the time stays for training, so that the rate has steps in which it can fall.
+        trained_s = max(left_s - others_s - _SPARE * self._whole_s, left_s / 10)
         most = int(limits.UPDATES.maximum)
         steps = min(most, step + max(1, int(trained_s / step_s)))
         return {"steps": steps, "step_s": round(step_s, 6), "left_s": round(left_s, 3)}

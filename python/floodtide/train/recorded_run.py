@@ -111,7 +111,7 @@ _VALIDATION: dict[str, Any] = {
     ),
 }
 _NOISE = dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), _optional(_FINITE))
-_FORMS = {"start": _START, "validation": _VALIDATION, "train": _NOISE}
+_FORMS = {"start": _START, "validation": _VALIDATION, "train": {**_NOISE, "lr_share": _number}}
 _VOLUME = {
     "name": _text,
     "image": _text,

@@ -117,10 +117,11 @@ class StepLoop:
         """Take the corrections of the checkpoint, unless the configuration plans other steps."""
         given = self.setup.config.training
         stored = require_same_task(self.checkpoint, self.setup.config, "run.dir")
-        if stored is None or stored.training.steps != given.steps:
-            return
-        fewer, more = sorted((given.corrections, stored.training.corrections), key=len)
-        if more[: len(fewer)] != fewer:
+        same = stored is not None and stored.training.steps == given.steps
+        done = stored.training.corrections if stored is not None and same else ()
+        fewer, more = sorted((given.corrections, done), key=len)
+        new = given.corrections[len(done) :]
+        if more[: len(fewer)] != fewer or any(step < self.steps_done for step, _ in new):
             raise ConfigurationError(
                 f"training.corrections are not those of {self.checkpoint}, expected the same, or none"
             )
@@ -205,7 +206,11 @@ class StepLoop:
         # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
         training = self.setup.config.training
         requests = self._requests.bits(self.setup.config.run, decides=self.comm.rank == 0)
-        due = self.comm.rank == 0 and self._corrects and self._fit.due(self.steps_done)
+        due = (
+            self.comm.rank == 0
+            and self._corrects
+            and self._fit.due(self.steps_done, training.total)
+        )
         if due:
             requests |= _core.REQUEST_LOG  # all ranks then ask rank 0 for a correction
         if training.corrections:
@@ -237,6 +242,9 @@ class StepLoop:
             found = self._fit.correction(
                 self.steps_done, left if self.setup.learner.held_out is not None else 0
             )
+            planned_left = training.steps - pace.planned_step(training, self.steps_done)[0]
+            if planned_left > pace.LARGEST * training.steps * (found["steps"] - self.steps_done):
+                found = None  # the rate could not fall to its end
         record = world.broadcast_object(found)
         if record is None or record["steps"] == training.total:
             return

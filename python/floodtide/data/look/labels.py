@@ -197,7 +197,7 @@ def label_statistics(
     frequent = frequent[: _VALUES + 1]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
     main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
-    pieces = _pieces(volume, inside, budget, main) if 0 < len(main) <= _VALUES else ()
+    pieces = _pieces(volume, inside, budget, main, found.form) if 0 < len(main) <= _VALUES else ()
     kind, reason = _kind(len(objects), main, pieces)
     if near.inner:
         kind = "classes"
@@ -349,11 +349,11 @@ def _inner(counted: Array, edges: Array) -> tuple[int, ...]:
 
 
 def _pieces(
-    volume: Volume, boxes: Sequence[Box], budget: int, values: Array
+    volume: Volume, boxes: Sequence[Box], budget: int, values: Array, form: str
 ) -> tuple[tuple[int, int], ...]:
     """Return how many connected pieces each of the values has, in a block in the middle of each of the largest boxes.
 
-    Of several blocks, the one with the most pieces counts: an object that is labelled in two sections is one object.
+    Of several sections, the one with the most pieces counts: an object that is labelled in two sections is one object.
     """
     counts: dict[int, int] = {}
     for start, size in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
@@ -365,7 +365,8 @@ def _pieces(
         labels = cleared(volume.read((first, as_vec3(extents))))
         for value in np.intersect1d(labels, values):
             found = _core.segment.connected_components((labels == value).astype(np.uint8), _SPECK)
-            counts[int(value)] = max(counts.get(int(value), 0), int(found.max()))
+            before, own = counts.get(int(value), 0), int(found.max())
+            counts[int(value)] = max(before, own) if form == "sections" else before + own
     return tuple(sorted(counts.items()))
 
 

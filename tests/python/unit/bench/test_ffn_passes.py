@@ -118,5 +118,7 @@ def test_what_cannot_be_compared_with_is_refused(monkeypatch: pytest.MonkeyPatch
         return None
 
     monkeypatch.setattr(importlib.util, "find_spec", find_nothing)
-    with pytest.raises(errors.UnsupportedError, match="a package that is not installed"):
+    with pytest.raises(
+        errors.UnsupportedError, match="packages that are not installed: pip install torch"
+    ):
         list(passes.measure(SMALL, ["step"], ONCE, "torch"))

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import collections
+import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 
 import floodtide as ft
 from floodtide import errors
+from floodtide.comm.tensors import accepts_tensors
 
 
 class Tensor:
@@ -43,6 +47,19 @@ def test_networks_take_and_return_tensors() -> None:
     assert {type(one) for one in gradients.values()} == {Tensor}
     unet = ft.nn.UNet(ft.nn.UNetOptions(depth=2))
     assert unet.forward(ones(1, 4, 4, 4)).array.shape == (1, 4, 4, 4, 2)
+
+
+def test_tensors_of_an_extending_class_and_in_any_sequence() -> None:
+    class Extended(Tensor):
+        __module__ = "a_package_that_extends_it"
+
+    sys.modules[Extended.__module__] = types.ModuleType(Extended.__module__)
+    network = ft.nn.FFN(1, (3, 3, 3), (1, 1, 1), features=2)
+    image = Extended(np.ones((3, 3, 3), np.float32))
+    assert type(network.forward(image, image)) is Tensor
+    pair = collections.namedtuple("pair", "first second")(ones(1), ones(2))
+    doubled = accepts_tensors(lambda arrays: [2 * array for array in arrays])
+    assert [one.array.tolist() for one in doubled(pair)] == [[2], [2, 2]]
 
 
 def test_a_tensor_that_is_no_array_is_refused() -> None:
