@@ -23,6 +23,7 @@ from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of, refuse_inputs, volume_folder
+from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.stored import require_same_task
@@ -77,7 +78,7 @@ def decoding_of(checkpoint: Path) -> AffinityOptions:
     return AffinityOptions()
 
 
-class Stack:
+class Stack(NotPickled):
     """A box of an image as a trained U-Net sees it, and how its predictions become segments.
 
     Affinities are agglomerated; distances become affinities first; objects of a class are its connected components.
@@ -92,6 +93,8 @@ class Stack:
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or a library is missing.
     """
+
+    not_pickled = "it holds a network and open volumes; expected a new one, from its configuration"
 
     def __init__(
         self,

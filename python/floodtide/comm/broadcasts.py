@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from floodtide.comm import world
-from floodtide.comm.arrays import Array, in_place, words_for
+from floodtide.comm.arrays import Array, accepts_tensors, in_place, words_for
 from floodtide.comm.collectives import index_of, ranks_of
 from floodtide.comm.exchanges import allgather_object
 from floodtide.comm.handles import Handle, completed
-from floodtide.comm.tensors import accepts_tensors
 from floodtide.comm.world import ProcessSet
 from floodtide.errors import Error, InvalidArgumentError, ShapeError, on_all_ranks
 

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from floodtide.comm.arrays import Array
+from floodtide.comm.arrays import Array, accepts_tensors
 from floodtide.comm.collectives import compared_as_one, ranks_of
 from floodtide.comm.handles import Handle, completed, joint
-from floodtide.comm.tensors import accepts_tensors
 from floodtide.comm.world import ProcessSet
 
 

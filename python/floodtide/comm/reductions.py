@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from floodtide import _core
-from floodtide.comm.arrays import Array, in_place
+from floodtide.comm.arrays import Array, accepts_tensors, in_place
 from floodtide.comm.collectives import compared_as_one, ranks_of
 from floodtide.comm.handles import Handle, Result, completed, joint
 from floodtide.comm.reduction_rules import Average, Buffers, Division, How, Op, Rule
-from floodtide.comm.tensors import accepts_tensors
 from floodtide.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

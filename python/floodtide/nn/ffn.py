@@ -15,7 +15,7 @@ from floodtide.base import limits
 from floodtide.base.networks import FfnOptions
 from floodtide.base.options import Arguments, named_as
 from floodtide.base.typed import typed
-from floodtide.comm.tensors import accepts_tensors
+from floodtide.comm.arrays import accepts_tensors
 from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 

@@ -13,7 +13,7 @@ from floodtide.base import limits
 from floodtide.base.networks import UNetOptions, section_of
 from floodtide.base.options import Arguments
 from floodtide.base.typed import typed
-from floodtide.comm.tensors import accepts_tensors
+from floodtide.comm.arrays import accepts_tensors
 from floodtide.errors import InvalidArgumentError, ShapeError
 from floodtide.nn.losses import Labels, SegmentationLoss, Sum, loss_of
 from floodtide.nn.network import Array, Network

@@ -32,6 +32,7 @@ from floodtide import (
     segment,
     train,
 )
+from floodtide.agglomerate import Stack
 from floodtide.agglomerate.merging import Merged
 from floodtide.agglomerate.pairs import DecisionPoint, Pairs
 from floodtide.agglomerate.resegmenting import PairScores, Regrown
@@ -123,6 +124,7 @@ def trainer(folder: Path) -> train.Trainer:
 
 EXAMPLES: dict[type, Callable[[Path], Any]] = {
     floodtide.ProcessSet: lambda folder: floodtide.ProcessSet([0]),
+    Stack: lambda folder: object.__new__(Stack),
     AffinityFile: lambda folder: AffinityFile(
         f"{folder}/a.h5:a", [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]
     ),

@@ -13,7 +13,7 @@ import pytest
 
 import floodtide as ft
 from floodtide import errors
-from floodtide.comm.tensors import accepts_tensors
+from floodtide.comm.arrays import accepts_tensors
 
 
 class Tensor:

@@ -145,7 +145,7 @@ TABLE = {"classes": {"0": "background", "1": "disk"}}
         ({"model": {"depth": 6}, "data": {"size": [16, 16]}}, None, ("16", "32")),
         ({"model": {"fov": [1, 1, 1]}}, None, ("unknown key 'model.fov'",)),
         ({"training": {"seed_pad": 0.1}}, None, ("training.seed_pad", "'classes'", "'flood'")),
-        ({"segment": {"image": "x"}}, None, ("segment", "'flood'")),
+        ({"segment": {"init_activation": 0.9}}, None, ("segment", "'flood'")),
         ({"model": {"kind": "unet2d"}}, None, ("model.kind is 'unet2d'", "'unet'")),
         ({"comm": {"exactness": "workers"}, "training": {"dice": "batch"}}, None, ("exactness",)),
         ({"data": {"patch": [1, 17, 17]}}, None, ("(1, 17, 17)", "(12, 16, 16)")),
