@@ -228,7 +228,7 @@ class Stack(NotPickled):
         if overlap is None:
             pairs = zip(size, self._ratio, strict=True)
             overlap = as_vec3([min(math.ceil(OVERLAP * r), n // 4) for n, r in pairs])
-        return Cut(self.box, size, overlap)
+        return Cut(self.box, size, overlap).joinable()
 
     def _pieces(self, folder: str) -> Pieces:
         if ":" in folder:

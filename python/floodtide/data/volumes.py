@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -300,9 +299,14 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
         image: The name of the image; "": the volume is no result of floodtide.
     """
     found = Geometry()
-    with contextlib.suppress(Error):  # the image is not needed otherwise, and may be gone
+    try:
         if image:
             found = Volume(image).geometry
+    except Error:  # it is not needed otherwise, and may be gone
+        notes.show(
+            f"{image}, the image of a result of floodtide, cannot be read from here: if it states an offset, that"
+            " offset is not added to the position of the result"
+        )
     if geometry.voxel_size_nm is None and found.voxel_size_nm is not None:
         source = f"{found.size_source} of its image {image}"
         size = found.voxel_size_nm

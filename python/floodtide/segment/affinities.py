@@ -318,7 +318,7 @@ def agglomerate(
             )
         else:
             z, y, x = (min(OVERLAP, size // 4) for size in subvolume)
-            cut = Cut(affinities.box, subvolume, overlap or (z, y, x))
+            cut = Cut(affinities.box, subvolume, overlap or (z, y, x)).joinable()
     if cut is not None:
         _agglomerate_on_ranks(out, affinities, options, cut)
         return {"subvolumes": len(cut), "out": out}

@@ -93,7 +93,7 @@ def cut_of(
     fov = segmenter.model.fov
     z, y, x = (min(n, m // 2) for n, m in zip(fov, subvolume, strict=True))
     whole = ((0, 0, 0), volume.shape) if box is None else box
-    cut = Cut(whole, subvolume, (z, y, x) if overlap is None else overlap)
+    cut = Cut(whole, subvolume, (z, y, x) if overlap is None else overlap).joinable()
     if not segmenter.options.reflect and any(n < f for n, f in zip(cut.size, fov, strict=True)):
         raise ShapeError(
             f"segment: subvolumes of {cut.size} voxels, expected at least the field of view, {tuple(fov)}"

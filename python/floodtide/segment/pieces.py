@@ -86,6 +86,20 @@ class Cut:
                 f"segment: {count} subvolumes of {self.size} voxels, expected at most {_MOST}: larger ones"
             )
 
+    def joinable(self) -> Cut:
+        """Return this cut, whose neighbours share voxels.
+
+        Raises:
+            InvalidArgumentError: If some share none, so that nothing could join their segments.
+        """
+        for axis, count, overlap in zip("zyx", self.counts, self.overlap, strict=True):
+            if count > 1 and overlap < 1:
+                raise InvalidArgumentError(
+                    f"segment: subvolumes of {self.size} voxels share no voxels with their neighbours along {axis},"
+                    " expected larger subvolumes, or an overlap of at least 1 voxel"
+                )
+        return self
+
     @cached_property
     def starts(self) -> tuple[tuple[int, ...], ...]:
         """First voxels of the subvolumes along z, y and x, in voxels of the volume."""

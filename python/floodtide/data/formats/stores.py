@@ -282,7 +282,8 @@ def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
 
 
 def _file(folder: Path) -> dict[str, Any]:
-    return {"kvstore": {"driver": "file", "path": f"{folder}/"}}
+    # tensorstore refuses names with ".." and links to folders above
+    return {"kvstore": {"driver": "file", "path": f"{folder.resolve()}/"}}
 
 
 def _json(path: Path, reference: str) -> dict[str, Any]:

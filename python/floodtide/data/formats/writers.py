@@ -325,7 +325,7 @@ def new_top(name: str) -> Path:
 
 def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
     tensorstore = tensorstore_library(reference)
-    kvstore = {"driver": "file", "path": f"{folder}/"}
+    kvstore = {"driver": "file", "path": f"{folder.resolve()}/"}
     # Chunks of zeros are stored too: a chunk without a file is then a lost one.
     kept = {"kvstore": kvstore, "store_data_equal_to_fill_value": True}
     with _storing(reference):

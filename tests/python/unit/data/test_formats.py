@@ -691,3 +691,18 @@ def test_documentation_has_all_formats() -> None:
     page = (Path(__file__).parents[4] / "docs/formats.md").read_text("utf-8")
     for row in table.FORMATS:
         assert f"| `{row.form.replace(', ', '`, `')}` |" in page
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.n5", "precomputed://a"])
+def test_a_name_may_go_up_in_the_tree(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    kind, _, folder = name.rpartition("//")
+    above = f"{kind}//../{folder}" if kind else f"../{folder}"
+    values = np.arange(60, dtype=np.uint8).reshape(3, 4, 5)
+    data.write_volume("source.h5", {"raw": values})
+    data.convert("source.h5:raw", above, voxel_size_nm=(4, 4, 4))
+    assert (tmp_path / folder).is_dir()
+    np.testing.assert_array_equal(data.Volume(above).read(), values)

@@ -93,6 +93,13 @@ def test_sizes_that_cannot_work_are_refused(size, overlap, says):
         Cut(((0, 0, 0), (20, 20, 20)), size, overlap)
 
 
+def test_neighbours_that_share_no_voxel_are_refused_for_a_job():
+    cut = Cut(((0, 0, 0), (20, 20, 20)), (30, 1, 8), (0, 0, 2))
+    with pytest.raises(errors.InvalidArgumentError, match=r"share no voxels .* along y"):
+        cut.joinable()
+    assert Cut(((0, 0, 0), (20, 20, 20)), (30, 8, 8), (0, 1, 2)).joinable().counts == (1, 3, 3)
+
+
 @pytest.mark.parametrize("number", [-1, 8])
 def test_subvolumes_that_do_not_exist_are_refused(number):
     cut = Cut(((0, 0, 0), (20, 20, 20)), (12, 12, 12), (2, 2, 2))
