@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config
+from floodtide.agglomerate.decoding import Decoding, decoding_of
 from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
@@ -27,7 +28,7 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, is_inside, parse_boxes
+from floodtide.data.boxes import as_vec3, box_text, intersection, is_inside, parse_boxes
 from floodtide.data.copies import require_new
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.table import HDF5, format_of
@@ -40,7 +41,6 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeE
 from floodtide.segment import predict, trained
 from floodtide.segment.affinities import (
     OVERLAP,
-    AffinityOptions,
     decoding_bytes,
     objects_of,
     write_segments,
@@ -72,21 +72,17 @@ def settings_with(image: str, model: str, overrides: Sequence[str]) -> config.Co
     return config.from_dict(table, "segment --model", overrides)
 
 
-def decoding_of(checkpoint: Path) -> AffinityOptions:
-    """Return how the affinities of a network become segments."""
-    return AffinityOptions()
-
-
 class Stack:
     """A box of an image as a trained U-Net sees it, and how its predictions become segments.
 
-    Affinities are agglomerated; distances become affinities first; objects of a class are its connected components.
+    Affinities are agglomerated, with the defaults until `choose`; distances become affinities first; objects of a class
+    are its connected components.
 
     Args:
         file: The configuration, for messages.
         settings: Its content, of model.kind "unet".
         box: z0:z1,y0:y1,x0:x1 in voxels of the image; None: segment.box, else the whole image, or in one piece the
-            held-out box of the training's own image.
+            held-out box of the training's own image: validation.test_box, else validation.box.
         voxel_nm: Voxel size (z, y, x) of the image; None: what the configuration or the image states.
 
     Raises:
@@ -114,7 +110,7 @@ class Stack:
         self.channels = self.images = self.predictor.channels(images)
         self.image, self.checkpoint, self.options = images[0], checkpoint, options
         self.inputs = [*files_of([one.name for one in images]), str(checkpoint)]
-        self.decoding = decoding_of(checkpoint)
+        self.decoding = Decoding()
         self.size_nm = settled_size(self.image, voxel_nm or known_nm, "the configuration")
         self.grid = self._grid()
         self.box = self._box(settings, box)
@@ -148,7 +144,7 @@ class Stack:
     def _box(self, settings: config.Config, box: str | None) -> Box:
         options, shape = settings.segment, self.image.shape
         part = parse_box(box or options.box)
-        held_out = parse_boxes(settings.validation.box)
+        held_out = parse_boxes(settings.validation.test_box or settings.validation.box)
         if part is None and held_out and options.subvolume is None and not options.image:
             return held_out[0] if self.grid is None else self.grid.old_box_of(held_out[0])
         part = part or ((0, 0, 0), shape)
@@ -165,6 +161,29 @@ class Stack:
         settle(image_problems(self.images[0], self.checkpoint, read, box=part, slices=flat))
         self.predictor.settle_channels("segment", self.images, part)
 
+    def choose(self) -> None:
+        """Decode as the run directory of the network says; the first call chooses that and keeps it. Collective."""
+        old = self.predictor
+        if old.task is None or not old.task.affinity_offsets:
+            return
+        found = self.decoding = decoding_of(self.checkpoint, self.options)
+        if found.mirror:
+            self.predictor = predict.Predictor(
+                old.model,
+                mean=old.mean.tolist(),
+                std=old.std.tolist(),
+                mirror=found.mirror,
+                task=old.task,
+            )
+
+    @property
+    def decoding_source(self) -> str | None:
+        """Where the settings of the agglomeration come from; None for tasks without a choice."""
+        own, boxes = not self.options.image, self.decoding.boxes
+        if own and any(intersection(self.coarse(self.box), box) for box in boxes):
+            return f"{self.decoding.source}; the score of this box is optimistic, because it was chosen on"
+        return self.decoding.source or None
+
     @property
     def network_nm(self) -> SizeNm | None:
         """Voxel size (z, y, x) that the network reads the image at."""
@@ -179,7 +198,8 @@ class Stack:
     def decoded_with(self) -> dict[str, Any]:
         """Options of the agglomeration, as JSON values; empty for classes, which need none."""
         task: Any = self.predictor.task
-        return config.to_dict(self.decoding) if task.agglomerated else {}
+        mirror = {"mirror": list(self.predictor.mirror)} if self.predictor.mirror else {}
+        return config.to_dict(self.decoding.options) | mirror if task.agglomerated else {}
 
     def coarse(self, box: Box) -> Box:
         """Return the box of the network's voxels that covers a box."""
@@ -192,7 +212,9 @@ class Stack:
     def decoded(self, predicted: NDArray[Any], box: Box) -> NDArray[Any]:
         """Return the segments of a box of which `Predictor.predicted` has returned the prediction."""
         flat = self.predictor.model.flat
-        labels = objects_of(self.predictor.task, predicted, sections=flat, options=self.decoding)
+        labels = objects_of(
+            self.predictor.task, predicted, sections=flat, options=self.decoding.options
+        )
         if self.grid is None:
             return labels
         return labels_at(labels, self.coarse(box)[0], self.grid.ratio, box)
@@ -337,6 +359,7 @@ class Stack:
     def _report(self, out: str, seconds: float) -> dict[str, Any]:
         return {
             "checkpoint": str(self.checkpoint),
+            "decoding": self.decoding_source,
             "voxel_size_nm": self.size_nm,
             "seconds": seconds,
             "out": out,

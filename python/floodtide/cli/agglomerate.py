@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from floodtide.agglomerate import agglomerate, resegment
+from floodtide.agglomerate.decoding import decoding_of_file
 from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.comm import world
@@ -23,7 +24,7 @@ _SIZE = shared.Numbers(limits.EXTENT, 3)
 @click.command()
 @click.argument("source", metavar="AFFINITIES.h5:DATASET | CONFIG.toml")
 @click.argument("volumes", metavar="OUT | SEGMENTATION [OUT]", nargs=-1, required=True)
-@shared.of_fields(AffinityOptions, only=_FIELDS)
+@shared.of_fields(AffinityOptions, only=_FIELDS, **dict.fromkeys(_FIELDS))
 @shared.box
 @click.option(
     "--offsets", metavar="JSON", help="[[z, y, x], ...] of the channels, if the file has none."
@@ -50,6 +51,9 @@ def command(
     written. Ranks share subvolumes or pairs. The same command continues after a crash. docs/segmentation.md and
     docs/segmentation_options.md explain both.
 
+    Left-out settings of affinities are those that `floodtide segment` has chosen for their network, else mean, 0.5 and
+    100.
+
     \b
     Example:
       floodtide agglomerate affinities.h5:affinities segments.h5:segments
@@ -68,8 +72,10 @@ def command(
         with world.agreed():
             near = None if offsets is None else _parse_offsets(offsets)
             file = AffinityFile(source, near, box=parse_box(box))
-        settings = AffinityOptions(**options)
-        report = agglomerate(file, volumes[0], settings, subvolume=subvolume)
+        given = {name: value for name, value in options.items() if value is not None}
+        decoding = decoding_of_file(file.checkpoint, file.mirrored, given)
+        report = agglomerate(file, volumes[0], decoding.options, subvolume=subvolume)
+        report["decoding"] = decoding.source
     shared.show(report, as_json)
 
 

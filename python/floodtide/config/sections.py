@@ -322,6 +322,12 @@ class ValidationConfig(Checked):
         "",
         "Held-out boxes, z0:z1,y0:y1,x0:x1 in voxels, separated by semicolons (one for flood filling)",
     )
+    test_box: str = option(
+        "",
+        "Held-out boxes as `box`, which neither training nor the choice of thresholds reads: `floodtide segment` takes"
+        " the first one; empty: that of `box`",
+        kinds=("affinities", "lsd"),
+    )
     every: int = option(
         0,
         "Number of training steps between two validations; 0: only at the end",

@@ -16,6 +16,11 @@ from floodtide.errors import InvalidArgumentError
 
 _flooding = functools.partial(option, kinds=(FLOOD,))
 
+_affine = functools.partial(option, kinds=("affinities", "lsd"))
+
+LINKAGES = ("mean", "median", "quantile75")
+"""What stands for the affinities between two segments when affinities are agglomerated."""
+
 LISTED = "listed"
 """The seed policy whose seeds are those of `segment.seeds`."""
 
@@ -121,6 +126,33 @@ class SegmentOptions(Registered):
         None,
         "Standard deviation of the image; left out: chosen in the same way as `mean`",
         range=limits.DEVIATION,
+    )
+    choose_by: str = _affine(
+        "voi",
+        "Score, over all voxels of the validation box, by which the next four keys are chosen: `voi`: VOI split +"
+        " merge; `rand`: the adapted Rand error. The first segmentation with a checkpoint chooses",
+        choices=("voi", "rand"),
+    )
+    method: str = _affine(
+        "chosen",
+        "What is compared with `threshold`: the mean, median or 75 % quantile of the affinities between two segments",
+        choices=("chosen", *LINKAGES),
+    )
+    threshold: float | None = _affine(
+        None,
+        "Segments are merged while `method` of their affinities is above this; left out: chosen",
+        range=limits.FRACTION,
+    )
+    min_size: int | None = _affine(
+        None,
+        "Smaller segments, in voxels of the network, are removed; left out: chosen",
+        range=limits.VOXELS,
+    )
+    mirror: str = _affine(
+        "chosen",
+        "`on`: average the predictions of the image and of its copies mirrored along all axes that training reflected;"
+        " 8 passes for three axes",
+        choices=("chosen", "off", "on"),
     )
     fov: tuple[int, int, int] | None = _flooding(
         None,

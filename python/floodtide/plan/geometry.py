@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,16 +35,19 @@ class Split:
         held_out: Index of the volume that is validated on.
         validation: Its boxes.
         reason: How the boxes were chosen.
+        test: Boxes of the same volume that nothing is chosen on; empty: none.
     """
 
     training: tuple[tuple[Box, ...], ...]
     held_out: int
     validation: tuple[Box, ...]
     reason: str
+    test: tuple[Box, ...] = ()
 
     def holds(self, offset: Vec3) -> bool:
-        """Return True if pairs of voxels at an offset (z, y, x) lie in boxes of both parts."""
-        parts = [box for own in self.training for box in own], self.validation
+        """Return True if pairs of voxels at an offset (z, y, x) lie in boxes of all parts."""
+        parts = [[box for own in self.training for box in own], self.validation]
+        parts += [self.test] if self.test else []
         return all(any(_holds(box, offset) for box in part) for part in parts)
 
 
@@ -89,6 +93,7 @@ def splits(
     inside: bool,
     sections: bool = False,
     reach: Vec3 = (0, 0, 0),
+    share: float = _HELD_OUT,
 ) -> list[Split]:
     """Return all splits of the labelled boxes of volumes, the best ones first: above all, both parts hold the reach.
 
@@ -101,6 +106,7 @@ def splits(
         inside: Examples lie wholly inside of the boxes.
         sections: Sections are independent: hold out whole ones, if there are at least five.
         reach: Largest distance (z, y, x) in voxels between two voxels that a target compares.
+        share: Share of a box that is held out if it is cut.
     """
     everything = [(number, box) for number, own in enumerate(boxes) for box in own]
     fitting = [
@@ -115,7 +121,7 @@ def splits(
     number, largest = max(roomy, key=lambda one: math.prod(one[1][1]))
     whole_sections = sections and largest[1][0] >= _FEW_SECTIONS
     for axis, between, training, validation in cuts(
-        largest[1], patch, guard, inside=inside, reach=reach
+        largest[1], patch, guard, inside=inside, reach=reach, share=share
     ):
         if whole_sections and axis != 0:
             continue
@@ -137,6 +143,27 @@ def splits(
             )
         )
     return sorted(found, key=lambda one: not one.holds(reach))
+
+
+def with_test(
+    split: Split, patch: Vec3, guard: Vec3, *, sections: bool, reach: Vec3
+) -> list[Split]:
+    """Return the splits whose held-out part has two parts: one to choose on, and one to test. Arguments as `splits`."""
+    boxes = split.validation
+    if (half := len(boxes) // 2) > 0:
+        reason = f"{split.reason} Half of the held-out boxes are for the test."
+        return [
+            dataclasses.replace(split, validation=boxes[:half], test=boxes[half:], reason=reason)
+        ]
+    (start, size), found = boxes[0], []
+    halves = cuts(size, patch, guard, inside=False, reach=reach, share=0.5)
+    for axis, between, test, choice in sorted(halves, key=lambda cut: cut[1], reverse=True):
+        if sections and axis != 0 and size[0] > 1:
+            continue
+        reason = f"{split.reason} The held-out part is cut along {'zyx'[axis]}, with {between} voxels between."
+        own, other = (_moved(choice, start),), (_moved(test, start),)
+        found.append(dataclasses.replace(split, validation=own, test=other, reason=reason))
+    return [one for one in found if one.holds(reach)]
 
 
 def _holds(box: Box, offset: Vec3) -> bool:
@@ -175,18 +202,24 @@ def _whole_boxes(
 
 
 def cuts(
-    shape: Vec3, patch: Vec3, guard: Vec3, *, inside: bool = True, reach: Vec3 = (0, 0, 0)
+    shape: Vec3,
+    patch: Vec3,
+    guard: Vec3,
+    *,
+    inside: bool = True,
+    reach: Vec3 = (0, 0, 0),
+    share: float = _HELD_OUT,
 ) -> list[tuple[int, int, Box, Box]]:
     """Return (axis, guard, training box, validation box) of all cuts of a box, that with most for training first.
 
-    The validation part is a fifth of the axis, or a little more than a patch or the reach. It lies at the end of
+    The validation part is a share of the axis, or a little more than a patch or the reach. It lies at the end of
     the axis, or at the beginning.
     """
     found = []
     for axis, (whole, extent, between) in enumerate(zip(shape, patch, guard, strict=True)):
         # More than a third of a short axis would leave too little for training.
         least = extent + extent // 4 if inside else max(1, min(reach[axis] + 1, whole // 3))
-        held_out = max(round(_HELD_OUT * whole), least)
+        held_out = max(round(share * whole), least)
         between = between if inside else min(between, whole // 10)
         rest = whole - held_out - between
         if rest < least or (inside and any(n < p for n, p in zip(shape, patch, strict=True))):

@@ -31,6 +31,9 @@ from floodtide.plan.unets import unet_recipe
 from floodtide.plan.wish import FEW_STEPS, Recipe, Wish
 from floodtide.train.setup import needed_bytes
 
+HELD_OUT_FOR_TWO = 0.3
+"""Share of a box that is held out for two parts: one to choose settings on, and one to test."""
+_FEW_OBJECTS = 5  # of a part below which its score says too little to choose by, or to judge
 VALIDATIONS = 4
 """Validations of a training."""
 TRAINED_SHARE = 0.8
@@ -80,7 +83,8 @@ def make_plan(wish: Wish) -> TrainingPlan:
     images = [Volume(name) for name in wish.images]
     labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
     recipe = (unet_recipe if wish.task.predicts else flooding_recipe)(wish)
-    split, notes = _split(labels, wish, recipe)
+    three = _three_parts(labels, wish, recipe) if recipe.task.affinity_offsets else None
+    split, notes = (three, list[str]()) if three else _split(labels, wish, recipe)
     volumes: list[dict[str, Any]] = []
     for number, pair in enumerate(zip(images, labels, strict=True)):
         if split.training[number] or number == split.held_out:
@@ -217,6 +221,26 @@ def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
 
     groups = ([0, 1, 2], [1, 2], [0, 2], [0, 1])
     return next((g for g in groups if all(alike(a, b) for a in g for b in g)), [])
+
+
+def _three_parts(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split | None:
+    """Return the first split into training, choice and test with enough objects in each; None without."""
+    more: dict[str, Any] = {"sections": recipe.sections, "reach": recipe.reach}
+    for two in geometry.splits(
+        wish.boxes, recipe.patch, recipe.guard, inside=recipe.inside, share=HELD_OUT_FOR_TWO, **more
+    ):
+        for split in geometry.with_test(two, recipe.patch, recipe.guard, **more):
+            trained = [(n, box) for n, own in enumerate(split.training) for box in own]
+            held = [
+                [(split.held_out, box) for box in part] for part in (split.validation, split.test)
+            ]
+            counts = [
+                len({one for n, box in part for one in _kinds(n, labels[n], box, None, wish)})
+                for part in (trained, *held)
+            ]
+            if min(counts) >= _FEW_OBJECTS:
+                return split
+    return None
 
 
 def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split, list[str]]:

@@ -31,6 +31,7 @@ from floodtide.base.progress import bar
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.comm import world
 from floodtide.config import to_dict
+from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, total
 from floodtide.data.copies import write_blocks
@@ -50,7 +51,12 @@ from floodtide.segment.pieces import Cut, Pieces
 
 Affinities = NDArray[np.floating[Any]]
 
-METHODS = ("mutex", "mean")
+METHODS = ("mutex", *LINKAGES)
+_SCORING = {
+    "mean": "MeanAffinity<RegionGraphType, ScoreValue>",
+    "median": "HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>",
+    "quantile75": "HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>",
+}
 _BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
 _BYTES_PER_VOXEL = 40
 _BEYOND = 1e-3  # that rounding may add to affinities
@@ -66,14 +72,14 @@ class AffinityOptions(Checked):
 
     method: str = option(
         "mean",
-        "`mutex`: mutex watershed of all offsets (mwatershed); `mean`: watershed of the nearest neighbours and"
-        " agglomeration by mean affinity (waterz)",
+        "`mutex`: mutex watershed of all offsets (mwatershed); else watershed of the nearest neighbours and"
+        " agglomeration by the mean, median or 75 % quantile of the affinities between two segments (waterz)",
         choices=METHODS,
     )
     threshold: float = option(
         0.5,
-        "For mean: segments are merged while the mean affinity between them is above this. For mutex: an affinity of"
-        " nearest neighbours above this attracts, one below it repels",
+        "Segments are merged while the affinity between them is above this. For mutex: an affinity of nearest"
+        " neighbours above this attracts, one below it repels",
         range=limits.FRACTION,
     )
     far_bias: float = option(
@@ -100,6 +106,8 @@ class AffinityFile:
         box: (start, size) of the box to segment, in voxels of the image.
         offsets: Offsets (z, y, x) of the affinities.
         voxel_size_nm: Voxel size (z, y, x) that the file states; None: none.
+        checkpoint: The checkpoint of the network that made them, if the file states one, else "".
+        mirrored: They are a mean over mirrored copies.
 
     Args:
         name: "file:dataset", as `floodtide predict` writes it.
@@ -129,6 +137,8 @@ class AffinityFile:
                 f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
             )
         self.image: str = self._channels.text("image")
+        self.checkpoint: str = self._channels.text("checkpoint")
+        self.mirrored = self._channels.text("mirror") not in ("", "[]")
         self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
         text = self._channels.text("offsets")
         if text:
@@ -199,8 +209,10 @@ def segments_of(
         )
     _require_range("agglomerate", affinities)
     _require_memory(affinities.shape)
-    make = {"mean": _mean, "mutex": _mutex}[options.method]
-    labels = make(affinities, offsets, options)
+    if options.method == "mutex":
+        labels = _mutex(affinities, offsets, options)
+    else:
+        ((_, labels),) = linked(affinities, offsets, options.method, [options.threshold])
     if options.background > 0:
         nearest = affinities[_nearest(offsets, "background")]
         labels[nearest.mean(axis=0) < options.background] = 0
@@ -373,19 +385,24 @@ def _mutex(
     return labels
 
 
-def _mean(
-    affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions
-) -> NDArray[np.uint64]:
+def linked(
+    affinities: Affinities, offsets: Sequence[Vec3], method: str, thresholds: Sequence[float]
+) -> Iterator[tuple[float, NDArray[np.uint64]]]:
+    """Yield the segments of each threshold, the highest first, of one agglomeration. Arguments as `segments_of`."""
     waterz = library("waterz", "agglomerate", "affinities")
     values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
-    nearest = _nearest(offsets, "the method mean")
+    nearest = _nearest(offsets, f"the method {method}")
     values[-len(nearest) :] = affinities[nearest]
-    # waterz merges while 1 - mean affinity is below its threshold, and tells standard output about it.
+    # waterz merges while 1 - affinity is below its threshold, and tells standard output about it.
+    falling = sorted(thresholds, reverse=True)
     with _silent():
-        (labels,) = (
-            found.copy() for found in waterz.agglomerate(values, [1.0 - options.threshold])
+        found = waterz.agglomerate(
+            values, [1.0 - one for one in falling], scoring_function=f"OneMinus<{_SCORING[method]}>"
         )
-    return labels  # type: ignore[no-any-return]
+    for threshold in falling:
+        with _silent():
+            labels = next(found).copy()
+        yield threshold, labels
 
 
 def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:

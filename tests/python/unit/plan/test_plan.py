@@ -201,10 +201,12 @@ def test_a_new_user_gets_segments(
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["prediction"] == "out.predicted.h5:predicted"
     made = Volume("out.h5:segments")
-    start, size = parse_box(settings.validation.box) or ((0, 0, 0), SHAPE)
+    start, size = parse_box(settings.validation.test_box) or ((0, 0, 0), SHAPE)
     assert (made.geometry.offset or (0, 0, 0), made.shape) == (start, size)
     assert made.geometry.voxel_size_nm == (20.0, 20.0, 20.0)
-    assert cli.run(["agglomerate", found["prediction"], "again.h5:s", "--method", "mean"]) == 0
+    assert f"chosen on the validation box {settings.validation.box}" in found["decoding"]
+    assert "optimistic" not in found["decoding"]
+    assert cli.run(["agglomerate", found["prediction"], "again.h5:s"]) == 0
     np.testing.assert_array_equal(Volume("again.h5:s").read(), made.read())
     line = ["agglomerate", found["prediction"], "split.h5:s"]
     assert cli.run([*line, "--threshold", "0.6"]) == 0
@@ -227,6 +229,38 @@ def test_a_new_user_gets_segments(
     monkeypatch.setitem(sys.modules, "waterz", None)
     text = refused("segment", "stack.toml", "--out", "a.h5:b", capsys=capsys)
     assert "in floodtide's source tree: pip install '.[affinities]'" in text
+
+
+def test_three_parts_where_the_labels_allow_it(
+    stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, whole = str(stack / "stack.tif"), tifffile.imread(stack / "labels.tif")
+
+    def parts(labels: Any, task: str) -> tuple[list[Any], str]:
+        tifffile.imwrite(tmp_path / "l.tif", labels)
+        line = [image, "--labels", f"{tmp_path}/l.tif", "--voxel-nm", "20,20,20", "--task", task]
+        found = planned(*line, "--out", f"{tmp_path}/p.toml", capsys=capsys)["config"]
+        held = found["validation"]
+        boxes = found["data"]["volumes"][0]["box"], held["box"], held.get("test_box", "")
+        text = " ".join((tmp_path / "p.toml").read_text().replace("# ", "").split())
+        return [parse_box(box) for box in boxes], text
+
+    for task in ("affinities", "lsd"):
+        (training, choice, test), text = parts(whole, task)
+        assert None not in (training, choice, test)
+        for a, b in ((training, choice), (training, test), (choice, test)):
+            assert intersection(a, b) is None
+        for _, box in (training, choice, test):
+            assert min(box) > 8
+        assert "Held out for an honest score: neither learnt from nor chosen on" in text
+    (_, _, test), text = parts(whole, "distance")
+    assert test is None  # nothing is chosen
+    few = np.where(whole > 0, whole % 2 + 1, 0).astype(np.int32)
+    (_, choice, test), text = parts(few, "affinities")
+    assert choice is not None
+    assert test is None
+    assert "too few for a third part" in text
+    assert "its score is optimistic" in text
 
 
 def test_small_voxels_are_merged(
@@ -254,7 +288,8 @@ def test_small_voxels_are_merged(
     assert cli.run(["train", "v.toml", *short]) == 0
     assert cli.run(["segment", "v.toml", "--out", "held_out.h5:s"]) == 0
     assert cli.run(["segment", "v.toml", "--out", "part.h5:s", "--box", "3:9,0:7,1:12"]) == 0
-    box = parse_box(found["config"]["validation"]["box"])
+    held_out = found["config"]["validation"]
+    box = parse_box(held_out["test_box"] or held_out["box"])
     assert box is not None
     line = ["agglomerate", "held_out.predicted.h5:predicted", "held_out.coarse.h5:segments"]
     assert cli.run(line) == 0

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threshold, linkage, size filter and mirroring: chosen on the validation box, kept, and said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import affinity_network
+import h5py
+import numpy as np
+import pytest
+from plans import refused
+
+from floodtide import cli
+from floodtide.agglomerate import decoding
+from floodtide.base.tasks.affinities import NEAREST
+from floodtide.config import SegmentOptions
+from floodtide.data import Volume
+from floodtide.segment.affinities import AffinityOptions, linked, segments_of
+from floodtide.segment.predict import Predictor
+from floodtide.segment.trained import newest_checkpoint
+
+pytest.importorskip("waterz")
+Array = np.ndarray[Any, Any]
+BOX = "32:64,0:64,0:64"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return affinity_network.train(tmp_path_factory.mktemp("trained")).parent
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """Return a run directory without a choice, and its configuration beside it."""
+    shutil.copytree(
+        trained / "run", tmp_path / "run", ignore=shutil.ignore_patterns("decoding.json")
+    )
+    text = (trained / "spots.toml").read_text()
+    (tmp_path / "spots.toml").write_text(text.replace(f"{trained}/run", f"{tmp_path}/run"))
+    return tmp_path / "run"
+
+
+def faint(labels: Array) -> Array:
+    """Return affinities of 0.2 to 0.45 in objects, and 0 to 0.15 elsewhere."""
+    random = np.random.default_rng(1)
+    found = 0.15 * random.random((3, *labels.shape), np.float32)
+    for axis in range(3):
+        same = (np.roll(labels, 1, axis) == labels) & (labels > 0)
+        found[axis][same] = 0.2 + 0.25 * random.random(int(same.sum()), np.float32)
+    return found
+
+
+@pytest.fixture
+def predicts_faint(trained: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Let networks predict faint affinities. Return the mirrored axes of each prediction."""
+    calls: list[tuple[int, ...]] = []
+    truth = Volume(f"{trained}/labels.h5:labels").read()[32:]
+
+    def predicted(self: Predictor, *_: Any) -> Array:
+        calls.append(self.mirror)
+        return faint(truth)
+
+    monkeypatch.setattr(Predictor, "predicted", predicted)
+    return calls
+
+
+def chosen(run: Path, **keys: Any) -> decoding.Decoding:
+    return decoding.decoding_of(newest_checkpoint(run), SegmentOptions(**keys))
+
+
+def test_thresholds_of_one_pass_are_those_of_single_ones() -> None:
+    affinities = np.random.default_rng(0).random((3, 12, 20, 20), np.float32)
+    for method in ("mean", "median", "quantile75"):
+        for threshold, labels in linked(affinities, NEAREST, method, [0.3, 0.6, 0.5]):
+            options = AffinityOptions(method=method, threshold=threshold, min_size=1)
+            one = segments_of(affinities, NEAREST, options)
+            pairs = np.unique(np.stack([labels.ravel(), one.ravel()]), axis=1)
+            assert pairs.shape[1] == len(np.unique(one)) == len(np.unique(labels))
+
+
+def test_the_choice_finds_the_threshold(
+    run: Path, predicts_faint: list[tuple[int, ...]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = chosen(run)
+    assert 0.15 < found.options.threshold < 0.4
+    assert found.boxes == (((32, 0, 0), (32, 64, 64)),)
+    assert found.mirror == ()  # the copies are no better
+    assert f"chosen on the validation box {BOX} (VOI " in found.source
+    assert predicts_faint == [(), (0, 1, 2)]
+    table = json.loads((run / "decoding.json").read_text())
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    usual = {"mirror": False, "method": "mean", "threshold": 0.5, "min_size": 100}
+    (plain,) = [row for row in rows if usual.items() <= row.items()]
+    assert plain["voi"] > 2 * min(row["voi"] for row in rows)
+    assert plain["rand"] > 2 * min(row["rand"] for row in rows)
+    assert len(rows) == 2 * 3 * 18 * 4
+    assert chosen(run) == found  # kept
+    assert "adapted Rand error" in chosen(run, choose_by="rand").source
+    given = chosen(run, threshold=0.7, method="median")
+    assert (given.options.threshold, given.options.method) == (0.7, "median")
+    assert "method and threshold as given" in given.source
+    assert chosen(run, mirror="on").mirror == (0, 1, 2)
+    assert len(predicts_faint) == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""  # waterz is silent
+    assert printed.err.count("chooses threshold") == 1
+
+
+def test_everything_may_be_given(run: Path, predicts_faint: list[tuple[int, ...]]) -> None:
+    found = chosen(run, threshold=0.7, method="median", min_size=3, mirror="off")
+    assert found.options == AffinityOptions(method="median", threshold=0.7, min_size=3)
+    assert predicts_faint == []
+    assert not (run / "decoding.json").exists()
+
+
+def test_only_labels_of_the_validation_box_count(run: Path, trained: Path) -> None:
+    chosen(run)
+    kept = (run / "decoding.json").read_bytes()
+    (run / "decoding.json").unlink()
+    with h5py.File(trained / "labels.h5", "r+") as file:
+        right = file["labels"][:32]
+        file["labels"][:32] = np.random.default_rng(0).integers(1, 9, right.shape)
+        file.flush()
+    chosen(run)
+    assert (run / "decoding.json").read_bytes() == kept
+    with h5py.File(trained / "labels.h5", "r+") as file:
+        file["labels"][:32] = right
+
+
+def test_a_choice_for_another_checkpoint_is_stale(
+    run: Path, predicts_faint: list[tuple[int, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = chosen(run)
+    file = run / "decoding.json"
+    text = file.read_text()
+    own = json.loads(text)
+    file.write_text(text.replace(own["network"], "0" * 16).replace(own["checkpoint"], "older.h5"))
+    capsys.readouterr()
+    known = decoding.decoding_of_file(str(newest_checkpoint(run)), False, {})
+    assert "keeps a choice of older.h5" in known.source
+    assert known.options == AffinityOptions()
+    assert chosen(run) == right
+    assert "was chosen for older.h5; chosen again" in capsys.readouterr().err
+    assert file.read_text() == text
+    known = decoding.decoding_of_file(str(newest_checkpoint(run)), False, {"min_size": 7})
+    assert (known.options.threshold, known.options.min_size) == (right.options.threshold, 7)
+    assert decoding.decoding_of_file("", False, {"method": "mutex"}).options.method == "mutex"
+    assert "no checkpoint" in decoding.decoding_of_file("gone.h5", False, {}).source
+
+
+def test_commands_say_where_settings_come_from(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, out = str(tmp_path / "spots.toml"), f"{tmp_path}/out.h5:s"
+
+    def printed(*line: str) -> str:
+        assert cli.run(list(line)) == 0
+        (found,) = [
+            row for row in capsys.readouterr().out.splitlines() if row.startswith("decoding: ")
+        ]
+        return found
+
+    text = printed("segment", plan, "--out", out)
+    assert f"chosen on the validation box {BOX}" in text
+    assert "optimistic" in text
+    line = ["agglomerate", f"{tmp_path}/out.predicted.h5:predicted", f"{tmp_path}/again.h5:s"]
+    assert f"chosen on the validation box {BOX}" in printed(*line)
+    np.testing.assert_array_equal(Volume(line[-1]).read(), Volume(out).read())
+    test = ["--set", 'validation.test_box="0:16,0:64,0:64"']
+    text = printed("segment", plan, "--out", f"{tmp_path}/test.h5:s", *test)
+    assert "optimistic" not in text
+    assert Volume(f"{tmp_path}/test.h5:s").shape == (16, 64, 64)
+    line = ["segment", plan, "--out", out, "--set"]
+    assert "segment.choose_by is 'iou'" in refused(*line, 'segment.choose_by="iou"', capsys=capsys)
+    (run / "decoding.json").write_text('{"floodtide decoding": 1,')
+    text = refused("segment", plan, "--out", out, capsys=capsys)
+    assert "remove the file for a new one" in text
