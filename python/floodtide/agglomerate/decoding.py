@@ -29,7 +29,7 @@ from floodtide.data import Box, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, difference, parse_boxes
 from floodtide.data.no_label import cleared
 from floodtide.data.patches import boxes_of
-from floodtide.errors import Error, InvalidArgumentError, StorageError, UnsupportedError
+from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageError
 from floodtide.evaluate.voxels import ContingencyTable
 from floodtide.segment import trained
 from floodtide.segment.affinities import AffinityOptions, linked
@@ -76,6 +76,7 @@ def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
 
     Raises:
         UnsupportedError: If a library is missing.
+        LockedError: If another job has been choosing for ten minutes.
         InvalidFileError: If the kept choice is damaged.
     """
     given = {name: getattr(options, name) for name in _DEFAULTS}
@@ -184,18 +185,18 @@ def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
             if known is not None and known["network"] == own:
                 return known, ""
             if known is not None:
-                notes.show(
-                    f"{file}: was chosen for {known['checkpoint']}; chosen again for {checkpoint.name}"
-                )
-            found = _chosen(settings, network, file)
-            table = {"checkpoint": checkpoint.name, "network": own, **found}
+                old = known["checkpoint"]
+                notes.show(f"{file}: was chosen for {old}; chosen again for {checkpoint.name}")
+            table = {"checkpoint": checkpoint.name, "network": own}
+            table |= _chosen(settings, network, file)
             replace_text(file, _text(table))
             return table | {"file": str(file)}, ""
-    except UnsupportedError:
+    except LockedError:
         raise
-    except StorageError as error:
-        return None, f"defaults, because a choice cannot be kept: {error}"
-    except _Unknown as error:
+    except (
+        StorageError,
+        _Unknown,
+    ) as error:  # a folder that cannot be written, or nothing to choose on
         return None, f"defaults, because {error}"
 
 
