@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flat_unet import flat_unet
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import nn
@@ -32,6 +32,7 @@ def affinities(image: Array, offsets: list[tuple[int, int, int]]) -> Array:
     return result
 
 
+@settings(deadline=None)
 @given(
     st.tuples(*[st.integers(1, 6)] * 3),
     st.sets(st.integers(0, 2)),
