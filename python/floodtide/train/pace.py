@@ -59,23 +59,17 @@ class Fit:
         self._first: int | None = None  # steps done before those of this job
         self._since: tuple[int, float] | None = None  # steps done, and when the last one ended
 
-    def due(self, step: int, total: int) -> bool:
+    def due(self, step: int) -> bool:
         """Return True if a correction is due after the next step. Call this before each step.
-
-        The first one is due early if the steps would end long before the time.
 
         Args:
             step: Number of steps done.
-            total: Number of steps of the training.
         """
         now_s = time.monotonic()
         self._first = step if self._first is None else self._first
         if self._since is None and step > self._first:  # the first step also allocates memory
             self._since, self._validated_s = (step, now_s), 0.0
-        if self._since is None or not self._moments:
-            return False
-        early = len(self._moments) == len(_MOMENTS) and step >= _MOMENTS[0] * total
-        return early or now_s >= self._moments[0]
+        return self._since is not None and self._moments != [] and now_s >= self._moments[0]
 
     @contextlib.contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -94,7 +88,7 @@ class Fit:
         """
         assert self._since is not None
         now_s = time.monotonic()
-        self._moments = [moment for moment in self._moments[1:] if moment > now_s]
+        self._moments = [moment for moment in self._moments if moment > now_s]
         before, start_s = self._since
         step_s = max(1e-9, (now_s - start_s - self._validated_s) / (step - before))
         self._since, self._validated_s = (step, now_s), 0.0

@@ -206,11 +206,7 @@ class StepLoop:
         # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
         training = self.setup.config.training
         requests = self._requests.bits(self.setup.config.run, decides=self.comm.rank == 0)
-        due = (
-            self.comm.rank == 0
-            and self._corrects
-            and self._fit.due(self.steps_done, training.total)
-        )
+        due = self.comm.rank == 0 and self._corrects and self._fit.due(self.steps_done)
         if due:
             requests |= _core.REQUEST_LOG  # all ranks then ask rank 0 for a correction
         if training.corrections:

@@ -245,16 +245,6 @@ def test_a_time_of_few_steps_does_not_make_a_run_complete(
     assert "of the highest" in read_run(tmp_path).cut_short
 
 
-def test_a_plan_that_is_far_too_short_is_corrected(
-    folder: Path, tmp_path: Path, clock: Clock
-) -> None:
-    clock.step_s = lambda _: 0.5
-    trainer, rates = trained(settings(folder, tmp_path, validation={"every": 0}))
-    assert trainer.steps_done > 10 * PLANNED
-    assert falls_to_its_end(rates)
-    assert 0.9 * LIMIT_S < clock.now_s - 5000 <= LIMIT_S
-
-
 def test_more_steps_for_a_complete_run_need_other_corrections(folder: Path, tmp_path: Path) -> None:
     rows = {"fit_time": False, "corrections": [[3, 10]]}
     trained(settings(folder, tmp_path, training={**rows, "steps": 20}))
