@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +17,6 @@ from floodtide import data, nn
 from floodtide.cli import run
 from floodtide.nn.onnx_export import to_onnx
 
-DATA = Path(os.environ.get("FLOODTIDE_DATA", "../shared/data"))
 LARGEST = 1e-4  # difference of logits and probabilities
 SIZES = st.tuples(*[st.integers(1, 12)] * 3)
 
@@ -68,7 +65,7 @@ def test_a_unet(
     for name, array in network.state_dict().items():
         noise = random.standard_normal(array.shape, np.float32)
         target = {**network.parameters(), **network.statistics()}[name]
-        target[...] = np.abs(noise) + 0.5 if name.endswith("variance") else array + 0.1 * noise
+        target[...] = np.abs(noise) + 0.5 if name.endswith("variance") else array + 0.01 * noise
     images = random.standard_normal((batch, *size, channels), np.float32)
     ours = network.forward(images)
     if network.flat:
@@ -77,17 +74,16 @@ def test_a_unet(
         theirs = np.moveaxis(theirs, 1, -1).reshape(ours.shape)
     else:
         theirs = np.moveaxis(result(to_onnx(network, {}), image=np.moveaxis(images, -1, 1)), 1, -1)
-    assert np.ptp(ours) > 10 * LARGEST or min(size) == 1
+    assert np.ptp(ours) > 10 * LARGEST or min(size) == 1, "outputs differ between voxels"
     np.testing.assert_allclose(theirs, ours, atol=LARGEST)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the published network is not here (FLOODTIDE_DATA)")
-def test_the_published_network_with_its_metadata(tmp_path: Path) -> None:
+def test_the_published_network_with_its_metadata(data_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "fib25.onnx"
-    source = DATA / "ffn_fib25_checkpoint" / "model.ckpt-27465036"
+    source = data_folder / "ffn_fib25_checkpoint" / "model.ckpt-27465036"
     assert run(["convert", str(source), str(out)]) == 0
     session = onnxruntime.InferenceSession(out)
-    vectors = np.load(DATA / "ffn_fib25_checkpoint" / "forward_vectors.npz")
+    vectors = np.load(data_folder / "ffn_fib25_checkpoint" / "forward_vectors.npz")
     images = ((vectors["image_raw"] - 128.0) / 33.0).astype(np.float32)
     logits = session.run(None, {"image": images[:, None], "logits": vectors["seed_later"][:, None]})
     np.testing.assert_allclose(logits[0][:, 0], vectors["logits_later"], atol=LARGEST)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example that exchanges weights with PyTorch runs."""
 
+import importlib.util
 import runpy
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 import floodtide as ft
 
 
+@pytest.mark.extra
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed (group `oracle`)"
+)
 def test_weights_go_to_pytorch_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     example = runpy.run_path(str(Path(__file__).parents[4] / "examples/torch_weights.py"))
     weights = example["model"].state_dict()
