@@ -27,8 +27,8 @@ class FfnPlan {
   /// reads. Two gradient buffers are enough: one for the stream, to which each module adds in place, and one inside a module. A
   /// forward-only pass uses two activations.
   ///
-  /// With bfloat16, only the stream and its gradient are floats. The other activations, and the rectified stream after each
-  /// module, are in `rounded`: first those of the convolutions, then the gradients as operands of convolutions.
+  /// With bfloat16, only the stream and its gradient are floats. `rounded` has the other activations: first the outputs of the
+  /// convolutions and the rectified stream after each module, then two gradients that convolutions read.
   struct Lane {
     explicit Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other);
 

@@ -148,7 +148,7 @@ def _shown(value: Any) -> str:
 
 
 def _best(rows: list[Row], by: str, given: Row) -> Row:
-    """Return the candidate with the lowest score, of those that have the given values; of equals, the most usual."""
+    """Return the best candidate that has the given values. Of equals, the settings nearest to the defaults win."""
     for name, value in given.items():
         rows = [one for one in rows if one[name] == value] or rows
     usual = tuple(_DEFAULTS.items())

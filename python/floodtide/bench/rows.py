@@ -42,10 +42,8 @@ bfloat16, and compiled (torch.compile); and programs that run ONNX models, which
 ONNX = ("onnxruntime", "openvino")
 """The peers that run ONNX models."""
 
-_SLOW, _SLOW_S = (
-    30.0,
-    2.0,
-)  # a peer is left out whose pass takes so many times ours, and so many seconds
+# A peer is left out if its pass takes this many times ours, and this many seconds.
+_SLOW, _SLOW_S = 30.0, 2.0
 
 
 def now() -> str:
