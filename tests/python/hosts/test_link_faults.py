@@ -159,7 +159,8 @@ def test_lost_host_ends_the_job_and_the_other_one_resumes_to_the_same_bits(
     assert seconds <= TIMEOUT_S + MARGIN_S, job.said()
     assert newest(folder / name) < STEPS
     lost_rank = NAMES.index(lost)
-    assert blamed(reason(folder, name, 1 - lost_rank)) == {lost_rank}
+    text = reason(folder, name, 1 - lost_rank)
+    assert blamed(text) == {lost_rank}, text
 
     rest = [other for other in NAMES if other != lost]
     # The lock of a lost host is taken over two minutes after its last sign of life. Rank 1 waits for rank 0 so long.

@@ -101,6 +101,7 @@ def test_the_version_is_the_projects(wheel: Path, unpacked: Path) -> None:
     assert set(metadata.get_all("Provides-Extra")) == {
         "formats",
         "mpi",
+        "onnx",
         "openmpi",
         "test",
         "notebook",
