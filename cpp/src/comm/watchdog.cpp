@@ -114,6 +114,7 @@ class Watchdog::Implementation : Immovable {
       // This process was stopped, perhaps together with all others. No rank could be heard in this time, so it does not count.
       if (const double late_s = now_s() - due_s; late_s > 2 * period_s_) {
         for (Peer& peer : peers_) peer.state.heard_s += late_s;
+        stopped_s_ += late_s;
       }
       try {
         if (look(leaves)) return;
@@ -167,11 +168,13 @@ class Watchdog::Implementation : Immovable {
     }
   }
 
-  [[nodiscard]] Beat own(bool leaves) const {
+  [[nodiscard]] Beat own(bool leaves) {
     Beat beat;
     beat.period_s = period_s_;
     beat.leaves = leaves ? 1 : 0;
     beat.activity = log_.now();
+    stopped_s_ = std::min(stopped_s_, beat.activity.for_s);
+    beat.activity.for_s -= stopped_s_;
     return beat;
   }
 
@@ -314,6 +317,7 @@ class Watchdog::Implementation : Immovable {
   std::vector<Peer> peers_;  // ranks that this rank watches
   double left_s_ = 0;        // time at which this rank has left; 0: it has not
   bool told_leaving_ = false;
+  double stopped_s_ = 0;                 // how long this process was stopped during its present wait
   std::array<Reason, 2> end_reasons_{};  // from ranks 0 and 1
   std::array<std::unique_ptr<Request>, 2> ends_;
   std::string warned_;  // the last wait for which `warn` was called

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +117,14 @@ def finish(network: Network, job: HostsJob) -> tuple[int, float]:
     return status, time.monotonic() - began
 
 
+def stop(processes: list[int], seconds: float) -> None:
+    for number, pause_s in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0.0)):
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        time.sleep(pause_s)
+
+
 def reason(folder: Path, name: str, rank: int) -> str:
     """Why the job ended, as a rank recorded it."""
     text: str = json.loads((folder / name / f"failure-rank-{rank}.json").read_text())["reason"]
@@ -169,6 +180,22 @@ def test_lost_host_ends_the_job_and_the_other_one_resumes_to_the_same_bits(
     assert resumed.status == 0, resumed.stderr
     assert "resumed" in resumed.stdout + resumed.stderr
     assert checkpoints(folder / name)[LAST] == undisturbed
+
+
+def test_stops_of_a_rank_do_not_hide_the_rank_that_it_waits_for(
+    pair: Network, folder: Path
+) -> None:
+    job = start(pair, folder, "stopped")
+
+    pair.drop("beta")
+    for _ in range(4):  # as on a machine that is far too busy
+        time.sleep(0.1)
+        stop(pair.processes("alpha"), seconds=0.9)
+    status, _ = finish(pair, job)
+
+    assert status != 0
+    text = reason(folder, "stopped", 0)
+    assert blamed(text) == {1}, text
 
 
 def test_cable_that_comes_back_in_time_changes_no_bit(
