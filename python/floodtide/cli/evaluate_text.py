@@ -47,6 +47,9 @@ def compared(report: Report) -> str:
         rows = {"segmentation": scores, "before": report.before, **report.answers}
     head = ["all voxels", *(title for title, _ in columns)]
     cells = [[name, *(_text(row[key]) for _, key in columns)] for name, row in rows.items()]
+    if report.intervals is not None:
+        ends = [report.intervals.get(key, ()) for _, key in columns]
+        cells.insert(1, ["  95 % interval", *("-".join(map(_text, end)) for end in ends)])
     return "\n".join([*lines, *aligned(head, cells), *report.notes])
 
 

@@ -24,6 +24,7 @@ from floodtide.errors import (
     UnsupportedError,
 )
 from floodtide.evaluate import trivial
+from floodtide.evaluate.intervals import LEAST_BODIES, MOST_PAIRS, intervals
 from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import (
@@ -48,6 +49,7 @@ class Report:
         table: Voxels of each pair of segment and object.
         before: Scores of an earlier segmentation, if there is one.
         answers: {name: scores} of the trivial answers.
+        intervals: {name: (low, high)}, the 95 % intervals of scores by bootstrap over bodies; None: `notes` says why.
         level: The grey level of the answer `best grey level`; None if it is not among the answers.
         pieces: Segments of this answer.
         notes: Sentences about the answers.
@@ -59,6 +61,7 @@ class Report:
     table: ContingencyTable
     answers: dict[str, Scores]
     before: Scores | None = None
+    intervals: dict[str, tuple[float, float]] | None = None
     level: trivial.GreyLevel | None = None
     pieces: NDArray[np.int32] | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
@@ -72,7 +75,7 @@ class Report:
         answers = {name: plain(scores) for name, scores in self.answers.items()}
         if self.level is not None:
             answers[trivial.GREY_LEVEL] |= self.level._asdict()
-        found |= {"trivial": answers, "notes": self.notes}
+        found |= {"intervals": self.intervals, "trivial": answers, "notes": self.notes}
         if self.before is not None:
             found["before"] = plain(self.before)
         if self.runs is not None:
@@ -131,6 +134,7 @@ def report(
             if pair.assumed_place:
                 found.notes.append(pair.assumed_place)
             _add_grey_level(found, image, pair)
+            _add_intervals(found)
             if all(len(set(values) - {0}) == 1 for values in table.rows()[:, :2].T.tolist()):
                 found.notes.append(
                     "each volume has one value besides 0: --classes compares them as classes"
@@ -168,6 +172,16 @@ def _add_border(report: Report, border_nm: float) -> None:
     report.notes.append(
         f"voxels up to {border_nm:g} nm from a border in their section do not count"
     )
+
+
+def _add_intervals(report: Report) -> None:
+    """Add the 95 % intervals, or a note why they are missing."""
+    report.intervals = intervals(report.table)
+    if report.intervals is None:
+        report.notes.append(
+            f"95 % intervals: left out, expected at least {LEAST_BODIES} objects, and at most {MOST_PAIRS} pairs of"
+            " segment and object"
+        )
 
 
 def _add_grey_level(report: Report, image: str, pair: Pair) -> None:

@@ -142,6 +142,11 @@ def test_the_command_scores_without_borders(names: tuple[str, str]) -> None:
     assert found["trivial"]["everything one object"]["all_voxels"] == 5347
     assert "voxels up to 8 nm from a border in their section do not count" in found["notes"]
     assert sum(mistake["voxels"] for mistake in found["worst"]) < 5347
+    low, high = found["intervals"]["all_voi_split"]
+    assert low < found["all_voi_split"] < high
+    text = run(*names, *asked).stdout
+    assert "\n  95 % interval " in text
+    assert f"{low:.4f}-{high:.4f}" in text
 
 
 @pytest.mark.parametrize(
