@@ -164,7 +164,7 @@ def scores_of(sample: Sample, part: Part, segmentation: str, stem: str) -> dict[
     """Return the scores of a segmentation in a part, and of the trivial answers."""
     size = ",".join([str(NM // sample.merged)] * 3)
     truth = truth_of(sample, part, Path(stem).parent)
-    lengths = ("--skeletons", "--merge-nodes", "50", "--voxel-nm", size)
+    lengths = ("--skeletons", "50", "--voxel-nm", size)
     words = (segmentation, truth, "--box", part.box, "--image", sample.image, *lengths)
     found = run(Path(f"{stem} {part.name}.json"), "evaluate", *words)
     found["run_length"] = found["run_lengths"]["normalised"]

@@ -176,7 +176,7 @@ def scored(sample: Sample, row: Row) -> dict[str, Any]:
     log = Path(row.segmentation.replace(".h5:segmentation", ".scores.json"))
     words = (row.segmentation, sample.file("groundtruth.h5:stack"), "--box", sample.scored)
     image = ("--image", sample.file("grayscale_maps.h5:raw"))
-    skeletons = ("--skeletons", "--merge-nodes", "50", "--voxel-nm", sample.voxel_nm)
+    skeletons = ("--skeletons", "50", "--voxel-nm", sample.voxel_nm)
     return run(log, "evaluate", *words, *image, *skeletons)
 
 

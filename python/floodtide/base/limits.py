@@ -94,6 +94,7 @@ SECONDS = Range(0.0, 1e9, "s")
 MINUTES = Range(0.0, 1e7, "minutes", above=True)
 COUNT = Range(1, 10**9)
 COUNT_OR_NONE = Range(0, 10**9)
+NODES = Range(1, 10**9, "nodes")
 
 WALKERS = Range(1, 2**20, "walkers")
 WALKERS_OR_DEFAULT = Range(0, 2**20, "walkers")

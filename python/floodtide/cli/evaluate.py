@@ -37,13 +37,21 @@ from floodtide.cli import options as shared
 @click.option(
     "--worst", type=shared.Number(limits.COUNT), help="List the N worst splits, and mergers."
 )
-@click.option("--skeletons", is_flag=True, help="Tell the expected run length (kimimaro).")
 @click.option(
-    "--merge-nodes",
-    type=shared.Number(limits.SOME_VOXELS),
-    default=1,
-    show_default=True,
-    help="With --skeletons: a segment merges objects if it has this many nodes of each of two skeletons.",
+    "--skeletons",
+    type=shared.Number(limits.NODES),
+    is_flag=False,
+    flag_value="1",
+    metavar="[NODES]",
+    help="Tell the normalised expected run length (kimimaro). A segment merges objects if it has NODES nodes (default:"
+    " 1) of each of two skeletons.",
+)
+@click.option(
+    "--border-nm",
+    type=shared.Number(limits.NANOMETRES),
+    metavar="NM",
+    help="Voxels of objects at most so far from a border in their section do not count for Rand error and VOI (CREMI:"
+    " 25).",
 )
 @click.option(
     "--classes",

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from floodtide import evaluate
 from floodtide.base import limits
@@ -20,16 +21,18 @@ from floodtide.data import Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import ShapeError
+from floodtide.evaluate import trivial
 from floodtide.evaluate.classes import ClassReport, noted_classes, read_worst
-from floodtide.evaluate.reporting import Report
+from floodtide.evaluate.reporting import NERL, Report
+from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import first_voxels
 from floodtide.shapes.skeletons import skeletons_of
 
 VoxelSize = tuple[float, float, float] | None
 
-_OF_OBJECTS = ("before", "worst", "skeletons")
+_OF_OBJECTS = ("before", "worst", "skeletons", "border_nm")
 _OF_CLASSES = ("match", "unlabelled", "objects")
-_IN_TABLE = ("trivial", "notes", "before")
+_IN_TABLE = ("trivial", "notes", "before", "intervals")
 
 
 def run(
@@ -41,17 +44,18 @@ def run(
     picture: str | None,
     image: str,
     worst: int | None,
-    skeletons: bool,
-    merge_nodes: int,
+    skeletons: int | None,
+    border_nm: float | None,
     voxel_nm: VoxelSize,
     classes: bool,
     as_json: bool,
     **of_classes: Any,
 ) -> None:
     """Compare two volumes, and print the scores on rank 0. Collective."""
-    needed = skeletons or picture  # the voxel size
+    needed = skeletons or picture or border_nm  # the voxel size
     if not needed:
-        shared.refuse_given(("voxel_nm",), "has no effect without --skeletons or --picture")
+        why = "has no effect without --skeletons, --border-nm or --picture"
+        shared.refuse_given(("voxel_nm",), why)
     of_classes["match"] = _match(of_classes["match"])
     with contextlib.ExitStack() as held:
         with world.agreed():
@@ -65,6 +69,7 @@ def run(
             if image:
                 Volume(image)  # fail now: a picture without the image would not explain why
             earlier = Volume(before) if before else None
+            size = voxel_nm or (_stated_size([objects, segments], image) if needed else None)
             if picture is not None and world.rank() == 0:
                 inputs = files_of([segmentation, truth, image, before])
                 held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
@@ -73,14 +78,21 @@ def run(
             found = evaluate.class_report(segments, objects, part, **of_classes)
         else:
             found = evaluate.report(
-                segments, objects, part, before=earlier, image=image, worst=worst
+                segments,
+                objects,
+                part,
+                before=earlier,
+                image=image,
+                worst=worst,
+                border_nm=border_nm,
+                voxel_nm=size,
             )
         with world.agreed():
             if found is None:
                 return
-            size = voxel_nm or (_stated_size([objects, segments], image) if needed else None)
             if isinstance(found, Report) and skeletons:
-                _add_run_lengths(found, evaluate.Pair(segments, objects, part), size, merge_nodes)
+                pair = evaluate.Pair(segments, objects, part)
+                _add_run_lengths(found, pair, earlier, size, skeletons)
             if picture and isinstance(found, ClassReport):
                 _draw_classes(found, segments, objects, Path(picture), image, size)
             elif picture and isinstance(found, Report):
@@ -89,15 +101,28 @@ def run(
 
 
 def _add_run_lengths(
-    report: Report, pair: evaluate.Pair, voxel_nm: VoxelSize, merge_nodes: int
+    report: Report,
+    pair: evaluate.Pair,
+    before: Volume | None,
+    voxel_nm: VoxelSize,
+    merge_nodes: int,
 ) -> None:
     """Score the skeletons of the truth, in nm, or in voxels if the voxel size is unknown."""
     edges = voxel_nm or (1.0, 1.0, 1.0)
     labels, known = pair.read()
-    report.runs = evaluate.run_lengths(
-        skeletons_of(known, voxel_size=edges), labels, voxel_size=edges, merge_nodes=merge_nodes
-    )
-    report.unit = "voxels" if voxel_nm is None else "nm"
+    skeletons = skeletons_of(known, voxel_size=edges)
+
+    def runs(segments: NDArray[Any]) -> RunLengths:
+        return evaluate.run_lengths(skeletons, segments, voxel_size=edges, merge_nodes=merge_nodes)
+
+    report.runs, report.unit = runs(labels), "voxels" if voxel_nm is None else "nm"
+    whole = np.broadcast_to(1, labels.shape)
+    report.answers[trivial.ONE_OBJECT][NERL] = runs(whole).normalised
+    if report.pieces is not None:
+        report.answers[trivial.GREY_LEVEL][NERL] = runs(report.pieces).normalised
+    if before is not None and report.before is not None:
+        earlier, _ = evaluate.Pair(before, pair.truth, pair.box).read()
+        report.before[NERL] = runs(earlier).normalised
 
 
 def _print(found: ClassReport | Report, as_json: bool) -> None:

@@ -7,9 +7,9 @@ import math
 
 from floodtide.evaluate import trivial
 from floodtide.evaluate.classes import ClassReport
-from floodtide.evaluate.reporting import Report
+from floodtide.evaluate.reporting import NERL, Report
 
-_COLUMNS = (
+_COLUMNS: tuple[tuple[str, str], ...] = (
     ("Rand error", "all_adapted_rand_error"),
     ("coverage", "coverage"),
     ("VOI split", "all_voi_split"),
@@ -39,10 +39,17 @@ def compared(report: Report) -> str:
     scores = report.table.scores()
     found = trivial.verdict(scores, report.answers)
     lines = [found.text, ""] if found else []
-    earlier = {} if report.before is None else {"before": report.before}
-    rows = {"segmentation": scores, **earlier, **report.answers}
-    head = ["all voxels", *(title for title, _ in _COLUMNS)]
-    cells = [[name, *(_text(row[key]) for _, key in _COLUMNS)] for name, row in rows.items()]
+    columns = _COLUMNS
+    if report.runs is not None:
+        columns, scores[NERL] = (*_COLUMNS, ("NERL", NERL)), report.runs.normalised
+    rows = {"segmentation": scores, **report.answers}
+    if report.before is not None:
+        rows = {"segmentation": scores, "before": report.before, **report.answers}
+    head = ["all voxels", *(title for title, _ in columns)]
+    cells = [[name, *(_text(row[key]) for _, key in columns)] for name, row in rows.items()]
+    if report.intervals is not None:
+        ends = [report.intervals.get(key, ()) for _, key in columns]
+        cells.insert(1, ["  95 % interval", *("-".join(map(_text, end)) for end in ends)])
     return "\n".join([*lines, *aligned(head, cells), *report.notes])
 
 

@@ -5,15 +5,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import limits
+from floodtide.base.options import Arguments
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.data import Box, Volume
 from floodtide.data.volumes import volume_exists
-from floodtide.errors import InvalidFileError, ShapeError, UnsupportedError
+from floodtide.errors import (
+    InvalidArgumentError,
+    InvalidFileError,
+    ShapeError,
+    UnsupportedError,
+)
 from floodtide.evaluate import trivial
+from floodtide.evaluate.intervals import LEAST_BODIES, MOST_PAIRS, intervals
 from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import (
@@ -21,8 +32,12 @@ from floodtide.evaluate.voxels import (
     Pair,
 )
 
-Scores = Mapping[str, float]
+Scores = dict[str, float]
 
+NERL = "normalised_run_length"
+"""The normalised expected run length, among the scores of an earlier segmentation and of trivial answers."""
+
+_CHECKED = Arguments(border_nm=limits.NANOMETRES, voxel_nm=limits.VOXEL_SIZE)
 _MOST_GREY = 1 << 25  # voxels of a box for which the grey level is computed: about a GiB of memory
 
 
@@ -34,7 +49,9 @@ class Report:
         table: Voxels of each pair of segment and object.
         before: Scores of an earlier segmentation, if there is one.
         answers: {name: scores} of the trivial answers.
+        intervals: {name: (low, high)}, the 95 % intervals of scores by bootstrap over bodies; None: `notes` says why.
         level: The grey level of the answer `best grey level`; None if it is not among the answers.
+        pieces: Segments of this answer.
         notes: Sentences about the answers.
         runs: Run lengths on skeletons; None: not asked for.
         unit: Their unit.
@@ -44,7 +61,9 @@ class Report:
     table: ContingencyTable
     answers: dict[str, Scores]
     before: Scores | None = None
+    intervals: dict[str, tuple[float, float]] | None = None
     level: trivial.GreyLevel | None = None
+    pieces: NDArray[np.int32] | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     runs: RunLengths | None = None
     unit: str = "nm"
@@ -56,7 +75,7 @@ class Report:
         answers = {name: plain(scores) for name, scores in self.answers.items()}
         if self.level is not None:
             answers[trivial.GREY_LEVEL] |= self.level._asdict()
-        found |= {"trivial": answers, "notes": self.notes}
+        found |= {"intervals": self.intervals, "trivial": answers, "notes": self.notes}
         if self.before is not None:
             found["before"] = plain(self.before)
         if self.runs is not None:
@@ -79,6 +98,8 @@ def report(
     before: Volume | None = None,
     image: str = "",
     worst: int | None = None,
+    border_nm: float | None = None,
+    voxel_nm: Sequence[float] | None = None,
 ) -> Report | None:
     """Compare a segmentation with the truth, as `floodtide evaluate` does. Collective: ranks share the counting.
 
@@ -89,25 +110,31 @@ def report(
         before: An earlier segmentation of the same voxels.
         image: Name of the image for the grey level; "": the image that the segmentation states.
         worst: Number of splits and of mergers to list; None: none.
+        border_nm: Truth this near to a border in its section does not count, as in CREMI; None: all counts.
+        voxel_nm: Voxel size (z, y, x) in nm; needed for `border_nm`.
 
     Returns:
         The report on rank 0, None on the other ranks.
 
     Raises:
-        floodtide.errors.Error: If a volume cannot be read, or the volumes do not fit.
+        floodtide.errors.Error: If a volume cannot be read, the volumes do not fit, or no voxel is left to compare.
     """
-    pair = Pair(segmentation, truth, box)
+    with world.agreed():
+        pair = Pair(segmentation, truth, box, _border(border_nm, voxel_nm))
     with bar("voxels", "evaluate") as progress:
         table = pair.table_on_ranks(progress)
     found: Report | None = None
     with world.agreed():
         if world.rank() == 0:
             found = Report(table, {trivial.ONE_OBJECT: trivial.one_object(table)})
+            if border_nm is not None:
+                _add_border(found, border_nm)
             if before is not None:
-                found.before = Pair(before, truth, box).table().scores()
+                found.before = Pair(before, truth, box, pair.border).table().scores()
             if pair.assumed_place:
                 found.notes.append(pair.assumed_place)
             _add_grey_level(found, image, pair)
+            _add_intervals(found)
             if all(len(set(values) - {0}) == 1 for values in table.rows()[:, :2].T.tolist()):
                 found.notes.append(
                     "each volume has one value besides 0: --classes compares them as classes"
@@ -118,6 +145,43 @@ def report(
                         pair, count=worst, table=table, progress=progress
                     )
     return found
+
+
+def _border(
+    border_nm: float | None, voxel_nm: Sequence[float] | None
+) -> tuple[float, float] | None:
+    """Return a distance in nm as voxels along y and x."""
+    if border_nm is None:
+        return None
+    if voxel_nm is None:
+        raise InvalidArgumentError(
+            "evaluate: the distance from borders needs the voxel size, which no file states; expected voxel_nm"
+            " (--voxel-nm Z,Y,X)"
+        )
+    _CHECKED.check("evaluate", border_nm=border_nm, voxel_nm=list(voxel_nm))
+    return border_nm / voxel_nm[1], border_nm / voxel_nm[2]
+
+
+def _add_border(report: Report, border_nm: float) -> None:
+    """Note which voxels do not count; raise if none is left."""
+    if not (report.table.rows()[:, 1] > 0).any():
+        raise InvalidArgumentError(
+            f"evaluate: every voxel of an object is at most {border_nm:g} nm from a border, expected a smaller"
+            " border_nm (--border-nm)"
+        )
+    report.notes.append(
+        f"voxels up to {border_nm:g} nm from a border in their section do not count"
+    )
+
+
+def _add_intervals(report: Report) -> None:
+    """Add the 95 % intervals, or a note why they are missing."""
+    report.intervals = intervals(report.table)
+    if report.intervals is None:
+        report.notes.append(
+            f"95 % intervals: left out, expected at least {LEAST_BODIES} objects, and at most {MOST_PAIRS} pairs of"
+            " segment and object"
+        )
 
 
 def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
@@ -140,7 +204,7 @@ def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
         report.notes.append(f"{trivial.GREY_LEVEL}: {error}")
         return
     _, known = pair.read()
-    level, report.answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, known)
+    level, report.answers[trivial.GREY_LEVEL], report.pieces = trivial.of_grey_level(grey, known)
     report.level = level
     side = f"pieces {'above' if level.above else 'below'} {level.level:.4g}"
     report.notes.append(f"{trivial.GREY_LEVEL}: {side}, chosen with the truth")

@@ -18,7 +18,7 @@ from floodtide.data.skeletons import Skeleton
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
 from floodtide.evaluate.voxels import Labels
 
-_CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, merge_nodes=limits.SOME_VOXELS)
+_CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, merge_nodes=limits.NODES)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RunLengths:
         expected: Expected run length: mean length of the correct run of a random point on the skeletons; 0 for points
             in segments that merge objects, and where there is no segment.
         best: The same of a perfect segmentation: it depends on the size of the volume.
-        normalised: `expected` / `best`.
+        normalised: `expected` / `best`, the normalised expected run length (NERL).
         length: Length of all skeletons.
         correct: Share of the length whose two nodes are in one segment that merges no objects.
         split: Share of the length between two segments.

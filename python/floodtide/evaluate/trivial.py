@@ -56,10 +56,13 @@ def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
     return whole.scores()
 
 
-def of_grey_level(image: NDArray[Any], truth: Labels) -> tuple[GreyLevel, dict[str, float]]:
-    """Return the best grey level, and the scores of its pieces. See `best_grey_level`."""
+def of_grey_level(
+    image: NDArray[Any], truth: Labels
+) -> tuple[GreyLevel, dict[str, float], NDArray[np.int32]]:
+    """Return the best grey level, the scores of its pieces, and the pieces. See `best_grey_level`."""
     level = best_grey_level(image, truth)
-    return level, scores(pieces(smoothed(image), level), truth)
+    found = pieces(smoothed(image), level)
+    return level, scores(found, truth), found
 
 
 def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:

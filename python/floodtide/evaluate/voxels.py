@@ -24,6 +24,7 @@ from floodtide.data.boxes import Progress, box_text, intersection
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
+from floodtide.evaluate.borders import near_border
 
 ContingencyTable = _core.evaluate.ContingencyTable
 
@@ -69,11 +70,13 @@ class Pair:
         segmentation: Volume of segment ids, or of classes.
         truth: Volume of object ids, or of classes. Without an offset, it must cover the segmentation.
         box: Part to compare, (start, size) in voxels of the whole volume; None: all that both cover.
+        border: Voxels (along y, x): the truth does not count this near to a border in its section; None: it counts.
     """
 
     segmentation: Volume
     truth: Volume
     box: Box | None = None
+    border: tuple[float, float] | None = None
 
     @cached_property
     def places(self) -> tuple[Box, Vec3, Vec3]:
@@ -126,18 +129,33 @@ class Pair:
         (start, size), *starts = self.places
         volumes = zip((self.segmentation, self.truth), starts, strict=True)
         labels, other = (volume.read((_minus(start, first), size)) for volume, first in volumes)
-        return cleared(labels), other if image else cleared(other)
+        if image:
+            return cleared(labels), other
+        return cleared(labels), self._counted(start, cleared(other))
 
     def blocks(
         self, progress: Progress | None = None, parts: slice = slice(None)
     ) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
-        """Yield the blocks of `stored_blocks`; voxels without a label are 0."""
+        """Yield the blocks of `stored_blocks`; voxels without a label, and truth near a border, are 0."""
         for start, labels, objects in self.stored_blocks(progress, parts):
-            yield (
-                start,
-                cleared(labels, self.segmentation.name),
-                cleared(objects, self.truth.name),
-            )
+            known = self._counted(start, cleared(objects, self.truth.name))
+            yield start, cleared(labels, self.segmentation.name), known
+
+    def _counted(self, start: Vec3, objects: NDArray[Any]) -> NDArray[Any]:
+        """Return the truth of a block with 0 near borders; rows around the block are read again if there are any."""
+        if self.border is None:
+            return objects
+        (_, low, _), (_, rows, _) = self.places[0]
+        margin = min(int(self.border[0]), rows) + 1
+        first = max(low, start[1] - margin)
+        end = min(low + rows, start[1] + objects.shape[1] + margin)
+        around = objects
+        if end - first > objects.shape[1]:
+            place = _minus((start[0], first, start[2]), self.places[2])
+            size = (objects.shape[0], end - first, objects.shape[2])
+            around = cleared(self.truth.read((place, size)))
+        own = slice(start[1] - first, start[1] - first + objects.shape[1])
+        return np.where(near_border(around, self.border)[:, own], 0, objects)
 
     def stored_blocks(
         self,

@@ -92,6 +92,20 @@ def test_perfect_and_trivial_segmentations() -> None:
     assert (nothing.expected, nothing.omitted) == (0.0, 1.0)
 
 
+def test_run_lengths_are_those_of_funlib_evaluate() -> None:
+    # 13.333334 and 36.0 (float32) are what expected_run_length of github.com/funkelab/funlib.evaluate at commit d2852b3
+    # returns for these segments, and for one segment per skeleton.
+    edges = np.stack([np.arange(9), np.arange(1, 10)], axis=1)
+    lines = [Skeleton(i, np.array([(i, i, x) for x in range(10)], float), edges) for i in (1, 4, 7)]
+    labels = np.zeros((8, 9, 10), np.int64)
+    labels[1, 1, :6], labels[1, 1, 6:] = 1, 2
+    labels[4, 4], labels[4, 4, 4] = 3, 0
+    labels[7, 7, :5], labels[7, 7, 5:] = 2, 4  # segment 2 merges two skeletons
+    found = run_lengths(lines, labels, voxel_size=SIZE)
+    assert (found.expected, found.best) == pytest.approx((13.333334, 36.0))
+    assert found.normalised == pytest.approx(13.333334 / 36.0)
+
+
 def tubes() -> np.ndarray:
     """Return two tubes along x and a speck."""
     labels = np.zeros((24, 24, 120), np.int64)
@@ -129,8 +143,31 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report["cremi"] == pytest.approx(
         np.sqrt(report["adapted_rand_error"] * (report["voi_split"] + report["voi_merge"]))
     )
+    whole = report["trivial"]["everything one object"]
+    assert whole["normalised_run_length"] == 0
     assert cli.run(["evaluate", *names, "--skeletons"]) == 0
-    assert "run lengths unit: voxels\n" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "run lengths unit: voxels\n" in text
+    assert text.splitlines()[2].split()[-1] == "NERL"
+
+
+@pytest.mark.parametrize(("nodes", "merged"), [("20", True), ("30", False)])
+def test_small_mergers_do_not_count_if_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nodes: str, merged: bool
+) -> None:
+    truth, segments, image = tubes(), tubes(), np.zeros(tubes().shape, np.uint8)
+    segments[:, :, :26][truth[:, :, :26] > 0] = 7
+    image[truth > 0] = 200
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["truth"], file["segments"], file["raw"] = truth, segments, image
+    words = [f"{tmp_path}/a.h5:{name}" for name in ("segments", "truth", "raw", "truth")]
+    for option, place in (("--image", 2), ("--before", 4)):
+        words.insert(place, option)
+    assert cli.run(["evaluate", *words, "--skeletons", nodes, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["run_lengths"]["merged"] > 0) is merged
+    assert report["before"]["normalised_run_length"] == 1
+    assert report["trivial"]["best grey level"]["normalised_run_length"] == 1
 
 
 def test_wrong_arguments_are_refused(

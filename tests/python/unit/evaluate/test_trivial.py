@@ -100,7 +100,11 @@ def test_evaluate_without_the_image_says_so(volumes: str) -> None:
 
 def test_json_says_what_is_missing(volumes: str) -> None:
     found = json.loads(run(f"{volumes}:whole", f"{volumes}:truth", "--json"))
-    assert found["notes"] == ["best grey level: unknown without the image (--image VOLUME)"]
+    assert found["notes"] == [
+        "best grey level: unknown without the image (--image VOLUME)",
+        "95 % intervals: left out, expected at least 10 objects, and at most 262144 pairs of segment and object",
+    ]
+    assert found["intervals"] is None
 
 
 def test_a_segmentation_of_unknown_place_says_where_it_is_compared(tmp_path: Path) -> None:
