@@ -51,6 +51,7 @@ def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
       network.h5     a network: the prefix of a TensorFlow checkpoint, or a floodtide checkpoint. Only the network is
                      written, without the state of the optimizer and the walkers.
       network.onnx   the same, as an ONNX model, for onnxruntime, OpenVINO and others.
+      X.safetensors  the same, as weights for PyTorch. SOURCE may be such a file, too.
       plan.toml      a request of google/ffn (InferenceRequest in text format), for `floodtide segment plan.toml`.
       npz://FOLDER   a segmentation: google/ffn's FOLDER/X/Y/seg-X_Y_Z.npz is written.
       a volume       a volume: file.h5:dataset, volume.zarr/path, volume.n5/path, precomputed://folder or stack.tif.

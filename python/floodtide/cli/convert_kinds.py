@@ -14,13 +14,21 @@ from floodtide.base.progress import bar
 from floodtide.cli import options as shared
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.table import format_of
-from floodtide.data.look.trained_on import to_text, training_images
+from floodtide.data.look.trained_on import TrainedOn, from_text, to_text, training_images
 from floodtide.data.volumes import stated_by
 from floodtide.errors import InvalidArgumentError
-from floodtide.nn import onnx_export
+from floodtide.nn import onnx_export, safetensors_files
 from floodtide.segment.trained import task_of
 
 _NPZ = "npz://"
+_OTHERS = {  # networks for other programs
+    ".onnx": (onnx_export.save, starts_like("an ONNX model", b"floodtide")),
+    ".safetensors": (
+        safetensors_files.save,
+        starts_like("a safetensors file", b'{"__metadata__":{'),
+    ),
+}
+_STATISTICS = "statistics"  # name of metadata: what a network was trained on, as in a checkpoint
 _SHOWN = ("depth", "features", "fov", "deltas")  # of a network
 _OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels", "erode")
 
@@ -39,7 +47,7 @@ def convert(
     erode: int,
 ) -> Report:
     """Convert the source to what the destination names. Options that do not belong to this conversion are refused."""
-    of_network = Path(destination).suffix in (".h5", ".hdf5", ".onnx")
+    of_network = Path(destination).suffix in (".h5", ".hdf5", *_OTHERS)
     of_google = destination.startswith(_NPZ) or Path(destination).suffix == ".toml"
     if of_network or of_google:
         shared.refuse_given(_OF_VOLUMES, "is for volumes, the destination is none")
@@ -62,15 +70,14 @@ def convert(
 
 
 def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Report:
-    """Write a network to a file without a training's state: of floodtide, or an ONNX model."""
-    as_onnx = destination.endswith(".onnx")
-    check = starts_like("an ONNX model", b"floodtide") if as_onnx else _core.check_network_output
+    """Write a network to a file without a training's state: of floodtide, or for other programs."""
+    write, check = _OTHERS.get(Path(destination).suffix, (None, _core.check_network_output))
     with reserved("convert", destination, check, files_in(source)):
         found = nn.load(source, fov=fov, deltas=deltas)
-        if as_onnx:
-            onnx_export.save(found, destination, _notes(source))
+        if write is None:
+            found.save(destination, statistics=to_text(_trained_on(source)))
         else:
-            found.save(destination, statistics=to_text(training_images(source)))
+            write(found, destination, _notes(source))
     count = sum(array.size for array in found.parameters().values())
     row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
     known = vars(section_of(found.core))
@@ -78,15 +85,25 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
 
 
 def _notes(source: str) -> dict[str, Any]:
-    """Return the metadata of an ONNX model: how images are normalised, and what the outputs are."""
-    images = training_images(source)
+    """Return the metadata for other programs: how images are normalised, and what the outputs are."""
+    images = _trained_on(source)
     trained = [
         {"name": i.name, "mean": i.mean, "std": i.std, "voxel_size_nm": i.voxel_size_nm}
         for i in images
     ]
-    notes: dict[str, Any] = {"normalisation": "(value - mean) / std", "training_images": trained}
-    task = task_of(source)
+    notes: dict[str, Any] = {
+        "normalisation": "(value - mean) / std",
+        "training_images": trained,
+        _STATISTICS: to_text(images),
+    }
+    task = None if source.endswith(".safetensors") else task_of(source)
     return notes if task is None else notes | {"task": task.kind, "outputs": task.channels}
+
+
+def _trained_on(source: str) -> tuple[TrainedOn, ...]:
+    if source.endswith(".safetensors"):
+        return from_text(safetensors_files.metadata(source).get(_STATISTICS, ""), source)
+    return training_images(source)
 
 
 def volume(
@@ -103,8 +120,8 @@ def volume(
         format_of(destination)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
-            f"the destination {destination} does not end in .h5, .hdf5 or .onnx, as networks do, and is no volume:"
-            f" {error}"
+            f"the destination {destination} does not end in .h5, .hdf5, .onnx or .safetensors, as networks do, and is"
+            f" no volume: {error}"
         ) from None
     with bar("voxels", "convert") as progress:
         copy = data.convert(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load networks from floodtide checkpoints, and from google/ffn checkpoints in TensorFlow's format."""
+"""Load networks from floodtide checkpoints, safetensors files, and google/ffn checkpoints in TensorFlow's format."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from floodtide import _core
 from floodtide.base import reading
 from floodtide.base.typed import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.nn import safetensors_files
 from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
+from floodtide.nn.network import Array
 from floodtide.nn.unet import PatchNetwork, UNet
 
 _TENSORFLOW_FOV = (33, 33, 33)
@@ -27,11 +29,11 @@ def load(
     deltas: Sequence[int] | None = None,
     compute: str = "fp32",
 ) -> FFN | PatchNetwork:
-    """Return the network of a floodtide checkpoint or of a TensorFlow checkpoint of google/ffn.
+    """Return the network of a floodtide checkpoint, a safetensors file or a TensorFlow checkpoint of google/ffn.
 
     Args:
-        path: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint (`model.ckpt-27465036`). The name of the
-            `.index` file works too.
+        path: A floodtide checkpoint, a safetensors file that `floodtide convert` wrote, or the prefix of a TensorFlow
+            checkpoint (`model.ckpt-27465036`). The name of the `.index` file works too.
         fov: Size (z, y, x) of the field of view in voxels. None: the stored size; a TensorFlow checkpoint stores none,
             so 33 for each axis.
         deltas: Distance (z, y, x) in voxels by which the field of view moves. None: the stored distance; a TensorFlow
@@ -55,7 +57,12 @@ def load(
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
-    network = network_of(_core.load_network(text, compute))
+    if text.endswith(".safetensors"):
+        core, arrays = safetensors_files.read(text, compute)
+        network = network_of(core)
+        _filled(network, arrays, text)
+    else:
+        network = network_of(_core.load_network(text, compute))
     if fov is not None or deltas is not None:
         network = network.moved(fov, deltas, text)
     network.origin = text
@@ -104,9 +111,14 @@ def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], com
             "seed_update/conv0_a/weights or no seed_update/conv_lom/weights of rank 5"
         )
     network = FFN(depth, fov, deltas, features=head.shape[3], compute=compute)
+    _filled(network, state, prefix).origin = prefix
+    return network
+
+
+def _filled(network: Any, state: Mapping[str, Array], path: str) -> Any:
+    """Return the network, with the arrays of a file as parameters."""
     try:
         network.load_state_dict(state)
     except InvalidArgumentError as error:
-        raise InvalidFileError(f"load: {prefix}: {error}") from error
-    network.origin = prefix
+        raise InvalidFileError(f"load: {path}: {error}") from error
     return network

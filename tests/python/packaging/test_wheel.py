@@ -106,6 +106,7 @@ def test_the_version_is_the_projects(wheel: Path, unpacked: Path) -> None:
         "test",
         "notebook",
         "affinities",
+        "safetensors",
         "skeletons",
         "view",
     }

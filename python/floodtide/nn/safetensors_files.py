@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks as safetensors files, with PyTorch's names and order of axes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from floodtide.base import reading
+from floodtide.base.files import replace_bytes
+from floodtide.base.libraries import library
+from floodtide.base.networks import NETWORKS, section_of
+from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.nn.network import Array, Network
+
+_NAMES = {
+    "weights": "weight",
+    "biases": "bias",
+    "scale": "weight",
+    "shift": "bias",
+    "mean": "running_mean",
+    "variance": "running_var",
+}
+_OF_UNETS = ("in_channels", "classes", "output")  # beside the architecture
+_CONVOLUTION, _UP = (4, 3, 0, 1, 2), (3, 4, 0, 1, 2)  # PyTorch's axes in ours
+_ARCHITECTURE = "floodtide"  # name of the metadata
+
+
+def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
+    """Write a network as a safetensors file (float32), which `read` and PyTorch read.
+
+    `encoder0/conv_a/weights` of shape (kz, ky, kx, in, out) becomes `encoder0.conv_a.weight` of shape
+    (out, in, kz, ky, kx), and of a transposed convolution (in, out, kz, ky, kx). Arrays of a two-dimensional U-Net have
+    no axis z. The metadata `floodtide` is the architecture (JSON).
+
+    Args:
+        network: The network, with its present parameters.
+        path: The file.
+        notes: Further metadata, {name: value}; a value that is not text is stored as JSON.
+
+    Raises:
+        UnsupportedError: If the package safetensors is not installed.
+        StorageError: If the file cannot be written. An older file of that name is unchanged.
+    """
+    section = section_of(network.core)
+    known = {name: getattr(section, name) for name in ("kind", *section.architecture())}
+    options = network.core.options
+    known |= {name: getattr(options, name) for name in _OF_UNETS if hasattr(options, name)}
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in notes.items()}
+    tensors = {
+        _theirs(name): _turned(array, name, section.flat)
+        for name, array in network.state_dict().items()
+    }
+    module = library("safetensors.numpy", "convert to safetensors", "safetensors")
+    replace_bytes(path, module.save(tensors, texts | {_ARCHITECTURE: json.dumps(known)}))
+
+
+def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
+    """Read a file that `save` wrote, or PyTorch with the metadata of such a file.
+
+    Returns:
+        The core's network, with random weights, and the arrays of the file by floodtide's names.
+
+    Raises:
+        UnsupportedError: If the package safetensors is not installed.
+        InvalidFileError: If the file is damaged, or its metadata do not describe a network of floodtide.
+    """
+    with _opened(path) as file:
+        notes = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    if _ARCHITECTURE not in notes:
+        raise InvalidFileError(
+            f"load: {path} has no metadata `{_ARCHITECTURE}`, expected the architecture of a network, as in a file of"
+            " `floodtide convert NETWORK.h5 FILE.safetensors`"
+        )
+    known = reading.parse_json(notes[_ARCHITECTURE], path, "the architecture of a network")
+    try:
+        row = next(row for row in NETWORKS if row.kind == known["kind"])
+        others = {name: known.pop(name) for name in _OF_UNETS if name in known}
+        core = row.core_network(row(**known).core(compute=compute, **others))
+    except (StopIteration, KeyError, TypeError, InvalidArgumentError) as error:
+        raise InvalidFileError(
+            f"load: {path}: the metadata `{_ARCHITECTURE}` describe no network: {error!r}"
+        ) from None
+    ours = {_theirs(name): name for name, _, _ in core.layout()}
+    arrays = {
+        ours.get(name, name): _turned_back(tensor, ours.get(name, name))
+        for name, tensor in tensors.items()
+        if not name.endswith(".num_batches_tracked")  # of PyTorch's batch normalisation
+    }
+    return core, arrays
+
+
+def metadata(path: str) -> dict[str, str]:
+    """Return the metadata of a safetensors file.
+
+    Raises:
+        UnsupportedError, InvalidFileError: As `read`.
+    """
+    with _opened(path) as file:
+        return dict(file.metadata() or {})
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    module = library("safetensors", f"load {path}", "safetensors")
+    try:
+        with module.safe_open(path, "np") as file:
+            yield file
+    except (module.SafetensorError, OSError, TypeError) as error:
+        raise InvalidFileError(f"load: {path}: {error}") from None
+
+
+def _theirs(name: str) -> str:
+    layer, _, array = name.rpartition("/")
+    return f"{layer.replace('/', '.')}.{_NAMES[array]}"
+
+
+def _turned(array: Array, name: str, flat: bool) -> Array:
+    """Return an array with PyTorch's order of axes; of a two-dimensional network without z."""
+    if array.ndim != 5:
+        return array
+    turned = array.transpose(_UP if "/up/" in name else _CONVOLUTION)
+    return np.ascontiguousarray(turned[:, :, 0] if flat else turned)
+
+
+def _turned_back(tensor: Array, name: str) -> Array:
+    if tensor.ndim not in (4, 5):
+        return tensor
+    whole = tensor[:, :, None] if tensor.ndim == 4 else tensor
+    return whole.transpose(np.argsort(_UP if "/up/" in name else _CONVOLUTION))
