@@ -24,7 +24,6 @@ COMPUTE_S = 0.231  # docs/performance.md
 STEPS = 2000
 NETWORKS = ("10gbe", "100gbe", "dragonfly")
 HEADS = ("10 GbE", "100 GbE", "dragonfly")
-SHARES = (1 / 64, 3 / 64, 1 / 8)  # of backup nodes
 CURVE = tuple(2**power for power in range(11))
 
 # Options of `floodtide lab simulate` and the same as fields of forecast.Options.
@@ -73,23 +72,6 @@ def explanations() -> tuple[str, list[Row]]:
     return table(heads, lines), curves
 
 
-def late_gradients() -> str:
-    """Efficiency for each paid node under both explanations, by what becomes of late gradients."""
-    named = {job.scenario: job.job for job in scenarios.paper_jobs()}
-    lines = []
-    for scenario in (scenarios.STRAGGLER, scenarios.STALL):
-        alone = model.simulate(named[scenario], 1, steps=STEPS).fovs_per_s
-        for late in ("drop", "carry"):
-            cells = []
-            for share in SHARES:
-                job = dataclasses.replace(named[scenario], backup=share, late=late)
-                found = model.simulate(job, paper.NODES, steps=STEPS)
-                cells.append(percent(found.fovs_per_s / (alone * found.paid_ranks)))
-            lines.append([f"{scenario.removeprefix('paper: ')}, `--late {late}`", *cells])
-    heads = [f"{100 * share:.1f} %" for share in SHARES]
-    return table(["efficiency in % by backup nodes", *heads], lines)
-
-
 def cores(compute_s: float) -> str:
     """Least ranks that reach the paper's throughput."""
     lines = []
@@ -133,7 +115,6 @@ def main() -> None:
     explained, curves = explanations()
     tables = {
         "explanations": explained,
-        "late gradients": late_gradients(),
         "cores": cores(arguments.compute_s),
         "efficiencies": efficiencies(arguments.compute_s),
     }

@@ -19,7 +19,7 @@ def scale(rule: str, **values: float | str) -> Callable[..., float]:
     in an update, and the gradient noise scale in examples (None: unknown; then "auto" is 1).
 
     Args:
-        rule: Name of the rule, such as "none", "linear" or "sqrt" (docs/learning_rates.md). "paper" is linear up to
+        rule: Name of the rule, such as "none", "linear" or "sqrt" (docs/configuration.md). "paper" is linear up to
             `linear_workers` (default 16), then the square root; "auto" follows the gradient noise scale.
         values: Parameters of the rule.
 
@@ -53,7 +53,7 @@ class Schedule:
     A trainer fills in what the schedule leaves out: `base_lr` from its optimizer, and `total_steps` from its steps.
 
     Args:
-        name: Name of the schedule: "constant", "cosine" or another of docs/learning_rates.md.
+        name: Name of the schedule: "constant", "cosine" or another of docs/configuration.md.
         scale: Rule by which the rate grows with the number of workers, see the function `scale`.
         values: Parameters of the schedule, such as `warmup_steps`, and of the rule. Parameters that are left out have
             the defaults of the rows.
