@@ -195,7 +195,7 @@ def _volume(
         largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
         found += judging.label_problems(image, labels, largest)
     if wish.start is not None and not wish.start.images:
-        found += problems.doubt(
+        found += problems.finding(
             f"{wish.start.name} does not keep what its training images looked like, so that mean, contrast and voxel"
             f" size of {image.name} were not compared with them"
         )
