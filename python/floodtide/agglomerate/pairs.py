@@ -53,7 +53,6 @@ class Pairs:
     """Pairs of segments and their scores, in a directory.
 
     Attributes:
-        directory: The directory.
         points: The pairs, with their decision points.
         settings: What all scores have in common: image, segmentation, network and options, as JSON values.
     """

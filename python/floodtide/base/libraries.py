@@ -41,9 +41,6 @@ _tensorstore_process: int | None = None  # that has started tensorstore's thread
 def tensorstore_library(what: str) -> Any:
     """Import tensorstore for use in this process.
 
-    Args:
-        what: What needs it, for the message.
-
     Raises:
         UnsupportedError: If it is not installed, or in a child of fork() whose parent has used it: tensorstore would
             end such a child.

@@ -81,7 +81,6 @@ def count_of(number: float, what: str, form: str = "") -> str:
     """Return a number with a noun in singular or plural: "1 core", "2 cores".
 
     Args:
-        number: How many.
         what: The noun in singular. Its plural ends in s.
         form: Format of the number, such as ",". Without: all digits of an integer, six of another number.
     """

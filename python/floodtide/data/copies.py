@@ -125,7 +125,6 @@ def write_blocks(
     new.
 
     Args:
-        destination: The name of the volume.
         plan: What to write. If its notes name an `image`, its offset counts from the image's first voxel.
         read: Returns the voxels of a box (start, size), in voxels of the volume to write.
         inputs: Files that `read` reads.

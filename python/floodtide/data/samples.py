@@ -43,7 +43,6 @@ class Samples(NotPickled, ABC):
         options: What the examples are made of.
         augmentation: Their random changes.
         patch_size: Size (z, y, x) of an example in voxels.
-        walkers, seed: The arguments.
     """
 
     examples: str

@@ -226,7 +226,6 @@ def labels_of(volume: VolumeLike, unlabelled: int | None = None) -> Volume:
     The voxels of a sample decide if the volume is returned as it is, which reads faster.
 
     Args:
-        volume: The labels.
         unlabelled: A further value of voxels without a label; None: none.
 
     Raises:
@@ -335,7 +334,6 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
     """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
 
     Args:
-        volume: The volume.
         given: What the user states; None: nothing.
         what: The result that gets this size, for the note.
     """
@@ -356,8 +354,6 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
 
     Args:
         what: The operation, for messages.
-        a: A volume.
-        b: Another one.
 
     Raises:
         ShapeError: If they state different sizes.
@@ -378,8 +374,6 @@ def require_same_grid(what: str, a: Volume, b: Volume) -> None:
 
     Args:
         what: The operation, for messages.
-        a: A volume.
-        b: Another one.
 
     Raises:
         ShapeError: If they state different sizes or places.

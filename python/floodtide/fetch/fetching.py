@@ -48,8 +48,6 @@ def fetch(
     """Bring the files of a data set that are not yet there.
 
     Args:
-        name: The name of the data set.
-        data_set: What to bring.
         folder: The data folder. It is made if it is missing.
         source: Folder with the files; None: their public origin. It may have prepared files, under the paths of the
             table, or clones or unpacked archives of the repositories.

@@ -119,9 +119,6 @@ def write(
 ) -> None:
     """Write the batch script of a configuration file. Arguments as for `render`.
 
-    Args:
-        target: The script.
-
     Raises:
         InvalidArgumentError: If the script exists, is an input, or the numbers of the job contradict each other.
         ConfigurationError: If the configuration is wrong, or there are more ranks than walkers.

@@ -172,7 +172,6 @@ def _volume(
         pair: The image and its labels.
         number: Its number in the wish.
         boxes: The boxes that are trained on.
-        wish: What the user asks for.
 
     Raises:
         ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.

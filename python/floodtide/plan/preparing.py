@@ -289,9 +289,6 @@ def _copies(
     """Write what a training needs to an HDF5 file beside the plan, and return the names of image and labels.
 
     Args:
-        image, labels: The user's volumes.
-        out: The plan.
-        wish: What the user asks for.
         wanted: Voxel size (z, y, x) of the copies; None: that of the volumes, and the image is not copied.
         erode: Voxels (z, y, x) by which labels are eroded.
         number: Distinguishes several pairs.

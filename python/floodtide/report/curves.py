@@ -34,7 +34,6 @@ def smoothed(values: Floats, factor: float | None = None) -> Floats:
     """Return the exponential mean of values (n,), corrected for its start, as TensorBoard draws it.
 
     Args:
-        values: The values.
         factor: Weight of the mean before. None: at most 0.9, and less for few values: up to ten are unchanged.
     """
     if factor is None:

@@ -46,7 +46,6 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
     """Grow one object and return snapshots of its canvas, of the part that was visited.
 
     Args:
-        segmenter: The segmenter that grows the object.
         image: Raw image (z, y, x).
         zyx: The seed, in voxels of the image.
 

@@ -82,10 +82,8 @@ def write(
     """Look at an image and its labels, and write the page. Large volumes are sampled.
 
     Args:
-        image: The image.
         labels: Integer labels of the image, or None.
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
-        out: The page.
 
     Raises:
         InvalidArgumentError: If the image is given as its own labels, or if `out` exists and is no page of floodtide,

@@ -90,7 +90,6 @@ def read_segmentation(
         segmentation: Volume of segment ids. Its attribute `box_start` is the position in the whole volume.
         image: Name of the image of the whole volume; "": the one that the attribute `image` names.
         truth: Name of the labels of the whole volume, or labels of the segmentation's box; "": no truth.
-        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
         around: A voxel of the whole volume; the planes then show its surroundings, 160 voxels wide.
         before: An earlier segmentation that covers the same voxels; None: there is none.
         pairs: Rows (segment, object, voxels) of the whole box, to tell splits from mergers; None: those of each plane.
@@ -144,11 +143,8 @@ def _cut(
 
     Args:
         layers: By name of a field of `Plane`: a volume, and the place in it of the voxel (0, 0, 0) of the box's volume.
-        box: The box (start, size).
         middle: Where the planes lie, in the same voxels.
         placed: Place of these voxels in the whole volume, for titles.
-        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
-        pairs: See `Plane`.
     """
     corner, shape = box
     size = voxel_size_nm or (1.0, 1.0, 1.0)
@@ -193,8 +189,6 @@ def covering(
     """Return a volume and the first voxel of a segmentation in it; None if it does not cover all of it.
 
     Args:
-        volume: The volume, if there is one.
-        segmentation: The segmentation.
         placed: Its first voxel in the volume; None: as the volumes state their places.
     """
     if volume is None:
@@ -269,12 +263,9 @@ def save_classes(
     """Write a figure of a section: the image, and with outlines of true and predicted classes. PNG.
 
     Args:
-        title: Title of the section.
         image: Intensities (y, x); None: unknown.
         truth: True classes (y, x); values below 1 have no outline, those below 0 are voxels without a label.
         predicted: Predicted classes (y, x), of the same kind.
-        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
-        path: The file.
 
     Raises:
         StorageError: If the file cannot be written.

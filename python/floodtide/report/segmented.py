@@ -94,7 +94,6 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     """Return the segmentation of a run; or None and texts that say why there is none.
 
     Args:
-        run: The run.
         alone: The report is about this run only. Runs that are compared are not segmented for the report.
 
     Raises:

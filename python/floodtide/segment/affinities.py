@@ -255,9 +255,7 @@ def write_segments(
 
     Args:
         labels: The segments, from 1; 0 is background.
-        out: The volume to write.
         geometry: Voxel size and first voxel.
-        command: The command that writes it.
         notes: Texts that become attributes of the volume.
         inputs: The volume from which the segments were made.
 

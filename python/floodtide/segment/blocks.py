@@ -115,8 +115,7 @@ def segment_block(
     Args:
         pieces: The directory, from `in_subvolumes`.
         number: The subvolume, from 0 to len(pieces.cut) - 1.
-        segmenter: As for `in_subvolumes`.
-        volume: As for `in_subvolumes`.
+        segmenter, volume: As for `in_subvolumes`.
         progress: As for `Segmenter.segment`.
 
     Returns:
@@ -159,9 +158,7 @@ def segment_on_ranks(
     An error on one rank ends the job. What was stored until then stays, and the same call continues.
 
     Args:
-        pieces: As for `segment_block`.
-        segmenter: As for `segment_block`.
-        volume: As for `segment_block`.
+        pieces, segmenter, volume: As for `segment_block`.
         numbers: Some of the subvolumes, for job arrays; None: all, and no other job may use the directory meanwhile.
         progress: Called as progress(voxels done, voxels) on rank 0.
 
@@ -266,7 +263,6 @@ def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[i
     """Do pieces of work on all ranks, until all are done. A rank that is done takes the next piece. Collective.
 
     Args:
-        numbers: The pieces.
         done: Returns True if a piece is done.
         work: Does a piece, and returns False if it was done before. Raises LockedError while another process does it.
 

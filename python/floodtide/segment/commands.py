@@ -115,10 +115,8 @@ def segment_subvolumes(
     The same call continues after a crash, on any number of ranks. `floodtide.segment.reconcile` makes one segmentation.
 
     Args:
-        file: Name of the configuration, for messages.
-        settings: Its content.
+        file, settings, box: As for `segment_volume`.
         folder: For the subvolumes.
-        box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
         numbers: Only these subvolumes.
 
     Returns:
@@ -166,10 +164,8 @@ def estimate(
     Subvolumes in `out` that are segmented already make the estimate better.
 
     Args:
-        file: Name of the configuration, for messages.
-        settings: Its content.
+        file, settings, box: As for `segment_volume`.
         out: What `segment` will write: "file:dataset", or with segment.subvolume a folder.
-        box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
 
     Returns:
         The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours.
@@ -255,8 +251,7 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
 
     Args:
-        file: Name of the configuration, for messages.
-        settings: The whole configuration.
+        file, settings: As for `segment_volume`.
         box: What replaces `segment.box`.
 
     Raises:

@@ -191,7 +191,6 @@ class Pieces:
     """The segmentations of the subvolumes of a cut, in a directory.
 
     Attributes:
-        directory: The directory.
         cut: How the box is cut.
         volume_shape: Size (z, y, x) of the volume that has the box.
         settings: What all subvolumes have in common: image, network and options, as JSON values.

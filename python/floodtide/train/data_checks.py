@@ -117,8 +117,6 @@ def check_data(
     """Look at the training data. Not collective: only rank 0 does this.
 
     Args:
-        task: What the network learns.
-        data: The training data.
         held_out: The volume of which a box is held out; None: none.
         start: File of the weights that the training starts from; "": none.
 

@@ -152,10 +152,8 @@ class Run:
     """The contents of one run directory.
 
     Attributes:
-        folder: The directory.
         name: Name of the run in legends.
         config: The resolved configuration (`config.toml`); empty if the file is missing.
-        config_text: The text of config.toml.
         start: The last `start` record of the log: network, ranks, kernels.
         train: `train` records, one per logged step, in ascending order of steps.
         validation: `validation` records, in ascending order of steps.

@@ -137,7 +137,6 @@ class RunDirectory(NotPickled):
         """Remove all but the newest `keep` checkpoints (at least one stays).
 
         Args:
-            keep: Number of checkpoints.
             inputs: Files that the run reads when it starts. They stay, however old they are.
 
         Raises:

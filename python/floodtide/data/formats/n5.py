@@ -49,11 +49,6 @@ _MOST = 8  # groups above a dataset that are looked at
 def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) -> Geometry:
     """Return the geometry of an N5 dataset.
 
-    Args:
-        name: The volume, for messages.
-        folder: The folder of the dataset.
-        attributes: Its attributes.
-
     Raises:
         InvalidFileError: If attributes contradict each other, or state something impossible.
     """

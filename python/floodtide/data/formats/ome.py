@@ -49,10 +49,8 @@ def geometry_of_level(
     """Return the names of the axes of a level, and the geometry that level and image state.
 
     Args:
-        name: The volume, for messages.
         image: An item of `multiscales`.
         level: An item of its `datasets`.
-        rank: Number of axes of the array.
 
     Raises:
         InvalidFileError: If axes are missing, or a transformation has another form than scale and translation.

@@ -71,7 +71,6 @@ def object_volume(
 
     Args:
         source: An object with `shape`, `dtype` and `__getitem__`, see Source.
-        name: For messages.
         chunks: Voxels (z, y, x) of a storage chunk; None: `source.chunks`, else the whole volume.
         geometry: Where the volume lies.
         file: A file that must stay in place while the volume is read. Readers of chunked formats take a chunk without
@@ -146,12 +145,7 @@ def _from_zero(source: Any) -> Any:
 
 
 class Store:
-    """A tensorstore array, read box by box.
-
-    Args:
-        store: The array.
-        name: For messages.
-    """
+    """A tensorstore array, read box by box."""
 
     def __init__(self, store: Any, name: str) -> None:
         self._store, self._name = store, name

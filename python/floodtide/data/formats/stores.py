@@ -175,8 +175,6 @@ def _check_chunks(
     """Refuse files of chunks that would be passed over. On rank 0, note if many chunks do not exist.
 
     Args:
-        name: The volume, for messages.
-        folder: Where its chunks are.
         known: Says if a path in the folder is that of a chunk.
         expected: Number of chunks of the volume.
         writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
@@ -220,9 +218,7 @@ def _names_of_precomputed(
     """Return a function that says if a name is that of a chunk of a precomputed scale: "0-64_64-128_0-40".
 
     Args:
-        start: The first voxel (x, y, z) of the scale.
-        size: Of the scale.
-        chunk: Of a chunk.
+        start, size, chunk: First voxel and size (x, y, z) of the scale, and size of a chunk.
     """
     ranges = [
         {f"{a}-{min(a + c, first + n)}" for a in range(first, first + n, c)}

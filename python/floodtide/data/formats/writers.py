@@ -40,8 +40,6 @@ class Plan:
 
     Attributes:
         shape: Size (z, y, x) in voxels.
-        dtype: Type of the voxels.
-        geometry: Voxel size and offset.
         command: The command that writes it, "floodtide convert". It may replace its own older datasets of HDF5 files.
         notes: Texts that become attributes of HDF5, Zarr and N5 volumes.
         labels: True if the voxels are ids. Precomputed volumes state it; integers of 32 or 64 bits always are.
@@ -216,12 +214,7 @@ def _store_writer(store: Any, chunks: Vec3) -> Writer:
 
 
 def shared_writer(reference: str, shared: str, plan: Plan) -> Writer:
-    """Return a writer of the volume that another process has created.
-
-    Args:
-        reference: The name of the volume, for messages.
-        shared: Of the other process's writer.
-        plan: What is written.
+    """Return a writer of the volume that another process has created, whose writer has this `shared`.
 
     Raises:
         StorageError: If the volume cannot be opened.

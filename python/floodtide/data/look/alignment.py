@@ -79,7 +79,6 @@ class Candidate:
     """How well labels lie on an image in one orientation.
 
     Attributes:
-        orientation: The orientation.
         difference: Mean grey level of voxels at a change of label, less that of the other labelled voxels.
     """
 
@@ -129,7 +128,6 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
     Whole volumes are compared, in cubes of 64 voxels that lie on a grid which every orientation maps to itself.
 
     Args:
-        image: The image.
         labels: Integer labels; 0 is no object or a boundary.
         budget: Voxels of the image to read; more than 2 ** 23 are never needed.
 

@@ -82,8 +82,7 @@ class LabelStatistics(Labelled, Neighbours, Sample):
 
     Attributes:
         objects: Number of ids other than 0.
-        lowest: Lowest id that occurs, 0 included.
-        highest: Highest id that occurs.
+        lowest, highest: Lowest id that occurs, 0 included, and highest one.
         unlabelled: Share of the voxels labelled 0.
         at_least: Number of objects of at least LIMITS voxels.
         median_size: Median size of the objects in voxels.

@@ -56,8 +56,7 @@ class Reading:
 
     Attributes:
         where: The volume in messages: "volume 'cube'".
-        mean: Mean that is subtracted.
-        std: Standard deviation that divides.
+        mean, std: Mean that is subtracted, and standard deviation that divides.
         keys: What sets them: "data.volumes.0.mean and std".
         voxel_size_nm: Voxel size (z, y, x) of the image; None if unknown.
         size_key: What states another voxel size than the file.
@@ -108,8 +107,6 @@ def of_grey_levels(
     """Return what is wrong with mean and std: against the training images if they are known, else by themselves.
 
     Args:
-        image: Statistics of the image.
-        reading: How the network reads the image.
         trained: What the network was trained on.
         adapts: True if the network is trained on this image, so that it may have other voxels.
     """

@@ -50,8 +50,7 @@ class Sections:
 
     Attributes:
         first: Number (z) of the first section.
-        means: Mean of each section.
-        stds: Standard deviation of each section.
+        means, stds: Mean and standard deviation of each section.
         correlations: Correlation of each section with the next one; NaN if one of them does not vary. One fewer.
         findings: The bad sections, in order of z.
         drift: Difference between the highest and the lowest running median of the means, as a multiple of the standard
