@@ -119,7 +119,7 @@ def write_blocks(
     progress: Progress | None = None,
     on_ranks: bool = False,
 ) -> Volume:
-    """Write a volume of any format block by block.
+    """Write a volume of any format block by block, and return it.
 
     The destination appears when it is complete. In an HDF5 file other datasets stay; every other destination must be
     new.
@@ -131,9 +131,6 @@ def write_blocks(
         progress: Called as progress(voxels done, voxels), with the voxels of this rank.
         on_ranks: Collective: the ranks share the blocks of Zarr, N5 and precomputed volumes. Rank 0 alone writes all
             other formats. The written voxels do not depend on the number of ranks.
-
-    Returns:
-        The volume.
 
     Raises:
         InvalidArgumentError: If the destination exists or cannot hold the type.

@@ -231,11 +231,7 @@ class Patches(Samples):
             )
 
     def _voxel_size(self) -> Sequence[float]:
-        """Return the voxel size (z, y, x) of all volumes, in any unit, for tasks that measure distances.
-
-        Raises:
-            ConfigurationError: If such a task has volumes of different shapes of voxels, or exchanges unlike axes.
-        """
+        """Return the voxel size (z, y, x) of all volumes, in any unit, for tasks that measure distances."""
         shapes = []
         for volume in self.options.volumes:
             stated = as_volume(volume.image).geometry.voxel_size_nm

@@ -227,9 +227,6 @@ def labels_of(volume: VolumeLike, unlabelled: int | None = None) -> Volume:
 
     Args:
         unlabelled: A further value of voxels without a label; None: none.
-
-    Raises:
-        Error: As `Volume` does.
     """
     given = as_volume(volume)
     if none_of(given) is None and unlabelled is None:
@@ -350,13 +347,10 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
-    """Raise unless two volumes have the same voxel size, as far as both state one.
+    """Raise ShapeError unless two volumes have the same voxel size, as far as both state one.
 
     Args:
         what: The operation, for messages.
-
-    Raises:
-        ShapeError: If they state different sizes.
     """
     mine, other = a.whole, b.whole
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
@@ -370,13 +364,10 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
 
 
 def require_same_grid(what: str, a: Volume, b: Volume) -> None:
-    """Raise unless two volumes have the same voxel size and the same first voxel, as far as both state them.
+    """Raise ShapeError unless two volumes have the same voxel size and first voxel, as far as both state them.
 
     Args:
         what: The operation, for messages.
-
-    Raises:
-        ShapeError: If they state different sizes or places.
     """
     require_same_size(what, a, b)
     mine, other = a.whole.offset, b.whole.offset

@@ -189,11 +189,7 @@ def _prepared(content: bytes, item: Item, where: str) -> Content:
 
 
 def _checked(content: Content, item: Item, where: str) -> Content:
-    """Return the content of a file.
-
-    Raises:
-        StorageError: If it is not the expected one by its checksums.
-    """
+    """Return the content of a file, unless its checksums say that it is not the expected one."""
     if isinstance(content, bytes):
         sums = [("", item.sha256, hashlib.sha256(content).hexdigest())]
     else:
@@ -216,11 +212,7 @@ def _checked(content: Content, item: Item, where: str) -> Content:
 
 
 def _require_right(path: Path, item: Item) -> None:
-    """Check a file that is there already.
-
-    Raises:
-        InvalidArgumentError: If it is another file.
-    """
+    """Refuse a file that is there already, if it is another one."""
     content = read_bytes(path, "a file of the data set", item.limit)
     try:
         _prepared(content, item, str(path))

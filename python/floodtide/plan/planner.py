@@ -172,9 +172,6 @@ def _volume(
         pair: The image and its labels.
         number: Its number in the wish.
         boxes: The boxes that are trained on.
-
-    Raises:
-        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
     """
     image, labels = pair
     box = boxes[0] if len(boxes) == 1 else None

@@ -198,11 +198,7 @@ def _boxes(seen: LabelStatistics, task: Task) -> tuple[Box, ...]:
 def _task(
     task: str | None, seen: Sequence[LabelStatistics], start: KnownNetwork | None, minutes: float
 ) -> str:
-    """Return the task that was given, else that of the labels.
-
-    Raises:
-        InvalidArgumentError: If the labels may be classes as well as objects.
-    """
+    """Return the task that was given, else that of the labels; refuse labels that may be classes as well as objects."""
     if not any(one.objects for one in seen):
         raise InvalidArgumentError(f"init: {seen[0].name}: no voxel is labelled, expected labels")
     if task is not None:
@@ -221,11 +217,7 @@ def _task(
 def _voxel_size(
     images: Sequence[Volume], given: Sequence[float] | None, task: Task
 ) -> tuple[SizeNm, bool]:
-    """Return the voxel size of all images, and whether it is known: classes of sections can be learnt without.
-
-    Raises:
-        InvalidArgumentError: If it is not known but needed, or images differ.
-    """
+    """Return the voxel size of all images, and whether it is known: classes of sections can be learnt without."""
     if not task.of_objects and all(
         settled_size(image, given, "--voxel-nm") is None for image in images
     ):

@@ -128,11 +128,7 @@ def settings_for(
 
 
 def require_same_voxels(setting: Setting) -> None:
-    """Refuse to segment a whole image that must be resampled first.
-
-    Raises:
-        InvalidArgumentError: The message has the command that resamples.
-    """
+    """Raise InvalidArgumentError if an image must be resampled first. The message has the command that does."""
     if setting.resampled:
         image, own, wanted = setting.image.name, setting.voxel_size_nm, setting.wanted_nm
         raise InvalidArgumentError(

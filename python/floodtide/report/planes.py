@@ -63,11 +63,7 @@ class Plane:
 def middle_planes(
     image: Volume, labels: Volume | None, voxel_size_nm: Sequence[float] | None
 ) -> list[Plane]:
-    """Return the three middle planes of an image, and of labels of its shape as the truth.
-
-    Raises:
-        InvalidFileError: If a volume is damaged.
-    """
+    """Return the three middle planes of an image, and of labels of its shape as the truth."""
     start = (0, 0, 0)
     layers = {"image": (image, start), "truth": None if labels is None else (labels, start)}
     middle = as_vec3([n // 2 for n in image.shape])

@@ -301,9 +301,6 @@ def voxels_of(
     """Return texts that tell the voxels of a box of an image, and of all other volumes and seeds of the options.
 
     More than 2^24 voxels are sampled on a regular grid.
-
-    Raises:
-        InvalidFileError: If a volume cannot be read.
     """
     found = {f"voxels of {image.name}": _digest_of(image, box)}
     for name in options.volumes[1:] if options is not None else ():

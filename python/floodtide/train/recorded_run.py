@@ -347,11 +347,7 @@ def _require_forms(values: Mapping[str, Any], forms: Mapping[str, Any], where: s
 
 
 def _check_task(run: Run, where: str) -> None:
-    """Refuse a log that does not count, or has not validated, what the task of the configuration says.
-
-    Raises:
-        InvalidFileError: It names the key.
-    """
+    """Refuse a log that does not count, or has not validated, what the task of the configuration says."""
     unit = run.start.get("unit", run.unit)
     if unit != run.unit:
         raise InvalidFileError(

@@ -96,11 +96,7 @@ class RunDirectory(NotPickled):
             )
 
     def require_taken(self) -> None:
-        """Check that this object may still write.
-
-        Raises:
-            LockedError: If another object or process has taken the lock since.
-        """
+        """Raise LockedError if another object or process has taken the lock since `take`."""
         if self._writer and self._lock is not None and not self._lock.held:
             raise LockedError(
                 f"{self.path}: another Trainer or process has taken this run directory ({LOCK} is not of this one any"

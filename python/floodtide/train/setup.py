@@ -186,13 +186,10 @@ def thread_count(threads: int) -> int:
 
 
 def require_enough_memory(config: Config, ranks: int) -> None:
-    """Refuse a training that cannot fit into memory, before it allocates anything.
+    """Raise ConfigurationError for a training that cannot fit into memory, before it allocates anything.
 
     Args:
         ranks: Number of ranks on all hosts. The ranks of a host share its memory equally.
-
-    Raises:
-        ConfigurationError: If the memory does not suffice. The message states needed and available bytes.
     """
     needed = _CERTAIN * training_bytes(config, ranks, _core.num_threads())
     neighbours = world.places()[1]

@@ -196,11 +196,7 @@ def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
 
 
 def require_same_shape(image: Volume, labels: Volume) -> None:
-    """Check that labels have the shape of their image.
-
-    Raises:
-        ShapeError: If not. The message says how to turn the labels if their axes are in another order.
-    """
+    """Raise ShapeError unless labels have the shape of their image. The message says how to turn them."""
     if image.shape != labels.shape:
         orders = orders_for(image, labels)
         raise ShapeError(

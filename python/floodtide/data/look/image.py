@@ -207,11 +207,7 @@ class GreyLevels:
 
 
 def require_image(volume: Volume) -> None:
-    """Raise unless a volume has voxels of a type that networks read.
-
-    Raises:
-        InvalidFileError: If it holds integers of more than 16 bits.
-    """
+    """Raise InvalidFileError unless networks read voxels of this type: they read no integers of more than 16 bits."""
     if volume.dtype.kind in "iu" and volume.dtype.itemsize > 2:
         raise InvalidFileError(
             f"{volume.name}: holds {volume.dtype}, as labels do; expected an image of 8 or 16 bits, or of"

@@ -60,9 +60,6 @@ def labelled(volume: Volume, whole: Box, budget: int, progress: Progress | None 
 
     Every voxel is read if there are at most 16 times `budget`; else layers at regular distances, and labels are taken
     to reach to the next layers on both sides.
-
-    Raises:
-        InvalidFileError: If the volume cannot be read.
     """
     mask, cell, voxels, exact = _scan(volume, whole, budget, progress)
     found = _tight(mask)

@@ -236,11 +236,7 @@ def _counted(
 
 
 def require_labels(volume: Volume) -> None:
-    """Raise unless a volume holds integers, or floating-point numbers that are whole in a sample.
-
-    Raises:
-        InvalidFileError: If it does not. The message says what to do.
-    """
+    """Raise InvalidFileError unless a volume holds integers, or floating-point numbers that are whole in a sample."""
     if volume.dtype.kind in "iu":
         return
     largest = 2 ** (np.finfo(volume.dtype).nmant + 1)  # integers above are rounded

@@ -76,11 +76,7 @@ def finding(text: str, error: bool = False) -> list[Problem]:
 
 
 def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
-    """Raise the first error, else return the texts of the warnings.
-
-    Raises:
-        ConfigurationError: If a problem is an error.
-    """
+    """Raise the first error as ConfigurationError, else return the texts of the warnings."""
     for problem in problems:
         if problem.error:
             raise ConfigurationError(problem.text)
@@ -88,11 +84,7 @@ def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
 
 
 def settle(problems: Sequence[Problem]) -> None:
-    """Raise the first error; without one, print each warning on standard error of rank 0.
-
-    Raises:
-        ConfigurationError: If a problem is an error.
-    """
+    """Raise the first error as ConfigurationError, else print each warning on standard error of rank 0."""
     for text in raise_errors(problems):
         notes.warn(text)
 

@@ -61,11 +61,7 @@ class Sharpness:
 
 
 def sharpness(volume: Volume, box: Box, budget: int = _VOXELS) -> Sharpness | None:
-    """Return the sharpness of a box of an image, from cubes of 64 voxels; None if no cube varies.
-
-    Raises:
-        InvalidFileError: If the volume cannot be read.
-    """
+    """Return the sharpness of a box of an image, from cubes of 64 voxels; None if no cube varies."""
     measured, skews = [], []
     for cube in cubes_within(box, min(budget, _VOXELS), CUBE):
         voxels = read(volume, cube)
