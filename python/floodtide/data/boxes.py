@@ -46,6 +46,11 @@ def slices(box: Box, first: Sequence[int] = (0, 0, 0)) -> tuple[slice, slice, sl
     return z, y, x
 
 
+def of_slices(where: Sequence[slice]) -> Box:
+    """Return the box of three slices: the inverse of `slices`."""
+    return as_vec3([s.start for s in where]), as_vec3([s.stop - s.start for s in where])
+
+
 def is_inside(box: Box, shape: Sequence[int]) -> bool:
     """Return True if all voxels of a box are in a volume of this shape."""
     return all(a >= 0 and a + n <= whole for a, n, whole in zip(*box, shape, strict=True))

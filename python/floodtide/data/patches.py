@@ -22,7 +22,7 @@ from floodtide.base.reading import reading
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
+from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, is_inside, parse_boxes
 from floodtide.data.formats.hdf5 import by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
 from floodtide.data.volumes import as_volume, opened, require_same_size
@@ -318,8 +318,7 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
             " expected the same, or labels_start, the voxel (z, y, x) of the image at which they begin"
         )
     whole = (volume.labels_box_start, labels.shape)
-    ends = [a + n for a, n in zip(*whole, strict=True)]
-    if any(end > n for end, n in zip(ends, image.shape, strict=True)):
+    if not is_inside(whole, image.shape):
         raise ShapeError(
             f"volume '{volume.name}': the labels {labels.name} have {box_text(whole)} of the image, which"
             f" has shape {image.shape}; expected labels inside of it: labels_start is their first voxel"

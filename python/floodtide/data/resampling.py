@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
 from floodtide.base.options import Arguments
-from floodtide.data.boxes import Box, Vec3, as_vec3
+from floodtide.data.boxes import Box, Vec3, as_vec3, difference, of_slices
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import Volume
@@ -74,9 +74,7 @@ class Resampled:
 
     def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
         """Return the new voxels of a box, so that `Volume` takes this as a volume."""
-        return self.read(
-            (as_vec3([s.start for s in where]), as_vec3([s.stop - s.start for s in where]))
-        )
+        return self.read(of_slices(where))
 
     def box_of(self, box: Box) -> Box:
         """Return the box of new voxels that covers a box of old ones."""
@@ -84,7 +82,7 @@ class Resampled:
         for a, n, r, whole in zip(*box, self.ratio, self.shape, strict=True):
             start.append(min(math.floor(a / r + 1e-9), whole - 1))
             end.append(min(max(math.ceil((a + n) / r - 1e-9), start[-1] + 1), whole))
-        return as_vec3(start), as_vec3([b - a for a, b in zip(start, end, strict=True)])
+        return as_vec3(start), difference(end, start)
 
     def old_box_of(self, box: Box) -> Box:
         """Return the box of old voxels for a box of new ones."""

@@ -22,7 +22,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, parse_box, parse_boxes
+from floodtide.data.boxes import Box, Vec3, of_slices, parse_box, parse_boxes, total
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import Source, open_object
@@ -263,9 +263,7 @@ class _Cleared:
         self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        z, y, x = box
-        size = (z.stop - z.start, y.stop - y.start, x.stop - x.start)
-        block = self._volume.read(((z.start, y.start, x.start), size))
+        block = self._volume.read(of_slices(box))
         labels = no_label.cleared(block, self._volume.name)
         if self._unlabelled is None:
             return labels
@@ -309,9 +307,9 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
         geometry = dataclasses.replace(geometry, voxel_size_nm=size, size_source=source)
     if found.offset is None:
         return geometry
-    z, y, x = (a + b for a, b in zip(geometry.offset or (0, 0, 0), found.offset, strict=True))
+    offset = total(geometry.offset or (0, 0, 0), found.offset)
     source = geometry.offset_source or found.offset_source
-    return dataclasses.replace(geometry, offset=(z, y, x), offset_source=source)
+    return dataclasses.replace(geometry, offset=offset, offset_source=source)
 
 
 def place_of(volume: Volume) -> Vec3 | None:

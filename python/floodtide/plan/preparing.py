@@ -18,7 +18,7 @@ from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.base.tasks import BY_KIND, Classes, Task
 from floodtide.data import Box, Volume, convert
-from floodtide.data.boxes import Vec3, as_vec3
+from floodtide.data.boxes import Vec3, as_vec3, of_slices
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.alignment import require_same_shape
@@ -178,8 +178,7 @@ class _Known:
         self.shape, self.chunks, self.dtype = volume.shape, volume.chunks, np.dtype(np.int64)
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[np.int64]:
-        start = as_vec3([part.start for part in box])
-        block = self._volume.read((start, as_vec3([part.stop - part.start for part in box])))
+        block = self._volume.read(of_slices(box))
         none = missing(block)
         unknown = np.zeros(block.shape, bool) if none is None else none
         if self._unlabelled is not None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from floodtide.base import style
 from floodtide.base.notes import count_of
 from floodtide.data import Vec3
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import difference
 from floodtide.report import drawing
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
         canvas[box] = probability
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    seed = as_vec3([a - b for a, b in zip(zyx, low, strict=True)])
-    return Snapshots(np.stack(snapshots), counts, image[visited], seed)
+    return Snapshots(np.stack(snapshots), counts, image[visited], difference(zyx, low))
 
 
 def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import as_vec3, difference, is_inside, total
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
@@ -102,7 +102,7 @@ def read_segmentation(
     whole = placed or place_of(segmentation) or (0, 0, 0)
     corner, middle = (0, 0, 0), as_vec3([n // 2 for n in shape])  # in the segmentation
     if around is not None:
-        middle = as_vec3([a - first for a, first in zip(around, whole, strict=True)])
+        middle = difference(around, whole)
         corner, shape = _surroundings(middle, shape)
     raw = covering(opened(image or segmentation.text("image")), segmentation, placed)
     labels: tuple[Volume, Vec3] | None = (truth, (0, 0, 0)) if isinstance(truth, Volume) else None
@@ -119,7 +119,7 @@ def read_segmentation(
             " the other segmentation"
         )
     layers = {
-        "segmentation": (segmentation, as_vec3([0, 0, 0])),
+        "segmentation": (segmentation, (0, 0, 0)),
         "image": raw,
         "truth": labels,
         "before": earlier,
@@ -190,10 +190,8 @@ def covering(
     if volume is None:
         return None
     start, other = first_voxels(segmentation, volume)
-    first = placed or as_vec3([a - b for a, b in zip(start, other, strict=True)])
-    ends = (a + n for a, n in zip(first, segmentation.shape, strict=True))
-    inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, volume.shape, strict=True))
-    return (volume, first) if inside else None
+    first = placed or difference(start, other)
+    return (volume, first) if is_inside((first, segmentation.shape), volume.shape) else None
 
 
 def _step(extent: int) -> int:
@@ -215,7 +213,7 @@ def _plane(
 ) -> npt.NDArray[Any]:
     """Return the drawn voxels of a plane of a box, `at` voxels behind its start."""
     volume, first = layer
-    corner, extents = [a + b for a, b in zip(start, first, strict=True)], list(shape)
+    corner, extents = list(total(start, first)), list(shape)
     corner[axis] += at
     extents[axis] = 1
     rows, columns = (extent for i, extent in enumerate(shape) if i != axis)

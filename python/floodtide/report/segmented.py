@@ -22,7 +22,7 @@ from floodtide import _core, config, evaluate
 from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3, box_text
+from floodtide.data.boxes import Progress, as_vec3, box_text, difference, total
 from floodtide.data.patches import boxes_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -221,10 +221,9 @@ def _flooded(
     largest = max(result.origins, key=lambda o: (o.iterations > 1, o.voxels), default=None)
     grown = None
     if largest is not None:
-        seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
+        seed = difference(largest.start_zyx, result.start_zyx)
         grown = growth.grow(segmenter, volume.read(part), seed)
-    start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
-    return np.ascontiguousarray(result.segmentation[inner]), start, grown
+    return np.ascontiguousarray(result.segmentation[inner]), total(part[0], margin), grown
 
 
 def small_part(box: Box, fov: Sequence[int]) -> Box:
@@ -251,7 +250,7 @@ def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmente
     """Return the segmentation with the truth of a volume's table and scores, if the labels are objects."""
     shape = found.segmentation.shape
     labels, first = str(volume.get("labels", "")), volume.get("labels_start", (0, 0, 0))
-    inside = as_vec3([a - b for a, b in zip(found.start, first, strict=True)])
+    inside = difference(found.start, first)
     truth = planes.covering(planes.opened(labels), found.segmentation, inside)
     volumes = [found.segmentation, *(truth or ())[:1]]
     if truth is None or not run.task.of_objects or any(v.dtype.kind not in "iu" for v in volumes):

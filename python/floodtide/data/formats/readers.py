@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import reason
-from floodtide.data.boxes import Vec3
+from floodtide.data.boxes import Vec3, slices
 from floodtide.data.formats.geometry import KEYS, NAMES, Geometry, axis_names, geometry_of, plain
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
@@ -86,7 +86,7 @@ def object_volume(
     before = _identity(file, name)
 
     def read(start: Vec3, extent: Vec3) -> NDArray[Any]:
-        box = tuple(slice(a, a + n) for a, n in zip(start, extent, strict=True))
+        box = slices((start, extent))
         try:
             block = np.asarray(source[box])
         except Error:

@@ -24,7 +24,7 @@ from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.outputs import PRECOMPUTED
 from floodtide.base.reading import reason
-from floodtide.data.boxes import Box, Vec3
+from floodtide.data.boxes import Box, Vec3, slices
 from floodtide.data.formats.geometry import NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
 from floodtide.errors import Error, InvalidArgumentError, StorageError
@@ -204,9 +204,8 @@ def _store_writer(store: Any, chunks: Vec3) -> Writer:
     """Return a writer of a Zarr, N5 or precomputed volume. Each chunk is a file, so processes can share the blocks."""
 
     def write(box: Box, block: NDArray[Any]) -> None:
-        at = tuple(slice(a, a + n) for a, n in zip(*box, strict=True))
         try:
-            store[at].write(block).result()
+            store[slices(box)].write(block).result()
         except Exception as error:
             raise StorageError(f"a block cannot be written: {reason(error)}") from error
 
