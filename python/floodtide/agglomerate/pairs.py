@@ -26,8 +26,8 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, difference, total
 from floodtide.data.formats.writers import blocks
+from floodtide.data.volumes import as_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.flooding import opened
 from floodtide.segment.identity import first_difference
 
 PLAN = "pairs.json"
@@ -208,7 +208,7 @@ def decision_points(
         InvalidArgumentError: If an argument is out of range, or the labels are not integers.
     """
     _CHECKED.check("decision points", voxel_size=list(voxel_size), max_distance=max_distance)
-    volume = opened(segmentation)
+    volume = as_volume(segmentation)
     if not np.issubdtype(volume.dtype, np.integer):
         raise InvalidArgumentError(
             f"decision points: {volume.name} holds {volume.dtype}, expected integers"

@@ -25,7 +25,7 @@ from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, is_inside, parse_boxes
 from floodtide.data.formats.hdf5 import by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
-from floodtide.data.volumes import as_volume, opened, require_same_size
+from floodtide.data.volumes import as_volume, require_same_size
 from floodtide.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -266,16 +266,16 @@ class Patches(Samples):
                 f"data.unlabelled is {self.options.unlabelled}, which is a class in task.classes; expected one of both"
             )
         values = none + [row for row in values if row not in none]
-        parts = [_core.data.LabelPart(opened(labels[0]), values=values, refuse=refuse)]
+        parts = [_core.data.LabelPart(as_volume(labels[0]).core, values=values, refuse=refuse)]
         if volume.masks:
             parts = [
-                _core.data.LabelPart(opened(mask), values=[*none, (0, 0)], others=number)
+                _core.data.LabelPart(as_volume(mask).core, values=[*none, (0, 0)], others=number)
                 for number, mask in enumerate(volume.masks.values(), start=1)
             ]
         return _core.data.LabelledImage(
             name=volume.name,
             channels=[
-                _core.data.Channel(opened(one.image), mean=one.mean, std=one.std)
+                _core.data.Channel(as_volume(one.image).core, mean=one.mean, std=one.std)
                 for one in volume.inputs
             ],
             labels=parts,

@@ -55,6 +55,8 @@ class Volume:
         name: What messages call an array or object.
 
     Attributes:
+        core: The volume of the compiled core.
+        geometry: Voxel size and offset, if the format states them, and what states them.
         place: Real path of the file or folder, and which volume in it: equal for the same volume. None: neither a file
             nor a folder.
 
@@ -81,8 +83,7 @@ class Volume:
         else:
             place = (os.path.realpath(source), dataset.strip("/"))
             opened = open_dataset(os.fspath(source), dataset, channel)._replace(place=place)
-        self._volume, self._geometry = opened.core, opened.geometry
-        self.place = opened.place
+        self.core, self.geometry, self.place = opened.core, opened.geometry, opened.place
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
@@ -100,29 +101,24 @@ class Volume:
         return functools.partial(Volume, source, dataset, channel=channel, name=name), ()
 
     @property
-    def core(self) -> _core.data.Volume:
-        """The volume of the compiled core."""
-        return self._volume
-
-    @property
     def name(self) -> str:
         """Name of the volume in messages."""
-        return self._volume.name
+        return self.core.name
 
     @property
     def shape(self) -> Vec3:
         """Size (z, y, x) in voxels."""
-        return self._volume.shape
+        return self.core.shape
 
     @property
     def chunks(self) -> Vec3:
         """Size (z, y, x) in voxels of a storage chunk; the shape if the volume is stored in one piece."""
-        return self._volume.chunks
+        return self.core.chunks
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the voxels."""
-        return np.dtype(self._volume.dtype)
+        return np.dtype(self.core.dtype)
 
     def read(self, box: Box | str | None = None) -> NDArray[Any]:
         """Return the voxels of a box, or of a text "z0:z1,y0:y1,x0:x1", in the type of the volume; None: all voxels.
@@ -136,7 +132,7 @@ class Volume:
         start, size = ((0, 0, 0), self.shape) if box is None else box
         if math.prod(size) > _FITS and all(n <= m for n, m in zip(size, self.shape, strict=True)):
             limits.require_decoded(self.name, size, self.dtype.itemsize)
-        return self._volume.read(start, size)
+        return self.core.read(start, size)
 
     def read_intensities(self, box: Box) -> NDArray[np.float32]:
         """Return the voxels of a box as float32.
@@ -145,7 +141,7 @@ class Volume:
             OutOfRangeError: If the box is not inside the volume.
             InvalidFileError: If a voxel is not finite, or they are integers of more than 16 bits.
         """
-        return self._volume.read_intensities(*box)
+        return self.core.read_intensities(*box)
 
     def text(self, attribute: str) -> str:
         """Return a text attribute of an HDF5 dataset; empty if there is none.
@@ -153,17 +149,12 @@ class Volume:
         Raises:
             InvalidFileError: If the attribute is no text, or damaged.
         """
-        return self._volume.text(attribute)
-
-    @property
-    def geometry(self) -> Geometry:
-        """Voxel size and offset, if the format states them, and what states them."""
-        return self._geometry
+        return self.core.text(attribute)
 
     @functools.cached_property
     def whole(self) -> Geometry:
         """Geometry in the whole volume: that of a result of floodtide follows from its image, see `whole_geometry`."""
-        return whole_geometry(self._geometry, self.text("image"))
+        return whole_geometry(self.geometry, self.text("image"))
 
     def is_same(self, other: Volume) -> bool:
         """Return True if both are one volume of one file, under any name and of any channel, or one object."""
@@ -177,20 +168,9 @@ VolumeLike = str | os.PathLike[str] | Volume
 """A volume as an argument: its name, or an open volume."""
 
 
-def as_volume(volume: VolumeLike) -> Volume:
-    """Return a volume that is given by itself or by its name."""
+def as_volume(volume: VolumeLike | NDArray[Any] | Source) -> Volume:
+    """Return a volume that is given by itself, or by what `Volume` takes as its source."""
     return volume if isinstance(volume, Volume) else Volume(volume)
-
-
-def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
-    """Return the volume of the core; "" for an empty name.
-
-    Raises:
-        Error: As `Volume` does.
-    """
-    if isinstance(volume, str) and not volume:
-        return volume
-    return volume.core if isinstance(volume, Volume) else Volume(volume).core
 
 
 def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
@@ -232,7 +212,7 @@ def labels_of(volume: VolumeLike, unlabelled: int | None = None) -> Volume:
     if none_of(given) is None and unlabelled is None:
         return given
     found = Volume(_Cleared(given, unlabelled), name=given.name)
-    found._geometry = given.geometry
+    found.geometry = given.geometry
     return found
 
 
