@@ -32,9 +32,8 @@ from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP, voxel_size_nm=limits.VOXEL_SIZE)
 
-_FITS = (
-    1 << 20
-)  # voxels of a box that fits into any memory, so that small reads do not pay for the check
+# voxels of a box that fits into any memory, so that small reads do not pay for the check
+_FITS = 1 << 20
 _PARTS, _PART = 4, 32  # cubes along each axis, and voxels along theirs, of a sample of labels
 
 

@@ -20,10 +20,8 @@ from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
 _FFN = Arguments(seed=limits.SEED)
-_PASSES, _WORTH = (
-    3,
-    1.1,
-)  # passes of a round that are measured, and least ratio of their times for Fourier transforms
+# passes of a round that are measured, and least ratio of their times for Fourier transforms
+_PASSES, _WORTH = 3, 1.1
 
 
 class FFN(Network):
