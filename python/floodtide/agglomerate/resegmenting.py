@@ -150,7 +150,7 @@ def resegment_on_ranks(
     options: ResegmentOptions,
     progress: Progress | None = None,
 ) -> Pairs:
-    """Find all pairs of segments that come close, and flood them again on all ranks. Collective.
+    """Find all pairs of segments that come close, flood them again on all ranks, and return them scored. Collective.
 
     A rank that is done takes the next batch of pairs. An error on one rank ends the job. What was stored until then
     stays, and the same call continues.
@@ -162,9 +162,6 @@ def resegment_on_ranks(
         segmentation: Its segmentation, placed as in `Segmenter.segment`.
         options: Which pairs are flooded, and how.
         progress: Called as progress(pairs done, pairs) on rank 0.
-
-    Returns:
-        The directory, with the scores of all pairs.
 
     Raises:
         InvalidArgumentError: If the directory is for something else.

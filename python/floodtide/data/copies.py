@@ -50,7 +50,8 @@ def convert(
     command: str = "floodtide convert",
     progress: Progress | None = None,
 ) -> Volume:
-    """Copy a volume to another format, block by block, with voxel size and offset where both formats have them.
+    """Copy a volume to another format, block by block, and return the copy. Voxel size and offset stay where both
+    formats have them.
 
     The destination appears when it is complete. In an HDF5 file other datasets stay; every other destination must be
     new. Zarr is written as Zarr 3.
@@ -66,9 +67,6 @@ def convert(
             resampling; one number, or one for each axis (z, y, x).
         command: The command that writes the copy. It may replace its own older datasets of HDF5 files.
         progress: Called as progress(voxels done, voxels).
-
-    Returns:
-        The copy.
 
     Raises:
         InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type; for labels

@@ -25,15 +25,13 @@ def checked_image(
     box: Box | None = None,
     slices: bool = False,
 ) -> tuple[Volume, SizeNm | None]:
-    """Open an image for a network, and settle the problems of `image_problems`.
+    """Open an image for a network, settle the problems of `image_problems`, and return it and its voxel size (z, y, x)
+    in nm: the stated one, else its own.
 
     Args:
         checkpoint, box, slices: As for `image_problems`.
         reading: Mean and std that are set, and the voxel size that the user states.
         what: The result that gets this voxel size, for notes.
-
-    Returns:
-        The image, and its voxel size (z, y, x) in nm: the stated one, else its own.
 
     Raises:
         ConfigurationError: If a problem is an error.

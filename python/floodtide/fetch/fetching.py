@@ -45,16 +45,13 @@ def fetch(
     source: Path | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Bring the files of a data set that are not yet there.
+    """Bring the files of a data set that are not yet there, and return all its files.
 
     Args:
         folder: The data folder. It is made if it is missing.
         source: Folder with the files; None: their public origin. It may have prepared files, under the paths of the
             table, or clones or unpacked archives of the repositories.
         progress: Called as progress(files read, files).
-
-    Returns:
-        The files, those that were there already included.
 
     Raises:
         StorageError: If a download fails, or a file is not the expected one by its checksum.

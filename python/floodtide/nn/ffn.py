@@ -154,7 +154,7 @@ class FFN(Network):
     def loss_and_gradients(
         self, image: Array, logits: Array, labels: Array, weights: Array | None = None
     ) -> tuple[float, dict[str, Array]]:
-        """Return the mean sigmoid cross-entropy of the updated logits and its gradients.
+        """Return the mean sigmoid cross-entropy of the updated logits, and {name: gradient} without clipping.
 
         Args:
             image: Normalised intensities, (z, y, x) or (n, z, y, x).
@@ -162,9 +162,6 @@ class FFN(Network):
             labels: Target probabilities in [0, 1], of the same shape.
             weights: Voxel weights of the same shape; None: all 1. The loss is the weighted sum divided by the number
                 of voxels.
-
-        Returns:
-            The loss, and {name: gradient} without clipping.
 
         Raises:
             ShapeError: If the shapes differ, or have neither 3 nor 4 axes.

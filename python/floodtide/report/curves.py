@@ -119,9 +119,7 @@ def _scores(run: Run, score: Callable[[Record], float | None]) -> tuple[Floats, 
 @curve
 def training_figure(runs: Sequence[Run]) -> str | None:
     """Draw loss, F1 on the network's own moves, learning rate, throughput and waiting times against the step.
-
-    Returns:
-        An SVG as data URI, or None if no run has a training record.
+    Return an SVG as data URI, or None if no run has a training record.
     """
     if not any(run.train for run in runs):
         return None
@@ -174,9 +172,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
 @curve
 def gradients_figure(runs: Sequence[Run]) -> str | None:
     """Draw the norm of the gradient, and the gradient noise scale with its 95 % interval, against the step.
-
-    Returns:
-        An SVG as data URI, or None if no run has measured the noise scale.
+    Return an SVG as data URI, or None if no run has measured the noise scale.
     """
     if not any("noise_scale" in record for run in runs for record in run.train):
         return None
@@ -337,9 +333,7 @@ def finish(axis: Axes) -> None:
 @curve
 def dice_figure(runs: Sequence[Run]) -> str | None:
     """Draw, for each class, Dice over all voxels, and of several groups also their mean with its spread.
-
-    Returns:
-        An SVG as data URI, or None if no run validated classes.
+    Return an SVG as data URI, or None if no run validated classes.
     """
     from matplotlib.patches import Patch
 
@@ -372,9 +366,7 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
 @curve
 def scores_figure(runs: Sequence[Run]) -> str | None:
     """Draw the main score of outputs that are no classes: each faintly, and their mean; grey: of trivial predictions.
-
-    Returns:
-        An SVG as data URI, or None if no run has such scores.
+    Return an SVG as data URI, or None if no run has such scores.
     """
     shown = [run for run in _validated(runs, "channels") if run.task.scores_of(run.validation[-1])]
     if not shown:

@@ -158,9 +158,7 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
 
 def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
     """Segment the middle of a held-out box with the newest checkpoint of the run.
-
-    Returns:
-        The segmentation, and the names and places of its labels, for `_compared`.
+    Return the segmentation, and the names and places of its labels, for `_compared`.
     """
     settings, checkpoint = newest(run)
     source, box = held_out_box(settings)

@@ -252,15 +252,13 @@ def write_segments(
     inputs: str,
 ) -> tuple[int, float]:
     """Write segments (z, y, x) as uint32 to a volume of any format. Not collective.
+    Return their number, and the share of the voxels that are in one.
 
     Args:
         labels: The segments, from 1; 0 is background.
         geometry: Voxel size and first voxel.
         notes: Texts that become attributes of the volume.
         inputs: The volume from which the segments were made.
-
-    Returns:
-        The number of segments, and the share of the voxels that are in one.
 
     Raises:
         Error: As `floodtide.data.convert` raises.

@@ -108,7 +108,7 @@ def segment_block(
     volume: Volume,
     progress: Progress | None = None,
 ) -> bool:
-    """Segment one subvolume and store it, unless it is there already. Not collective.
+    """Segment one subvolume and store it, unless it is there already; return True if this call did. Not collective.
 
     Any scheduler of blocks may call this, in any order and in several processes at a time.
 
@@ -117,9 +117,6 @@ def segment_block(
         number: The subvolume, from 0 to len(pieces.cut) - 1.
         segmenter, volume: As for `in_subvolumes`.
         progress: As for `Segmenter.segment`.
-
-    Returns:
-        True if this call has segmented the subvolume.
 
     Raises:
         LockedError: If another process segments the subvolume at the moment.
@@ -153,7 +150,8 @@ def segment_on_ranks(
     numbers: range | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Segment the missing subvolumes on all ranks. A rank that is done takes the next one. Collective.
+    """Segment the missing subvolumes on all ranks, and return how many this call has segmented, over all ranks.
+    Collective. A rank that is done takes the next one.
 
     An error on one rank ends the job. What was stored until then stays, and the same call continues.
 
@@ -161,9 +159,6 @@ def segment_on_ranks(
         pieces, segmenter, volume: As for `segment_block`.
         numbers: Some of the subvolumes, for job arrays; None: all, and no other job may use the directory meanwhile.
         progress: Called as progress(voxels done, voxels) on rank 0.
-
-    Returns:
-        The number of subvolumes that this call has segmented, over all ranks.
 
     Raises:
         LockedError: If another job segments into the directory.
@@ -260,14 +255,12 @@ def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[int], bool]) -> int:
-    """Do pieces of work on all ranks, until all are done. A rank that is done takes the next piece. Collective.
+    """Do pieces of work on all ranks until all are done, and return how many this call did, over all ranks. Collective.
+    A rank that is done takes the next piece.
 
     Args:
         done: Returns True if a piece is done.
         work: Does a piece, and returns False if it was done before. Raises LockedError while another process does it.
-
-    Returns:
-        The number of pieces that this call has done, over all ranks.
     """
     # Ranks begin at different places, so that they seldom ask for the same piece.
     first = len(numbers) * world.rank() // world.size()

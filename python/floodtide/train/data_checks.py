@@ -114,14 +114,11 @@ def require_volumes_fit(config: Config) -> None:
 def check_data(
     task: Task, data: Data, held_out: TrainingVolume | None, start: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Look at the training data. Not collective: only rank 0 does this.
+    """Look at the training data, and return the statistics that checkpoints keep, and warnings. Only for rank 0.
 
     Args:
         held_out: The volume of which a box is held out; None: none.
         start: File of the weights that the training starts from; "": none.
-
-    Returns:
-        The statistics that checkpoints keep, and warnings.
 
     Raises:
         floodtide.errors.Error: If the data cannot be what somebody wants to train on.

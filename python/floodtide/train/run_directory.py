@@ -242,9 +242,7 @@ class RunDirectory(NotPickled):
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
         """Append a record to the log, and its numbers to the TensorBoard events.
-
-        Returns:
-            The record with its time; None on ranks that do not write.
+        Return it with its time; None on ranks that do not write.
 
         Raises:
             StorageError: If the record cannot be written. Nothing more is recorded then.
