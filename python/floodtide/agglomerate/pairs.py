@@ -50,7 +50,7 @@ class DecisionPoint(NamedTuple):
 
 
 class Pairs:
-    """Pairs of segments and their scores, in a directory.
+    """Pairs of segments and their scores, in a directory. A file that cannot be written is a StorageError.
 
     Attributes:
         points: The pairs, with their decision points.
@@ -122,11 +122,7 @@ class Pairs:
         return pairs
 
     def save(self) -> None:
-        """Write the plan.
-
-        Raises:
-            StorageError: If it cannot be written.
-        """
+        """Write the plan."""
         rows = [[p.a, p.b, *p.point_zyx, p.distance] for p in self.points]
         plan = {"format": _FORMAT, "settings": self.settings, "points": rows}
         replace_bytes(self.directory / PLAN, json.dumps(plan).encode())
@@ -148,11 +144,7 @@ class Pairs:
         return self.points[batch :: len(self)]
 
     def write_scores(self, batch: int, scores: Iterable[Mapping[str, Any] | None]) -> None:
-        """Write the scores of the pairs of a batch; None for a pair that has none.
-
-        Raises:
-            StorageError: If they cannot be written.
-        """
+        """Write the scores of the pairs of a batch; None for a pair that has none."""
         rows = [
             {"a": point.a, "b": point.b, "scores": None if row is None else dict(row)}
             for point, row in zip(self.of_batch(batch), scores, strict=True)

@@ -3,6 +3,7 @@
 
 If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of a held-out box: by flood
 filling, or from what a U-Net predicts. This takes up to a minute, is not stored, and works for a run that still trains.
+A damaged file of the run directory is an InvalidFileError.
 """
 
 from __future__ import annotations
@@ -129,11 +130,7 @@ def _growing(run: Run) -> tuple[Snapshots | None, list[str]]:
 
 
 def newest(run: Run) -> tuple[config.Config, Path]:
-    """Return the configuration and the newest checkpoint of a run.
-
-    Raises:
-        InvalidFileError: If there is none yet, or a file is damaged.
-    """
+    """Return the configuration and the newest checkpoint of a run. A run without any is an InvalidFileError."""
     found = checkpoints(run.folder)
     if not found or not run.config_text:
         raise InvalidFileError("no checkpoint with a configuration yet; training writes one")
@@ -141,10 +138,8 @@ def newest(run: Run) -> tuple[config.Config, Path]:
 
 
 def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
-    """Return a volume of which a run holds out a box, or all, and the first such box.
-
-    Raises:
-        InvalidArgumentError: If the run holds nothing out.
+    """Return a volume of which a run holds out a box, or all, and the first such box. A run that holds nothing out is
+    an InvalidArgumentError.
     """
     volume = held_out_volume(settings)
     if volume is None:
