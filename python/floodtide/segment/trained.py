@@ -15,7 +15,7 @@ from floodtide.base import reading
 from floodtide.base.tasks import PatchTask
 from floodtide.config.stored import stored
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.formats.table import place
+from floodtide.data.formats.table import format_of
 from floodtide.data.look.trained_on import training_images
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
@@ -104,6 +104,6 @@ def load(checkpoint: str | Path) -> nn.PatchNetwork:
 
 def _same_dataset(a: str, b: str) -> bool:
     try:
-        return place(a) == place(b)
+        return format_of(a).place(a) == format_of(b).place(b)
     except InvalidArgumentError:
         return a == b

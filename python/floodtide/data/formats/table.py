@@ -166,15 +166,6 @@ def stem(reference: str) -> str:
     return Path(path.stem).stem if path.suffix == ".gz" else path.stem
 
 
-def place(reference: str) -> tuple[str, str]:
-    """Return `Format.place` of a name.
-
-    Raises:
-        InvalidArgumentError: If the name has no known form.
-    """
-    return format_of(reference).place(reference)
-
-
 def forms() -> str:
     """Return the forms of names, for messages."""
     return ", ".join(row.form for row in FORMATS)
