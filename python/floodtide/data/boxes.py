@@ -15,11 +15,7 @@ Progress = Callable[[int, int], None]
 
 
 def as_vec3(numbers: Sequence[int]) -> Vec3:
-    """Return three numbers (z, y, x) as a tuple.
-
-    Raises:
-        InvalidArgumentError: If there are not three.
-    """
+    """Return three numbers (z, y, x) as a tuple. Raise InvalidArgumentError if there are not three."""
     if len(numbers) != 3:
         raise errors.InvalidArgumentError(
             f"{options.shown(numbers)} has {len(numbers)} numbers, expected three (z, y, x)"

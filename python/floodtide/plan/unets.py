@@ -59,11 +59,7 @@ def coarser(shape: Vec3, labelled: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
 
 
 def unet_recipe(wish: Wish) -> Recipe:
-    """Return the rules for a U-Net of random weights.
-
-    Raises:
-        InvalidArgumentError: If the images are too small.
-    """
+    """Return the rules for a U-Net of random weights. Raise InvalidArgumentError if the images are too small."""
     flat, why = _flat(wish)
     classes = not wish.task.of_objects
     depth = _FLAT_DEPTH if flat else _DEPTH

@@ -101,11 +101,7 @@ class Checkpoint:
             return others | dict(zip(_ARRAYS, arrays, strict=True))
 
     def restore(self, flooder: Any, state: dict[str, Any]) -> None:
-        """Give a new flooder the state that `read` has returned.
-
-        Raises:
-            InvalidFileError: If the state is damaged.
-        """
+        """Give a new flooder the state that `read` has returned. Raise InvalidFileError if the state is damaged."""
         with reading.reading(self.path, _EXPECTED):
             flooder.restore(state)
         self._written_s = time.monotonic()
@@ -116,11 +112,7 @@ class Checkpoint:
             self.write(flooder)
 
     def write(self, flooder: Any) -> None:
-        """Write the checkpoint.
-
-        Raises:
-            StorageError: If it cannot be written. The older checkpoint stays.
-        """
+        """Write the checkpoint. Raise StorageError if it cannot be written. The older checkpoint stays."""
         state = flooder.state()
         text = json.dumps(
             {

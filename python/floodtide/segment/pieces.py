@@ -143,11 +143,7 @@ class Cut:
                         yield number, other
 
     def shared(self, a: int, b: int) -> Box:
-        """Return the box that two neighbours share.
-
-        Raises:
-            OutOfRangeError: If they share none.
-        """
+        """Return the box that two neighbours share. Raise OutOfRangeError if they share none."""
         box = intersection(self.subvolume(a), self.subvolume(b))
         if box is None:
             raise OutOfRangeError(f"subvolumes {a} and {b} share no voxel")

@@ -176,11 +176,7 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
 
 
 def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
-    """Return the orders of the labels' axes that have the shape of the image.
-
-    Raises:
-        ShapeError: If there is none.
-    """
+    """Return the orders of the labels' axes that have the shape of the image. Raise ShapeError if there is none."""
     orders = [
         (z, y, x)
         for z, y, x in itertools.permutations(range(3))
