@@ -157,10 +157,7 @@ def resegment_on_ranks(
 
     Args:
         directory: A directory that is new, or was made with the same arguments.
-        segmenter: The network and the thresholds.
-        volume: The image.
         segmentation: Its segmentation, placed as in `Segmenter.segment`.
-        options: Which pairs are flooded, and how.
         progress: Called as progress(pairs done, pairs) on rank 0.
 
     Raises:

@@ -19,7 +19,6 @@ def library(name: str, what: str, extra: str) -> Any:
     """Import an optional library.
 
     Args:
-        name: The module.
         what: What needs it, for the message.
         extra: The extra of floodtide that installs it.
 

@@ -66,7 +66,6 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
     """Return a context manager that turns every failure of its block into an InvalidFileError that names the file.
 
     Args:
-        path: The file that is read.
         expected: What the file should be, for the message.
 
     Raises:

@@ -33,7 +33,6 @@ def registered(
     """Return a field for a configuration dataclass that holds the parameters of a row, {name: value}.
 
     Args:
-        rows: Function that returns the rows of the registry.
         selector: Name of the field that names the row.
         elsewhere: Parameters that other sections set. They are not keys of this section.
         several: True: the selector may name several rows, see `listed`. The field holds the parameters of all of them.

@@ -295,8 +295,6 @@ def broadcast_object(value: Any, root_rank: int = 0, comm: Communicator | None =
     """Return the value of rank `root_rank` on every rank. The value is sent as a pickle. Collective.
 
     Args:
-        value: The value to send; ignored on other ranks.
-        root_rank: Rank in `comm`.
         comm: A communicator of the core; None: all ranks.
 
     Raises:

@@ -64,7 +64,6 @@ def image_problems(
 
     Args:
         checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint; None: judge only mean and std.
-        reading: Mean and std that are set, and the voxel size of the image.
         box: The part of the image to segment; None: the whole image.
         slices: The image is a stack of slices (n, y, x), whose first axis is no length.
 

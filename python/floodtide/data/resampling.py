@@ -33,7 +33,6 @@ class Resampled:
     """A volume at another voxel size, read in boxes.
 
     Args:
-        volume: The volume (z, y, x).
         voxel_size_nm: Its voxel size (z, y, x) in nm.
         new_voxel_size_nm: The voxel size to read it at.
         labels: True: a voxel gets the label that most of its sample points have (of equal counts, the smallest label).
@@ -149,10 +148,8 @@ def labels_at(labels: NDArray[Any], start: Vec3, ratio: Sequence[float], box: Bo
     """Return labels of a new grid at the centres of the old voxels of a box: the way back from `Resampled`.
 
     Args:
-        labels: Labels (z, y, x) of new voxels.
         start: The first of them, in new voxels.
         ratio: New voxel size divided by the old one, for each axis.
-        box: Box (start, size) in old voxels.
     """
     indices = [
         np.clip(((np.arange(a, a + n) + 0.5) / r).astype(np.int64) - first, 0, extent - 1)

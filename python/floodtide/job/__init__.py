@@ -82,7 +82,6 @@ def render(
     Args:
         scheduler: One of SCHEDULERS.
         job: Resources and options.
-        settings: The configuration, including overrides.
         config_file: Path of the configuration for the command line of the training.
         overrides: Overrides `a.b=value` for the command line of the training.
         out: Path of the script when it is submitted; the script uses it to submit itself again.

@@ -26,7 +26,6 @@ def sections(template: str, **facts: Any) -> str:
 
     Args:
         template: Name of a file in `plan/templates`.
-        facts: What the template shows, by name.
     """
     text = render(
         template,

@@ -56,7 +56,6 @@ def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> FfnOptions:
 
     Args:
         fov, delta: Along the axes with the smallest voxels.
-        voxel_size_nm: Voxel size (z, y, x).
     """
     least = min(voxel_size_nm)
     sizes = [max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1) for size in voxel_size_nm]

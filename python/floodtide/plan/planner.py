@@ -169,7 +169,6 @@ def _volume(
     """Return what a template shows of a volume, and warnings about it.
 
     Args:
-        pair: The image and its labels.
         number: Its number in the wish.
         boxes: The boxes that are trained on.
     """

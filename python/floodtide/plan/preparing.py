@@ -64,7 +64,6 @@ def prepare(
         task: "classes", "affinities", "lsd", "distance" or "flood"; None: classes if the labels are classes;
             for objects "flood" with `start` or for at least SMALL_BELOW_MINUTES, else "affinities".
         minutes: Time for the training.
-        run: The run directory.
         unlabelled: Value of voxels without a label; None: none.
         replace: Write over an older plan.
 

@@ -80,7 +80,6 @@ def settings_for(
     Args:
         model: fib25, a checkpoint or a run directory.
         voxel_nm: Voxel size (z, y, x) of the image in nm; None: what the image states.
-        overrides: Changed values, as `["segment.min_segment_size=125"]`.
 
     Raises:
         floodtide.errors.Error: If image or network cannot be read, it is no image, or its voxel size is unknown.
@@ -150,7 +149,6 @@ def preview(
     The faces of the box are reflected, so that fields of view reach them.
 
     Args:
-        out: The name of the segmentation.
         box: Box (start, size) of the image; None: one in the middle that takes about two minutes.
         progress: Called as progress(voxels settled, voxels).
 

@@ -32,7 +32,6 @@ class Snapshots:
     Attributes:
         probability: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
         moves: Number of moves made (k,).
-        image: The image (z, y, x).
         seed: Where the object began to grow (z, y, x).
     """
 
@@ -46,7 +45,6 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
     """Grow one object and return snapshots of its canvas, of the part that was visited.
 
     Args:
-        image: Raw image (z, y, x).
         zyx: The seed, in voxels of the image.
 
     Raises:

@@ -44,10 +44,7 @@ class Inspection:
     """What was found about an image and its labels.
 
     Attributes:
-        image: Statistics of the image.
-        labels: Statistics of the labels; None without labels.
-        alignment: How well the labels lie on the image; None without labels.
-        problems: What is probably wrong.
+        labels, alignment: None without labels.
         stated: Axes, voxel size and position of both, and what states each.
     """
 
@@ -82,7 +79,6 @@ def write(
     """Look at an image and its labels, and write the page. Large volumes are sampled.
 
     Args:
-        labels: Integer labels of the image, or None.
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
 
     Raises:

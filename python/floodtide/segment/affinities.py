@@ -193,7 +193,6 @@ def segments_of(
     Args:
         affinities: (offsets, z, y, x), from 0 (different objects) to 1 (same object). The affinity of a voxel for an
             offset is that of the voxel and the one at the offset.
-        offsets: Offsets (z, y, x).
         options: The method and its parameters; None: the defaults.
 
     Raises:
@@ -256,7 +255,6 @@ def write_segments(
 
     Args:
         labels: The segments, from 1; 0 is background.
-        geometry: Voxel size and first voxel.
         notes: Texts that become attributes of the volume.
         inputs: The volume from which the segments were made.
 

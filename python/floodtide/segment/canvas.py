@@ -239,7 +239,6 @@ def closed_voxels(
     """Return the bits (`closed_bits` of the core) of the voxels of an image, with its halo; None if none can be closed.
 
     Args:
-        options: The masks.
         volume_shape: Size (z, y, x) of the volume that has the image.
         initial: Initial segmentation of the box (z, y, x), without the halo.
 

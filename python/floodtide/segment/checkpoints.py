@@ -53,7 +53,6 @@ class Checkpoint:
 
     Args:
         path: The file. The folder must exist.
-        interval_s: Seconds between two checkpoints.
         settings: What the segmentation depends on, JSON values.
         forward: How forward passes are computed, "layers" or "fft".
 

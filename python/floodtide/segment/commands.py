@@ -201,7 +201,6 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
 
     Args:
         folder: That of `segment_subvolumes`, or of `floodtide.agglomerate.agglomerate`.
-        out: Name of the volume to write.
         inside_voxels: As for `reconcile`.
 
     Returns:

@@ -462,10 +462,6 @@ def output(
     """Return a context manager that reserves "file:dataset" for a segmentation (see `floodtide.base.outputs.reserved`).
 
     Enter it before a long computation: problems with the output then appear at the start.
-
-    Args:
-        reference: "file:dataset" that will be written.
-        inputs: Files that will be read.
     """
     path, dataset = path_and_dataset(reference)
 

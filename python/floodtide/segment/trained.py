@@ -29,7 +29,6 @@ def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, floa
 
     Args:
         checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
-        image: Name of a volume, such as "file:dataset".
 
     Returns:
         (mean, std) of the image, and of each further channel. None if the checkpoint stores no configuration (a

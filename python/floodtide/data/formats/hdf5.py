@@ -166,7 +166,6 @@ class _Turned:
         read: Returns what is at an index with a number or a slice for each axis of the dataset.
         index: For each axis of the dataset, the position to read, or a slice for z, y and x.
         order: The order in which the axes that are left become z, y, x.
-        shape: Of the dataset.
         dtype: Of its voxels, or of integers of another sign.
     """
 

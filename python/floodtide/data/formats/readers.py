@@ -70,9 +70,7 @@ def object_volume(
     """Return a volume that reads boxes of a Python object.
 
     Args:
-        source: An object with `shape`, `dtype` and `__getitem__`, see Source.
         chunks: Voxels (z, y, x) of a storage chunk; None: `source.chunks`, else the whole volume.
-        geometry: Where the volume lies.
         file: A file that must stay in place while the volume is read. Readers of chunked formats take a chunk without
             a file for a chunk of zeros, so a volume that was removed would not be noticed otherwise.
 

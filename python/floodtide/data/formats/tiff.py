@@ -80,7 +80,6 @@ class Sections:
         pages: One for each section, or a single page that holds all.
         shape: (z, y, x).
         offset: Position in bytes of the first voxel if all lie in one piece, else None.
-        geometry: What the metadata state.
 
     Args:
         number: The series to read; None: the file must hold one volume.

@@ -76,7 +76,6 @@ class SectionSums:
     """Sums over the sampled voxels of each section, from which `Sections` are computed.
 
     Attributes:
-        first: Number (z) of the first section.
         count: Voxels of a section.
         offset: Number that is subtracted from all values, so that the sums keep their digits.
         sums, squares: Sums of the values of each section, and of their squares.

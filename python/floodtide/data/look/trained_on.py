@@ -69,9 +69,7 @@ def trained_on(
 
     Args:
         statistics: Statistics of the volume, or of the part of it that the network is trained on.
-        name: Name of the volume in the configuration.
         mean, std: The network reads (grey level - mean) / std.
-        voxel_size_nm: Voxel size (z, y, x) of the volume; None if unknown.
     """
     seen = statistics.sharpness
     return TrainedOn(
@@ -101,7 +99,6 @@ def from_text(text: str, where: str) -> tuple[TrainedOn, ...]:
 
     Args:
         text: What `to_text` has returned.
-        where: Name of the checkpoint for messages.
 
     Raises:
         InvalidFileError: If the text is something else.
