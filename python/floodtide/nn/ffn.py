@@ -157,8 +157,7 @@ class FFN(Network):
         """Return the mean sigmoid cross-entropy of the updated logits, and {name: gradient} without clipping.
 
         Args:
-            image: Normalised intensities, (z, y, x) or (n, z, y, x).
-            logits: Object map before the update, of the same shape.
+            image, logits: As for `forward`.
             labels: Target probabilities in [0, 1], of the same shape.
             weights: Voxel weights of the same shape; None: all 1. The loss is the weighted sum divided by the number
                 of voxels.

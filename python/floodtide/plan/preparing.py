@@ -57,14 +57,11 @@ def prepare(
     """Plan a training and write its configuration, and changed copies of volumes beside it if the network needs them.
 
     Args:
-        images, labels: Names of the volumes; each image has its labels.
+        images, labels, start, minutes, unlabelled: As in `Wish`.
         out: The TOML file.
         voxel_size_nm: Voxel size (z, y, x); None: what the images state.
-        start: The network to start from; None: random weights.
         task: "classes", "affinities", "lsd", "distance" or "flood"; None: classes if the labels are classes;
             for objects "flood" with `start` or for at least SMALL_BELOW_MINUTES, else "affinities".
-        minutes: Time for the training.
-        unlabelled: Value of voxels without a label; None: none.
         replace: Write over an older plan.
 
     Raises:

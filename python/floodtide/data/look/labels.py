@@ -172,10 +172,9 @@ def label_statistics(
 
     Args:
         volume: Labels: integers, or floating-point numbers that are whole.
-        box: The part (start, size) to look at; None: the whole volume.
+        box, progress: As for `image_statistics`.
         budget: Voxels to read. To find where labels are, up to 16 times as many are read.
         sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
-        progress: Called as progress(voxels read, voxels to read).
 
     Raises:
         InvalidFileError: If the volume cannot be read, or does not hold whole numbers.
