@@ -15,7 +15,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.typed import typed
 from floodtide.comm.arrays import accepts_tensors
 from floodtide.errors import InvalidArgumentError, ShapeError
-from floodtide.nn.losses import Labels, SegmentationLoss, Sum, loss_of
+from floodtide.nn.losses import Labels, SegmentationLoss, Sum
 from floodtide.nn.network import Array, Network
 
 Truth = TypeVar("Truth", Labels, Array, Labels | Array)
@@ -108,7 +108,7 @@ class PatchNetwork(Network):
             labels,
             targets,
             None if weights is None else self._truth(images, weights),
-            loss_of(loss).core(),
+            (SegmentationLoss.named(loss) if isinstance(loss, str) else loss).core(),
             groups,
             list(examples),
             gradients,

@@ -131,15 +131,11 @@ def open_object(source: Any, name: str) -> Opened:
     _require_zyx(source, name, attributes)
     if is_array:
         return array_volume(source, name)
-    opened = object_volume(_from_zero(source), name)
+    if type(source).__module__.startswith("tensorstore"):  # its positions may begin anywhere
+        store = source[tensorstore_library("the array").d[:].translate_to[0]]
+        source = Store(store, "the array")
+    opened = object_volume(source, name)
     return opened._replace(geometry=geometry_of(name, attributes))
-
-
-def _from_zero(source: Any) -> Any:
-    """Return a tensorstore array whose positions count from 0; any other object as it is."""
-    if not type(source).__module__.startswith("tensorstore"):
-        return source
-    return Store(source[tensorstore_library("the array").d[:].translate_to[0]], "the array")
 
 
 class Store:

@@ -291,7 +291,7 @@ def _json(path: Path, reference: str) -> dict[str, Any]:
 
 def _zarr_array(reference: str) -> Path:
     """Return the metadata file of the array that a name means."""
-    from floodtide.data.formats.ome import images_of, levels_of, path_of, series_of
+    from floodtide.data.formats.ome import images_of, levels_of, path_of
 
     folder = Path(reference)
     document = _metadata(folder, reference)
@@ -306,7 +306,8 @@ def _zarr_array(reference: str) -> Path:
     levels = levels_of(images[0]) if images else []
     if levels and (level := path_of(levels[0])):
         return _zarr_array(str(folder / level))
-    if series_of(_attributes(document)):
+    attributes = _attributes(document)
+    if "bioformats2raw.layout" in {**attributes, **attributes.get("ome", {})}:
         numbered = sorted((p.name for p in folder.iterdir() if p.name.isdecimal()), key=int)
         if len(numbered) == 1:
             return _zarr_array(str(folder / numbered[0]))

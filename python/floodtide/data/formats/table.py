@@ -114,7 +114,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         form="folder/*.tif, folder/*.png",
-        matches=pictures.is_folder,
+        matches=lambda name: name.lower().endswith(pictures.PICTURES) and pictures.is_pattern(name),
         open=_one_channel(pictures.open_folder),
         create=writers.not_written,
         parts=os.path.split,
