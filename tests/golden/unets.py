@@ -12,7 +12,6 @@ import numpy as np
 import floodtide as ft
 from floodtide import _core
 from floodtide.nn import SegmentationLoss
-from floodtide.nn.losses import loss_of
 from golden.case import Array, Case, Results, draw, prefixed
 
 SLICES: dict[str, Any] = {"kernels": ((1, 3, 3),), "pools": ((1, 2, 2),)}
@@ -187,7 +186,7 @@ class Losses(Case):
         for name, loss in self.losses().items():
             labels, targets = (truth, None) if self.output == "softmax" else (None, truth)
             report, _, gradients[name] = _core.segmentation_loss(
-                loss_of(loss).core(), self.output, logits, labels, targets, weights, None
+                loss.core(), self.output, logits, labels, targets, weights, None
             )
             losses.append(report["loss"])
         return {"losses": np.array(losses)} | prefixed("gradients", gradients)

@@ -26,8 +26,8 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, difference, total
 from floodtide.data.formats.writers import blocks
+from floodtide.data.volumes import as_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.flooding import opened
 from floodtide.segment.identity import first_difference
 
 PLAN = "pairs.json"
@@ -50,10 +50,9 @@ class DecisionPoint(NamedTuple):
 
 
 class Pairs:
-    """Pairs of segments and their scores, in a directory.
+    """Pairs of segments and their scores, in a directory. A file that cannot be written is a StorageError.
 
     Attributes:
-        directory: The directory.
         points: The pairs, with their decision points.
         settings: What all scores have in common: image, segmentation, network and options, as JSON values.
     """
@@ -123,11 +122,7 @@ class Pairs:
         return pairs
 
     def save(self) -> None:
-        """Write the plan.
-
-        Raises:
-            StorageError: If it cannot be written.
-        """
+        """Write the plan."""
         rows = [[p.a, p.b, *p.point_zyx, p.distance] for p in self.points]
         plan = {"format": _FORMAT, "settings": self.settings, "points": rows}
         replace_bytes(self.directory / PLAN, json.dumps(plan).encode())
@@ -149,11 +144,7 @@ class Pairs:
         return self.points[batch :: len(self)]
 
     def write_scores(self, batch: int, scores: Iterable[Mapping[str, Any] | None]) -> None:
-        """Write the scores of the pairs of a batch; None for a pair that has none.
-
-        Raises:
-            StorageError: If they cannot be written.
-        """
+        """Write the scores of the pairs of a batch; None for a pair that has none."""
         rows = [
             {"a": point.a, "b": point.b, "scores": None if row is None else dict(row)}
             for point, row in zip(self.of_batch(batch), scores, strict=True)
@@ -209,7 +200,7 @@ def decision_points(
         InvalidArgumentError: If an argument is out of range, or the labels are not integers.
     """
     _CHECKED.check("decision points", voxel_size=list(voxel_size), max_distance=max_distance)
-    volume = opened(segmentation)
+    volume = as_volume(segmentation)
     if not np.issubdtype(volume.dtype, np.integer):
         raise InvalidArgumentError(
             f"decision points: {volume.name} holds {volume.dtype}, expected integers"

@@ -58,9 +58,7 @@ def settings_with(image: str, model: str, overrides: Sequence[str]) -> config.Co
     """Return the configuration of a U-Net's training, with another image to segment; None for other networks.
 
     Args:
-        image: Name of a volume.
         model: A checkpoint or a run directory, or the name of a published network.
-        overrides: Changed values, as `["segment.mean=100"]`.
     """
     try:
         checkpoint = trained.newest_checkpoint(model)

@@ -22,11 +22,12 @@ from floodtide.config import to_dict
 from floodtide.config.segment_options import ResegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, difference, intersection, is_inside, total
+from floodtide.data.volumes import as_volume
 from floodtide.errors import ShapeError
 from floodtide.segment import Segmenter
 from floodtide.segment.blocks import sole_job, voxels_of, work_on_ranks
 from floodtide.segment.canvas import placed, read_labels
-from floodtide.segment.flooding import Image, opened
+from floodtide.segment.flooding import Image
 from floodtide.segment.identity import digest, options_of
 
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
@@ -105,7 +106,7 @@ def resegment_pair(
         ShapeError: If the segmentation does not cover the point.
     """
     options = options or ResegmentOptions()
-    volume, segmentation = opened(volume), opened(segmentation)
+    volume, segmentation = as_volume(volume), as_volume(segmentation)
     fov, offset = segmenter.model.fov, _start(segmentation, volume)
     centre = total(point.point_zyx, offset)
     radius = options.radius or as_vec3([3 * size // 2 + 1 for size in fov])
@@ -149,21 +150,15 @@ def resegment_on_ranks(
     options: ResegmentOptions,
     progress: Progress | None = None,
 ) -> Pairs:
-    """Find all pairs of segments that come close, and flood them again on all ranks. Collective.
+    """Find all pairs of segments that come close, flood them again on all ranks, and return them scored. Collective.
 
     A rank that is done takes the next batch of pairs. An error on one rank ends the job. What was stored until then
     stays, and the same call continues.
 
     Args:
         directory: A directory that is new, or was made with the same arguments.
-        segmenter: The network and the thresholds.
-        volume: The image.
         segmentation: Its segmentation, placed as in `Segmenter.segment`.
-        options: Which pairs are flooded, and how.
         progress: Called as progress(pairs done, pairs) on rank 0.
-
-    Returns:
-        The directory, with the scores of all pairs.
 
     Raises:
         InvalidArgumentError: If the directory is for something else.

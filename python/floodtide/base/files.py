@@ -57,11 +57,7 @@ def _stem(path: Path) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder, and those above it, if it does not exist.
-
-    Raises:
-        StorageError: If it cannot be created.
-    """
+    """Create a folder, and those above it, if it does not exist. Raise StorageError if it cannot be created."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -19,7 +19,6 @@ def library(name: str, what: str, extra: str) -> Any:
     """Import an optional library.
 
     Args:
-        name: The module.
         what: What needs it, for the message.
         extra: The extra of floodtide that installs it.
 
@@ -40,9 +39,6 @@ _tensorstore_process: int | None = None  # that has started tensorstore's thread
 
 def tensorstore_library(what: str) -> Any:
     """Import tensorstore for use in this process.
-
-    Args:
-        what: What needs it, for the message.
 
     Raises:
         UnsupportedError: If it is not installed, or in a child of fork() whose parent has used it: tensorstore would

@@ -19,15 +19,12 @@ _ALWAYS_BYTES = 1 << 26  # are always there
 
 
 def require_memory(what: str, needed_bytes: float, expected: str) -> None:
-    """Raise before work begins that does not fit into memory.
+    """Raise InvalidArgumentError before work begins that does not fit into memory.
 
     Args:
         what: Start of the message: "segment: 9 x 9 x 9 voxels need".
         needed_bytes: Approximate memory that the work needs, in bytes.
         expected: End of the message: "a smaller box".
-
-    Raises:
-        InvalidArgumentError: If less memory is available.
     """
     available = _core.available_bytes()
     if available is not None and needed_bytes > available:
@@ -38,15 +35,13 @@ def require_memory(what: str, needed_bytes: float, expected: str) -> None:
 
 
 def require_decoded(name: str, shape: Sequence[int], item_bytes: int) -> None:
-    """Raise before voxels are decoded that do not fit into memory. A small file may claim, and unpack to, any number.
+    """Raise InvalidArgumentError before voxels are decoded that do not fit into memory. A small file may claim, and
+    unpack to, any number.
 
     Args:
         name: The file, for the message.
         shape: Numbers of voxels that are in memory at once: of a chunk, a picture, or a box.
         item_bytes: Bytes of a voxel.
-
-    Raises:
-        InvalidArgumentError: If less memory is available.
     """
     needed_bytes = _COPIES * math.prod(map(int, shape)) * item_bytes
     if needed_bytes > _ALWAYS_BYTES:

@@ -128,7 +128,6 @@ def _attempt(path: Path, first: _Other | None) -> Lock | _Other | None:
     """Take a lock, or return its other owner; None if the lock file is just being made or removed.
 
     Args:
-        path: The lock file.
         first: The owner as it was found when nothing told whether it is gone.
     """
     for older in tuple(_fresh):

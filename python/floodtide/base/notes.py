@@ -77,13 +77,7 @@ def no_warnings() -> Iterator[None]:
         _warns = before
 
 
-def count_of(number: float, what: str, form: str = "") -> str:
-    """Return a number with a noun in singular or plural: "1 core", "2 cores".
-
-    Args:
-        number: How many.
-        what: The noun in singular. Its plural ends in s.
-        form: Format of the number, such as ",". Without: all digits of an integer, six of another number.
-    """
-    text = format(number, form or ("d" if isinstance(number, int) else "g"))
+def count_of(number: float, what: str) -> str:
+    """Return a number with a noun in singular or plural, which ends in s: "1 core", "2 cores"."""
+    text = format(number, "d" if isinstance(number, int) else "g")
     return f"{text} {what}{'' if text == '1' else 's'}"

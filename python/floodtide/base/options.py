@@ -182,7 +182,6 @@ def converted(
     """Check that a value has the annotated type. Return it with tuples for lists and arrays, and Python's numbers.
 
     Args:
-        value: The value.
         hint: The annotation, of a field or an argument.
         key: Start of the message.
         error: Makes the error of a message.

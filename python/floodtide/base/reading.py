@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All functions with which Python reads files. Every failure is one line that names the file and what was expected.
+"""All functions with which Python reads files. Every failure is an InvalidFileError, one line that names the file and
+what was expected.
 
 For a damaged file, other libraries raise many kinds of exceptions without the name of the file. Sizes are checked
 before anything is read. Only the core reads HDF5 files; it verifies checksums and limits the time.
@@ -65,7 +66,6 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
     """Return a context manager that turns every failure of its block into an InvalidFileError that names the file.
 
     Args:
-        path: The file that is read.
         expected: What the file should be, for the message.
 
     Raises:
@@ -126,22 +126,14 @@ def read_bytes(path: str | os.PathLike[str], expected: str, limit: int = LARGEST
 
 
 def read_text(path: str | os.PathLike[str], expected: str = "text in UTF-8") -> str:
-    """Return the content of a text file.
-
-    Raises:
-        InvalidFileError: As `read_bytes`, and if the content is not UTF-8.
-    """
+    """Return the content of a text file in UTF-8."""
     content = read_bytes(path, expected)
     with reading(path, expected):
         return content.decode("utf-8")
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Return the tables of a TOML text.
-
-    Raises:
-        InvalidFileError: If the text is not TOML.
-    """
+    """Return the tables of a TOML text."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -149,20 +141,12 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Raises:
-        InvalidFileError: As `read_text`, and if the file is not TOML.
-    """
+    """Return the tables of a TOML file."""
     return parse_toml(read_text(path, "a TOML file"), os.fspath(path))
 
 
 def parse_json(text: str, where: str, expected: str = "JSON") -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        InvalidFileError: If the text is not JSON.
-    """
+    """Return the value of a JSON text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -172,11 +156,7 @@ def parse_json(text: str, where: str, expected: str = "JSON") -> Any:
 
 
 def read_json(path: str | os.PathLike[str], expected: str = "JSON") -> Any:
-    """Return the value in a JSON file.
-
-    Raises:
-        InvalidFileError: As `read_text`, and if the file is not JSON.
-    """
+    """Return the value in a JSON file."""
     return parse_json(read_text(path, expected), os.fspath(path), expected)
 
 
@@ -186,9 +166,6 @@ def read_json_lines(
     """Return the objects of a file with one JSON object per line, each with its place ("FILE, line 3").
 
     Empty lines are skipped. A last line without a line end is an incomplete write and is skipped too.
-
-    Raises:
-        InvalidFileError: As `read_text`, and if a line is not a JSON object.
     """
     rows = []
     lines = read_text(path, expected).split("\n")

@@ -33,7 +33,6 @@ def registered(
     """Return a field for a configuration dataclass that holds the parameters of a row, {name: value}.
 
     Args:
-        rows: Function that returns the rows of the registry.
         selector: Name of the field that names the row.
         elsewhere: Parameters that other sections set. They are not keys of this section.
         several: True: the selector may name several rows, see `listed`. The field holds the parameters of all of them.
@@ -97,14 +96,9 @@ def resolve(
 ) -> Mapping[str, Value]:
     """Return the values of all parameters of a row: the given values after checks, and defaults for the others.
 
-    Args:
-        field: A field made by `registered`.
-        name: Name of the row.
-        given: Given values, {parameter: value}.
-        prefix: Text before the key in messages.
-
     Raises:
-        ConfigurationError: If the row has no such parameter, or a value has the wrong type or is out of range.
+        ConfigurationError: If the row has no such parameter, or a value has the wrong type or is out of range. The
+            message begins with `prefix`.
     """
     known = parameters(field, name, prefix)
     unknown = next((key for key in given if key not in known), None)

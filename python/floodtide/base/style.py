@@ -136,8 +136,6 @@ def scale_bar(axes: Axes, width_px: int, height_px: int, pixel_nm: float | None)
 
     Args:
         axes: Axes that show a picture of width_px x height_px pixels (extent in pixels).
-        width_px: Width in pixels.
-        height_px: Height in pixels.
         pixel_nm: Width of a pixel in nanometres; None: the label of the bar is in voxels.
     """
     from matplotlib.patches import Rectangle

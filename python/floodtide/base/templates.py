@@ -20,11 +20,9 @@ def render(
     """Return the text of a template. A value that is missing is an error.
 
     Args:
-        template: Name of the file.
         folders: Folders of the package, such as "report/templates", in which templates are looked for, in this order.
         filters: Further filters of Jinja by name.
         html: True: the text is HTML, and values are escaped.
-        values: What the template shows, by name.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

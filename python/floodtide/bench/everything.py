@@ -72,11 +72,7 @@ Result = tuple[Benchmark, Sequence[Row]]
 
 
 def measure(timing: Timing) -> Iterator[Result]:
-    """Run all benchmarks one after another, and yield each with its rows.
-
-    Raises:
-        InternalError: If a benchmark fails.
-    """
+    """Run all benchmarks one after another, and yield each with its rows. Raise InternalError if a benchmark fails."""
     for benchmark in BENCHMARKS:
         # Without PyTorch, a step against bfloat16 would be the same step once more.
         if benchmark.peers != "torch-bf16" or has("torch"):

@@ -89,7 +89,6 @@ def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
     The input of forward and backward-weights passes a ReLU. Its mask is applied to the result of backward-data.
 
     Args:
-        shape: The convolution.
         timing: One set of rows for each number of threads. At least 20 samples are taken, or 3 if all samples together
             take 2 s.
         against: Name of a second kernel to compare with, from `_core.bench.conv_kernels`. Samples of the two alternate.

@@ -21,7 +21,6 @@ class OnnxPeer:
     Args:
         program: "onnxruntime" or "openvino".
         ours: `FfnPasses` or `UNetPasses`, whose network and sizes are used.
-        threads: Number of threads of the program.
     """
 
     def __init__(self, program: str, ours: Any, threads: int) -> None:

@@ -177,7 +177,6 @@ def flops_of(core: _core.Network, voxels: int, halvings: int = 0) -> dict[str, f
     """Return the floating-point operations of a step and of a forward pass, counted as direct convolution.
 
     Args:
-        core: The network.
         voxels: Of a batch.
         halvings: Axes along which each level of the network has half as many voxels.
     """
@@ -284,7 +283,6 @@ def memory(settings: str, name: str, threads: str) -> None:
     Args:
         settings: The configuration as JSON.
         name: The pass, as for `measure`.
-        threads: Number of threads.
     """
     network = config.from_dict(json.loads(settings))
     before = _core.resident_bytes()

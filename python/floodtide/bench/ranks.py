@@ -15,7 +15,6 @@ def start_ranks(name: str, ranks: int) -> None:
 
     Args:
         name: The command, for messages: "bench scaling".
-        ranks: Number of ranks to start.
 
     Raises:
         UnsupportedError: If there is no mpiexec in the folder of the Python interpreter.

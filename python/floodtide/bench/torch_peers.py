@@ -24,7 +24,6 @@ class Peer:
 
     Args:
         against: Name of the peer in `floodtide.bench.rows.PEERS`.
-        threads: Number of threads that PyTorch uses.
         layout: Memory format of activations and weights.
     """
 

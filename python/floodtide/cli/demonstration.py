@@ -51,11 +51,7 @@ SEGMENT: dict[str, Any] = {
 
 
 def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
-    """Run the demonstration in `directory`. Collective.
-
-    Returns:
-        Path of report.html on rank 0, None on other ranks.
-    """
+    """Run the demonstration in `directory`; return the path of report.html on rank 0, None on others. Collective."""
     with contextlib.ExitStack() as held:
         _make_volume(directory, seed, held)
         model = _trained(directory, steps, seed)

@@ -143,7 +143,6 @@ def refuse_given(names: Collection[str], why: str) -> None:
     """Refuse options of the current command that were given and would have no effect.
 
     Args:
-        names: Names of parameters of the command.
         why: The rest of the message, behind the option.
 
     Raises:

@@ -118,9 +118,8 @@ def broadcast_optimizer_state(
     comm = ranks_of(process_set)
     root = index_of(root_rank, process_set)
     state = optimizer.state_dict()
-    ours = hasattr(
-        optimizer, "load_settings"
-    )  # as those of `floodtide.optim`, a folder above this one
+    # as those of `floodtide.optim`, a folder above this one
+    ours = hasattr(optimizer, "load_settings")
     kind = f"floodtide's {optimizer.name}" if ours else type(optimizer).__qualname__
     sizes = {name: int(values.size) for name, values in state.items()} if ours else {}
     described = allgather_object((kind, sizes), process_set)

@@ -177,10 +177,7 @@ reduce_scatter = completed(
     Args:
         array: As for allreduce, with at least one axis. The shape must be equal on all ranks.
         op: As for allreduce. Average divides by the number of all ranks, because no rank may have joined.
-        wire: As for allreduce.
-        process_set: The ranks that take part; None: all ranks.
-        prescale_factor: As for allreduce.
-        postscale_factor: As for allreduce.
+        wire, process_set, prescale_factor, postscale_factor: As for allreduce.
 
     Returns:
         A new array with consecutive rows of axis 0. The rows are divided as evenly as possible; lower
@@ -188,8 +185,7 @@ reduce_scatter = completed(
 
     Raises:
         InvalidArgumentError: If the type, operation, wire format or a factor is not valid, or the array has no axis.
-        CommunicationError: On all ranks, if ranks call different collectives. The message names the
-            ranks, and the next collective works. Also if a rank is lost.
+        CommunicationError: As for allreduce.
     """,
 )
 

@@ -15,11 +15,7 @@ Progress = Callable[[int, int], None]
 
 
 def as_vec3(numbers: Sequence[int]) -> Vec3:
-    """Return three numbers (z, y, x) as a tuple.
-
-    Raises:
-        InvalidArgumentError: If there are not three.
-    """
+    """Return three numbers (z, y, x) as a tuple. Raise InvalidArgumentError if there are not three."""
     if len(numbers) != 3:
         raise errors.InvalidArgumentError(
             f"{options.shown(numbers)} has {len(numbers)} numbers, expected three (z, y, x)"
@@ -44,6 +40,11 @@ def slices(box: Box, first: Sequence[int] = (0, 0, 0)) -> tuple[slice, slice, sl
     """Return the slices of a box in an array whose first voxel is `first`."""
     z, y, x = (slice(a - b, a - b + n) for a, n, b in zip(*box, first, strict=True))
     return z, y, x
+
+
+def of_slices(where: Sequence[slice]) -> Box:
+    """Return the box of three slices: the inverse of `slices`."""
+    return as_vec3([s.start for s in where]), as_vec3([s.stop - s.start for s in where])
 
 
 def is_inside(box: Box, shape: Sequence[int]) -> bool:

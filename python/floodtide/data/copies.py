@@ -50,7 +50,8 @@ def convert(
     command: str = "floodtide convert",
     progress: Progress | None = None,
 ) -> Volume:
-    """Copy a volume to another format, block by block, with voxel size and offset where both formats have them.
+    """Copy a volume to another format, block by block, and return the copy. Voxel size and offset stay where both
+    formats have them.
 
     The destination appears when it is complete. In an HDF5 file other datasets stay; every other destination must be
     new. Zarr is written as Zarr 3.
@@ -66,9 +67,6 @@ def convert(
             resampling; one number, or one for each axis (z, y, x).
         command: The command that writes the copy. It may replace its own older datasets of HDF5 files.
         progress: Called as progress(voxels done, voxels).
-
-    Returns:
-        The copy.
 
     Raises:
         InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type; for labels
@@ -119,22 +117,18 @@ def write_blocks(
     progress: Progress | None = None,
     on_ranks: bool = False,
 ) -> Volume:
-    """Write a volume of any format block by block.
+    """Write a volume of any format block by block, and return it.
 
     The destination appears when it is complete. In an HDF5 file other datasets stay; every other destination must be
     new.
 
     Args:
-        destination: The name of the volume.
         plan: What to write. If its notes name an `image`, its offset counts from the image's first voxel.
         read: Returns the voxels of a box (start, size), in voxels of the volume to write.
         inputs: Files that `read` reads.
         progress: Called as progress(voxels done, voxels), with the voxels of this rank.
         on_ranks: Collective: the ranks share the blocks of Zarr, N5 and precomputed volumes. Rank 0 alone writes all
             other formats. The written voxels do not depend on the number of ranks.
-
-    Returns:
-        The volume.
 
     Raises:
         InvalidArgumentError: If the destination exists or cannot hold the type.

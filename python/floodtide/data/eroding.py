@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data import no_label
-from floodtide.data.boxes import Vec3, as_vec3
+from floodtide.data.boxes import Vec3, as_vec3, difference, of_slices, slices
 from floodtide.data.volumes import Volume
 
 
@@ -37,16 +37,13 @@ class Eroded:
         low = [max(0, part.start - n) for part, n in zip(where, self._steps, strict=True)]
         ends = zip(where, self._steps, self.shape, strict=True)
         high = [min(whole, part.stop + n) for part, n, whole in ends]
-        labels = self._volume.read(
-            (as_vec3(low), as_vec3([b - a for a, b in zip(low, high, strict=True)]))
-        )
+        labels = self._volume.read((as_vec3(low), difference(high, low)))
         known = no_label.cleared(labels)
         near = np.zeros(labels.shape, bool)
         for axis, steps in enumerate(self._steps):
             near |= _near_another(known, axis, steps)
         labels = np.where(near & (known > 0), labels.dtype.type(0), labels)
-        z, y, x = (slice(s.start - a, s.stop - a) for s, a in zip(where, low, strict=True))
-        return np.ascontiguousarray(labels[z, y, x])
+        return np.ascontiguousarray(labels[slices(of_slices(where), low)])
 
 
 def _near_another(labels: NDArray[Any], axis: int, steps: int) -> NDArray[np.bool_]:

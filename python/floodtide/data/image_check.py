@@ -25,18 +25,13 @@ def checked_image(
     box: Box | None = None,
     slices: bool = False,
 ) -> tuple[Volume, SizeNm | None]:
-    """Open an image for a network, and settle the problems of `image_problems`.
+    """Open an image for a network, settle the problems of `image_problems`, and return it and its voxel size (z, y, x)
+    in nm: the stated one, else its own.
 
     Args:
-        name: Name of the image.
-        checkpoint: As for `image_problems`.
+        checkpoint, box, slices: As for `image_problems`.
         reading: Mean and std that are set, and the voxel size that the user states.
         what: The result that gets this voxel size, for notes.
-        box: As for `image_problems`.
-        slices: As for `image_problems`.
-
-    Returns:
-        The image, and its voxel size (z, y, x) in nm: the stated one, else its own.
 
     Raises:
         ConfigurationError: If a problem is an error.
@@ -68,9 +63,7 @@ def image_problems(
     checkpoint keeps statistics. Only what differs in the whole image is a problem of a part.
 
     Args:
-        image: The image.
         checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint; None: judge only mean and std.
-        reading: Mean and std that are set, and the voxel size of the image.
         box: The part of the image to segment; None: the whole image.
         slices: The image is a stack of slices (n, y, x), whose first axis is no length.
 

@@ -22,10 +22,10 @@ from floodtide.base.reading import reading
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, parse_boxes
+from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, is_inside, parse_boxes
 from floodtide.data.formats.hdf5 import by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
-from floodtide.data.volumes import as_volume, opened, require_same_size
+from floodtide.data.volumes import as_volume, require_same_size
 from floodtide.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -231,11 +231,7 @@ class Patches(Samples):
             )
 
     def _voxel_size(self) -> Sequence[float]:
-        """Return the voxel size (z, y, x) of all volumes, in any unit, for tasks that measure distances.
-
-        Raises:
-            ConfigurationError: If such a task has volumes of different shapes of voxels, or exchanges unlike axes.
-        """
+        """Return the voxel size (z, y, x) of all volumes, in any unit, for tasks that measure distances."""
         shapes = []
         for volume in self.options.volumes:
             stated = as_volume(volume.image).geometry.voxel_size_nm
@@ -270,16 +266,16 @@ class Patches(Samples):
                 f"data.unlabelled is {self.options.unlabelled}, which is a class in task.classes; expected one of both"
             )
         values = none + [row for row in values if row not in none]
-        parts = [_core.data.LabelPart(opened(labels[0]), values=values, refuse=refuse)]
+        parts = [_core.data.LabelPart(as_volume(labels[0]).core, values=values, refuse=refuse)]
         if volume.masks:
             parts = [
-                _core.data.LabelPart(opened(mask), values=[*none, (0, 0)], others=number)
+                _core.data.LabelPart(as_volume(mask).core, values=[*none, (0, 0)], others=number)
                 for number, mask in enumerate(volume.masks.values(), start=1)
             ]
         return _core.data.LabelledImage(
             name=volume.name,
             channels=[
-                _core.data.Channel(opened(one.image), mean=one.mean, std=one.std)
+                _core.data.Channel(as_volume(one.image).core, mean=one.mean, std=one.std)
                 for one in volume.inputs
             ],
             labels=parts,
@@ -322,8 +318,7 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
             " expected the same, or labels_start, the voxel (z, y, x) of the image at which they begin"
         )
     whole = (volume.labels_box_start, labels.shape)
-    ends = [a + n for a, n in zip(*whole, strict=True)]
-    if any(end > n for end, n in zip(ends, image.shape, strict=True)):
+    if not is_inside(whole, image.shape):
         raise ShapeError(
             f"volume '{volume.name}': the labels {labels.name} have {box_text(whole)} of the image, which"
             f" has shape {image.shape}; expected labels inside of it: labels_start is their first voxel"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
 from floodtide.base.options import Arguments
-from floodtide.data.boxes import Box, Vec3, as_vec3
+from floodtide.data.boxes import Box, Vec3, as_vec3, difference, of_slices
 from floodtide.data.formats.geometry import Geometry, SizeNm
 from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import Volume
@@ -33,7 +33,6 @@ class Resampled:
     """A volume at another voxel size, read in boxes.
 
     Args:
-        volume: The volume (z, y, x).
         voxel_size_nm: Its voxel size (z, y, x) in nm.
         new_voxel_size_nm: The voxel size to read it at.
         labels: True: a voxel gets the label that most of its sample points have (of equal counts, the smallest label).
@@ -74,9 +73,7 @@ class Resampled:
 
     def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
         """Return the new voxels of a box, so that `Volume` takes this as a volume."""
-        return self.read(
-            (as_vec3([s.start for s in where]), as_vec3([s.stop - s.start for s in where]))
-        )
+        return self.read(of_slices(where))
 
     def box_of(self, box: Box) -> Box:
         """Return the box of new voxels that covers a box of old ones."""
@@ -84,7 +81,7 @@ class Resampled:
         for a, n, r, whole in zip(*box, self.ratio, self.shape, strict=True):
             start.append(min(math.floor(a / r + 1e-9), whole - 1))
             end.append(min(max(math.ceil((a + n) / r - 1e-9), start[-1] + 1), whole))
-        return as_vec3(start), as_vec3([b - a for a, b in zip(start, end, strict=True)])
+        return as_vec3(start), difference(end, start)
 
     def old_box_of(self, box: Box) -> Box:
         """Return the box of old voxels for a box of new ones."""
@@ -151,10 +148,8 @@ def labels_at(labels: NDArray[Any], start: Vec3, ratio: Sequence[float], box: Bo
     """Return labels of a new grid at the centres of the old voxels of a box: the way back from `Resampled`.
 
     Args:
-        labels: Labels (z, y, x) of new voxels.
         start: The first of them, in new voxels.
         ratio: New voxel size divided by the old one, for each axis.
-        box: Box (start, size) in old voxels.
     """
     indices = [
         np.clip(((np.arange(a, a + n) + 0.5) / r).astype(np.int64) - first, 0, extent - 1)

@@ -43,7 +43,6 @@ class Samples(NotPickled, ABC):
         options: What the examples are made of.
         augmentation: Their random changes.
         patch_size: Size (z, y, x) of an example in voxels.
-        walkers, seed: The arguments.
     """
 
     examples: str
@@ -77,11 +76,7 @@ class Samples(NotPickled, ABC):
     @staticmethod
     @abstractmethod
     def require_fitting(volume: TrainingVolume) -> None:
-        """Check that image and labels of a volume fit each other as these examples need it.
-
-        Raises:
-            floodtide.errors.Error: If they do not.
-        """
+        """Raise an error unless image and labels of a volume fit each other as these examples need it."""
 
 
 def core_augmentation(augmentation: Augmentation) -> _core.data.Augmentation:

@@ -22,7 +22,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, parse_box, parse_boxes
+from floodtide.data.boxes import Box, Vec3, of_slices, parse_box, parse_boxes, total
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import Source, open_object
@@ -32,9 +32,8 @@ from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP, voxel_size_nm=limits.VOXEL_SIZE)
 
-_FITS = (
-    1 << 20
-)  # voxels of a box that fits into any memory, so that small reads do not pay for the check
+# voxels of a box that fits into any memory, so that small reads do not pay for the check
+_FITS = 1 << 20
 _PARTS, _PART = 4, 32  # cubes along each axis, and voxels along theirs, of a sample of labels
 
 
@@ -55,6 +54,8 @@ class Volume:
         name: What messages call an array or object.
 
     Attributes:
+        core: The volume of the compiled core.
+        geometry: Voxel size and offset, if the format states them, and what states them.
         place: Real path of the file or folder, and which volume in it: equal for the same volume. None: neither a file
             nor a folder.
 
@@ -81,8 +82,7 @@ class Volume:
         else:
             place = (os.path.realpath(source), dataset.strip("/"))
             opened = open_dataset(os.fspath(source), dataset, channel)._replace(place=place)
-        self._volume, self._geometry = opened.core, opened.geometry
-        self.place = opened.place
+        self.core, self.geometry, self.place = opened.core, opened.geometry, opened.place
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
@@ -100,29 +100,24 @@ class Volume:
         return functools.partial(Volume, source, dataset, channel=channel, name=name), ()
 
     @property
-    def core(self) -> _core.data.Volume:
-        """The volume of the compiled core."""
-        return self._volume
-
-    @property
     def name(self) -> str:
         """Name of the volume in messages."""
-        return self._volume.name
+        return self.core.name
 
     @property
     def shape(self) -> Vec3:
         """Size (z, y, x) in voxels."""
-        return self._volume.shape
+        return self.core.shape
 
     @property
     def chunks(self) -> Vec3:
         """Size (z, y, x) in voxels of a storage chunk; the shape if the volume is stored in one piece."""
-        return self._volume.chunks
+        return self.core.chunks
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the voxels."""
-        return np.dtype(self._volume.dtype)
+        return np.dtype(self.core.dtype)
 
     def read(self, box: Box | str | None = None) -> NDArray[Any]:
         """Return the voxels of a box, or of a text "z0:z1,y0:y1,x0:x1", in the type of the volume; None: all voxels.
@@ -136,7 +131,7 @@ class Volume:
         start, size = ((0, 0, 0), self.shape) if box is None else box
         if math.prod(size) > _FITS and all(n <= m for n, m in zip(size, self.shape, strict=True)):
             limits.require_decoded(self.name, size, self.dtype.itemsize)
-        return self._volume.read(start, size)
+        return self.core.read(start, size)
 
     def read_intensities(self, box: Box) -> NDArray[np.float32]:
         """Return the voxels of a box as float32.
@@ -145,7 +140,7 @@ class Volume:
             OutOfRangeError: If the box is not inside the volume.
             InvalidFileError: If a voxel is not finite, or they are integers of more than 16 bits.
         """
-        return self._volume.read_intensities(*box)
+        return self.core.read_intensities(*box)
 
     def text(self, attribute: str) -> str:
         """Return a text attribute of an HDF5 dataset; empty if there is none.
@@ -153,17 +148,12 @@ class Volume:
         Raises:
             InvalidFileError: If the attribute is no text, or damaged.
         """
-        return self._volume.text(attribute)
-
-    @property
-    def geometry(self) -> Geometry:
-        """Voxel size and offset, if the format states them, and what states them."""
-        return self._geometry
+        return self.core.text(attribute)
 
     @functools.cached_property
     def whole(self) -> Geometry:
         """Geometry in the whole volume: that of a result of floodtide follows from its image, see `whole_geometry`."""
-        return whole_geometry(self._geometry, self.text("image"))
+        return whole_geometry(self.geometry, self.text("image"))
 
     def is_same(self, other: Volume) -> bool:
         """Return True if both are one volume of one file, under any name and of any channel, or one object."""
@@ -177,20 +167,9 @@ VolumeLike = str | os.PathLike[str] | Volume
 """A volume as an argument: its name, or an open volume."""
 
 
-def as_volume(volume: VolumeLike) -> Volume:
-    """Return a volume that is given by itself or by its name."""
+def as_volume(volume: VolumeLike | NDArray[Any] | Source) -> Volume:
+    """Return a volume that is given by itself, or by what `Volume` takes as its source."""
     return volume if isinstance(volume, Volume) else Volume(volume)
-
-
-def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
-    """Return the volume of the core; "" for an empty name.
-
-    Raises:
-        Error: As `Volume` does.
-    """
-    if isinstance(volume, str) and not volume:
-        return volume
-    return volume.core if isinstance(volume, Volume) else Volume(volume).core
 
 
 def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
@@ -226,17 +205,13 @@ def labels_of(volume: VolumeLike, unlabelled: int | None = None) -> Volume:
     The voxels of a sample decide if the volume is returned as it is, which reads faster.
 
     Args:
-        volume: The labels.
         unlabelled: A further value of voxels without a label; None: none.
-
-    Raises:
-        Error: As `Volume` does.
     """
     given = as_volume(volume)
     if none_of(given) is None and unlabelled is None:
         return given
     found = Volume(_Cleared(given, unlabelled), name=given.name)
-    found._geometry = given.geometry
+    found.geometry = given.geometry
     return found
 
 
@@ -267,9 +242,7 @@ class _Cleared:
         self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        z, y, x = box
-        size = (z.stop - z.start, y.stop - y.start, x.stop - x.start)
-        block = self._volume.read(((z.start, y.start, x.start), size))
+        block = self._volume.read(of_slices(box))
         labels = no_label.cleared(block, self._volume.name)
         if self._unlabelled is None:
             return labels
@@ -313,9 +286,9 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
         geometry = dataclasses.replace(geometry, voxel_size_nm=size, size_source=source)
     if found.offset is None:
         return geometry
-    z, y, x = (a + b for a, b in zip(geometry.offset or (0, 0, 0), found.offset, strict=True))
+    offset = total(geometry.offset or (0, 0, 0), found.offset)
     source = geometry.offset_source or found.offset_source
-    return dataclasses.replace(geometry, offset=(z, y, x), offset_source=source)
+    return dataclasses.replace(geometry, offset=offset, offset_source=source)
 
 
 def place_of(volume: Volume) -> Vec3 | None:
@@ -335,7 +308,6 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
     """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
 
     Args:
-        volume: The volume.
         given: What the user states; None: nothing.
         what: The result that gets this size, for the note.
     """
@@ -352,15 +324,10 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
-    """Raise unless two volumes have the same voxel size, as far as both state one.
+    """Raise ShapeError unless two volumes have the same voxel size, as far as both state one.
 
     Args:
         what: The operation, for messages.
-        a: A volume.
-        b: Another one.
-
-    Raises:
-        ShapeError: If they state different sizes.
     """
     mine, other = a.whole, b.whole
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
@@ -374,15 +341,10 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
 
 
 def require_same_grid(what: str, a: Volume, b: Volume) -> None:
-    """Raise unless two volumes have the same voxel size and the same first voxel, as far as both state them.
+    """Raise ShapeError unless two volumes have the same voxel size and first voxel, as far as both state them.
 
     Args:
         what: The operation, for messages.
-        a: A volume.
-        b: Another one.
-
-    Raises:
-        ShapeError: If they state different sizes or places.
     """
     require_same_size(what, a, b)
     mine, other = a.whole.offset, b.whole.offset

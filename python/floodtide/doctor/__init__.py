@@ -24,7 +24,6 @@ def examine(config: Config, directory: Path) -> tuple[list[Diagnosis], list[dict
     The examination takes about a second. It starts MPI only if there are several ranks.
 
     Args:
-        config: Configuration of the planned training.
         directory: Run directory. If it does not exist, the nearest existing parent is examined.
     """
     facts: dict[str, Any] = {}

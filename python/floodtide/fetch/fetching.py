@@ -45,18 +45,13 @@ def fetch(
     source: Path | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Bring the files of a data set that are not yet there.
+    """Bring the files of a data set that are not yet there, and return all its files.
 
     Args:
-        name: The name of the data set.
-        data_set: What to bring.
         folder: The data folder. It is made if it is missing.
         source: Folder with the files; None: their public origin. It may have prepared files, under the paths of the
             table, or clones or unpacked archives of the repositories.
         progress: Called as progress(files read, files).
-
-    Returns:
-        The files, those that were there already included.
 
     Raises:
         StorageError: If a download fails, or a file is not the expected one by its checksum.
@@ -191,11 +186,7 @@ def _prepared(content: bytes, item: Item, where: str) -> Content:
 
 
 def _checked(content: Content, item: Item, where: str) -> Content:
-    """Return the content of a file.
-
-    Raises:
-        StorageError: If it is not the expected one by its checksums.
-    """
+    """Return the content of a file, unless its checksums say that it is not the expected one."""
     if isinstance(content, bytes):
         sums = [("", item.sha256, hashlib.sha256(content).hexdigest())]
     else:
@@ -218,11 +209,7 @@ def _checked(content: Content, item: Item, where: str) -> Content:
 
 
 def _require_right(path: Path, item: Item) -> None:
-    """Check a file that is there already.
-
-    Raises:
-        InvalidArgumentError: If it is another file.
-    """
+    """Refuse a file that is there already, if it is another one."""
     content = read_bytes(path, "a file of the data set", item.limit)
     try:
         _prepared(content, item, str(path))

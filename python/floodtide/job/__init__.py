@@ -82,7 +82,6 @@ def render(
     Args:
         scheduler: One of SCHEDULERS.
         job: Resources and options.
-        settings: The configuration, including overrides.
         config_file: Path of the configuration for the command line of the training.
         overrides: Overrides `a.b=value` for the command line of the training.
         out: Path of the script when it is submitted; the script uses it to submit itself again.
@@ -118,9 +117,6 @@ def write(
     target: Path,
 ) -> None:
     """Write the batch script of a configuration file. Arguments as for `render`.
-
-    Args:
-        target: The script.
 
     Raises:
         InvalidArgumentError: If the script exists, is an input, or the numbers of the job contradict each other.

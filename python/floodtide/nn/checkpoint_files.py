@@ -17,11 +17,7 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """Return all checkpoints of a run directory, oldest first.
-
-    Raises:
-        InvalidFileError: If the folder cannot be read.
-    """
+    """Return all checkpoints of a run directory, oldest first. Raise InvalidFileError if the folder cannot be read."""
     found = []
     with reading.reading(run, "a run directory"):
         for path in (run / "checkpoints").glob("step-*.h5"):

@@ -20,10 +20,8 @@ from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
 _FFN = Arguments(seed=limits.SEED)
-_PASSES, _WORTH = (
-    3,
-    1.1,
-)  # passes of a round that are measured, and least ratio of their times for Fourier transforms
+# passes of a round that are measured, and least ratio of their times for Fourier transforms
+_PASSES, _WORTH = 3, 1.1
 
 
 class FFN(Network):
@@ -156,17 +154,13 @@ class FFN(Network):
     def loss_and_gradients(
         self, image: Array, logits: Array, labels: Array, weights: Array | None = None
     ) -> tuple[float, dict[str, Array]]:
-        """Return the mean sigmoid cross-entropy of the updated logits and its gradients.
+        """Return the mean sigmoid cross-entropy of the updated logits, and {name: gradient} without clipping.
 
         Args:
-            image: Normalised intensities, (z, y, x) or (n, z, y, x).
-            logits: Object map before the update, of the same shape.
+            image, logits: As for `forward`.
             labels: Target probabilities in [0, 1], of the same shape.
             weights: Voxel weights of the same shape; None: all 1. The loss is the weighted sum divided by the number
                 of voxels.
-
-        Returns:
-            The loss, and {name: gradient} without clipping.
 
         Raises:
             ShapeError: If the shapes differ, or have neither 3 nor 4 axes.

@@ -63,8 +63,3 @@ class SegmentationLoss:
         numbers = {name: n for name, n in own.items() if not isinstance(n, bool)}
         Arguments(**dict.fromkeys(numbers, limits.WEIGHT)).check("SegmentationLoss", **numbers)
         return _core.SegmentationLoss(**own)
-
-
-def loss_of(loss: str | SegmentationLoss) -> SegmentationLoss:
-    """Return the loss of a name; a loss is returned unchanged."""
-    return SegmentationLoss.named(loss) if isinstance(loss, str) else loss

@@ -63,7 +63,6 @@ class Network:
         holds the same data and the state of the training.
 
         Args:
-            path: The file.
             statistics: What the network was trained on, as `data.look.trained_on.to_text` returns it; empty: unknown.
 
         Raises:

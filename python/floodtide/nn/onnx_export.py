@@ -31,7 +31,6 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
 
     Args:
         network: The network, with its present parameters.
-        path: The file.
         notes: Metadata of the model, {name: value}; a value that is not text is stored as JSON.
 
     Raises:

@@ -15,7 +15,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.typed import typed
 from floodtide.comm.arrays import accepts_tensors
 from floodtide.errors import InvalidArgumentError, ShapeError
-from floodtide.nn.losses import Labels, SegmentationLoss, Sum, loss_of
+from floodtide.nn.losses import Labels, SegmentationLoss, Sum
 from floodtide.nn.network import Array, Network
 
 Truth = TypeVar("Truth", Labels, Array, Labels | Array)
@@ -52,14 +52,12 @@ class PatchNetwork(Network):
     @accepts_tensors
     @typed()
     def forward(self, batch: Array) -> Array:
-        """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
+        """Return probabilities, float32 (n, z, y, x, classes). Batch normalisation uses its moving statistics.
+        Several threads may call this at once.
 
         Args:
             batch: Normalised images, float32 (n, z, y, x), or with the channels as an additional last axis. Any size
                 is accepted: zeros pad each axis to a multiple of `total_pool`.
-
-        Returns:
-            float32 probabilities of shape (n, z, y, x, classes).
 
         Raises:
             ShapeError: If the batch has another number of axes or channels.
@@ -82,7 +80,7 @@ class PatchNetwork(Network):
         examples: Sequence[int] = (),
         sum_over_ranks: Sum | None = None,
     ) -> tuple[float, dict[str, Array]]:
-        """Return the mean loss and its gradients, and update the moving statistics of batch normalisation.
+        """Return the mean loss over the images and {name: gradient}, and update the statistics of batch normalisation.
 
         Args:
             batch: As for `forward`, but each size must be a multiple of `total_pool`.
@@ -94,9 +92,6 @@ class PatchNetwork(Network):
             examples: For dropout, one number per image that determines which outputs are dropped.
             sum_over_ranks: Function that takes numbers and returns their sums over all ranks. The Dice over the batch
                 and synchronised statistics need it.
-
-        Returns:
-            The mean loss over the images of this batch, and {name: gradient}.
 
         Raises:
             ShapeError: If shapes do not match.
@@ -113,7 +108,7 @@ class PatchNetwork(Network):
             labels,
             targets,
             None if weights is None else self._truth(images, weights),
-            loss_of(loss).core(),
+            (SegmentationLoss.named(loss) if isinstance(loss, str) else loss).core(),
             groups,
             list(examples),
             gradients,

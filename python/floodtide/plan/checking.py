@@ -32,10 +32,6 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
     If the configuration names no partitions, they are made in the run directory.
 
-    Args:
-        file: Name of a TOML file.
-        overrides: Changed values, as `["data.volumes.0.mean=148"]`.
-
     Returns:
         The report, equal on all ranks: `config`, `training` and `segmentation` (True if they were looked at),
         `volumes` (figures of each), `classes` (for a task of classes: how many voxels, sections and boxes of the

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tomli_w
 
 from floodtide.base.templates import render
-from floodtide.data.boxes import Box, box_text
+from floodtide.data.boxes import box_text
 from floodtide.data.formats.geometry import size_text
 
 MARK = "# Planned by floodtide init"
@@ -26,7 +26,6 @@ def sections(template: str, **facts: Any) -> str:
 
     Args:
         template: Name of a file in `plan/templates`.
-        facts: What the template shows, by name.
     """
     text = render(
         template,
@@ -34,7 +33,7 @@ def sections(template: str, **facts: Any) -> str:
         filters={
             "toml": _value,
             "box": box_text,
-            "boxes": _boxes,
+            "boxes": lambda boxes: "; ".join(map(box_text, boxes)),
             "size": size_text,
             "line": _line,
         },
@@ -63,10 +62,6 @@ def comment(text: str) -> str:
 def _line(text: str) -> str:
     """Return a text without line breaks, which would end a comment."""
     return " ".join(text.split())
-
-
-def _boxes(boxes: Sequence[Box]) -> str:
-    return "; ".join(map(box_text, boxes))
 
 
 def _value(value: Any) -> str:

@@ -56,7 +56,6 @@ def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> FfnOptions:
 
     Args:
         fov, delta: Along the axes with the smallest voxels.
-        voxel_size_nm: Voxel size (z, y, x).
     """
     least = min(voxel_size_nm)
     sizes = [max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1) for size in voxel_size_nm]
@@ -101,11 +100,9 @@ def splits(
 
     Args:
         boxes: The boxes with labels of each volume.
-        patch: Size (z, y, x) of a training example in voxels.
+        patch, inside, reach: As in `floodtide.plan.wish.Recipe`.
         guard: Voxels (z, y, x) between both parts of a box, of which that of the cut axis counts.
-        inside: Examples lie wholly inside of the boxes.
         sections: Sections are independent: hold out whole ones, if there are at least five.
-        reach: Largest distance (z, y, x) in voxels between two voxels that a target compares.
         share: Share of a box that is held out if it is cut.
     """
     everything = [(number, box) for number, own in enumerate(boxes) for box in own]

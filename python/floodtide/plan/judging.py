@@ -47,7 +47,6 @@ def levels_for(
     """Return mean, standard deviation and the reason.
 
     Args:
-        seen: Statistics of the image.
         start: The network that will see the image; None for a new one.
         where: What was measured: "the training box".
 

@@ -22,7 +22,6 @@ class KnownNetwork:
     Attributes:
         name: What messages call it.
         path: Its checkpoint.
-        model: The network.
         mean, std: The network received (image - mean) / std; None if the checkpoint stores no such numbers.
         voxel_size_nm: Voxel size (z, y, x) of the images; None if unknown.
         seed_pad: Probability of voxels that were not visited yet.

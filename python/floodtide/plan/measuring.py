@@ -21,7 +21,6 @@ def training_rate(model: nn.FFN, batch: int) -> float:
     """Return the fields of view per second of forward and backward passes, with all threads.
 
     Args:
-        model: The network.
         batch: Fields of view of a pass; each thread computes whole ones.
     """
     rng = np.random.default_rng(0)

@@ -169,13 +169,8 @@ def _volume(
     """Return what a template shows of a volume, and warnings about it.
 
     Args:
-        pair: The image and its labels.
         number: Its number in the wish.
         boxes: The boxes that are trained on.
-        wish: What the user asks for.
-
-    Raises:
-        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
     """
     image, labels = pair
     box = boxes[0] if len(boxes) == 1 else None
@@ -195,7 +190,7 @@ def _volume(
         largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
         found += judging.label_problems(image, labels, largest)
     if wish.start is not None and not wish.start.images:
-        found += problems.doubt(
+        found += problems.finding(
             f"{wish.start.name} does not keep what its training images looked like, so that mean, contrast and voxel"
             f" size of {image.name} were not compared with them"
         )

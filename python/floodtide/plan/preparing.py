@@ -18,7 +18,7 @@ from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.base.tasks import BY_KIND, Classes, Task
 from floodtide.data import Box, Volume, convert
-from floodtide.data.boxes import Vec3, as_vec3
+from floodtide.data.boxes import Vec3, as_vec3, of_slices
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.alignment import require_same_shape
@@ -57,15 +57,11 @@ def prepare(
     """Plan a training and write its configuration, and changed copies of volumes beside it if the network needs them.
 
     Args:
-        images, labels: Names of the volumes; each image has its labels.
+        images, labels, start, minutes, unlabelled: As in `Wish`.
         out: The TOML file.
         voxel_size_nm: Voxel size (z, y, x); None: what the images state.
-        start: The network to start from; None: random weights.
         task: "classes", "affinities", "lsd", "distance" or "flood"; None: classes if the labels are classes;
             for objects "flood" with `start` or for at least SMALL_BELOW_MINUTES, else "affinities".
-        minutes: Time for the training.
-        run: The run directory.
-        unlabelled: Value of voxels without a label; None: none.
         replace: Write over an older plan.
 
     Raises:
@@ -178,8 +174,7 @@ class _Known:
         self.shape, self.chunks, self.dtype = volume.shape, volume.chunks, np.dtype(np.int64)
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[np.int64]:
-        start = as_vec3([part.start for part in box])
-        block = self._volume.read((start, as_vec3([part.stop - part.start for part in box])))
+        block = self._volume.read(of_slices(box))
         none = missing(block)
         unknown = np.zeros(block.shape, bool) if none is None else none
         if self._unlabelled is not None:
@@ -198,11 +193,7 @@ def _boxes(seen: LabelStatistics, task: Task) -> tuple[Box, ...]:
 def _task(
     task: str | None, seen: Sequence[LabelStatistics], start: KnownNetwork | None, minutes: float
 ) -> str:
-    """Return the task that was given, else that of the labels.
-
-    Raises:
-        InvalidArgumentError: If the labels may be classes as well as objects.
-    """
+    """Return the task that was given, else that of the labels; refuse labels that may be classes as well as objects."""
     if not any(one.objects for one in seen):
         raise InvalidArgumentError(f"init: {seen[0].name}: no voxel is labelled, expected labels")
     if task is not None:
@@ -221,11 +212,7 @@ def _task(
 def _voxel_size(
     images: Sequence[Volume], given: Sequence[float] | None, task: Task
 ) -> tuple[SizeNm, bool]:
-    """Return the voxel size of all images, and whether it is known: classes of sections can be learnt without.
-
-    Raises:
-        InvalidArgumentError: If it is not known but needed, or images differ.
-    """
+    """Return the voxel size of all images, and whether it is known: classes of sections can be learnt without."""
     if not task.of_objects and all(
         settled_size(image, given, "--voxel-nm") is None for image in images
     ):
@@ -289,9 +276,6 @@ def _copies(
     """Write what a training needs to an HDF5 file beside the plan, and return the names of image and labels.
 
     Args:
-        image, labels: The user's volumes.
-        out: The plan.
-        wish: What the user asks for.
         wanted: Voxel size (z, y, x) of the copies; None: that of the volumes, and the image is not copied.
         erode: Voxels (z, y, x) by which labels are eroded.
         number: Distinguishes several pairs.

@@ -46,8 +46,6 @@ class Setting:
     """How a network sees an image.
 
     Attributes:
-        image: The image.
-        network: The network.
         voxel_size_nm: Voxel size (z, y, x) of the image.
         wanted_nm: Voxel size that the network segments at; the image is resampled if they differ.
         options: Options of the segmentation, with mean and std.
@@ -80,10 +78,8 @@ def settings_for(
     A look at the image's grey levels gives mean and std, unless `overrides` have both.
 
     Args:
-        image: Name of a volume.
         model: fib25, a checkpoint or a run directory.
         voxel_nm: Voxel size (z, y, x) of the image in nm; None: what the image states.
-        overrides: Changed values, as `["segment.min_segment_size=125"]`.
 
     Raises:
         floodtide.errors.Error: If image or network cannot be read, it is no image, or its voxel size is unknown.
@@ -131,11 +127,7 @@ def settings_for(
 
 
 def require_same_voxels(setting: Setting) -> None:
-    """Refuse to segment a whole image that must be resampled first.
-
-    Raises:
-        InvalidArgumentError: The message has the command that resamples.
-    """
+    """Raise InvalidArgumentError if an image must be resampled first. The message has the command that does."""
     if setting.resampled:
         image, own, wanted = setting.image.name, setting.voxel_size_nm, setting.wanted_nm
         raise InvalidArgumentError(
@@ -157,8 +149,6 @@ def preview(
     The faces of the box are reflected, so that fields of view reach them.
 
     Args:
-        setting: From `settings_for`.
-        out: The name of the segmentation.
         box: Box (start, size) of the image; None: one in the middle that takes about two minutes.
         progress: Called as progress(voxels settled, voxels).
 

@@ -25,10 +25,8 @@ PATCH, FLAT_PATCH = 32, 256
 
 COARSE_NM = 16.0
 """Voxels below this size are merged two by two along each axis, if enough voxels are left."""
-_LEFT, _LEFT_LABELLED = (
-    96,
-    16,
-)  # voxels along each axis that must be left: of the image, and of boxes with labels
+# voxels along each axis that must be left: of the image, and of boxes with labels
+_LEFT, _LEFT_LABELLED = 96, 16
 
 _FLAT = 4.0  # ratio of the section thickness to a pixel from which sections are seen alone
 _FEW_SECTIONS = 8
@@ -61,17 +59,12 @@ def coarser(shape: Vec3, labelled: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
 
 
 def unet_recipe(wish: Wish) -> Recipe:
-    """Return the rules for a U-Net of random weights.
-
-    Raises:
-        InvalidArgumentError: If the images are too small.
-    """
+    """Return the rules for a U-Net of random weights. Raise InvalidArgumentError if the images are too small."""
     flat, why = _flat(wish)
     classes = not wish.task.of_objects
     depth = _FLAT_DEPTH if flat else _DEPTH
-    size = (
-        (1e9, *wish.voxel_size_nm[1:]) if flat else wish.voxel_size_nm
-    )  # sections are never pooled
+    # sections are never pooled
+    size = (1e9, *wish.voxel_size_nm[1:]) if flat else wish.voxel_size_nm
     pools, kernels = _levels(size, depth)
     total = [math.prod(pool[axis] for pool in pools) for axis in range(3)]
     shape = as_vec3([min(shapes) for shapes in zip(*wish.shapes, strict=True)])

@@ -27,17 +27,14 @@ class Wish:
     Attributes:
         images, labels: Names of the volumes, at the voxel size of the training; each image has its labels.
         shapes: Shapes (z, y, x) of the images.
-        labels_seen: Statistics of the labels.
         boxes: Boxes (start, size) of each image that have labels.
         voxel_size_nm: Voxel size (z, y, x) of these volumes; 1 if it is unknown.
-        size_is_unknown: No voxel size is known.
         stated: Axes, voxel size and position of the images, and what states each.
         start: The network to start from; None: random weights.
         task: What is learnt; classes with their table.
         classes_reason: Where the table of the classes comes from.
         unlabelled: Value of voxels without a label; None: none.
         minutes: Time for the training.
-        run: The run directory.
         resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
         eroded: Objects that touch were eroded.
     """
@@ -82,7 +79,6 @@ class Recipe:
     """The rules for one task. A template in `plan/templates` shows their values and reasons.
 
     Attributes:
-        template: Name of the template.
         task: The task with all its keys.
         unit: What training examples are called.
         patch: Size (z, y, x) of a training example in voxels.

@@ -34,7 +34,6 @@ def smoothed(values: Floats, factor: float | None = None) -> Floats:
     """Return the exponential mean of values (n,), corrected for its start, as TensorBoard draws it.
 
     Args:
-        values: The values.
         factor: Weight of the mean before. None: at most 0.9, and less for few values: up to ten are unchanged.
     """
     if factor is None:
@@ -64,6 +63,18 @@ def legend(drawn: Figure, runs: Sequence[Run], shown: Sequence[Run], *handles: A
     if handles:
         columns = min(len(handles), 6)
         drawn.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=4.0)
+
+
+def _completed(
+    drawn: Figure, axes: Any, runs: Sequence[Run], shown: Sequence[Run], *handles: Any
+) -> str:
+    """Label steps below and times above the rows of panels, draw the legend, and return an SVG as data URI."""
+    for axis in axes[-1]:
+        axis.set_xlabel("step (optimizer updates)")
+    for axis in axes[0]:
+        add_time_axis(axis, shown)
+    legend(drawn, runs, shown, *handles)
+    return style.data_uri(drawn, "svg")
 
 
 def grey_line(label: str, ls: str = "--") -> Line2D:
@@ -120,9 +131,7 @@ def _scores(run: Run, score: Callable[[Record], float | None]) -> tuple[Floats, 
 @curve
 def training_figure(runs: Sequence[Run]) -> str | None:
     """Draw loss, F1 on the network's own moves, learning rate, throughput and waiting times against the step.
-
-    Returns:
-        An SVG as data URI, or None if no run has a training record.
+    Return an SVG as data URI, or None if no run has a training record.
     """
     if not any(run.train for run in runs):
         return None
@@ -164,20 +173,13 @@ def training_figure(runs: Sequence[Run]) -> str | None:
             steps, values = _scores(run, everything_f1)
             scores.plot(steps, smoothed(values), color=style.GREY, ls=":", lw=1.3)
         scores.set_ylim(0.0, 1.02)
-        for axis in axes[-1]:
-            axis.set_xlabel("step (optimizer updates)")
-        for axis in axes[0]:
-            add_time_axis(axis, runs)
-        legend(drawn, runs, runs)
-        return style.data_uri(drawn, "svg")
+        return _completed(drawn, axes, runs, runs)
 
 
 @curve
 def gradients_figure(runs: Sequence[Run]) -> str | None:
     """Draw the norm of the gradient, and the gradient noise scale with its 95 % interval, against the step.
-
-    Returns:
-        An SVG as data URI, or None if no run has measured the noise scale.
+    Return an SVG as data URI, or None if no run has measured the noise scale.
     """
     if not any("noise_scale" in record for run in runs for record in run.train):
         return None
@@ -194,13 +196,10 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             axis.set_yscale("log")
             axis.set_title(title)
             axis.set_ylabel(unit)
-            axis.set_xlabel("step (optimizer updates)")
             finish(axis)
-            add_time_axis(axis, runs)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
-        legend(drawn, runs, runs)
-        return style.data_uri(drawn, "svg")
+        return _completed(drawn, [(norm, noise)], runs, runs)
 
 
 def _draw_noise_scale(axis: Axes, run: Run, colour: str) -> None:
@@ -259,12 +258,8 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                 axis.set_title(name)
                 finish(axis)
             row[0].set_ylabel(title)
-        for axis in axes[-1]:
-            axis.set_xlabel("step (updates)")
-        for axis in axes[0]:
-            add_time_axis(axis, shown)
-        legend(drawn, runs, shown, *(grey_line(label, line) for _, label, line in TRIVIAL))
-        return style.data_uri(drawn, "svg")
+        lines = (grey_line(label, line) for _, label, line in TRIVIAL)
+        return _completed(drawn, axes, runs, shown, *lines)
 
 
 def _validated(runs: Sequence[Run], key: str) -> list[Run]:
@@ -338,9 +333,7 @@ def finish(axis: Axes) -> None:
 @curve
 def dice_figure(runs: Sequence[Run]) -> str | None:
     """Draw, for each class, Dice over all voxels, and of several groups also their mean with its spread.
-
-    Returns:
-        An SVG as data URI, or None if no run validated classes.
+    Return an SVG as data URI, or None if no run validated classes.
     """
     from matplotlib.patches import Patch
 
@@ -361,21 +354,15 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
         titles = ("All voxels pooled", "Mean of the groups")
         for axis, title in zip(axes[0], titles, strict=False):
             axis.set_title(title)
-        for axis in axes[-1]:
-            axis.set_xlabel("step (updates)")
-        for axis in axes[0]:
-            add_time_axis(axis, shown)
         band = Patch(color=style.SERIES[0], alpha=0.18, lw=0, label="band: half of the groups")
-        legend(drawn, runs, shown, grey_line("everything is this class"), *[band][: int(several)])
-        return style.data_uri(drawn, "svg")
+        handles = grey_line("everything is this class"), *[band][: int(several)]
+        return _completed(drawn, axes, runs, shown, *handles)
 
 
 @curve
 def scores_figure(runs: Sequence[Run]) -> str | None:
     """Draw the main score of outputs that are no classes: each faintly, and their mean; grey: of trivial predictions.
-
-    Returns:
-        An SVG as data URI, or None if no run has such scores.
+    Return an SVG as data URI, or None if no run has such scores.
     """
     shown = [run for run in _validated(runs, "channels") if run.task.scores_of(run.validation[-1])]
     if not shown:
@@ -396,11 +383,8 @@ def scores_figure(runs: Sequence[Run]) -> str | None:
             axis.axhline(float(table[-1, :, 1].mean()), color=style.GREY, ls="--", lw=1.3)
         for axis, name in zip(axes, names, strict=True):
             axis.set_ylabel(name)
-            axis.set_xlabel("step (updates)")
             axis.set_ylim(min(axis.get_ylim()[0], -0.05), 1.02)
-            add_time_axis(axis, shown)
-        legend(drawn, runs, shown, grey_line("trivial prediction"))
-        return style.data_uri(drawn, "svg")
+        return _completed(drawn, [axes], runs, shown, grey_line("trivial prediction"))
 
 
 def _of_class(record: Record, name: str) -> Record:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from floodtide.base import style
 from floodtide.base.notes import count_of
 from floodtide.data import Vec3
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import difference
 from floodtide.report import drawing
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ class Snapshots:
     Attributes:
         probability: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
         moves: Number of moves made (k,).
-        image: The image (z, y, x).
         seed: Where the object began to grow (z, y, x).
     """
 
@@ -46,8 +45,6 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
     """Grow one object and return snapshots of its canvas, of the part that was visited.
 
     Args:
-        segmenter: The segmenter that grows the object.
-        image: Raw image (z, y, x).
         zyx: The seed, in voxels of the image.
 
     Raises:
@@ -72,17 +69,17 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
         canvas[box] = probability
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    seed = as_vec3([a - b for a, b in zip(zyx, low, strict=True)])
-    return Snapshots(np.stack(snapshots), counts, image[visited], seed)
+    return Snapshots(np.stack(snapshots), counts, image[visited], difference(zyx, low))
 
 
 def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
     """Return one picture for each snapshot, for the player: (caption, PNG as data URI)."""
     size = voxel_size_nm or (1.0, 1.0, 1.0)
+    z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
+    widths = [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
+    height = min(3.2, 9.6 / sum(widths))  # the three planes are drawn at equal height
     result = []
     for index in range(len(growth.moves)):
-        widths = _widths(growth, size)
-        height = min(3.2, 9.6 / sum(widths))
         with style.figure(height * sum(widths), height + 0.3) as drawn:
             axes = drawn.subplots(1, 3, width_ratios=widths)
             for axis, fixed in zip(axes, range(3), strict=True):
@@ -94,12 +91,6 @@ def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tup
             caption = f"{count_of(int(growth.moves[index]), 'move')}, {voxels:,} voxels at probability 0.5 or more"
             result.append((caption, style.data_uri(drawn, "png", dpi=100)))
     return result
-
-
-def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:
-    """Return the widths of the three planes if they are drawn side by side at equal height."""
-    z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
-    return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
 
 
 def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[float]) -> None:

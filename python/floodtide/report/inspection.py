@@ -44,10 +44,7 @@ class Inspection:
     """What was found about an image and its labels.
 
     Attributes:
-        image: Statistics of the image.
-        labels: Statistics of the labels; None without labels.
-        alignment: How well the labels lie on the image; None without labels.
-        problems: What is probably wrong.
+        labels, alignment: None without labels.
         stated: Axes, voxel size and position of both, and what states each.
     """
 
@@ -82,10 +79,7 @@ def write(
     """Look at an image and its labels, and write the page. Large volumes are sampled.
 
     Args:
-        image: The image.
-        labels: Integer labels of the image, or None.
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
-        out: The page.
 
     Raises:
         InvalidArgumentError: If the image is given as its own labels, or if `out` exists and is no page of floodtide,
@@ -129,7 +123,7 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
         aligned = alignment(image, labels)
         found += problems.of_labels(of_labels, "labels")
         if of_labels.kind == "unsure" and of_labels.objects > 0 and not of_labels.like_image:
-            found += problems.doubt(
+            found += problems.finding(
                 f"labels: whether values of {labels.name} are objects or classes cannot be told"
                 f" ({of_labels.kind_reason})"
             )
@@ -185,12 +179,12 @@ def _of_values(image: ImageStatistics) -> list[Problem]:
         (image.highest_share, "highest", image.maximum),
     ):
         if share - missing > _CLIPPED and f"value {value:g} " not in image.left_out:
-            found += problems.doubt(
+            found += problems.finding(
                 f"image: {100 * share:.1f} % of the voxels have the {end} possible value, {value:g}: the image is"
                 " clipped, or padded"
             )
     if image.sections is not None and image.sections.drift > _DRIFT:
-        found += problems.doubt(
+        found += problems.finding(
             f"image: the mean of the sections changes by {image.sections.drift:.1f} standard deviations along z:"
             " equalise the sections' brightness before training, for example by CLAHE"
         )

@@ -33,7 +33,7 @@ def write(
     figures: Path | None = None,
     losses: Sequence[float] = (),
 ) -> Path:
-    """Write `report.html` about one or several runs.
+    """Write `report.html` about one or several runs, and return its path.
 
     Args:
         run_folders: Run directories, at least one. Several runs are shown in the same figures.
@@ -42,9 +42,6 @@ def write(
             the runs have data for them. The folder is created if it is missing.
         losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
             lowest loss that all converged runs reached.
-
-    Returns:
-        The path of the report.
 
     Raises:
         InvalidFileError: If a folder is not a run directory, or one of its files is malformed.

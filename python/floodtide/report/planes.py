@@ -20,7 +20,7 @@ from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import as_vec3, difference, is_inside, total
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
@@ -63,11 +63,7 @@ class Plane:
 def middle_planes(
     image: Volume, labels: Volume | None, voxel_size_nm: Sequence[float] | None
 ) -> list[Plane]:
-    """Return the three middle planes of an image, and of labels of its shape as the truth.
-
-    Raises:
-        InvalidFileError: If a volume is damaged.
-    """
+    """Return the three middle planes of an image, and of labels of its shape as the truth."""
     start = (0, 0, 0)
     layers = {"image": (image, start), "truth": None if labels is None else (labels, start)}
     middle = as_vec3([n // 2 for n in image.shape])
@@ -90,7 +86,6 @@ def read_segmentation(
         segmentation: Volume of segment ids. Its attribute `box_start` is the position in the whole volume.
         image: Name of the image of the whole volume; "": the one that the attribute `image` names.
         truth: Name of the labels of the whole volume, or labels of the segmentation's box; "": no truth.
-        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
         around: A voxel of the whole volume; the planes then show its surroundings, 160 voxels wide.
         before: An earlier segmentation that covers the same voxels; None: there is none.
         pairs: Rows (segment, object, voxels) of the whole box, to tell splits from mergers; None: those of each plane.
@@ -107,7 +102,7 @@ def read_segmentation(
     whole = placed or place_of(segmentation) or (0, 0, 0)
     corner, middle = (0, 0, 0), as_vec3([n // 2 for n in shape])  # in the segmentation
     if around is not None:
-        middle = as_vec3([a - first for a, first in zip(around, whole, strict=True)])
+        middle = difference(around, whole)
         corner, shape = _surroundings(middle, shape)
     raw = covering(opened(image or segmentation.text("image")), segmentation, placed)
     labels: tuple[Volume, Vec3] | None = (truth, (0, 0, 0)) if isinstance(truth, Volume) else None
@@ -124,7 +119,7 @@ def read_segmentation(
             " the other segmentation"
         )
     layers = {
-        "segmentation": (segmentation, as_vec3([0, 0, 0])),
+        "segmentation": (segmentation, (0, 0, 0)),
         "image": raw,
         "truth": labels,
         "before": earlier,
@@ -144,11 +139,8 @@ def _cut(
 
     Args:
         layers: By name of a field of `Plane`: a volume, and the place in it of the voxel (0, 0, 0) of the box's volume.
-        box: The box (start, size).
         middle: Where the planes lie, in the same voxels.
         placed: Place of these voxels in the whole volume, for titles.
-        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
-        pairs: See `Plane`.
     """
     corner, shape = box
     size = voxel_size_nm or (1.0, 1.0, 1.0)
@@ -193,17 +185,13 @@ def covering(
     """Return a volume and the first voxel of a segmentation in it; None if it does not cover all of it.
 
     Args:
-        volume: The volume, if there is one.
-        segmentation: The segmentation.
         placed: Its first voxel in the volume; None: as the volumes state their places.
     """
     if volume is None:
         return None
     start, other = first_voxels(segmentation, volume)
-    first = placed or as_vec3([a - b for a, b in zip(start, other, strict=True)])
-    ends = (a + n for a, n in zip(first, segmentation.shape, strict=True))
-    inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, volume.shape, strict=True))
-    return (volume, first) if inside else None
+    first = placed or difference(start, other)
+    return (volume, first) if is_inside((first, segmentation.shape), volume.shape) else None
 
 
 def _step(extent: int) -> int:
@@ -225,7 +213,7 @@ def _plane(
 ) -> npt.NDArray[Any]:
     """Return the drawn voxels of a plane of a box, `at` voxels behind its start."""
     volume, first = layer
-    corner, extents = [a + b for a, b in zip(start, first, strict=True)], list(shape)
+    corner, extents = list(total(start, first)), list(shape)
     corner[axis] += at
     extents[axis] = 1
     rows, columns = (extent for i, extent in enumerate(shape) if i != axis)
@@ -269,12 +257,9 @@ def save_classes(
     """Write a figure of a section: the image, and with outlines of true and predicted classes. PNG.
 
     Args:
-        title: Title of the section.
         image: Intensities (y, x); None: unknown.
         truth: True classes (y, x); values below 1 have no outline, those below 0 are voxels without a label.
         predicted: Predicted classes (y, x), of the same kind.
-        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
-        path: The file.
 
     Raises:
         StorageError: If the file cannot be written.

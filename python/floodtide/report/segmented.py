@@ -3,6 +3,7 @@
 
 If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of a held-out box: by flood
 filling, or from what a U-Net predicts. This takes up to a minute, is not stored, and works for a run that still trains.
+A damaged file of the run directory is an InvalidFileError.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from floodtide import _core, config, evaluate
 from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3, box_text
+from floodtide.data.boxes import Progress, as_vec3, box_text, difference, total
 from floodtide.data.patches import boxes_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -94,7 +95,6 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     """Return the segmentation of a run; or None and texts that say why there is none.
 
     Args:
-        run: The run.
         alone: The report is about this run only. Runs that are compared are not segmented for the report.
 
     Raises:
@@ -130,11 +130,7 @@ def _growing(run: Run) -> tuple[Snapshots | None, list[str]]:
 
 
 def newest(run: Run) -> tuple[config.Config, Path]:
-    """Return the configuration and the newest checkpoint of a run.
-
-    Raises:
-        InvalidFileError: If there is none yet, or a file is damaged.
-    """
+    """Return the configuration and the newest checkpoint of a run. A run without any is an InvalidFileError."""
     found = checkpoints(run.folder)
     if not found or not run.config_text:
         raise InvalidFileError("no checkpoint with a configuration yet; training writes one")
@@ -142,10 +138,8 @@ def newest(run: Run) -> tuple[config.Config, Path]:
 
 
 def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
-    """Return a volume of which a run holds out a box, or all, and the first such box.
-
-    Raises:
-        InvalidArgumentError: If the run holds nothing out.
+    """Return a volume of which a run holds out a box, or all, and the first such box. A run that holds nothing out is
+    an InvalidArgumentError.
     """
     volume = held_out_volume(settings)
     if volume is None:
@@ -159,9 +153,7 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
 
 def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
     """Segment the middle of a held-out box with the newest checkpoint of the run.
-
-    Returns:
-        The segmentation, and the names and places of its labels, for `_compared`.
+    Return the segmentation, and the names and places of its labels, for `_compared`.
     """
     settings, checkpoint = newest(run)
     source, box = held_out_box(settings)
@@ -222,10 +214,9 @@ def _flooded(
     largest = max(result.origins, key=lambda o: (o.iterations > 1, o.voxels), default=None)
     grown = None
     if largest is not None:
-        seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
+        seed = difference(largest.start_zyx, result.start_zyx)
         grown = growth.grow(segmenter, volume.read(part), seed)
-    start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
-    return np.ascontiguousarray(result.segmentation[inner]), start, grown
+    return np.ascontiguousarray(result.segmentation[inner]), total(part[0], margin), grown
 
 
 def small_part(box: Box, fov: Sequence[int]) -> Box:
@@ -252,7 +243,7 @@ def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmente
     """Return the segmentation with the truth of a volume's table and scores, if the labels are objects."""
     shape = found.segmentation.shape
     labels, first = str(volume.get("labels", "")), volume.get("labels_start", (0, 0, 0))
-    inside = as_vec3([a - b for a, b in zip(found.start, first, strict=True)])
+    inside = difference(found.start, first)
     truth = planes.covering(planes.opened(labels), found.segmentation, inside)
     volumes = [found.segmentation, *(truth or ())[:1]]
     if truth is None or not run.task.of_objects or any(v.dtype.kind not in "iu" for v in volumes):

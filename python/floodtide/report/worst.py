@@ -11,7 +11,7 @@ import numpy as np
 from floodtide import evaluate
 from floodtide.base import style
 from floodtide.data import Volume
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import total
 from floodtide.evaluate.mistakes import Mistake
 from floodtide.report import drawing, mistake_colours, planes
 from floodtide.report.segmented import Segmented
@@ -58,9 +58,6 @@ def worst_figure(
 def _placed(mistake: Mistake, found: Segmented) -> Mistake:
     """Return a mistake with its places in voxels of the whole volume."""
     parts = tuple(
-        dataclasses.replace(
-            part, zyx=as_vec3([a + b for a, b in zip(part.zyx, found.start, strict=True)])
-        )
-        for part in mistake.parts
+        dataclasses.replace(part, zyx=total(part.zyx, found.start)) for part in mistake.parts
     )
     return dataclasses.replace(mistake, parts=parts)

@@ -193,7 +193,6 @@ def segments_of(
     Args:
         affinities: (offsets, z, y, x), from 0 (different objects) to 1 (same object). The affinity of a voxel for an
             offset is that of the voxel and the one at the offset.
-        offsets: Offsets (z, y, x).
         options: The method and its parameters; None: the defaults.
 
     Raises:
@@ -252,17 +251,12 @@ def write_segments(
     inputs: str,
 ) -> tuple[int, float]:
     """Write segments (z, y, x) as uint32 to a volume of any format. Not collective.
+    Return their number, and the share of the voxels that are in one.
 
     Args:
         labels: The segments, from 1; 0 is background.
-        out: The volume to write.
-        geometry: Voxel size and first voxel.
-        command: The command that writes it.
         notes: Texts that become attributes of the volume.
         inputs: The volume from which the segments were made.
-
-    Returns:
-        The number of segments, and the share of the voxels that are in one.
 
     Raises:
         Error: As `floodtide.data.convert` raises.

@@ -108,19 +108,15 @@ def segment_block(
     volume: Volume,
     progress: Progress | None = None,
 ) -> bool:
-    """Segment one subvolume and store it, unless it is there already. Not collective.
+    """Segment one subvolume and store it, unless it is there already; return True if this call did. Not collective.
 
     Any scheduler of blocks may call this, in any order and in several processes at a time.
 
     Args:
         pieces: The directory, from `in_subvolumes`.
         number: The subvolume, from 0 to len(pieces.cut) - 1.
-        segmenter: As for `in_subvolumes`.
-        volume: As for `in_subvolumes`.
+        segmenter, volume: As for `in_subvolumes`.
         progress: As for `Segmenter.segment`.
-
-    Returns:
-        True if this call has segmented the subvolume.
 
     Raises:
         LockedError: If another process segments the subvolume at the moment.
@@ -154,19 +150,15 @@ def segment_on_ranks(
     numbers: range | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Segment the missing subvolumes on all ranks. A rank that is done takes the next one. Collective.
+    """Segment the missing subvolumes on all ranks, and return how many this call has segmented, over all ranks.
+    Collective. A rank that is done takes the next one.
 
     An error on one rank ends the job. What was stored until then stays, and the same call continues.
 
     Args:
-        pieces: As for `segment_block`.
-        segmenter: As for `segment_block`.
-        volume: As for `segment_block`.
+        pieces, segmenter, volume: As for `segment_block`.
         numbers: Some of the subvolumes, for job arrays; None: all, and no other job may use the directory meanwhile.
         progress: Called as progress(voxels done, voxels) on rank 0.
-
-    Returns:
-        The number of subvolumes that this call has segmented, over all ranks.
 
     Raises:
         LockedError: If another job segments into the directory.
@@ -263,15 +255,12 @@ def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[int], bool]) -> int:
-    """Do pieces of work on all ranks, until all are done. A rank that is done takes the next piece. Collective.
+    """Do pieces of work on all ranks until all are done, and return how many this call did, over all ranks. Collective.
+    A rank that is done takes the next piece.
 
     Args:
-        numbers: The pieces.
         done: Returns True if a piece is done.
         work: Does a piece, and returns False if it was done before. Raises LockedError while another process does it.
-
-    Returns:
-        The number of pieces that this call has done, over all ranks.
     """
     # Ranks begin at different places, so that they seldom ask for the same piece.
     first = len(numbers) * world.rank() // world.size()
@@ -305,9 +294,6 @@ def voxels_of(
     """Return texts that tell the voxels of a box of an image, and of all other volumes and seeds of the options.
 
     More than 2^24 voxels are sampled on a regular grid.
-
-    Raises:
-        InvalidFileError: If a volume cannot be read.
     """
     found = {f"voxels of {image.name}": _digest_of(image, box)}
     for name in options.volumes[1:] if options is not None else ():

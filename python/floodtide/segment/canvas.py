@@ -81,10 +81,8 @@ def read_canvas(
     """Read a box of an image, what is segmented there already, and the masks of the options.
 
     Args:
-        volume: As for `Segmenter.segment`.
-        box: As for `Segmenter.segment`.
+        volume, box: As for `Segmenter.segment`.
         options: The masks; `reflect` says whether the image continues beyond the faces of the volume.
-        fov: Field of view (z, y, x).
         initial: Segments that keep their voxels and ids, in voxels of the volume; None: none.
     """
     image = read_image(volume, box, margin_of(options, fov))
@@ -176,7 +174,6 @@ def read_part(
         labels: A volume that covers the box. A volume without offset begins where the image begins.
         what: Name of the volume in messages: "the mask".
         volume_shape: Size of the volume that has the image.
-        image: The box.
 
     Raises:
         ShapeError: If the volume does not cover the box.
@@ -242,11 +239,8 @@ def closed_voxels(
     """Return the bits (`closed_bits` of the core) of the voxels of an image, with its halo; None if none can be closed.
 
     Args:
-        options: The masks.
         volume_shape: Size (z, y, x) of the volume that has the image.
-        image: The box.
         initial: Initial segmentation of the box (z, y, x), without the halo.
-        fov: Field of view (z, y, x).
 
     Raises:
         ShapeError: If a mask does not cover the box.
@@ -417,9 +411,6 @@ def policy_seeds(
     """Return the seeds (n, 3) of `options.seed_policy` in voxels of the canvas, in the order in which they are tried.
 
     Args:
-        options: The policies and their parameters.
-        image: The image.
-        fov: Field of view (z, y, x).
         closed: Bits of voxels (`closed_voxels`), or None.
 
     Raises:

@@ -53,7 +53,6 @@ class Checkpoint:
 
     Args:
         path: The file. The folder must exist.
-        interval_s: Seconds between two checkpoints.
         settings: What the segmentation depends on, JSON values.
         forward: How forward passes are computed, "layers" or "fft".
 
@@ -101,11 +100,7 @@ class Checkpoint:
             return others | dict(zip(_ARRAYS, arrays, strict=True))
 
     def restore(self, flooder: Any, state: dict[str, Any]) -> None:
-        """Give a new flooder the state that `read` has returned.
-
-        Raises:
-            InvalidFileError: If the state is damaged.
-        """
+        """Give a new flooder the state that `read` has returned. Raise InvalidFileError if the state is damaged."""
         with reading.reading(self.path, _EXPECTED):
             flooder.restore(state)
         self._written_s = time.monotonic()
@@ -116,11 +111,7 @@ class Checkpoint:
             self.write(flooder)
 
     def write(self, flooder: Any) -> None:
-        """Write the checkpoint.
-
-        Raises:
-            StorageError: If it cannot be written. The older checkpoint stays.
-        """
+        """Write the checkpoint. Raise StorageError if it cannot be written. The older checkpoint stays."""
         state = flooder.state()
         text = json.dumps(
             {

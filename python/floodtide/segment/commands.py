@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide segment` and `floodtide reconcile` do with a configuration, as functions for scripts."""
+"""What `floodtide segment` and `floodtide reconcile` do with a configuration, as functions for scripts.
+
+All raise a `floodtide.errors.Error` if the configuration or a file is wrong, or a result cannot be written.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,6 @@ def segment_volume(
 
     Returns:
         The report, empty on all ranks but 0: segments, coverage, network calls, seconds, and what was used.
-
-    Raises:
-        floodtide.errors.Error: If the configuration or a file is wrong, or the result cannot be written.
     """
     report: dict[str, Any] = {}
     with world.agreed():
@@ -115,17 +115,12 @@ def segment_subvolumes(
     The same call continues after a crash, on any number of ranks. `floodtide.segment.reconcile` makes one segmentation.
 
     Args:
-        file: Name of the configuration, for messages.
-        settings: Its content.
+        file, settings, box: As for `segment_volume`.
         folder: For the subvolumes.
-        box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
         numbers: Only these subvolumes.
 
     Returns:
         The report: subvolumes, how many were segmented now and how many are missing, network calls, seconds.
-
-    Raises:
-        floodtide.errors.Error: If the configuration or a file is wrong, or the folder cannot be written.
     """
     with world.agreed():
         options, volume, part, _ = prepared(file, settings, box)
@@ -166,16 +161,11 @@ def estimate(
     Subvolumes in `out` that are segmented already make the estimate better.
 
     Args:
-        file: Name of the configuration, for messages.
-        settings: Its content.
+        file, settings, box: As for `segment_volume`.
         out: What `segment` will write: "file:dataset", or with segment.subvolume a folder.
-        box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
 
     Returns:
         The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours.
-
-    Raises:
-        floodtide.errors.Error: If the configuration or a file is wrong.
     """
     with world.agreed():
         options, volume, part, _ = prepared(file, settings, box)
@@ -211,14 +201,10 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
 
     Args:
         folder: That of `segment_subvolumes`, or of `floodtide.agglomerate.agglomerate`.
-        out: Name of the volume to write.
         inside_voxels: As for `reconcile`.
 
     Returns:
         The report: subvolumes, objects, and the segments that end at a border without agreement.
-
-    Raises:
-        floodtide.errors.Error: If the folder is incomplete or damaged, or a volume cannot be written.
     """
     with world.agreed():
         format_of(out)
@@ -255,8 +241,7 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
 
     Args:
-        file: Name of the configuration, for messages.
-        settings: The whole configuration.
+        file, settings: As for `segment_volume`.
         box: What replaces `segment.box`.
 
     Raises:

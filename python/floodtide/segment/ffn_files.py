@@ -118,14 +118,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def write_npz(segmentation: str, folder: str | Path) -> Path:
-    """Write a segmentation, and its probabilities if it has them, as google/ffn does.
+    """Write a segmentation, and its probabilities if it has them, as google/ffn does; return the file of the
+    segmentation.
 
     Args:
         segmentation: "file:dataset" that `floodtide segment` has written.
         folder: google/ffn's `segmentation_output_dir`.
-
-    Returns:
-        The file of the segmentation.
 
     Raises:
         InvalidFileError: If the file is damaged, or no segmentation by flood filling.

@@ -23,6 +23,7 @@ from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, difference, part_of, slices, total
+from floodtide.data.volumes import as_volume
 from floodtide.errors import UnsupportedError
 from floodtide.nn.load import load_ffn
 from floodtide.nn.network import SameParameters
@@ -269,7 +270,7 @@ class Segmenter:
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
         end_s = None if limit_s is None else time.monotonic() + limit_s
-        volume = opened(volume)
+        volume = as_volume(volume)
         same = SameParameters(self.model, "segment")
         canvas, positions = canvas_and_seeds(
             volume, box, self.options, self.model.fov, initial=self._initial(initial), seeds=seeds
@@ -379,7 +380,7 @@ class Segmenter:
         Raises:
             OutOfRangeError: If no field of view fits at the seed.
         """
-        whole = opened(volume)
+        whole = as_volume(volume)
         canvas = read_canvas(whole, box, self.options, self.model.fov, self._initial(initial))
         flooder, image = self._flooder(canvas), canvas.image
         # The first voxel of the canvas, in voxels of the volume.
@@ -409,7 +410,7 @@ class Segmenter:
     def _initial(self, initial: Image | None) -> Volume | None:
         if initial is None:
             return Volume(self.options.initial) if self.options.initial else None
-        return opened(initial)
+        return as_volume(initial)
 
     def _flooder(self, canvas: Canvas) -> Any:
         options = self.options
@@ -443,11 +444,6 @@ class Segmenter:
         return flooder
 
 
-def opened(image: Image) -> Volume:
-    """Return the volume that an array is, or a volume unchanged."""
-    return image if isinstance(image, Volume) else Volume(image)
-
-
 def call_rate(segmenter: Segmenter) -> Callable[[], str]:
     """Return a function whose text tells this rank's network calls per second since now, for progress displays."""
     where = " on this rank" if world.size() > 1 else ""
@@ -466,10 +462,6 @@ def output(
     """Return a context manager that reserves "file:dataset" for a segmentation (see `floodtide.base.outputs.reserved`).
 
     Enter it before a long computation: problems with the output then appear at the start.
-
-    Args:
-        reference: "file:dataset" that will be written.
-        inputs: Files that will be read.
     """
     path, dataset = path_and_dataset(reference)
 

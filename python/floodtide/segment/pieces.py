@@ -45,7 +45,8 @@ _MOST = 1 << 22  # subvolumes; a damaged plan may claim any number
 
 @dataclass(frozen=True)
 class Cut:
-    """Overlapping subvolumes of one size that cover a box. Their numbers count from 0, along x first.
+    """Overlapping subvolumes of one size that cover a box. Their numbers count from 0, along x first. A number that
+    does not exist is an OutOfRangeError.
 
     The subvolumes are spread evenly, so that each overlap is at least the one asked for. The core of a subvolume is its
     part up to the middle of each overlap. The cores cover every voxel of the box once.
@@ -119,20 +120,12 @@ class Cut:
         return z * y * x
 
     def subvolume(self, number: int) -> Box:
-        """Return the box (start, size) of a subvolume, in voxels of the volume.
-
-        Raises:
-            OutOfRangeError: If there is no subvolume of this number.
-        """
+        """Return the box (start, size) of a subvolume, in voxels of the volume."""
         z, y, x = (starts[i] for starts, i in zip(self.starts, self._place(number), strict=True))
         return (z, y, x), self.size
 
     def core(self, number: int) -> Box:
-        """Return the box of the voxels that the whole segmentation takes from a subvolume.
-
-        Raises:
-            OutOfRangeError: If there is no subvolume of this number.
-        """
+        """Return the box of the voxels that the whole segmentation takes from a subvolume."""
         edges = [self._edges(axis)[i : i + 2] for axis, i in enumerate(self._place(number))]
         return as_vec3([begin for begin, _ in edges]), as_vec3(
             [end - begin for begin, end in edges]
@@ -150,11 +143,7 @@ class Cut:
                         yield number, other
 
     def shared(self, a: int, b: int) -> Box:
-        """Return the box that two neighbours share.
-
-        Raises:
-            OutOfRangeError: If they share none.
-        """
+        """Return the box that two neighbours share. Raise OutOfRangeError if they share none."""
         box = intersection(self.subvolume(a), self.subvolume(b))
         if box is None:
             raise OutOfRangeError(f"subvolumes {a} and {b} share no voxel")
@@ -191,7 +180,6 @@ class Pieces:
     """The segmentations of the subvolumes of a cut, in a directory.
 
     Attributes:
-        directory: The directory.
         cut: How the box is cut.
         volume_shape: Size (z, y, x) of the volume that has the box.
         settings: What all subvolumes have in common: image, network and options, as JSON values.

@@ -75,8 +75,7 @@ class Predictor:
 
     Args:
         model: The network.
-        mean: The network receives (value - mean) / std. One number for each channel, or one for all.
-        std: See mean.
+        mean, std: The network receives (value - mean) / std. One number for each channel, or one for all.
         memory_mib: Approximate memory (MiB) for the activations of a block. It limits the size of blocks. Each thread
             that predicts at the same time needs this memory.
         mirror: Axes, 0 for z to 2 for x. The prediction is then the mean over the image and its copies mirrored along
@@ -241,11 +240,10 @@ class Predictor:
             volume: The image, or one for each channel of the network.
             out: "file:dataset". An older prediction of that name is replaced when the new one is complete. Other
                 datasets of the file are kept.
-            box: As for `blocks`.
+            box, progress: As for `blocks`.
             probabilities: Also write the probabilities of the classes, <dataset>_probabilities (classes, z, y, x).
             voxel_size_nm: Voxel size (z, y, x) that the result states; None: that of the volume.
             notes: Texts that become attributes of the dataset.
-            progress: As for `blocks`.
 
         Raises:
             StorageError: If the file cannot be written.

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of earlier runs: find the newest checkpoint, load it, and read how its images are normalised."""
+"""Networks of earlier runs: find the newest checkpoint, load it, and read how its images are normalised.
+
+A file that cannot be read is an InvalidFileError. A configuration in it that this version of floodtide cannot read is a
+ConfigurationError.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from floodtide.base import reading
 from floodtide.base.tasks import PatchTask
 from floodtide.config.stored import stored
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.formats.table import place
+from floodtide.data.formats.table import format_of
 from floodtide.data.look.trained_on import training_images
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
@@ -25,15 +29,10 @@ def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, floa
 
     Args:
         checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
-        image: Name of a volume, such as "file:dataset".
 
     Returns:
         (mean, std) of the image, and of each further channel. None if the checkpoint stores no configuration (a
         TensorFlow checkpoint never does), or if the image is not one of its training volumes and these differ.
-
-    Raises:
-        InvalidFileError: If the file cannot be read.
-        ConfigurationError: If this version of floodtide cannot read the stored configuration.
     """
     settings = stored_configuration(checkpoint)
     if settings is None:
@@ -49,9 +48,6 @@ def voxel_size_of(checkpoint: str | Path) -> SizeNm | None:
     """Return the voxel size (z, y, x) of the images that a network was trained on; None if unknown, or they differ.
 
     The configuration states it, else the files of the training did.
-
-    Raises:
-        InvalidFileError, ConfigurationError: As for `normalisations`.
     """
     settings = stored_configuration(checkpoint)
     volumes = () if settings is None else settings.data.volumes
@@ -63,22 +59,14 @@ def voxel_size_of(checkpoint: str | Path) -> SizeNm | None:
 
 
 def task_of(checkpoint: str | Path) -> PatchTask | None:
-    """Return the task that the network of a checkpoint has learnt; None if the checkpoint stores no configuration.
-
-    Raises:
-        InvalidFileError, ConfigurationError: As for `normalisations`.
-    """
+    """Return the task that the network of a checkpoint has learnt; None if the checkpoint stores no configuration."""
     settings = stored_configuration(checkpoint)
     task: Any = None if settings is None else settings.task
     return task if task is not None and task.predicts else None
 
 
 def stored_configuration(checkpoint: str | Path) -> config.Config | None:
-    """Return the configuration that a checkpoint stores; None if it stores none, as a TensorFlow checkpoint.
-
-    Raises:
-        InvalidFileError, ConfigurationError: As for `normalisations`.
-    """
+    """Return the configuration that a checkpoint stores; None if it stores none, as a TensorFlow checkpoint."""
     return None if is_tensorflow(checkpoint) else stored(checkpoint)
 
 
@@ -115,6 +103,6 @@ def load(checkpoint: str | Path) -> nn.PatchNetwork:
 
 def _same_dataset(a: str, b: str) -> bool:
     try:
-        return place(a) == place(b)
+        return format_of(a).place(a) == format_of(b).place(b)
     except InvalidArgumentError:
         return a == b

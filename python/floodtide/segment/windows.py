@@ -96,7 +96,6 @@ def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
     """Return the window size (z, y, x) for which the total number of computed voxels is smallest.
 
     Args:
-        axes: The axes z, y, x.
         voxels: Maximum number of voxels of a window, including the border of one voxel that networks add.
 
     Raises:

@@ -33,7 +33,7 @@ _BYTES_PER_VOXEL = 60  # of a block: labels, their numbers, and zmesh's triangle
 def add_meshes(
     name: str, *, max_error: float | None = None, progress: Progress | None = None
 ) -> int:
-    """Add surface meshes of all segments to a precomputed segmentation. Collective.
+    """Add surface meshes of all segments to a precomputed segmentation, and return their number. Collective.
 
     The volume is meshed in blocks, which ranks share; a mesh is the sum of its blocks. The folder `mesh` gets the
     meshes, and `info` names it when all are there.
@@ -42,9 +42,6 @@ def add_meshes(
         name: "precomputed://FOLDER", a segmentation.
         max_error: As for `meshes_of`.
         progress: Called as progress(blocks done, blocks of this rank).
-
-    Returns:
-        The number of segments with a mesh.
 
     Raises:
         InvalidArgumentError: If the volume is not a precomputed segmentation.
@@ -83,14 +80,12 @@ def add_meshes(
 
 
 def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
-    """Add skeletons of all segments to a precomputed segmentation, which is read whole. Not collective.
+    """Add skeletons of all segments to a precomputed segmentation, and return their number. Not collective.
+    The segmentation is read whole.
 
     Args:
         name: As for `add_meshes`.
         min_voxels: Smaller segments have no skeleton.
-
-    Returns:
-        The number of skeletons.
 
     Raises:
         Error: As `add_meshes` and `skeletons_of` raise.

@@ -114,16 +114,11 @@ def require_volumes_fit(config: Config) -> None:
 def check_data(
     task: Task, data: Data, held_out: TrainingVolume | None, start: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Look at the training data. Not collective: only rank 0 does this.
+    """Look at the training data, and return the statistics that checkpoints keep, and warnings. Only for rank 0.
 
     Args:
-        task: What the network learns.
-        data: The training data.
         held_out: The volume of which a box is held out; None: none.
         start: File of the weights that the training starts from; "": none.
-
-    Returns:
-        The statistics that checkpoints keep, and warnings.
 
     Raises:
         floodtide.errors.Error: If the data cannot be what somebody wants to train on.
@@ -217,14 +212,11 @@ def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[P
         common = sum(math.prod(box[1]) for box in shared if box is not None)
         if common:
             share = 100 * common / sum(math.prod(size) for _, size in validated)
-            found.append(
-                Problem(
-                    False,
-                    f"validation.box {held.box} shares {share:.0f} % of its voxels with the training box"
-                    f" {'; '.join(map(box_text, trained))} of volume '{volume.name}', so validation scores say nothing"
-                    f" about new data: set validation.box, or the box of volume '{volume.name}', to parts that do not"
-                    " overlap",
-                )
+            found += problems.finding(
+                f"validation.box {held.box} shares {share:.0f} % of its voxels with the training box"
+                f" {'; '.join(map(box_text, trained))} of volume '{volume.name}', so validation scores say nothing"
+                f" about new data: set validation.box, or the box of volume '{volume.name}', to parts that do not"
+                " overlap"
             )
     return found
 
@@ -238,12 +230,9 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
     pairs = zip(radius or (), half, strict=False)
     if any(not 1 / _RADIUS <= max(r, 1) / max(h, 1) <= _RADIUS for r, h in pairs):
         made, wanted = (",".join(map(str, numbers)) for numbers in (radius or (), half))
-        found.append(
-            Problem(
-                False,
-                f"volume '{one.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
-                f" network reach {wanted} voxels: make partitions with --lom-radius {wanted}",
-            )
+        found += problems.finding(
+            f"volume '{one.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
+            f" network reach {wanted} voxels: make partitions with --lom-radius {wanted}"
         )
     if partitions.shape != labels.shape:
         return found  # the engine refuses them
@@ -260,13 +249,11 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
         wrong = np.isin(object_ids, both) & (is_object | (object_ids != 0))
         differ += int(np.count_nonzero(wrong))
     if compared and differ > _FOREIGN * compared:
-        found.append(
-            Problem(
-                True,
-                f"volume '{one.name}': {partitions.name} was not made from {labels.name}: they contradict each"
-                f" other at {100 * differ / compared:.0f} % of the sampled voxels; make partitions of these labels with"
-                " `floodtide partition`",
-            )
+        found += problems.finding(
+            f"volume '{one.name}': {partitions.name} was not made from {labels.name}: they contradict each"
+            f" other at {100 * differ / compared:.0f} % of the sampled voxels; make partitions of these labels with"
+            " `floodtide partition`",
+            error=True,
         )
     return found
 
@@ -291,13 +278,10 @@ def _of_centres(shards: Data) -> list[Problem]:
         advice = (
             "so use a smaller model.fov or model.deltas, and partitions with a smaller --lom-radius"
         )
-    return [
-        Problem(
-            False,
-            f"training has examples at {len(shards):,} of {voxels:,} voxels ({100 * len(shards) / voxels:.1f} %):"
-            f" patches of {patch} voxels have room at {room:,} places, {advice}",
-        )
-    ]
+    return problems.finding(
+        f"training has examples at {len(shards):,} of {voxels:,} voxels ({100 * len(shards) / voxels:.1f} %):"
+        f" patches of {patch} voxels have room at {room:,} places, {advice}"
+    )
 
 
 def with_partitions(config: Config) -> Config:

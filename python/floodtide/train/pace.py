@@ -60,11 +60,7 @@ class Fit:
         self._since: tuple[int, float] | None = None  # steps done, and when the last one ended
 
     def due(self, step: int) -> bool:
-        """Return True if a correction is due after the next step. Call this before each step.
-
-        Args:
-            step: Number of steps done.
-        """
+        """Return True if a correction is due after the next step. Call this before each step."""
         now_s = time.monotonic()
         self._first = step if self._first is None else self._first
         if self._since is None and step > self._first:  # the first step also allocates memory
@@ -83,7 +79,6 @@ class Fit:
         """Return the number of `steps` that fit, and why: `step_s` of a step, `left_s` of the time.
 
         Args:
-            step: Number of steps done.
             validations: Number of validations that follow.
         """
         assert self._since is not None

@@ -152,10 +152,8 @@ class Run:
     """The contents of one run directory.
 
     Attributes:
-        folder: The directory.
         name: Name of the run in legends.
         config: The resolved configuration (`config.toml`); empty if the file is missing.
-        config_text: The text of config.toml.
         start: The last `start` record of the log: network, ranks, kernels.
         train: `train` records, one per logged step, in ascending order of steps.
         validation: `validation` records, in ascending order of steps.
@@ -349,11 +347,7 @@ def _require_forms(values: Mapping[str, Any], forms: Mapping[str, Any], where: s
 
 
 def _check_task(run: Run, where: str) -> None:
-    """Refuse a log that does not count, or has not validated, what the task of the configuration says.
-
-    Raises:
-        InvalidFileError: It names the key.
-    """
+    """Refuse a log that does not count, or has not validated, what the task of the configuration says."""
     unit = run.start.get("unit", run.unit)
     if unit != run.unit:
         raise InvalidFileError(

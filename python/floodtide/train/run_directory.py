@@ -41,7 +41,8 @@ _FLUSH_S = 10.0  # between two writes of TensorBoard events
 
 
 class RunDirectory(NotPickled):
-    """Files of one run. Every method does nothing on ranks that do not write.
+    """Files of one run. Every method does nothing on ranks that do not write. StorageError is raised for a file that
+    cannot be written, and InvalidFileError for a log that is damaged or not that of a run.
 
     Args:
         path: The directory. `take` creates it if it is missing.
@@ -96,11 +97,7 @@ class RunDirectory(NotPickled):
             )
 
     def require_taken(self) -> None:
-        """Check that this object may still write.
-
-        Raises:
-            LockedError: If another object or process has taken the lock since.
-        """
+        """Raise LockedError if another object or process has taken the lock since `take`."""
         if self._writer and self._lock is not None and not self._lock.held:
             raise LockedError(
                 f"{self.path}: another Trainer or process has taken this run directory ({LOCK} is not of this one any"
@@ -112,11 +109,7 @@ class RunDirectory(NotPickled):
         return checkpoint_path(self.path, step)
 
     def newest_checkpoint(self) -> str:
-        """Return the path of the newest checkpoint; empty if there is none, and on ranks that do not write.
-
-        Raises:
-            InvalidFileError: If the folder cannot be read.
-        """
+        """Return the path of the newest checkpoint; empty if there is none, and on ranks that do not write."""
         paths = checkpoints(self.path) if self._writer else []
         return str(paths[-1]) if paths else ""
 
@@ -137,11 +130,7 @@ class RunDirectory(NotPickled):
         """Remove all but the newest `keep` checkpoints (at least one stays).
 
         Args:
-            keep: Number of checkpoints.
             inputs: Files that the run reads when it starts. They stay, however old they are.
-
-        Raises:
-            StorageError: If a checkpoint cannot be removed.
         """
         if self._writer:
             self.require_taken()
@@ -159,11 +148,7 @@ class RunDirectory(NotPickled):
         return self.path / f"failure-rank-{rank}.json"
 
     def merge_traces(self) -> None:
-        """Merge the traces of all ranks into trace.json, for chrome://tracing or Perfetto.
-
-        Raises:
-            StorageError: If the file cannot be written.
-        """
+        """Merge the traces of all ranks into trace.json, for chrome://tracing or Perfetto."""
         if not self._writer:
             return
         events: list[Any] = []
@@ -174,22 +159,14 @@ class RunDirectory(NotPickled):
             replace_text(self.path / "trace.json", json.dumps(merged))
 
     def given_up(self, step: int) -> bool:
-        """Return True if the training was given up at the checkpoint of a step, by its log. False on other ranks.
-
-        Raises:
-            InvalidFileError: If log.jsonl is damaged, or is not the log of a run.
-        """
+        """Return True if the training was given up at the checkpoint of a step, by its log. False on other ranks."""
         if not self._writer or not step:
             return False
         records = read_log(self.path / "log.jsonl")
         return any(bool(r.get("given_up")) and r["step"] == step for r in records)
 
     def lacks_validation(self, step: int) -> bool:
-        """Return True if the log has no validation of the last step. False on ranks that do not write.
-
-        Raises:
-            InvalidFileError: If log.jsonl is damaged, or is not the log of a run.
-        """
+        """Return True if the log has no validation of the last step. False on ranks that do not write."""
         records = read_log(self.path / "log.jsonl") if self._writer else []
         last = [r["step"] for r in records if r["kind"] == "validation"][-1:]
         return self._writer and last < [step]
@@ -231,11 +208,7 @@ class RunDirectory(NotPickled):
             self._start_s = time.monotonic() - float(kept[-1]["time_s"])
 
     def write_config(self, config: configuration.Config) -> None:
-        """Write the resolved configuration.
-
-        Raises:
-            StorageError: If it cannot be written.
-        """
+        """Write the resolved configuration."""
         if self._writer:
             with self._storing("write config.toml"):
                 replace_text(self.path / "config.toml", MARK + str(config))
@@ -246,13 +219,9 @@ class RunDirectory(NotPickled):
         return time.monotonic() - self._start_s
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Append a record to the log, and its numbers to the TensorBoard events.
-
-        Returns:
-            The record with its time; None on ranks that do not write.
-
-        Raises:
-            StorageError: If the record cannot be written. Nothing more is recorded then.
+        """Append a record to the log, and its numbers to the TensorBoard events. After a StorageError, nothing more is
+        recorded.
+        Return it with its time; None on ranks that do not write.
         """
         if not self._writer:
             return None
@@ -274,11 +243,7 @@ class RunDirectory(NotPickled):
         return stamped
 
     def close(self) -> None:
-        """Flush and close log and events, and release the lock of the directory.
-
-        Raises:
-            StorageError: If buffered records cannot be written.
-        """
+        """Flush and close log and events, and release the lock of the directory."""
         lock, self._lock = self._lock, None
         log, events = self._log, self._events
         self._log = self._events = None

@@ -58,9 +58,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
     """Check that all ranks can train as a configuration says, and build what it describes. Collective.
 
     Args:
-        config: The whole configuration.
         given: The network and the training data that it describes; None: build them.
-        comm: The ranks that train.
 
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
@@ -129,7 +127,6 @@ def objects_of(config: Config, ranks: int) -> Objects:
     """Return the network that a configuration describes, with its initial weights, and the training data.
 
     Args:
-        config: The whole configuration.
         ranks: Number of ranks: the number of walkers if the configuration does not give it.
 
     Raises:
@@ -189,14 +186,10 @@ def thread_count(threads: int) -> int:
 
 
 def require_enough_memory(config: Config, ranks: int) -> None:
-    """Refuse a training that cannot fit into memory, before it allocates anything.
+    """Raise ConfigurationError for a training that cannot fit into memory, before it allocates anything.
 
     Args:
-        config: The whole configuration.
         ranks: Number of ranks on all hosts. The ranks of a host share its memory equally.
-
-    Raises:
-        ConfigurationError: If the memory does not suffice. The message states needed and available bytes.
     """
     needed = _CERTAIN * training_bytes(config, ranks, _core.num_threads())
     neighbours = world.places()[1]

@@ -48,9 +48,6 @@ class StepLoop:
     """The steps of a job on the ranks of a communicator. `begin` starts them, from the newest checkpoint.
 
     Args:
-        setup: What the job trains.
-        comm: The ranks that train.
-        requests: What this rank asks of all ranks.
         on_record: Called on rank 0 with each record of the log.
 
     Attributes:
@@ -254,7 +251,6 @@ class StepLoop:
         """Do what is due after a step. Collective.
 
         Args:
-            report: The result of the step.
             due: A correction of the number of steps is due, by the clock of this rank.
         """
         self.stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete

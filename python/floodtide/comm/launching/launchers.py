@@ -62,7 +62,6 @@ def launcher(
     """Return the launcher of this process, or None if it was started as an ordinary program.
 
     Args:
-        environ: The environment variables.
         ancestors: Names of the ancestors of this process, the parent first; None: read them from the system.
     """
     claims = [claim for find in (_pmi, _pmix, _slurm) if (claim := find(environ)) is not None]

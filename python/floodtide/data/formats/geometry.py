@@ -56,7 +56,6 @@ class Stated:
     """An attribute of an array that states a size or an offset.
 
     Attributes:
-        key: Its name.
         unit: Its unit; None: the array's attribute `units`, else nm.
         reverse: True if the numbers are in the reverse order of the array's axes.
     """
@@ -123,8 +122,7 @@ class Geometry:
     Attributes:
         voxel_size_nm: Edges of a voxel in nm; None: unknown.
         offset: The first voxel, in voxels of the whole volume; None: unknown.
-        size_source: What states the voxel size: "attribute resolution", for messages.
-        offset_source: What states the offset.
+        size_source, offset_source: What states them: "attribute resolution", for messages.
         axes_source: What states the order of the axes; "": nothing, the axes are taken as z, y, x.
     """
 
@@ -157,13 +155,7 @@ def size_text(size: Sequence[Any]) -> str:
 
 
 def size_of(name: str, source: str, size: Sequence[Any]) -> SizeNm | None:
-    """Return a voxel size in nm that a file states; None, with a note, if it is none.
-
-    Args:
-        name: The volume, for messages.
-        source: What states the size.
-        size: (z, y, x) in nm.
-    """
+    """Return a voxel size (z, y, x) in nm that the `source` in a file states; None, with a note, if it is none."""
     least, most = limits.VOXEL_SIZE.minimum, limits.VOXEL_SIZE.maximum
     if is_triple(list(size)) and least <= min(size) and max(size) <= most:
         return float(size[0]), float(size[1]), float(size[2])
@@ -190,12 +182,7 @@ def is_triple(values: Any) -> bool:
 
 
 def voxels_of(name: str, position: Sequence[float], what: str) -> Vec3:
-    """Return a position as whole voxels, with a note if that moves it.
-
-    Args:
-        name: The volume, for messages.
-        position: (z, y, x) in voxels.
-        what: What states the position.
+    """Return a position (z, y, x) that something states as whole voxels, with a note if that moves it.
 
     Raises:
         InvalidFileError: If a number is too large for a position.
@@ -316,9 +303,7 @@ def order_of(
     """Return an index that leaves three axes of an array, and the order in which these become z, y, x.
 
     Args:
-        name: The volume, for messages.
         names: The names of its axes; None: z, y, x, or channel, z, y, x if there is a channel and a fourth axis.
-        shape: Its shape.
         channel: The channel to read; None: there must be one.
 
     Raises:
@@ -366,8 +351,6 @@ def geometry_of(
     """Return the geometry that the attributes of an array state.
 
     Args:
-        name: The volume, for messages.
-        attributes: Of the array.
         axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
         reverse: True if the numbers are in the order x, y, z (N5).
         sizes: The attributes that state a voxel size.

@@ -20,7 +20,7 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
-from floodtide.data.boxes import Vec3
+from floodtide.data.boxes import Vec3, of_slices
 from floodtide.data.formats.geometry import (
     KEYS,
     NAMES,
@@ -79,7 +79,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     dtype = np.dtype(np.uint16 if unsigned else volume.dtype)  # BigDataViewer stores uint16 so
 
     def read(where: tuple[slice, ...]) -> NDArray[Any]:
-        return volume.read([s.start for s in where], [s.stop - s.start for s in where])
+        return volume.read(*of_slices(where))
 
     source = _Turned(read, [slice(None)] * 3, (z, y, x), volume.shape, dtype)
     chunks = source.kept(volume.chunks)
@@ -166,7 +166,6 @@ class _Turned:
         read: Returns what is at an index with a number or a slice for each axis of the dataset.
         index: For each axis of the dataset, the position to read, or a slice for z, y and x.
         order: The order in which the axes that are left become z, y, x.
-        shape: Of the dataset.
         dtype: Of its voxels, or of integers of another sign.
     """
 

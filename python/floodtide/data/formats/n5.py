@@ -49,11 +49,6 @@ _MOST = 8  # groups above a dataset that are looked at
 def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) -> Geometry:
     """Return the geometry of an N5 dataset.
 
-    Args:
-        name: The volume, for messages.
-        folder: The folder of the dataset.
-        attributes: Its attributes.
-
     Raises:
         InvalidFileError: If attributes contradict each other, or state something impossible.
     """
@@ -109,11 +104,7 @@ def names_of_dataset(
 
 
 def _of_attributes(name: str, attributes: Mapping[str, Any]) -> Geometry:
-    """Return the geometry that some attributes state, without a look at levels.
-
-    Raises:
-        InvalidFileError: As `geometry_of`.
-    """
+    """Return the geometry that some attributes state, without a look at levels."""
     if "axis_names" in attributes:  # funlib writes all numbers in the order z, y, x
         twice = {"resolution"} if "voxel_size" in attributes else set()
         kept = {key: attributes[key] for key in attributes if key not in twice}

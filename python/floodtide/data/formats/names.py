@@ -29,11 +29,7 @@ def file_and_series(reference: str) -> tuple[str, int | None]:
 
 
 def refuse_other(reference: str) -> None:
-    """Refuse the name of a file of a format that floodtide does not read.
-
-    Raises:
-        InvalidArgumentError: The message says what converts the file.
-    """
+    """Raise InvalidArgumentError for a file of a format that floodtide does not read: it says what converts it."""
     kind, scheme, path = reference.rpartition("://")
     if scheme:
         here = (

@@ -86,7 +86,6 @@ def _geometry(path: str, edges: NDArray[Any], affine: NDArray[Any] | None, unit:
     """Return voxel size and offset.
 
     Args:
-        path: The file, for messages.
         edges: Edges (x, y, z) of a voxel by the header.
         affine: Of the axes x, y, z; None if the file states none.
         unit: The unit of both.

@@ -38,21 +38,14 @@ def _coarseness(level: Mapping[str, Any]) -> float:
     return math.prod(scale) if known and scale is not None else 1.0
 
 
-def series_of(attributes: Mapping[str, Any]) -> bool:
-    """Return True for a group of numbered images, as bioformats2raw writes it."""
-    return "bioformats2raw.layout" in {**attributes, **attributes.get("ome", {})}
-
-
 def geometry_of_level(
     name: str, image: Mapping[str, Any], level: Mapping[str, Any], rank: int
 ) -> tuple[tuple[str, ...], Geometry]:
     """Return the names of the axes of a level, and the geometry that level and image state.
 
     Args:
-        name: The volume, for messages.
         image: An item of `multiscales`.
         level: An item of its `datasets`.
-        rank: Number of axes of the array.
 
     Raises:
         InvalidFileError: If axes are missing, or a transformation has another form than scale and translation.

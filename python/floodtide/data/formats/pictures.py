@@ -55,11 +55,6 @@ def is_stack(reference: str) -> bool:
     return path.lower().endswith(TIFF) and not is_pattern(path)
 
 
-def is_folder(reference: str) -> bool:
-    """Return True if the name is a pattern of picture files."""
-    return reference.lower().endswith(PICTURES) and is_pattern(reference)
-
-
 def is_pattern(reference: str) -> bool:
     """Return True if a name is a pattern and not the name of a file. A name without * is one only if files match it."""
     if "\0" in reference or not _WILD.search(os.path.basename(reference)):

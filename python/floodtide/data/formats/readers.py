@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import reason
-from floodtide.data.boxes import Vec3
+from floodtide.data.boxes import Vec3, slices
 from floodtide.data.formats.geometry import KEYS, NAMES, Geometry, axis_names, geometry_of, plain
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
@@ -70,10 +70,7 @@ def object_volume(
     """Return a volume that reads boxes of a Python object.
 
     Args:
-        source: An object with `shape`, `dtype` and `__getitem__`, see Source.
-        name: For messages.
         chunks: Voxels (z, y, x) of a storage chunk; None: `source.chunks`, else the whole volume.
-        geometry: Where the volume lies.
         file: A file that must stay in place while the volume is read. Readers of chunked formats take a chunk without
             a file for a chunk of zeros, so a volume that was removed would not be noticed otherwise.
 
@@ -87,7 +84,7 @@ def object_volume(
     before = _identity(file, name)
 
     def read(start: Vec3, extent: Vec3) -> NDArray[Any]:
-        box = tuple(slice(a, a + n) for a, n in zip(start, extent, strict=True))
+        box = slices((start, extent))
         try:
             block = np.asarray(source[box])
         except Error:
@@ -134,24 +131,15 @@ def open_object(source: Any, name: str) -> Opened:
     _require_zyx(source, name, attributes)
     if is_array:
         return array_volume(source, name)
-    opened = object_volume(_from_zero(source), name)
+    if type(source).__module__.startswith("tensorstore"):  # its positions may begin anywhere
+        store = source[tensorstore_library("the array").d[:].translate_to[0]]
+        source = Store(store, "the array")
+    opened = object_volume(source, name)
     return opened._replace(geometry=geometry_of(name, attributes))
 
 
-def _from_zero(source: Any) -> Any:
-    """Return a tensorstore array whose positions count from 0; any other object as it is."""
-    if not type(source).__module__.startswith("tensorstore"):
-        return source
-    return Store(source[tensorstore_library("the array").d[:].translate_to[0]], "the array")
-
-
 class Store:
-    """A tensorstore array, read box by box.
-
-    Args:
-        store: The array.
-        name: For messages.
-    """
+    """A tensorstore array, read box by box."""
 
     def __init__(self, store: Any, name: str) -> None:
         self._store, self._name = store, name

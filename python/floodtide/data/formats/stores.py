@@ -175,8 +175,6 @@ def _check_chunks(
     """Refuse files of chunks that would be passed over. On rank 0, note if many chunks do not exist.
 
     Args:
-        name: The volume, for messages.
-        folder: Where its chunks are.
         known: Says if a path in the folder is that of a chunk.
         expected: Number of chunks of the volume.
         writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
@@ -220,9 +218,7 @@ def _names_of_precomputed(
     """Return a function that says if a name is that of a chunk of a precomputed scale: "0-64_64-128_0-40".
 
     Args:
-        start: The first voxel (x, y, z) of the scale.
-        size: Of the scale.
-        chunk: Of a chunk.
+        start, size, chunk: First voxel and size (x, y, z) of the scale, and size of a chunk.
     """
     ranges = [
         {f"{a}-{min(a + c, first + n)}" for a in range(first, first + n, c)}
@@ -295,7 +291,7 @@ def _json(path: Path, reference: str) -> dict[str, Any]:
 
 def _zarr_array(reference: str) -> Path:
     """Return the metadata file of the array that a name means."""
-    from floodtide.data.formats.ome import images_of, levels_of, path_of, series_of
+    from floodtide.data.formats.ome import images_of, levels_of, path_of
 
     folder = Path(reference)
     document = _metadata(folder, reference)
@@ -310,7 +306,8 @@ def _zarr_array(reference: str) -> Path:
     levels = levels_of(images[0]) if images else []
     if levels and (level := path_of(levels[0])):
         return _zarr_array(str(folder / level))
-    if series_of(_attributes(document)):
+    attributes = _attributes(document)
+    if "bioformats2raw.layout" in {**attributes, **attributes.get("ome", {})}:
         numbered = sorted((p.name for p in folder.iterdir() if p.name.isdecimal()), key=int)
         if len(numbered) == 1:
             return _zarr_array(str(folder / numbered[0]))

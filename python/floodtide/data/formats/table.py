@@ -114,7 +114,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         form="folder/*.tif, folder/*.png",
-        matches=pictures.is_folder,
+        matches=lambda name: name.lower().endswith(pictures.PICTURES) and pictures.is_pattern(name),
         open=_one_channel(pictures.open_folder),
         create=writers.not_written,
         parts=os.path.split,
@@ -164,15 +164,6 @@ def stem(reference: str) -> str:
     """Return the name of the file or folder of a volume, without the extension."""
     path = Path(volume_folder(reference) or format_of(reference).path(reference))
     return Path(path.stem).stem if path.suffix == ".gz" else path.stem
-
-
-def place(reference: str) -> tuple[str, str]:
-    """Return `Format.place` of a name.
-
-    Raises:
-        InvalidArgumentError: If the name has no known form.
-    """
-    return format_of(reference).place(reference)
 
 
 def forms() -> str:

@@ -53,8 +53,6 @@ class Tables:
         """Return the grey levels of pixels that have numbers in a table; if it has colours, the numbers, with a note.
 
         Args:
-            path: The file, for messages.
-            numbers: Of the pixels.
             table: Red, green and blue of each number.
 
         Raises:
@@ -81,13 +79,9 @@ class Sections:
     Attributes:
         pages: One for each section, or a single page that holds all.
         shape: (z, y, x).
-        dtype: Type of the voxels.
         offset: Position in bytes of the first voxel if all lie in one piece, else None.
-        geometry: What the metadata state.
 
     Args:
-        path: The file, for messages.
-        file: The open TiffFile.
         number: The series to read; None: the file must hold one volume.
 
     Raises:
@@ -257,9 +251,7 @@ def description(shape: Vec3, dtype: np.dtype[Any], geometry: Geometry, large: bo
     """Return the description of the first page of a stack.
 
     Args:
-        shape: (z, y, x).
         dtype: Type of the voxels. ImageJ has three, OME all but integers of 64 bits, which get floodtide's metadata.
-        geometry: Voxel size and offset.
         large: True for a file of 64-bit positions, which ImageJ's own metadata do not fit.
     """
     if dtype.name in _IMAGEJ and not large:
@@ -304,11 +296,6 @@ def _ome_text(shape: Vec3, kind: str, geometry: Geometry) -> str:
 
 def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
     """Return what the metadata of floodtide, ImageJ or OME state.
-
-    Args:
-        path: The file, for messages.
-        file: The open TiffFile.
-        number: The index of the series.
 
     Raises:
         InvalidFileError: If they state something impossible.

@@ -24,7 +24,7 @@ from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.outputs import PRECOMPUTED
 from floodtide.base.reading import reason
-from floodtide.data.boxes import Box, Vec3
+from floodtide.data.boxes import Box, Vec3, slices
 from floodtide.data.formats.geometry import NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
 from floodtide.errors import Error, InvalidArgumentError, StorageError
@@ -40,8 +40,6 @@ class Plan:
 
     Attributes:
         shape: Size (z, y, x) in voxels.
-        dtype: Type of the voxels.
-        geometry: Voxel size and offset.
         command: The command that writes it, "floodtide convert". It may replace its own older datasets of HDF5 files.
         notes: Texts that become attributes of HDF5, Zarr and N5 volumes.
         labels: True if the voxels are ids. Precomputed volumes state it; integers of 32 or 64 bits always are.
@@ -206,9 +204,8 @@ def _store_writer(store: Any, chunks: Vec3) -> Writer:
     """Return a writer of a Zarr, N5 or precomputed volume. Each chunk is a file, so processes can share the blocks."""
 
     def write(box: Box, block: NDArray[Any]) -> None:
-        at = tuple(slice(a, a + n) for a, n in zip(*box, strict=True))
         try:
-            store[at].write(block).result()
+            store[slices(box)].write(block).result()
         except Exception as error:
             raise StorageError(f"a block cannot be written: {reason(error)}") from error
 
@@ -216,12 +213,7 @@ def _store_writer(store: Any, chunks: Vec3) -> Writer:
 
 
 def shared_writer(reference: str, shared: str, plan: Plan) -> Writer:
-    """Return a writer of the volume that another process has created.
-
-    Args:
-        reference: The name of the volume, for messages.
-        shared: Of the other process's writer.
-        plan: What is written.
+    """Return a writer of the volume that another process has created, whose writer has this `shared`.
 
     Raises:
         StorageError: If the volume cannot be opened.

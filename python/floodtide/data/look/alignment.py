@@ -79,7 +79,6 @@ class Candidate:
     """How well labels lie on an image in one orientation.
 
     Attributes:
-        orientation: The orientation.
         difference: Mean grey level of voxels at a change of label, less that of the other labelled voxels.
     """
 
@@ -129,7 +128,6 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
     Whole volumes are compared, in cubes of 64 voxels that lie on a grid which every orientation maps to itself.
 
     Args:
-        image: The image.
         labels: Integer labels; 0 is no object or a boundary.
         budget: Voxels of the image to read; more than 2 ** 23 are never needed.
 
@@ -178,11 +176,7 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
 
 
 def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
-    """Return the orders of the labels' axes that have the shape of the image.
-
-    Raises:
-        ShapeError: If there is none.
-    """
+    """Return the orders of the labels' axes that have the shape of the image. Raise ShapeError if there is none."""
     orders = [
         (z, y, x)
         for z, y, x in itertools.permutations(range(3))
@@ -198,11 +192,7 @@ def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
 
 
 def require_same_shape(image: Volume, labels: Volume) -> None:
-    """Check that labels have the shape of their image.
-
-    Raises:
-        ShapeError: If not. The message says how to turn the labels if their axes are in another order.
-    """
+    """Raise ShapeError unless labels have the shape of their image. The message says how to turn them."""
     if image.shape != labels.shape:
         orders = orders_for(image, labels)
         raise ShapeError(

@@ -36,17 +36,13 @@ class ImageStatistics(Sample):
     """Statistics of a box of an image volume. Grey levels are as stored.
 
     Attributes:
-        minimum: Lowest grey level.
-        maximum: Highest grey level.
-        mean: Mean of the sampled voxels.
-        std: Standard deviation of the sampled voxels.
+        minimum, maximum, mean, std: Of the grey levels of the sampled voxels.
         percentiles: Grey levels at PERCENTILES.
         histogram: Counts of BINS bins of equal width from `minimum` to `maximum`. For floating-point images, these and
             the numbers above are those of a subset of at most 4 million voxels.
         lowest_share: Share of the voxels at the lowest value that the type can hold (floating point: that occurs).
         highest_share: Share of the voxels at the highest value that the type can hold (floating point: that occurs).
-        proposed_mean: Mean for training, without bad sections and padding.
-        proposed_std: Standard deviation for training, without bad sections and padding.
+        proposed_mean, proposed_std: Those for training, without bad sections and padding.
         left_out: What the proposal leaves out, in words; empty for nothing.
         padding: Share of the voxels that fill places without image: all are 0, or the highest value of the type.
         voxel_size_nm: Voxel size (z, y, x) that the caller or the format states; None if unknown.
@@ -142,7 +138,6 @@ class GreyLevels:
     """Counts of the grey levels of sampled voxels: exact for integers of at most 16 bits, else of a subset.
 
     Args:
-        dtype: Type of the voxels.
         total: Number of voxels that will be added.
     """
 
@@ -212,11 +207,7 @@ class GreyLevels:
 
 
 def require_image(volume: Volume) -> None:
-    """Raise unless a volume has voxels of a type that networks read.
-
-    Raises:
-        InvalidFileError: If it holds integers of more than 16 bits.
-    """
+    """Raise InvalidFileError unless networks read voxels of this type: they read no integers of more than 16 bits."""
     if volume.dtype.kind in "iu" and volume.dtype.itemsize > 2:
         raise InvalidFileError(
             f"{volume.name}: holds {volume.dtype}, as labels do; expected an image of 8 or 16 bits, or of"

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, difference, slices, total
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 
@@ -60,9 +60,6 @@ def labelled(volume: Volume, whole: Box, budget: int, progress: Progress | None 
 
     Every voxel is read if there are at most 16 times `budget`; else layers at regular distances, and labels are taken
     to reach to the next layers on both sides.
-
-    Raises:
-        InvalidFileError: If the volume cannot be read.
     """
     mask, cell, voxels, exact = _scan(volume, whole, budget, progress)
     found = _tight(mask)
@@ -90,12 +87,11 @@ def _scan(
     step = max(1, -(-math.prod(shape) // (_READ * budget)))
     layers = range(0, shape[0], tile[0] * step)
     read = done = voxels = 0
-    total = len(layers) * math.prod(shape[1:]) * tile[0]
+    most = len(layers) * math.prod(shape[1:]) * tile[0]
     for z in layers:
         depth = min(tile[0], shape[0] - z)
         for (y, x), size in _tiles((shape[1], shape[2]), tile):
-            box = (as_vec3([a + b for a, b in zip(first, (z, y, x), strict=True)]), (depth, *size))
-            there = cleared(volume.read(box)) != 0
+            there = cleared(volume.read((total(first, (z, y, x)), (depth, *size)))) != 0
             voxels += int(np.count_nonzero(there))
             read += there.size
             for axis in (1, 2):
@@ -108,7 +104,7 @@ def _scan(
             )
             done += depth * math.prod(size)
             if progress is not None:
-                progress(min(done, total), total)
+                progress(min(done, most), most)
         after = min(z + tile[0] * step, shape[0])
         if z + depth < after:  # not read
             mask[z + depth : after] |= mask[z : z + depth].any(axis=0)
@@ -184,7 +180,7 @@ def _split(mask: Mask, box: Box) -> list[Box]:
     open_, done = [box], []
     while open_:
         part = open_.pop()
-        view = _view(mask, part)
+        view = mask[slices(part)]
         for axis in range(3):
             runs = _runs(_profile(view, axis), _GAP)
             if len(runs) > 1:
@@ -195,7 +191,7 @@ def _split(mask: Mask, box: Box) -> list[Box]:
         for start, end in runs:
             inner = _tight(np.moveaxis(np.moveaxis(view, axis, 0)[start:end], 0, axis))
             assert inner is not None
-            first = [a + b for a, b in zip(part[0], inner[0], strict=True)]
+            first = list(total(part[0], inner[0]))
             first[axis] += start
             open_.append((as_vec3(first), inner[1]))
         if len(open_) + len(done) > _MOST:
@@ -205,7 +201,7 @@ def _split(mask: Mask, box: Box) -> list[Box]:
 
 def _solid(mask: Mask, box: Box, skip: int | None = None) -> bool:
     """Return True if labels fill a box up to its faces, apart from those at the end of the volume."""
-    view = _view(mask, box)
+    view = mask[slices(box)]
     least = _SOLID * float(view.mean())
     for axis in range(3):
         planes = np.moveaxis(view, axis, 0)
@@ -214,11 +210,6 @@ def _solid(mask: Mask, box: Box, skip: int | None = None) -> bool:
             if judged and axis != skip and float(plane.mean()) < least:
                 return False
     return True
-
-
-def _view(mask: Mask, box: Box) -> Mask:
-    z, y, x = (slice(start, start + size) for start, size in zip(*box, strict=True))
-    return mask[z, y, x]
 
 
 def _profile(mask: Mask, axis: int) -> Mask:
@@ -268,8 +259,7 @@ def _cut(volume: Volume, whole: Box, box: Box, cell: int, open_: bool) -> Box:
                 if at_end
                 else (low[axis], min(low[axis] + cell, high[axis]))
             )
-            part = as_vec3([a + b for a, b in zip(first, start, strict=True)])
-            there = cleared(volume.read((part, as_vec3([b - a for a, b in zip(start, end, strict=True)]))))  # fmt: skip
+            there = cleared(volume.read((total(first, start), difference(end, start))))
             at = np.flatnonzero(_profile(there != 0, axis))
             if not len(at):
                 continue
@@ -277,5 +267,4 @@ def _cut(volume: Volume, whole: Box, box: Box, cell: int, open_: bool) -> Box:
                 high[axis] = start[axis] + int(at[-1]) + 1
             else:
                 low[axis] = start[axis] + int(at[0])
-    corner = as_vec3([a + b for a, b in zip(first, low, strict=True)])
-    return corner, as_vec3([b - a for a, b in zip(low, high, strict=True)])
+    return total(first, low), difference(high, low)

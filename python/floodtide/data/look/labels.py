@@ -82,8 +82,7 @@ class LabelStatistics(Labelled, Neighbours, Sample):
 
     Attributes:
         objects: Number of ids other than 0.
-        lowest: Lowest id that occurs, 0 included.
-        highest: Highest id that occurs.
+        lowest, highest: Lowest id that occurs, 0 included, and highest one.
         unlabelled: Share of the voxels labelled 0.
         at_least: Number of objects of at least LIMITS voxels.
         median_size: Median size of the objects in voxels.
@@ -173,10 +172,9 @@ def label_statistics(
 
     Args:
         volume: Labels: integers, or floating-point numbers that are whole.
-        box: The part (start, size) to look at; None: the whole volume.
+        box, progress: As for `image_statistics`.
         budget: Voxels to read. To find where labels are, up to 16 times as many are read.
         sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
-        progress: Called as progress(voxels read, voxels to read).
 
     Raises:
         InvalidFileError: If the volume cannot be read, or does not hold whole numbers.
@@ -237,11 +235,7 @@ def _counted(
 
 
 def require_labels(volume: Volume) -> None:
-    """Raise unless a volume holds integers, or floating-point numbers that are whole in a sample.
-
-    Raises:
-        InvalidFileError: If it does not. The message says what to do.
-    """
+    """Raise InvalidFileError unless a volume holds integers, or floating-point numbers that are whole in a sample."""
     if volume.dtype.kind in "iu":
         return
     largest = 2 ** (np.finfo(volume.dtype).nmant + 1)  # integers above are rounded

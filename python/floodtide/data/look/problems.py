@@ -56,8 +56,7 @@ class Reading:
 
     Attributes:
         where: The volume in messages: "volume 'cube'".
-        mean: Mean that is subtracted.
-        std: Standard deviation that divides.
+        mean, std: Mean that is subtracted, and standard deviation that divides.
         keys: What sets them: "data.volumes.0.mean and std".
         voxel_size_nm: Voxel size (z, y, x) of the image; None if unknown.
         size_key: What states another voxel size than the file.
@@ -71,17 +70,13 @@ class Reading:
     size_key: str = "--voxel-nm"
 
 
-def doubt(text: str) -> list[Problem]:
-    """Return a warning."""
-    return [Problem(False, text)]
+def finding(text: str, error: bool = False) -> list[Problem]:
+    """Return one problem: a warning, or an error."""
+    return [Problem(error, text)]
 
 
 def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
-    """Raise the first error, else return the texts of the warnings.
-
-    Raises:
-        ConfigurationError: If a problem is an error.
-    """
+    """Raise the first error as ConfigurationError, else return the texts of the warnings."""
     for problem in problems:
         if problem.error:
             raise ConfigurationError(problem.text)
@@ -89,11 +84,7 @@ def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
 
 
 def settle(problems: Sequence[Problem]) -> None:
-    """Raise the first error; without one, print each warning on standard error of rank 0.
-
-    Raises:
-        ConfigurationError: If a problem is an error.
-    """
+    """Raise the first error as ConfigurationError, else print each warning on standard error of rank 0."""
     for text in raise_errors(problems):
         notes.warn(text)
 
@@ -108,8 +99,6 @@ def of_grey_levels(
     """Return what is wrong with mean and std: against the training images if they are known, else by themselves.
 
     Args:
-        image: Statistics of the image.
-        reading: How the network reads the image.
         trained: What the network was trained on.
         adapts: True if the network is trained on this image, so that it may have other voxels.
     """
@@ -154,7 +143,7 @@ def _of_contrast(
         return score, []
     away_new, spread_new = volume.normalised[1]
     new_std = image.proposed_std / spread_new
-    return score, doubt(
+    return score, finding(
         f"{reading.where}: {image.name} has another mean and contrast than the network was trained on: the network"
         f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {volume.name}: set"
         f" {reading.keys} to {image.proposed_mean - away_new * new_std:.4g} and {new_std:.4g}"
@@ -178,7 +167,7 @@ def resampling(image: str, own: Sequence[float], wanted: Sequence[float]) -> str
 def _of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:
     """Return what is wrong with mean and std for an image, whatever the network."""
     if image.std == 0:
-        return doubt(
+        return finding(
             f"{reading.where}: all sampled voxels of {image.name} are {image.mean:g}, expected an image"
         )
     mean = (image.proposed_mean - reading.mean) / reading.std
@@ -186,15 +175,13 @@ def _of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]
     error = abs(mean) > _FAR or not _FAINT <= std <= 1 / _FAINT
     if not error and abs(mean) <= _OFF and _FLAT <= std <= 1 / _FLAT:
         return []
-    return [
-        Problem(
-            error,
-            f"{reading.where}: {image.name} ({image.dtype}) has mean {image.proposed_mean:.4g} and standard deviation"
-            f" {image.proposed_std:.4g}, but mean = {reading.mean:g} and std = {reading.std:g} are set, so that the"
-            f" network reads values of {mean:.3g} +- {std:.2g}, expected about 0 +- 1: set {reading.keys} to"
-            f" {image.proposed_mean:.4g} and {image.proposed_std:.4g}",
-        )
-    ]
+    return finding(
+        f"{reading.where}: {image.name} ({image.dtype}) has mean {image.proposed_mean:.4g} and standard deviation"
+        f" {image.proposed_std:.4g}, but mean = {reading.mean:g} and std = {reading.std:g} are set, so that the"
+        f" network reads values of {mean:.3g} +- {std:.2g}, expected about 0 +- 1: set {reading.keys} to"
+        f" {image.proposed_mean:.4g} and {image.proposed_std:.4g}",
+        error,
+    )
 
 
 def _of_size(
@@ -213,14 +200,12 @@ def _of_size(
         f" {size_text(wanted)} nm ({name})"
     )
     if adapts:
-        return doubt(f"{text}: the training must adapt it to other sizes of structures")
-    return [
-        Problem(
-            True,
-            f"{text}: resample it first with {resampling(image.name, own, wanted)}; if the image has another voxel"
-            f" size, state it ({reading.size_key})",
-        )
-    ]
+        return finding(f"{text}: the training must adapt it to other sizes of structures")
+    return finding(
+        f"{text}: resample it first with {resampling(image.name, own, wanted)}; if the image has another voxel"
+        f" size, state it ({reading.size_key})",
+        error=True,
+    )
 
 
 def of_image(
@@ -296,7 +281,7 @@ def _of_scale(
         if abs(by_detail) > abs(by_length) / 2:
             what = "more" if finer > 1 else "less"
             differ.append(f"has {max(finer, 1 / finer):.1f} times {what} fine detail and noise")
-        found += doubt(
+        found += finding(
             f"{reading.where}: against {volume.name}, on which the network was trained, {image.name}"
             f" {', and '.join(differ)}. Compare the voxel size; if it is right, the image is blurred or noisy, or shows"
             " other tissue: compare previews at several voxel sizes"
@@ -307,7 +292,7 @@ def _of_scale(
         most, least = max(table, key=table.__getitem__), min(table, key=table.__getitem__)
         if table is detail:
             most, least = least, most
-        found += doubt(
+        found += finding(
             f"{reading.where}: structures of {image.name} are longer along {_AXES[most]}, and shorter along"
             f" {_AXES[least]}, than those of {volume.name}, on which the network was trained: the axes are in another"
             " order than z, y, x, or the voxel size is wrong"
@@ -319,7 +304,7 @@ def _of_scale(
             what = (
                 "are dark where they were bright, or bright where they were dark: invert the image"
             )
-        found += doubt(
+        found += finding(
             f"{reading.where}: against {volume.name}, on which the network was trained, thin structures of"
             f" {image.name} {what}"
         )
@@ -368,20 +353,20 @@ def of_axes(
     if times <= _ANISOTROPY:
         return []
     if voxel_size_nm is not None and len(set(voxel_size_nm)) > 1:
-        return doubt(
+        return finding(
             f"{where}: with voxels of {size_text(voxel_size_nm)} nm (z, y, x), structures of {image.name} are"
             f" {times:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of"
             " the axes is probably wrong"
         )
     if least != 0:
-        return doubt(
+        return finding(
             f"{where}: {image.name} changes fastest along {_AXES[least]} (half of the correlation is lost in"
             f" {voxels[least]:.1f} voxels, along {_AXES[most]} in {voxels[most]:.1f}), expected along z, across"
             " the sections: the axes are probably in another order than z, y, x"
         )
     if voxel_size_nm is None:
         return []  # thick sections, as usual, and no voxel size that says otherwise
-    return doubt(
+    return finding(
         f"{where}: {image.name} changes {times:.1f} times as fast along z as along {_AXES[most]}, but the voxel size"
         f" is {size_text(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
     )
@@ -397,7 +382,7 @@ def of_padding(image: ImageStatistics, where: str) -> list[Problem]:
     if image.padding < _PADDING:
         return []
     what = "black (0)" if image.lowest_share >= image.highest_share else "of the highest value"
-    return doubt(
+    return finding(
         f"{where}: {100 * image.padding:.0f} % of the sampled voxels of {image.name} are {what}, as padding is:"
         " set the box to the part that shows something"
     )
@@ -410,32 +395,30 @@ def of_sections(image: ImageStatistics, where: str) -> list[Problem]:
     found = image.sections.findings
     listed = ", ".join(f"{one.section} ({one.kind})" for one in found[:8])
     more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-    return doubt(f"{where}: {image.name} has bad sections (z): {listed}{more}")
+    return finding(f"{where}: {image.name} has bad sections (z): {listed}{more}")
 
 
 def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
     """Return what is wrong with labels by themselves."""
     if labels.like_image:
-        return [
-            Problem(
-                labels.dtype in ("uint8", "int8") and labels.objects > 32,
-                f"{where}: {labels.name} looks like an image, not like labels: {100 * min(labels.changes):.0f} % of"
-                " neighbouring voxels differ; expected one id for each object",
-            )
-        ]
+        return finding(
+            f"{where}: {labels.name} looks like an image, not like labels: {100 * min(labels.changes):.0f} % of"
+            " neighbouring voxels differ; expected one id for each object",
+            labels.dtype in ("uint8", "int8") and labels.objects > 32,
+        )
     if labels.flat_axis is not None:
         axis = _AXES[labels.flat_axis]
-        return doubt(
+        return finding(
             f"{where}: {labels.name} holds labels of single sections: {100 * max(labels.changes):.0f} % of the"
             f" voxels change their id along {axis}; expected objects that keep their id through the volume"
         )
     if labels.objects == 0:
-        return doubt(f"{where}: all sampled voxels of {labels.name} are 0, no object")
+        return finding(f"{where}: all sampled voxels of {labels.name} are 0, no object")
     if labels.inner:
         names = ["background", *(f"class {value}" for value in labels.inner[1:])]
         rows = zip(labels.ranges, names, strict=True)
         table = ", ".join(f'{first}-{last} = "{name}"' for (first, last), name in rows)
-        return doubt(
+        return finding(
             f"{where}: {labels.name} is {labels.kind_reason}, as after resizing or compression: use task.classes ="
             f" {{ {table} }}, or resize masks without interpolation"
         )
@@ -443,17 +426,17 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
         empty = ""
         if labels.empty_sections > 0:
             empty = f"; {labels.empty_sections} of {labels.shape[0]} sections (z) have none"
-        return doubt(
+        return finding(
             f"{where}: {labels.name} has labels only in {labels.place}{empty}: 0 outside of them means not labelled,"
             " rather than background: train on these parts only"
         )
     if labels.form == "scattered":
-        return doubt(
+        return finding(
             f"{where}: labels of {labels.name} reach over {labels.place}, and fill {100 * labels.share:.0f} %"
             " of it: whether 0 is background, or not labelled, cannot be told"
         )
     if labels.empty_sections > _EMPTY * labels.shape[0]:
-        return doubt(
+        return finding(
             f"{where}: {labels.empty_sections} of {labels.shape[0]} sections (z) of {labels.name} have no labels"
         )
     return []
@@ -468,17 +451,15 @@ def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
             if stored is not None
             else "few voxels lie at changes of label, or inside of objects"
         )
-        return doubt(
+        return finding(
             f"{where}: whether {labels} lies on the image cannot be told: {why}: look at both in"
             " `floodtide inspect IMAGE --labels LABELS`"
         )
     if best is None:
         return []
-    return [
-        Problem(
-            found.contrast(best) >= max(_CERTAIN, _CLEARLY * found.contrast(stored)),
-            f"{where}: {labels} does not lie on the image: boundaries of labels differ from their surroundings by"
-            f" {0.0 if stored is None else stored.difference:.1f} grey levels as stored, and by {best.difference:.1f}"
-            f" with {best.orientation.words}: store {best.orientation.expression} instead",
-        )
-    ]
+    return finding(
+        f"{where}: {labels} does not lie on the image: boundaries of labels differ from their surroundings by"
+        f" {0.0 if stored is None else stored.difference:.1f} grey levels as stored, and by {best.difference:.1f}"
+        f" with {best.orientation.words}: store {best.orientation.expression} instead",
+        found.contrast(best) >= max(_CERTAIN, _CLEARLY * found.contrast(stored)),
+    )

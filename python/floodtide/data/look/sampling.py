@@ -36,7 +36,6 @@ class Sample:
     """The part of a volume that statistics were made from.
 
     Attributes:
-        name: Name of the volume.
         shape: Size (z, y, x) of the box in voxels.
         dtype: Type of the voxels: "uint8", ...
         sampled: Number of voxels that were read. The other numbers refer to them.
@@ -124,8 +123,6 @@ def slabs(
     """Yield (number of the first section, voxels) for slabs of whole sections of each box, in order of z.
 
     Args:
-        volume: The volume.
-        boxes: Its parts.
         progress: Called as progress(voxels read, voxels to read).
     """
     done, total = 0, sum(math.prod(size) for _, size in boxes)

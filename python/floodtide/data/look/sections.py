@@ -50,8 +50,7 @@ class Sections:
 
     Attributes:
         first: Number (z) of the first section.
-        means: Mean of each section.
-        stds: Standard deviation of each section.
+        means, stds: Mean and standard deviation of each section.
         correlations: Correlation of each section with the next one; NaN if one of them does not vary. One fewer.
         findings: The bad sections, in order of z.
         drift: Difference between the highest and the lowest running median of the means, as a multiple of the standard
@@ -77,7 +76,6 @@ class SectionSums:
     """Sums over the sampled voxels of each section, from which `Sections` are computed.
 
     Attributes:
-        first: Number (z) of the first section.
         count: Voxels of a section.
         offset: Number that is subtracted from all values, so that the sums keep their digits.
         sums, squares: Sums of the values of each section, and of their squares.

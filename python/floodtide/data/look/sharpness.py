@@ -24,9 +24,8 @@ LAGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _LEVEL = 0.5  # of the autocorrelation, at the correlation length
 _LEAST = 0.05  # share of the variance that is not noise, below which nothing is measured
 _PADDED = 0.02  # share of the lowest or highest grey level in a cube, above which these voxels are left out
-_JOINED = (
-    0.8  # share of these that have such a neighbour along x, as regions have and noise has not
-)
+# share of these that have such a neighbour along x, as regions have and noise has not
+_JOINED = 0.8
 _LEAST_KEPT = 0.25  # share of the voxels of a cube that must be left
 _WINDOWS = ((1, 5), (3, 9), (3, 15))  # voxels along y and x over which grey levels are averaged
 _VOXELS = 1 << 23  # that are compared; more do not change the result
@@ -61,11 +60,7 @@ class Sharpness:
 
 
 def sharpness(volume: Volume, box: Box, budget: int = _VOXELS) -> Sharpness | None:
-    """Return the sharpness of a box of an image, from cubes of 64 voxels; None if no cube varies.
-
-    Raises:
-        InvalidFileError: If the volume cannot be read.
-    """
+    """Return the sharpness of a box of an image, from cubes of 64 voxels; None if no cube varies."""
     measured, skews = [], []
     for cube in cubes_within(box, min(budget, _VOXELS), CUBE):
         voxels = read(volume, cube)

@@ -24,10 +24,8 @@ class TrainedOn:
     Attributes:
         name: Name of the volume in messages.
         dtype: Type of its voxels; empty if unknown.
-        mean: The network read (grey level - mean) / std.
-        std: See mean.
-        image_mean: Mean of the grey levels.
-        image_std: Standard deviation of the grey levels.
+        mean, std: The network read (grey level - mean) / std.
+        image_mean, image_std: Mean and standard deviation of the grey levels.
         unpadded: Mean and standard deviation of the grey levels without padding; None: the same.
         percentiles: Grey levels at PERCENTILES; empty if unknown.
         histogram: Counts as in `ImageStatistics`; empty if unknown.
@@ -71,10 +69,7 @@ def trained_on(
 
     Args:
         statistics: Statistics of the volume, or of the part of it that the network is trained on.
-        name: Name of the volume in the configuration.
-        mean: The network reads (grey level - mean) / std.
-        std: See mean.
-        voxel_size_nm: Voxel size (z, y, x) of the volume; None if unknown.
+        mean, std: The network reads (grey level - mean) / std.
     """
     seen = statistics.sharpness
     return TrainedOn(
@@ -104,7 +99,6 @@ def from_text(text: str, where: str) -> tuple[TrainedOn, ...]:
 
     Args:
         text: What `to_text` has returned.
-        where: Name of the checkpoint for messages.
 
     Raises:
         InvalidFileError: If the text is something else.

@@ -75,7 +75,6 @@ class FloodValidation:
         """Return the scores of a network on the set. Collective.
 
         Args:
-            model: The network.
             training: Its `seed_pad`, `threshold` and `softness` are used; None: the defaults of a configuration.
             progress: Called as progress(done, total) after each centre.
 

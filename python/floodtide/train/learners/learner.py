@@ -29,11 +29,6 @@ Data = Shards | Patches
 class Learner(ABC):
     """A network, its training examples and held-out data on this rank; each class is for a kind of examples.
 
-    Args:
-        config: The whole configuration.
-        model: The network to train.
-        data: Its training examples.
-
     Attributes:
         data_class: Class of the training examples.
         held_out: The data to validate on, or None.

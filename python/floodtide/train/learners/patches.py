@@ -39,9 +39,8 @@ class PatchLearner(Learner):
         super().__init__(config, model, data)
         _require_fitting(model, data)
         options = model.core.options
-        model.forward(
-            np.zeros((1, *data.patch_size, options.in_channels), np.float32)
-        )  # chooses the kernels for this size
+        # chooses the kernels for this size
+        model.forward(np.zeros((1, *data.patch_size, options.in_channels), np.float32))
         if self.held_out is not None:
             _require_other_voxels(config)
             _require_other_groups(data, self.held_out)

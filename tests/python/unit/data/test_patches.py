@@ -14,7 +14,7 @@ from scipy import ndimage
 
 from floodtide import _core, errors
 from floodtide.data import no_label
-from floodtide.data.volumes import Volume, opened
+from floodtide.data.volumes import Volume
 
 core = _core.data
 Vec3 = tuple[int, int, int]
@@ -57,10 +57,10 @@ def source(
         **{"patches": 20, **more},
     )
     parts = [
-        core.LabelPart(opened(Volume(one)), values=values or [], refuse=values is not None)
+        core.LabelPart(Volume(one).core, values=values or [], refuse=values is not None)
         for one in labels
     ]
-    channel = core.Channel(opened(Volume(image)), mean=MEAN, std=STD)
+    channel = core.Channel(Volume(image).core, mean=MEAN, std=STD)
     labelled = core.LabelledImage(name="v", channels=[channel], labels=parts, labels_start=start)
     boxes = [
         core.Region(image=0, box=box, group=0) for box in regions or [(start, labels[0].shape)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from floodtide import _core
-from floodtide.data.volumes import Volume, opened
+from floodtide.data.volumes import Volume
 
 core = _core.data
 SHAPE = (6, 20, 24)
@@ -22,8 +22,8 @@ def source(targets: Any) -> Any:
     options = core.PatchOptions(patch=(4, 16, 16), order=core.SampleOrderOptions(seed=3))
     image = core.LabelledImage(
         name="v",
-        channels=[core.Channel(opened(Volume(IMAGE)), mean=128.0, std=70.0)],
-        labels=[core.LabelPart(opened(Volume(LABELS)), values=[])],
+        channels=[core.Channel(Volume(IMAGE).core, mean=128.0, std=70.0)],
+        labels=[core.LabelPart(Volume(LABELS).core, values=[])],
         labels_start=(0, 0, 0),
     )
     region = core.Region(image=0, box=((0, 0, 0), SHAPE), group=0)
