@@ -315,7 +315,7 @@ class ProcessSet:
     Creating a process set is Collective over all ranks. All ranks pass the same list, also ranks that are not members.
     Or each rank passes its mpi4py communicator, and ranks without one pass MPI.COMM_NULL. Members then pass the process
     set as `process_set=` to collectives. Inside a `with` block, the members are the only ranks: a trainer that is made
-    and run there uses only them. On a rank that is no member, all this raises InvalidArgumentError.
+    and run there uses only them.
     """
 
     def __init__(self, ranks: Iterable[int] | Any) -> None:
@@ -384,15 +384,27 @@ class ProcessSet:
         return self._comm is not None
 
     def rank(self) -> int:
-        """Return the index of this rank in the process set."""
+        """Return the index of this rank in the process set.
+
+        Raises:
+            InvalidArgumentError: If this rank is not a member.
+        """
         return self.communicator().rank
 
     def size(self) -> int:
-        """Return the number of members."""
+        """Return the number of members.
+
+        Raises:
+            InvalidArgumentError: If this rank is not a member.
+        """
         return self.communicator().size
 
     def communicator(self) -> Communicator:
-        """Return the core's communicator of the members."""
+        """Return the core's communicator of the members.
+
+        Raises:
+            InvalidArgumentError: If this rank is not a member.
+        """
         if self._comm is None:
             raise errors.InvalidArgumentError(
                 f"rank {rank()} is not in the process set of ranks {list(self.ranks)}"
@@ -400,7 +412,11 @@ class ProcessSet:
         return self._comm
 
     def __enter__(self) -> ProcessSet:
-        """Make the members the only ranks until the `with` block ends. Collective over the members."""
+        """Make the members the only ranks until the `with` block ends. Collective over the members.
+
+        Raises:
+            InvalidArgumentError: If this rank is not a member.
+        """
         own = self.communicator()
         self._outer.append((current(), _state.numbers, _state.local_ranks))
         _state.comm, _state.local_ranks = own, _places(own)

@@ -70,7 +70,7 @@ def _completed(
 ) -> str:
     """Label steps below and times above the rows of panels, draw the legend, and return an SVG as data URI."""
     for axis in axes[-1]:
-        axis.set_xlabel("step (optimizer updates)")
+        axis.set_xlabel("training step")
     for axis in axes[0]:
         add_time_axis(axis, shown)
     legend(drawn, runs, shown, *handles)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide segment` and `floodtide reconcile` do with a configuration, as functions for scripts.
-
-All raise a `floodtide.errors.Error` if the configuration or a file is wrong, or a result cannot be written.
-"""
+"""What `floodtide segment` and `floodtide reconcile` do with a configuration, as functions for scripts."""
 
 from __future__ import annotations
 
@@ -58,6 +55,9 @@ def segment_volume(
 
     Returns:
         The report, empty on all ranks but 0: segments, coverage, network calls, seconds, and what was used.
+
+    Raises:
+        floodtide.errors.Error: If the configuration or a file is wrong, or the result cannot be written.
     """
     report: dict[str, Any] = {}
     with world.agreed():
@@ -121,6 +121,9 @@ def segment_subvolumes(
 
     Returns:
         The report: subvolumes, how many were segmented now and how many are missing, network calls, seconds.
+
+    Raises:
+        floodtide.errors.Error: If the configuration or a file is wrong, or the folder cannot be written.
     """
     with world.agreed():
         options, volume, part, _ = prepared(file, settings, box)
@@ -166,6 +169,9 @@ def estimate(
 
     Returns:
         The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours.
+
+    Raises:
+        floodtide.errors.Error: If the configuration or a file is wrong.
     """
     with world.agreed():
         options, volume, part, _ = prepared(file, settings, box)
@@ -205,6 +211,9 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
 
     Returns:
         The report: subvolumes, objects, and the segments that end at a border without agreement.
+
+    Raises:
+        floodtide.errors.Error: If the folder is incomplete or damaged, or a volume cannot be written.
     """
     with world.agreed():
         format_of(out)

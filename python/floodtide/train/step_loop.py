@@ -173,7 +173,7 @@ class StepLoop:
 
     @property
     def steps_done(self) -> int:
-        """Number of optimizer updates so far, including those before a resumed checkpoint."""
+        """Number of training steps so far, including those before a resumed checkpoint."""
         return self.core.steps_done
 
     @property

@@ -50,7 +50,7 @@ class Trainer(Steering, NotPickled):
             of walkers is the global batch, which the trainer shares out over the ranks.
         optimizer: The update rule. The trainer starts with a new state, or with the state in the checkpoint.
         directory: The run directory. The trainer creates it if it is missing.
-        steps: The number of optimizer updates.
+        steps: The number of training steps.
         schedule: The learning rate of each step, with warm-up and scaling with the number of walkers. If the schedule
             has no `base_lr`, the trainer takes the rate of the optimizer. If it has no `total_steps`, the trainer takes
             `steps`. None means the rate of the optimizer in every step.
@@ -140,7 +140,7 @@ class Trainer(Steering, NotPickled):
 
     @property
     def steps_done(self) -> int:
-        """Number of optimizer updates so far, including those before a resumed checkpoint."""
+        """Number of training steps so far, including those before a resumed checkpoint."""
         return self._loop.steps_done
 
     @property
