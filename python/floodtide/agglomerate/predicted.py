@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config
-from floodtide.agglomerate.decoding import Decoding, decoding_of
 from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
@@ -29,7 +28,7 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, intersection, is_inside, parse_boxes
+from floodtide.data.boxes import as_vec3, box_text, is_inside, parse_boxes
 from floodtide.data.copies import require_new
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.table import HDF5, format_of
@@ -40,15 +39,12 @@ from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import (
-    OVERLAP,
-    decoding_bytes,
-    objects_of,
-    write_segments,
-)
+from floodtide.segment.affinities import OVERLAP, write_segments
 from floodtide.segment.blocks import store_on_ranks, voxels_of
 from floodtide.segment.commands import NETWORK_BYTES, use_threads
+from floodtide.segment.decoding import Decoding, decoding_of
 from floodtide.segment.identity import digest
+from floodtide.segment.linking import decoding_bytes, objects_of
 from floodtide.segment.pieces import PLAN, Cut, Pieces
 
 _SAMPLE = 64  # voxels of the network along each axis that are timed for an estimate
@@ -182,10 +178,9 @@ class Stack(NotPickled):
     @property
     def decoding_source(self) -> str | None:
         """Where the settings of the agglomeration come from; None for tasks without a choice."""
-        own, boxes = not self.options.image, self.decoding.boxes
-        if own and any(intersection(self.coarse(self.box), box) for box in boxes):
-            return f"{self.decoding.source}; the score of this box is optimistic, because it was chosen on"
-        return self.decoding.source or None
+        if self.options.image:
+            return self.decoding.source or None
+        return self.decoding.source_for(self.coarse(self.box)) or None
 
     @property
     def network_nm(self) -> SizeNm | None:
