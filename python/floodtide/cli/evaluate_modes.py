@@ -29,7 +29,7 @@ VoxelSize = tuple[float, float, float] | None
 
 _OF_OBJECTS = ("before", "worst", "skeletons")
 _OF_CLASSES = ("match", "unlabelled", "objects")
-_IN_TABLE = ("trivial", "notes", "before")
+_IN_TABLE = ("trivial", "notes", "before", "places")
 
 
 def run(

@@ -11,9 +11,12 @@ from typing import Any
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.data import Box, Volume
+from floodtide.data.boxes import difference
+from floodtide.data.places import read_places
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidFileError, ShapeError, UnsupportedError
 from floodtide.evaluate import trivial
+from floodtide.evaluate.looking import Looked, looked_at
 from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import (
@@ -23,7 +26,9 @@ from floodtide.evaluate.voxels import (
 
 Scores = Mapping[str, float]
 
-_MOST_GREY = 1 << 25  # voxels of a box for which the grey level is computed: about a GiB of memory
+_MOST_VOXELS = (
+    1 << 25
+)  # of a box that is read whole, for grey level and places: about a GiB of memory
 
 
 @dataclasses.dataclass
@@ -39,6 +44,7 @@ class Report:
         runs: Run lengths on skeletons; None: not asked for.
         unit: Their unit.
         mistakes: The worst mistakes; None: not asked for.
+        looked: Mistakes among the places of the table beside the segmentation; None: there is no table.
     """
 
     table: ContingencyTable
@@ -49,6 +55,7 @@ class Report:
     runs: RunLengths | None = None
     unit: str = "nm"
     mistakes: list[Mistake] | None = None
+    looked: Looked | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores by name, and the other parts under a name each, as JSON can hold them."""
@@ -63,6 +70,10 @@ class Report:
             found["run_lengths"] = dataclasses.asdict(self.runs) | {"unit": self.unit}
         if self.mistakes is not None:
             found["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
+        if self.looked is not None:
+            names = ("mistakes", "random_order", "smallest_first")
+            first = {n: dict(zip(names, row, strict=True)) for n, row in self.looked.first.items()}
+            found["places"] = dataclasses.asdict(self.looked) | {"first": first}
         return found
 
 
@@ -108,6 +119,7 @@ def report(
             if pair.assumed_place:
                 found.notes.append(pair.assumed_place)
             _add_grey_level(found, image, pair)
+            _add_places(found, pair)
             if all(len(set(values) - {0}) == 1 for values in table.rows()[:, :2].T.tolist()):
                 found.notes.append(
                     "each volume has one value besides 0: --classes compares them as classes"
@@ -120,6 +132,21 @@ def report(
     return found
 
 
+def _add_places(report: Report, pair: Pair) -> None:
+    """Judge the places of the table beside the segmentation, if there is one, or note why not."""
+    name = pair.segmentation.name
+    region, start, _ = pair.places
+    places = read_places(name, difference(start, region[0])) if volume_exists(name) else None
+    if places is None:
+        return
+    if math.prod(region[1]) > _MOST_VOXELS:
+        report.notes.append(
+            f"places: left out for more than {_MOST_VOXELS} voxels (--box compares a part)"
+        )
+        return
+    report.looked = looked_at(name, places, *pair.read(), report.table)
+
+
 def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
     """Add the answer of the best grey level, or a note why it is missing."""
     name = image or pair.segmentation.text("image")
@@ -127,9 +154,9 @@ def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
         report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
         return
     voxels = int(report.table.rows()[:, 2].sum())
-    if voxels > _MOST_GREY:
+    if voxels > _MOST_VOXELS:
         report.notes.append(
-            f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_GREY} (--box compares a part)"
+            f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_VOXELS} (--box compares a part)"
         )
         return
     try:

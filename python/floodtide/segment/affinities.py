@@ -27,6 +27,7 @@ from floodtide.data.formats.geometry import Geometry, is_triple
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
+from floodtide.data.places import places_beside, write_places
 from floodtide.data.volumes import whole_geometry
 from floodtide.errors import (
     InvalidArgumentError,
@@ -34,6 +35,7 @@ from floodtide.errors import (
     OutOfRangeError,
 )
 from floodtide.segment.blocks import sampled_digest, store_on_ranks
+from floodtide.segment.doubts import segments_with_places
 from floodtide.segment.linking import AffinityOptions, require_range, segments_of
 from floodtide.segment.pieces import Cut, Pieces
 
@@ -188,7 +190,7 @@ def agglomerate(
         overlap: Smallest overlap (z, y, x) of subvolumes; None: 32 voxels, at most a quarter of a subvolume.
 
     Returns:
-        `out`, and `subvolumes`; or in one piece `segments` and `coverage`, on rank 0 alone.
+        `out`, and `subvolumes`; or in one piece `segments`, `coverage` and the table `places`, on rank 0 alone.
 
     Raises:
         InvalidArgumentError: If a size is out of range, the folder is for something else, or as `segments_of`.
@@ -199,7 +201,7 @@ def agglomerate(
     with world.agreed():
         refuse_inputs("agglomerate", [out], files_of([affinities.name]))
         if subvolume is None:
-            format_of(out)
+            places = places_beside(out)
         elif ":" in out:
             raise InvalidArgumentError(
                 f"{out}: names a dataset, expected a folder with --subvolume"
@@ -213,12 +215,18 @@ def agglomerate(
     report: dict[str, Any] = {"out": out}
     with world.agreed():
         if world.rank() == 0:
-            labels = segments_of(affinities.read(affinities.box), affinities.offsets, options)
+            values = affinities.read(affinities.box)
+            labels, doubtful = segments_with_places(values, affinities.offsets, options)
             notes = affinities.origin | {"options": json.dumps(to_dict(options))}
             geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.box[0])
             report["segments"], report["coverage"] = write_segments(
                 labels, out, geometry, command=_COMMAND, notes=notes, inputs=affinities.name
             )
+            if doubtful is not None:
+                start = affinities.box[0]
+                moved = [one.moved(lambda voxel: total(voxel, start)) for one in doubtful]
+                write_places(places, moved, start, options.threshold)
+                report["places"] = str(places)
     return report
 
 

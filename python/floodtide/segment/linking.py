@@ -98,7 +98,20 @@ def segments_of(
         InvalidArgumentError: If an affinity is not from 0 to 1, or the method lacks an offset.
         UnsupportedError: If the library of the method is not installed.
     """
-    options = options or AffinityOptions()
+    return segments_and_pieces(affinities, offsets, options or AffinityOptions())[0]
+
+
+def segments_and_pieces(
+    affinities: Affinities,
+    offsets: Sequence[Vec3],
+    options: AffinityOptions,
+    higher: float | None = None,
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
+    """Return the segments of affinities, and the pieces of which agglomeration made them.
+
+    Pieces are what is merged above the threshold `higher`, of any size and with any numbers; None for `mutex`, or
+    without `higher`. For the rest see `segments_of`.
+    """
     if affinities.ndim != 4 or len(affinities) != len(offsets):
         raise ShapeError(
             f"agglomerate: affinities of shape {affinities.shape} and {len(offsets)} offsets, expected"
@@ -106,14 +119,17 @@ def segments_of(
         )
     require_range("agglomerate", affinities)
     _require_memory(affinities.shape)
+    pieces = None
     if options.method == "mutex":
         labels = _mutex(affinities, offsets, options)
     else:
-        ((_, labels),) = linked(affinities, offsets, options.method, [options.threshold])
+        thresholds = [options.threshold] if higher is None else [higher, options.threshold]
+        *above, (_, labels) = linked(affinities, offsets, options.method, thresholds)
+        pieces = above[0][1] if above else None
     if options.background > 0:
         nearest = affinities[_nearest(offsets, "background")]
         labels[nearest.mean(axis=0) < options.background] = 0
-    return _numbered(labels, options.min_size)
+    return _numbered(labels, options.min_size), pieces
 
 
 def objects_of(
@@ -173,19 +189,58 @@ def linked(
 ) -> Iterator[tuple[float, NDArray[np.uint64]]]:
     """Yield the segments of each threshold, the highest first, of one agglomeration. Arguments as `segments_of`."""
     waterz = library("waterz", "agglomerate", "affinities")
-    values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
-    nearest = _nearest(offsets, f"the method {method}")
-    values[-len(nearest) :] = affinities[nearest]
+    values = nearest_affinities(affinities, offsets, method)
     # waterz merges while 1 - affinity is below its threshold, and tells standard output about it.
     falling = sorted(thresholds, reverse=True)
     with _silent():
         found = waterz.agglomerate(
-            values, [1.0 - one for one in falling], scoring_function=f"OneMinus<{_SCORING[method]}>"
+            values, [1.0 - one for one in falling], scoring_function=_scoring(method)
         )
     for threshold in falling:
         with _silent():
             labels = next(found).copy()
         yield threshold, labels
+
+
+def joined(
+    values: NDArray[np.float32], method: str, threshold: float, pieces: NDArray[np.uint64]
+) -> list[tuple[float, int, int]]:
+    """Return (affinity, a, b) of each merge of pieces down to a threshold, in their order; b becomes a part of a.
+
+    Args:
+        values: What `nearest_affinities` returns.
+        method: The linkage.
+        threshold: Pieces are merged while the affinity between them is above this.
+        pieces: Segments of a higher threshold.
+    """
+    waterz = library("waterz", "agglomerate", "affinities")
+    with _silent():
+        ((_, history),) = waterz.agglomerate(
+            values,
+            [1.0 - threshold],
+            fragments=pieces.copy(),
+            return_merge_history=True,
+            scoring_function=_scoring(method),
+        )
+    found = []
+    for row in history:
+        a, b = (row["a"], row["b"]) if row["c"] == row["a"] else (row["b"], row["a"])
+        found.append((1.0 - row["score"], a, b))
+    return found
+
+
+def _scoring(method: str) -> str:
+    return f"OneMinus<{_SCORING[method]}>"
+
+
+def nearest_affinities(
+    affinities: Affinities, offsets: Sequence[Vec3], method: str
+) -> NDArray[np.float32]:
+    """Return the affinities of the nearest neighbours, (3, z, y, x) in the order of NEAREST; 0 along z without them."""
+    values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
+    nearest = _nearest(offsets, f"the method {method}")
+    values[-len(nearest) :] = affinities[nearest]
+    return values
 
 
 def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
