@@ -30,13 +30,10 @@ from floodtide.segment.linking import (
 MOST = 1000
 """Largest number of places."""
 
-_WINDOW = 0.2  # largest distance of a score from the threshold
-_SCALE = 0.1  # distance from the threshold at which a place counts 1/e
-_OF_SPLITS = 0.5  # what a split counts, compared with a merge
+_WINDOW = 0.3  # largest distance of a score from the threshold
+_SCALE = 0.03  # distance from the threshold at which a place counts 1/e
 _LEAST = 50  # voxels of the smaller side of a merge
-_SMALL = (
-    0.1  # a segment ends if it is smaller than this share of the one that the middle voxel is in
-)
+_SMALL = 0.1  # largest size of a segment that ends, relative to that of the middle voxel's segment
 _QUANTILES = {"median": 0.5, "quantile75": 0.75}
 _NEAR = 8  # voxels along each axis from a contact to the voxels that stand for its sides
 _REACH = 2  # voxels around these that should be of the same side
@@ -173,7 +170,7 @@ def _splits_and_ends(contacts: _Contacts, options: AffinityOptions) -> Iterator[
         distance = abs(scores[number] - options.threshold)
         if number not in known and distance <= _WINDOW:
             voxels = int(sizes[a]), int(sizes[b])
-            rank = _OF_SPLITS * _rank(distance, min(voxels))
+            rank = _rank(distance, min(voxels))
             yield _Doubt(rank, SPLIT, scores[number], voxels, ((a, a + 1), (b, b + 1)))
 
 
