@@ -8,6 +8,7 @@ image, so neighbouring subvolumes see the same voxels, wherever a border between
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
@@ -19,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config
-from floodtide.agglomerate.decoding import Decoding, decoding_of
 from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
@@ -28,27 +28,26 @@ from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.stored import require_same_task
-from floodtide.data import Box, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, intersection, is_inside, parse_boxes
+from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data.boxes import as_vec3, box_text, is_inside, parse_boxes
 from floodtide.data.copies import require_new
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.image_check import image_problems
 from floodtide.data.look import problems
 from floodtide.data.look.problems import Reading, settle
+from floodtide.data.places import Place, places_beside, write_places
 from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment import predict, trained
-from floodtide.segment.affinities import (
-    OVERLAP,
-    decoding_bytes,
-    objects_of,
-    write_segments,
-)
+from floodtide.segment.affinities import OVERLAP, write_segments
 from floodtide.segment.blocks import store_on_ranks, voxels_of
 from floodtide.segment.commands import NETWORK_BYTES, use_threads
+from floodtide.segment.decoding import Decoding, decoding_of
+from floodtide.segment.doubts import segments_with_places
 from floodtide.segment.identity import digest
+from floodtide.segment.linking import decoding_bytes, objects_of
 from floodtide.segment.pieces import PLAN, Cut, Pieces
 
 _SAMPLE = 64  # voxels of the network along each axis that are timed for an estimate
@@ -180,10 +179,9 @@ class Stack(NotPickled):
     @property
     def decoding_source(self) -> str | None:
         """Where the settings of the agglomeration come from; None for tasks without a choice."""
-        own, boxes = not self.options.image, self.decoding.boxes
-        if own and any(intersection(self.coarse(self.box), box) for box in boxes):
-            return f"{self.decoding.source}; the score of this box is optimistic, because it was chosen on"
-        return self.decoding.source or None
+        if self.options.image:
+            return self.decoding.source or None
+        return self.decoding.source_for(self.coarse(self.box)) or None
 
     @property
     def network_nm(self) -> SizeNm | None:
@@ -210,12 +208,48 @@ class Stack(NotPickled):
         """Predict a box, with its surroundings as context. Return its segments (z, y, x) from 1; 0 is none."""
         return self.decoded(self.predictor.predicted(self.images, self.coarse(box)), box)
 
+    def decoded_with_places(
+        self, predicted: NDArray[Any], box: Box
+    ) -> tuple[NDArray[Any], list[Place] | None]:
+        """Return what `decoded` returns, and the places to look at; None: the decoding has no merge scores."""
+        found: list[Place] | None = None
+
+        def linked(affinities: NDArray[Any], offsets: Sequence[Vec3]) -> NDArray[np.uint64]:
+            nonlocal found
+            labels, found = segments_with_places(affinities, offsets, self.decoding.options)
+            return labels
+
+        if self.predictor.model.flat:
+            return self.decoded(predicted, box), None
+        task: Any = self.predictor.task
+        labels = self._at_image(task.objects(predicted, linked), box)
+        if found is None:
+            return labels, None
+        return labels, [self._at_place(place, box) for place in found]
+
+    def _at_place(self, place: Place, box: Box) -> Place:
+        """Return a place of the network's voxels of a box in voxels of the image."""
+        start, ratio = self.coarse(box)[0], self._ratio
+
+        def to(voxel: Vec3) -> Vec3:
+            axes = zip(voxel, start, ratio, *box, strict=True)
+            return as_vec3(
+                [min(max(int((n + a + 0.5) * r), b), b + m - 1) for n, a, r, b, m in axes]
+            )
+
+        a, b = (round(n * math.prod(ratio)) for n in place.voxels)
+        return dataclasses.replace(place.moved(to), voxels=(a, b))
+
     def decoded(self, predicted: NDArray[Any], box: Box) -> NDArray[Any]:
         """Return the segments of a box of which `Predictor.predicted` has returned the prediction."""
         flat = self.predictor.model.flat
         labels = objects_of(
             self.predictor.task, predicted, sections=flat, options=self.decoding.options
         )
+        return self._at_image(labels, box)
+
+    def _at_image(self, labels: NDArray[Any], box: Box) -> NDArray[Any]:
+        """Return the labels of a box at the voxels of the image."""
         if self.grid is None:
             return labels
         return labels_at(labels, self.coarse(box)[0], self.grid.ratio, box)
@@ -258,7 +292,8 @@ class Stack(NotPickled):
         """
         is_hdf5 = format_of(out) is HDF5
         path = Path(path_and_dataset(out)[0]) if is_hdf5 else require_new(out)
-        refuse_inputs("segment", [path], self.inputs)
+        places = places_beside(out)
+        refuse_inputs("segment", [path, places], self.inputs)
         top = path if is_hdf5 else Path(volume_folder(out) or path)
         predicted = f"{top.with_suffix('.predicted.h5')}:predicted"
         texts = {"image": self.image.name, "checkpoint": str(self.checkpoint)}
@@ -273,16 +308,21 @@ class Stack(NotPickled):
                 progress=progress,
             )
         decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
+        labels, doubtful = self.decoded_with_places(
+            _read(predicted, self.predictor.excluding), self.box
+        )
         segments, coverage = write_segments(
-            self.decoded(_read(predicted, self.predictor.excluding), self.box),
+            labels,
             out,
             Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
             command="floodtide segment",
             notes=texts | {"prediction": predicted} | decoding,
             inputs=predicted,
         )
-        seconds = time.monotonic() - start_s
         found = {"segments": segments, "coverage": coverage, "prediction": predicted}
+        if write_places(places, doubtful, self.box[0], self.decoding.options.threshold):
+            found["places"] = str(places)
+        seconds = time.monotonic() - start_s
         return found | self._report(out, seconds)
 
     def write_subvolumes(self, folder: str, numbers: range | None = None) -> dict[str, Any]:

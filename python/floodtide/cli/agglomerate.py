@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from floodtide.agglomerate import agglomerate, resegment
-from floodtide.agglomerate.decoding import decoding_of_file
 from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import parse_box
-from floodtide.segment.affinities import AffinityFile, AffinityOptions
+from floodtide.segment.affinities import AffinityFile
+from floodtide.segment.decoding import decoding_of_file
+from floodtide.segment.linking import AffinityOptions
 
 _FIELDS = ("method", "threshold", "min_size")
 _SIZE = shared.Numbers(limits.EXTENT, 3)

@@ -32,7 +32,7 @@ VoxelSize = tuple[float, float, float] | None
 
 _OF_OBJECTS = ("before", "worst", "skeletons", "border_nm")
 _OF_CLASSES = ("match", "unlabelled", "objects")
-_IN_TABLE = ("trivial", "notes", "before", "intervals")
+_IN_TABLE = ("trivial", "notes", "before", "intervals", "places")
 
 
 def run(

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import math
 
+from floodtide.base.notes import count_of
 from floodtide.evaluate import trivial
 from floodtide.evaluate.classes import ClassReport
+from floodtide.evaluate.looking import Looked
 from floodtide.evaluate.reporting import NERL, Report
 
 _COLUMNS: tuple[tuple[str, str], ...] = (
@@ -50,7 +52,19 @@ def compared(report: Report) -> str:
     if report.intervals is not None:
         ends = [report.intervals.get(key, ()) for _, key in columns]
         cells.insert(1, ["  95 % interval", *("-".join(map(_text, end)) for end in ends)])
-    return "\n".join([*lines, *aligned(head, cells), *report.notes])
+    lines += [*aligned(head, cells), *report.notes]
+    return "\n".join([*lines, *_looked(report.looked)])
+
+
+def _looked(found: Looked | None) -> list[str]:
+    """Return a table of the mistakes among the first places."""
+    if found is None:
+        return []
+    wrong, judged = count_of(found.mistakes, "mistake"), count_of(found.judged, "place")
+    title = f"{found.table}: {wrong} among {judged} of known truth"
+    head = ["first places", "mistakes", "in random order", "smallest first"]
+    rows = [[str(n), str(a), f"{b:.1f}", str(c)] for n, (a, b, c) in found.first.items()]
+    return ["", title, *aligned(head, rows)]
 
 
 def _text(value: float) -> str:

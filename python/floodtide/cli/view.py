@@ -26,7 +26,7 @@ from floodtide.cli import options as shared
     help="Address to listen on, and port; 0: a free one. The default serves this machine only.",
 )
 def command(shown: str, image: str, truth: str, bind: str) -> None:
-    """Show a run or a volume in Neuroglancer: image, segmentation with meshes, and truth.
+    """Show a run or a volume in Neuroglancer: image, segmentation with meshes, places to look at, and truth.
 
     Prints the address for a browser on this machine, and the ssh command for one elsewhere. Ctrl-C ends it.
 
@@ -35,14 +35,17 @@ def command(shown: str, image: str, truth: str, bind: str) -> None:
       floodtide view runs/demo
       floodtide view out.h5:segmentation --truth groundtruth.h5:stack
     """
-    from floodtide.view.layers import layers_of
+    from floodtide.view.layers import layers_of, places_of
     from floodtide.view.server import serve
 
     layers, size = layers_of(shown, image, truth)
     address, port = _place(bind)
-    served = serve(layers, size, bind=address, port=port)
+    places = places_of(layers)
+    served = serve(layers, size, places=places, bind=address, port=port)
     with contextlib.suppress(KeyboardInterrupt):
         click.echo(f"layers: {', '.join(layer.name for layer in layers)}")
+        if places:
+            click.echo(f"places to look at: {len(places)}; the keys ] and [ step through them")
         click.echo(f"open {served.url}")
         click.echo(f"from another machine, first: {served.ssh}")
         click.echo("Ctrl-C ends this.")

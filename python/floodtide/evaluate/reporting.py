@@ -16,6 +16,8 @@ from floodtide.base.options import Arguments
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.data import Box, Volume
+from floodtide.data.boxes import difference
+from floodtide.data.places import read_places
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import (
     InvalidArgumentError,
@@ -25,6 +27,7 @@ from floodtide.errors import (
 )
 from floodtide.evaluate import trivial
 from floodtide.evaluate.intervals import LEAST_BODIES, MOST_PAIRS, intervals
+from floodtide.evaluate.looking import Looked, looked_at
 from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import (
@@ -38,7 +41,9 @@ NERL = "normalised_run_length"
 """The normalised expected run length, among the scores of an earlier segmentation and of trivial answers."""
 
 _CHECKED = Arguments(border_nm=limits.NANOMETRES, voxel_nm=limits.VOXEL_SIZE)
-_MOST_GREY = 1 << 25  # voxels of a box for which the grey level is computed: about a GiB of memory
+_MOST_VOXELS = (
+    1 << 25
+)  # of a box that is read whole, for grey level and places: about a GiB of memory
 
 
 @dataclasses.dataclass
@@ -56,6 +61,7 @@ class Report:
         runs: Run lengths on skeletons; None: not asked for.
         unit: Their unit.
         mistakes: The worst mistakes; None: not asked for.
+        looked: Mistakes among the places of the table beside the segmentation; None: there is no table.
     """
 
     table: ContingencyTable
@@ -68,6 +74,7 @@ class Report:
     runs: RunLengths | None = None
     unit: str = "nm"
     mistakes: list[Mistake] | None = None
+    looked: Looked | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the scores by name, and the other parts under a name each, as JSON can hold them."""
@@ -82,6 +89,10 @@ class Report:
             found["run_lengths"] = dataclasses.asdict(self.runs) | {"unit": self.unit}
         if self.mistakes is not None:
             found["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
+        if self.looked is not None:
+            names = ("mistakes", "random_order", "smallest_first")
+            first = {n: dict(zip(names, row, strict=True)) for n, row in self.looked.first.items()}
+            found["places"] = dataclasses.asdict(self.looked) | {"first": first}
         return found
 
 
@@ -135,6 +146,7 @@ def report(
                 found.notes.append(pair.assumed_place)
             _add_grey_level(found, image, pair)
             _add_intervals(found)
+            _add_places(found, pair)
             if all(len(set(values) - {0}) == 1 for values in table.rows()[:, :2].T.tolist()):
                 found.notes.append(
                     "each volume has one value besides 0: --classes compares them as classes"
@@ -184,6 +196,24 @@ def _add_intervals(report: Report) -> None:
         )
 
 
+def _add_places(report: Report, pair: Pair) -> None:
+    """Judge the places of the table beside the segmentation, if there is one, or note why not."""
+    name = pair.segmentation.name
+    region, start, _ = pair.places
+    places = read_places(name, difference(start, region[0])) if volume_exists(name) else None
+    if places is None:
+        return
+    if math.prod(region[1]) > _MOST_VOXELS:
+        report.notes.append(
+            f"places: left out for more than {_MOST_VOXELS} voxels (--box compares a part)"
+        )
+        return
+    try:
+        report.looked = looked_at(name, places, *pair.read(), report.table)
+    except InvalidFileError as error:  # another program has replaced the segmentation
+        report.notes.append(f"places: {error}")
+
+
 def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
     """Add the answer of the best grey level, or a note why it is missing."""
     name = image or pair.segmentation.text("image")
@@ -191,9 +221,9 @@ def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
         report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
         return
     voxels = int(report.table.rows()[:, 2].sum())
-    if voxels > _MOST_GREY:
+    if voxels > _MOST_VOXELS:
         report.notes.append(
-            f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_GREY} (--box compares a part)"
+            f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_VOXELS} (--box compares a part)"
         )
         return
     try:

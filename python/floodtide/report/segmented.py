@@ -37,7 +37,8 @@ from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter
-from floodtide.segment.affinities import objects_of
+from floodtide.segment.decoding import Decoding, kept_decoding
+from floodtide.segment.linking import objects_of
 from floodtide.segment.predict import predictor_of
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
@@ -159,13 +160,13 @@ def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
     source, box = held_out_box(settings)
     make = _predicted if settings.task.predicts else _flooded
     with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
-        labels, start, grown = make(settings, checkpoint, source, box, progress)
+        labels, start, grown, decoding = make(settings, checkpoint, source, box, progress)
     shown = box_text((start, as_vec3(labels.shape)))
     found = Segmented(
         segmentation=Volume(labels),
         start=start,
         image=volume_name(source.image),
-        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.",
+        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.{decoding}",
         grown=grown,
     )
     return found, {
@@ -174,7 +175,8 @@ def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
     }
 
 
-_Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None]  # labels, their place, growth
+_Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None, str]
+"""Labels, their place, a growing object, and a sentence about the decoding."""
 
 
 def _predicted(
@@ -182,12 +184,16 @@ def _predicted(
 ) -> _Made:
     """Predict the middle of the held-out box, and make objects of the prediction as `floodtide segment` does."""
     task: Any = settings.task
-    predictor = predictor_of(source, checkpoint, task)
+    decoding = Decoding()
+    if task.affinity_offsets:
+        decoding = kept_decoding(checkpoint, settings.segment)
+    predictor = predictor_of(source, checkpoint, task, decoding.mirror)
     part = small_part(box, (1, 1, 1))
     images = [Volume(volume_name(one.image)) for one in source.inputs]
     predicted = predictor.predicted(images, part, progress)
-    labels = objects_of(task, predicted, sections=predictor.model.flat)
-    return labels.astype(np.uint32), part[0], None
+    labels = objects_of(task, predicted, sections=predictor.model.flat, options=decoding.options)
+    said = f" Decoding: {decoding.source_for(part)}." if decoding.source else ""
+    return labels.astype(np.uint32), part[0], None, said
 
 
 def _flooded(
@@ -216,7 +222,7 @@ def _flooded(
     if largest is not None:
         seed = difference(largest.start_zyx, result.start_zyx)
         grown = growth.grow(segmenter, volume.read(part), seed)
-    return np.ascontiguousarray(result.segmentation[inner]), total(part[0], margin), grown
+    return np.ascontiguousarray(result.segmentation[inner]), total(part[0], margin), grown, ""
 
 
 def small_part(box: Box, fov: Sequence[int]) -> Box:

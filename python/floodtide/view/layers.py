@@ -6,14 +6,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide.data import Vec3, Volume
 from floodtide.data.look.labels import like_image
+from floodtide.data.places import Place, read_places
 from floodtide.data.volumes import place_of, require_same_size, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.train.recorded_run import SEGMENTATION, read_run
+
+SEGMENTS = "segmentation"
+"""Name of the layer of a segmentation."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,25 @@ def layers_of(
     found = []
     if image:
         found.append(_layer("image", image, False))
-    found.append(_layer("segmentation" if labels else "image", name, labels))
+    found.append(_layer(SEGMENTS if labels else "image", name, labels))
     if truth:
         found.append(dataclasses.replace(_layer("truth", truth, True), visible=False))
     for layer in found[1:]:
         require_same_size("view", layer.volume, found[0].volume)
     stated = [layer.volume.geometry.voxel_size_nm for layer in found]
     return found, size or next((s for s in stated if s is not None), None)
+
+
+def places_of(layers: Sequence[Layer]) -> list[Place]:
+    """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it.
+
+    Raises:
+        InvalidFileError: If the table is damaged.
+    """
+    for layer in layers:
+        if layer.name == SEGMENTS:
+            return read_places(layer.volume.name, layer.start) or []
+    return []
 
 
 def _layer(name: str, reference: str, labels: bool) -> Layer:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from floodtide.base.libraries import library
 from floodtide.data import Volume
 from floodtide.data.no_label import cleared
+from floodtide.data.places import Place
 from floodtide.errors import StorageError
-from floodtide.view.layers import Layer
+from floodtide.view.layers import SEGMENTS, Layer
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def serve(
     layers: Sequence[Layer],
     voxel_size: tuple[float, float, float] | None = None,
     *,
+    places: Sequence[Place] = (),
     bind: str = "127.0.0.1",
     port: int = 0,
 ) -> Served:
@@ -47,6 +49,7 @@ def serve(
     Args:
         layers: What to show.
         voxel_size: Edges of a voxel (z, y, x) in nm; None: unknown.
+        places: Places to step through, in voxels of the whole volume.
         bind: Address to listen on. The default serves this machine only: whoever has the address sees the data.
         port: Port to listen on; 0: a free one.
 
@@ -77,10 +80,56 @@ def serve(
         middle = [a + n / 2 for a, n in zip(first.start, first.volume.shape, strict=True)]
         state.position = middle[::-1]
         state.layout = "4panel"
+        if places:
+            state.layers.append(name="places", layer=_annotations(neuroglancer, space, places))
+    if places:
+        _Steps(viewer, places)
     url = str(viewer)
     served = urlsplit(url).port
     host = f"{getpass.getuser()}@{socket.gethostname()}"
     return Served(url, f"ssh -N -L {served}:localhost:{served} {host}", viewer)
+
+
+def _annotations(neuroglancer: Any, space: Any, places: Sequence[Place]) -> Any:
+    """Return a layer with a point for each place."""
+    points = [
+        neuroglancer.PointAnnotation(
+            id=str(number), point=_centre(place), description=_described(number, place)
+        )
+        for number, place in enumerate(places, start=1)
+    ]
+    return neuroglancer.LocalAnnotationLayer(space, annotations=points, annotation_color="#ffd400")
+
+
+def _centre(place: Place) -> list[float]:
+    return [n + 0.5 for n in place.zyx[::-1]]
+
+
+def _described(number: int, place: Place) -> str:
+    segments = " and ".join(f"segment {one}" for one in sorted({*place.segments} - {0}))
+    return f"{number}: {place.kind}, score {place.score:.2f}, {segments}"
+
+
+class _Steps:
+    """The keys ] and [ go to the next and the previous place, and select its segments."""
+
+    def __init__(self, viewer: Any, places: Sequence[Place]) -> None:
+        self._viewer, self._places, self._at = viewer, places, -1
+        viewer.actions.add("next-place", lambda _: self._go(self._at + 1))
+        viewer.actions.add("previous-place", lambda _: self._go(max(self._at, 0) - 1))
+        with viewer.config_state.txn() as config:
+            config.input_event_bindings.viewer["bracketright"] = "next-place"
+            config.input_event_bindings.viewer["bracketleft"] = "previous-place"
+
+    def _go(self, number: int) -> None:
+        self._at = number % len(self._places)
+        place = self._places[self._at]
+        with self._viewer.txn() as state:
+            state.position = _centre(place)
+            state.layers[SEGMENTS].segments = {*place.segments} - {0}
+        with self._viewer.config_state.txn() as config:
+            text = f"place {_described(self._at + 1, place)} ({len(self._places)} places)"
+            config.status_messages["place"] = text
 
 
 def _require_free(bind: str, port: int) -> None:

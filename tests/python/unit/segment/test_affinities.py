@@ -18,12 +18,8 @@ from floodtide.base.tasks.affinities import NEAREST
 from floodtide.data import Volume
 from floodtide.data.formats.geometry import Geometry
 from floodtide.segment import reconcile
-from floodtide.segment.affinities import (
-    AffinityFile,
-    AffinityOptions,
-    agglomerate,
-    segments_of,
-)
+from floodtide.segment.affinities import AffinityFile, agglomerate
+from floodtide.segment.linking import AffinityOptions, segments_of
 from floodtide.segment.pieces import Pieces
 from floodtide.segment.reconciling import read_reconciled
 

@@ -19,7 +19,7 @@ from floodtide import cli, config
 from floodtide.base.tasks import Classes, Distance
 from floodtide.data import Volume
 from floodtide.report import segmented
-from floodtide.segment.affinities import objects_of
+from floodtide.segment.linking import objects_of
 from floodtide.train import Trainer, read_run
 
 Array = np.ndarray[Any, Any]

@@ -21,7 +21,7 @@ from floodtide.base.tasks import PatchTask
 from floodtide.base.tasks.distance import explained
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.report.held_out import Patch, panels, score_of
-from floodtide.segment.affinities import segments_of
+from floodtide.segment.linking import segments_of
 from floodtide.segment.predict import predictor_of
 from floodtide.train import Trainer, read_log
 

@@ -15,7 +15,8 @@ import pytest
 import report_runs
 
 from floodtide import cli, errors
-from floodtide.view.layers import layers_of
+from floodtide.data.places import Place, table_of, write_places
+from floodtide.view.layers import layers_of, places_of
 from floodtide.view.server import serve
 
 
@@ -135,3 +136,30 @@ def test_a_missing_library_is_named(volumes: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "neuroglancer", None)
     with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[view\]'"):
         serve(layers_of(f"{volumes}:box")[0])
+
+
+def test_keys_step_through_the_places(volumes: Path) -> None:
+    places = [
+        Place((2, 3, 1), "merge", 0.5, (9, 9), (60, 50), ((2, 3, 1), (2, 3, 1))),
+        Place((4, 5, 2), "end", 0.1, (7, 0), (60, 0), ((4, 5, 2), (4, 5, 2))),
+    ]
+    write_places(table_of(f"{volumes}:box"), places, (1, 2, 0), 0.5)
+    layers, _ = layers_of(f"{volumes}:box")
+    assert places_of(layers) == places
+    viewer = serve(layers, places=places_of(layers)).viewer
+    points = viewer.state.layers["places"].layer.annotations
+    assert [point.description for point in points] == [
+        "1: merge, score 0.50, segment 9",
+        "2: end, score 0.10, segment 7",
+    ]
+    assert points[0].point.tolist() == [1.5, 3.5, 2.5]
+    bound = viewer.config_state.state.input_event_bindings.viewer.to_json()
+    assert bound == {"bracketright": "next-place", "bracketleft": "previous-place"}
+    seen = []
+    for action in ("previous-place", "next-place", "next-place", "previous-place"):
+        viewer.actions.invoke(action, None)
+        chosen = viewer.state.layers["segmentation"].layer.segments
+        seen.append((viewer.state.position.tolist(), sorted(chosen)))
+    first, second = ([1.5, 3.5, 2.5], [9]), ([2.5, 5.5, 4.5], [7])
+    assert seen == [second, first, second, first]
+    assert viewer.config_state.state.status_messages["place"].startswith("place 1: merge")

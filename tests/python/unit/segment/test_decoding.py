@@ -15,13 +15,15 @@ import pytest
 from plans import refused
 
 from floodtide import cli
-from floodtide.agglomerate import decoding
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.config import SegmentOptions
 from floodtide.data import Volume
-from floodtide.segment.affinities import AffinityOptions, linked, segments_of
+from floodtide.report import segmented
+from floodtide.segment import decoding
+from floodtide.segment.linking import AffinityOptions, linked, segments_of
 from floodtide.segment.predict import Predictor
 from floodtide.segment.trained import newest_checkpoint
+from floodtide.train import read_run
 
 pytest.importorskip("waterz")
 Array = np.ndarray[Any, Any]
@@ -108,6 +110,35 @@ def test_the_choice_finds_the_threshold(
     printed = capfd.readouterr()
     assert printed.out == ""  # waterz is silent
     assert printed.err.count("chooses threshold") == 1
+
+
+@pytest.mark.parametrize(("share", "mirrored"), [(0.981, False), (0.979, True), (1.1, False)])
+def test_mirroring_must_be_better_by_a_margin(share: float, mirrored: bool) -> None:
+    plain = {"mirror": False, "method": "mean", "threshold": 0.5, "min_size": 100, "voi": 0.8}
+    other = plain | {"threshold": 0.6, "voi": 0.9}
+    copies = plain | {"mirror": True, "threshold": 0.3, "voi": 0.8 * share}
+    assert decoding._best([plain, other, copies], "voi", {}) == (copies if mirrored else plain)
+    assert decoding._best([plain, other, copies], "voi", {"mirror": True}) == copies
+    assert decoding._best([plain, other, copies], "voi", {"threshold": 0.6}) == other
+
+
+def test_the_report_decodes_as_the_run_says(
+    run: Path, predicts_faint: list[tuple[int, ...]], tmp_path: Path
+) -> None:
+    def made() -> segmented.Segmented:
+        return segmented._made(read_run(run, "run"))[0]
+
+    before = made()
+    assert "threshold 0.5, min_size 100: defaults, because" in before.note
+    assert not before.segmentation.read().any()  # the affinities are below
+    found = chosen(run)
+    after = made()
+    assert f"Decoding: {found.source}; the score of this box is optimistic" in after.note
+    assert after.segmentation.read().max() > 3
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace('mirror = "chosen"', 'mirror = "on"'))
+    made()
+    assert predicts_faint[-1] == (0, 1, 2)
 
 
 def test_everything_may_be_given(run: Path, predicts_faint: list[tuple[int, ...]]) -> None:

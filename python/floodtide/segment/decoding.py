@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from floodtide import _core
 from floodtide.base import notes, reading
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import replace_text
@@ -26,14 +27,13 @@ from floodtide.comm.broadcasts import broadcast_object
 from floodtide.config import Config, SegmentOptions
 from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Box, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, difference, parse_boxes
+from floodtide.data.boxes import as_vec3, box_text, difference, intersection, parse_boxes
 from floodtide.data.no_label import cleared
 from floodtide.data.patches import boxes_of
 from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageError
-from floodtide.evaluate.voxels import ContingencyTable
 from floodtide.segment import trained
-from floodtide.segment.affinities import AffinityOptions, linked
 from floodtide.segment.identity import digest
+from floodtide.segment.linking import AffinityOptions, linked
 from floodtide.segment.predict import Predictor
 
 FILE = "decoding.json"
@@ -47,6 +47,12 @@ _DEFAULTS: dict[str, Any] = {"mirror": False, "method": "mean", "threshold": 0.5
 _COLUMNS = (*_DEFAULTS, *_SCORES)
 _MARK = '{"floodtide decoding": 1,'
 _WAIT_S = 600.0  # for another job that chooses
+MIRROR_MARGIN = 0.02
+"""Share of its score by which mirroring must be better to be chosen.
+
+Mirrored copies cost eight times the prediction. Where they helped, errors fell by 8 to 27 %; thresholds from 0.3 to 0.6
+differ by 7 % (docs/real_em.md, "A network trained in an evening"). So a gain below 2 % is not worth the time.
+"""
 _APART = 1 << 40  # between the ids of two boxes
 
 Row = dict[str, Any]
@@ -68,6 +74,12 @@ class Decoding:
     source: str = ""
     boxes: tuple[Box, ...] = ()
 
+    def source_for(self, box: Box) -> str:
+        """Return `source`, with a warning if the settings were chosen on a part of this box of the training's image."""
+        if any(intersection(box, one) for one in self.boxes):
+            return f"{self.source}; the score of this box is optimistic, because it was chosen on"
+        return self.source
+
 
 def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
     """Return how `floodtide segment` decodes the affinities of a checkpoint; the first call chooses. Collective.
@@ -79,11 +91,12 @@ def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
         LockedError: If another job has been choosing for ten minutes.
         InvalidFileError: If the kept choice is damaged.
     """
-    given = {name: getattr(options, name) for name in _DEFAULTS}
-    given = {name: value for name, value in given.items() if value not in (None, "chosen")}
-    if "mirror" in given:
-        given["mirror"] = given["mirror"] == "on"
-    return _on_rank_0(checkpoint, given, options.choose_by, True)
+    return _on_rank_0(checkpoint, _given(options), options.choose_by, choose=True)
+
+
+def kept_decoding(checkpoint: Path, options: SegmentOptions) -> Decoding:
+    """Return what `decoding_of` returns, but choose nothing: without a kept choice, the defaults. Not collective."""
+    return _settled(checkpoint, _given(options), options.choose_by, choose=False)
 
 
 def decoding_of_file(checkpoint: str, mirrored: bool, given: Row) -> Decoding:
@@ -97,24 +110,36 @@ def decoding_of_file(checkpoint: str, mirrored: bool, given: Row) -> Decoding:
     Raises:
         InvalidFileError: If the kept choice is damaged.
     """
-    return _on_rank_0(Path(checkpoint), {**given, "mirror": mirrored}, "voi", False)
+    given = {**given, "mirror": mirrored}
+    return _on_rank_0(Path(checkpoint), given, "voi", choose=False, predicted=True)
 
 
-def _on_rank_0(*arguments: Any) -> Decoding:
+def _given(options: SegmentOptions) -> Row:
+    """Return the settings that a configuration gives."""
+    given = {name: getattr(options, name) for name in _DEFAULTS}
+    given = {name: value for name, value in given.items() if value not in (None, "chosen")}
+    if "mirror" in given:
+        given["mirror"] = given["mirror"] == "on"
+    return given
+
+
+def _on_rank_0(*arguments: Any, **how: Any) -> Decoding:
     found: Decoding | None = None
     with world.agreed():
         if world.rank() == 0:
-            found = _settled(*arguments)
+            found = _settled(*arguments, **how)
     decoding: Decoding = broadcast_object(found)
     return decoding
 
 
-def _settled(checkpoint: Path, given: Row, by: str, choose: bool) -> Decoding:
+def _settled(
+    checkpoint: Path, given: Row, by: str, *, choose: bool, predicted: bool = False
+) -> Decoding:
     axes: tuple[int, ...] = ()
     why, kept = "no checkpoint is known", None
     if given.get("method") == "mutex":
         why = "the choice is for other methods"
-    elif given.keys() == _DEFAULTS.keys() and choose:
+    elif given.keys() == _DEFAULTS.keys() and not predicted:
         why = "nothing is left to choose"
     elif reading.exists(checkpoint):
         kept, why = _kept(checkpoint, choose)
@@ -128,7 +153,7 @@ def _settled(checkpoint: Path, given: Row, by: str, choose: bool) -> Decoding:
             f"chosen on the validation box {where} ({name} {best[by]:.3f}, with the defaults"
             f" {plain[by]:.3f}), kept in {kept['file']}"
         )
-    if row["mirror"] and choose:
+    if row["mirror"] and not predicted:
         settings = trained.stored_configuration(checkpoint)
         axes = () if settings is None else settings.augmentation.reflectable_axes
         if not axes:
@@ -136,7 +161,7 @@ def _settled(checkpoint: Path, given: Row, by: str, choose: bool) -> Decoding:
                 f'segment.mirror is "on", and the training of {checkpoint} reflected no axes, expected "off"'
             )
     text = ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
-    fixed = [name for name in given if choose or name != "mirror"]
+    fixed = [name for name in given if not predicted or name != "mirror"]
     said = f"{' and '.join(fixed)} as given, " if fixed else ""
     options = AffinityOptions(**{name: row[name] for name in ("method", "threshold", "min_size")})
     parts = tuple(part for box in boxes if (part := parse_box(box)) is not None)
@@ -148,7 +173,10 @@ def _shown(value: Any) -> str:
 
 
 def _best(rows: list[Row], by: str, given: Row) -> Row:
-    """Return the best candidate that has the given values. Of equals, the settings nearest to the defaults win."""
+    """Return the best candidate that has the given values. Of equals, the settings nearest to the defaults win.
+
+    Mirroring wins only if it is better by MIRROR_MARGIN.
+    """
     for name, value in given.items():
         rows = [one for one in rows if one[name] == value] or rows
     usual = tuple(_DEFAULTS.items())
@@ -157,7 +185,9 @@ def _best(rows: list[Row], by: str, given: Row) -> Row:
         far = [abs(row[name] - value) for name, value in usual if name != "method"]
         return row[by], far[0], LINKAGES.index(row["method"]), *far[1:]
 
-    return min(rows, key=rank)
+    best = min(rows, key=rank)
+    plain = min((row for row in rows if not row["mirror"]), key=rank, default=best)
+    return best if best[by] < (1.0 - MIRROR_MARGIN) * plain[by] else plain
 
 
 def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
@@ -240,7 +270,9 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
                         rows[:, :2] += np.where(rows[:, :2] > 0, number * _APART, 0).astype(
                             rows.dtype
                         )
-                        tables.setdefault((mirror, *key), ContingencyTable()).add_rows(rows)
+                        tables.setdefault(
+                            (mirror, *key), _core.evaluate.ContingencyTable()
+                        ).add_rows(rows)
                     progress(done := done + 1, total)
     rows = []
     for key, table in tables.items():
@@ -284,7 +316,7 @@ def _candidates(
     offsets = settings.task.affinity_offsets
     for threshold, labels in linked(predicted, offsets, method, _THRESHOLDS):
         sizes = np.bincount(labels.ravel().astype(np.int64))
-        table = ContingencyTable()
+        table = _core.evaluate.ContingencyTable()
         table.add(np.ascontiguousarray(labels), np.ascontiguousarray(truth))
         pairs = table.rows()
         for least in _MIN_SIZES:

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Affinities to segments, as arrays, by the libraries of the field."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import io
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import limits
+from floodtide.base.libraries import library
+from floodtide.base.options import Checked, option
+from floodtide.base.tasks.affinities import NEAREST
+from floodtide.config.segment_options import LINKAGES
+from floodtide.data import Vec3
+from floodtide.errors import (
+    InvalidArgumentError,
+    ShapeError,
+)
+
+Affinities = NDArray[np.floating[Any]]
+
+
+METHODS = ("mutex", *LINKAGES)
+
+
+_SCORING = {
+    "mean": "MeanAffinity<RegionGraphType, ScoreValue>",
+    "median": "HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>",
+    "quantile75": "HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>",
+}
+
+
+_BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
+
+
+_BYTES_PER_VOXEL = 40
+
+
+_BEYOND = 1e-3  # that rounding may add to affinities
+
+
+@dataclass(frozen=True, kw_only=True)
+class AffinityOptions(Checked):
+    """How affinities become segments."""
+
+    method: str = option(
+        "mean",
+        "`mutex`: mutex watershed of all offsets (mwatershed); else watershed of the nearest neighbours and"
+        " agglomeration by the mean, median or 75 % quantile of the affinities between two segments (waterz)",
+        choices=METHODS,
+    )
+    threshold: float = option(
+        0.5,
+        "Segments are merged while the affinity between them is above this. For mutex: an affinity of nearest"
+        " neighbours above this attracts, one below it repels",
+        range=limits.FRACTION,
+    )
+    far_bias: float = option(
+        0.5, "For mutex: the threshold of all other offsets", range=limits.FRACTION
+    )
+    stride: int = option(
+        2,
+        "For mutex: far offsets start at every n-th voxel along each axis only, because all would split objects",
+        range=limits.STRIDE,
+    )
+    background: float = option(
+        0.0,
+        "Voxels whose mean affinity to their nearest neighbours is below this are in no segment",
+        range=limits.FRACTION,
+    )
+    min_size: int = option(100, "Smaller segments, in voxels, are removed", range=limits.VOXELS)
+
+
+def segments_of(
+    affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions | None = None
+) -> NDArray[np.uint64]:
+    """Return the segments of affinities, uint64 (z, y, x) from 1, in the order of their first voxels; 0 is background.
+
+    Args:
+        affinities: (offsets, z, y, x), from 0 (different objects) to 1 (same object). The affinity of a voxel for an
+            offset is that of the voxel and the one at the offset.
+        offsets: Offsets (z, y, x).
+        options: The method and its parameters; None: the defaults.
+
+    Raises:
+        ShapeError: If there is not one offset for each channel.
+        InvalidArgumentError: If an affinity is not from 0 to 1, or the method lacks an offset.
+        UnsupportedError: If the library of the method is not installed.
+    """
+    return segments_and_pieces(affinities, offsets, options or AffinityOptions())[0]
+
+
+def segments_and_pieces(
+    affinities: Affinities,
+    offsets: Sequence[Vec3],
+    options: AffinityOptions,
+    higher: float | None = None,
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
+    """Return the segments of affinities, and the pieces of which agglomeration made them.
+
+    Pieces are what is merged above the threshold `higher`, of any size and with any numbers; None for `mutex`, or
+    without `higher`. For the rest see `segments_of`.
+    """
+    if affinities.ndim != 4 or len(affinities) != len(offsets):
+        raise ShapeError(
+            f"agglomerate: affinities of shape {affinities.shape} and {len(offsets)} offsets, expected"
+            " (offsets, z, y, x)"
+        )
+    require_range("agglomerate", affinities)
+    _require_memory(affinities.shape)
+    pieces = None
+    if options.method == "mutex":
+        labels = _mutex(affinities, offsets, options)
+    else:
+        thresholds = [options.threshold] if higher is None else [higher, options.threshold]
+        *above, (_, labels) = linked(affinities, offsets, options.method, thresholds)
+        pieces = above[0][1] if above else None
+    if options.background > 0:
+        nearest = affinities[_nearest(offsets, "background")]
+        labels[nearest.mean(axis=0) < options.background] = 0
+    return _numbered(labels, options.min_size), pieces
+
+
+def objects_of(
+    task: Any,
+    predicted: NDArray[Any],
+    *,
+    sections: bool = False,
+    options: AffinityOptions | None = None,
+) -> NDArray[Any]:
+    """Return the objects (z, y, x) of what `Predictor.predicted` returns for a task; 0 is none.
+
+    `options` say how affinities become segments. If `sections`, as for a network that sees one section at a time, each
+    section has separate objects, with different numbers.
+    """
+    if sections:
+        apart, count = np.zeros(predicted.shape[-3:], np.int64), 0
+        for z, out in enumerate(apart):
+            found = objects_of(task, predicted[..., z : z + 1, :, :], options=options)[0]
+            out[found > 0] = found[found > 0] + count
+            count += int(found.max(initial=0))
+        return apart
+    objects: NDArray[Any] = task.objects(predicted, functools.partial(segments_of, options=options))
+    return objects
+
+
+def require_range(name: str, affinities: Affinities) -> None:
+    """Refuse values that are no affinities from 0 to 1: numbers of 8 bits as floats, or logits."""
+    if affinities.size == 0:
+        return
+    lowest, highest = float(affinities.min()), float(affinities.max())
+    if not (math.isfinite(lowest) and math.isfinite(highest)):
+        raise InvalidArgumentError(f"{name}: an affinity is not a finite number")
+    if lowest >= -_BEYOND and highest <= 1 + _BEYOND:
+        return
+    hint = "divide them by 255" if lowest >= 0 and highest <= 255 else "apply the sigmoid to logits"
+    raise InvalidArgumentError(
+        f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1: {hint}"
+    )
+
+
+def _mutex(
+    affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions
+) -> NDArray[np.uint64]:
+    mwatershed = library("mwatershed", "agglomerate", "affinities")
+    is_near = [sum(map(abs, offset)) == 1 for offset in offsets]
+    biases = np.array([options.threshold if near else options.far_bias for near in is_near])
+    shifted = affinities.astype(np.float64) - biases[:, None, None, None]
+    strides = [[1 if near else options.stride] * 3 for near in is_near]
+    labels: NDArray[np.uint64] = mwatershed.agglom(
+        shifted, [list(o) for o in offsets], strides=strides
+    )
+    return labels
+
+
+def linked(
+    affinities: Affinities, offsets: Sequence[Vec3], method: str, thresholds: Sequence[float]
+) -> Iterator[tuple[float, NDArray[np.uint64]]]:
+    """Yield the segments of each threshold, the highest first, of one agglomeration. Arguments as `segments_of`."""
+    waterz = library("waterz", "agglomerate", "affinities")
+    values = nearest_affinities(affinities, offsets, method)
+    # waterz merges while 1 - affinity is below its threshold, and tells standard output about it.
+    falling = sorted(thresholds, reverse=True)
+    with _silent():
+        found = waterz.agglomerate(
+            values, [1.0 - one for one in falling], scoring_function=_scoring(method)
+        )
+    for threshold in falling:
+        with _silent():
+            labels = next(found).copy()
+        yield threshold, labels
+
+
+def joined(
+    values: NDArray[np.float32], method: str, threshold: float, pieces: NDArray[np.uint64]
+) -> list[tuple[float, int, int]]:
+    """Return (affinity, a, b) of each merge of pieces down to a threshold, in their order; b becomes a part of a.
+
+    Args:
+        values: What `nearest_affinities` returns.
+        method: The linkage.
+        threshold: Pieces are merged while the affinity between them is above this.
+        pieces: Segments of a higher threshold.
+    """
+    waterz = library("waterz", "agglomerate", "affinities")
+    with _silent():
+        ((_, history),) = waterz.agglomerate(
+            values,
+            [1.0 - threshold],
+            fragments=pieces.copy(),
+            return_merge_history=True,
+            scoring_function=_scoring(method),
+        )
+    found = []
+    for row in history:
+        a, b = (row["a"], row["b"]) if row["c"] == row["a"] else (row["b"], row["a"])
+        found.append((1.0 - row["score"], a, b))
+    return found
+
+
+def _scoring(method: str) -> str:
+    return f"OneMinus<{_SCORING[method]}>"
+
+
+def nearest_affinities(
+    affinities: Affinities, offsets: Sequence[Vec3], method: str
+) -> NDArray[np.float32]:
+    """Return the affinities of the nearest neighbours, (3, z, y, x) in the order of NEAREST; 0 along z without them."""
+    values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
+    nearest = _nearest(offsets, f"the method {method}")
+    values[-len(nearest) :] = affinities[nearest]
+    return values
+
+
+def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
+    """Return the channels of the nearest neighbours; without one along z, sections are apart."""
+    wanted = NEAREST if NEAREST[0] in offsets else NEAREST[1:]
+    missing = [offset for offset in wanted if offset not in offsets]
+    if missing:
+        raise InvalidArgumentError(
+            f"agglomerate: {what} needs the offsets {list(wanted)}, of which {missing} are not there"
+        )
+    return [list(offsets).index(offset) for offset in wanted]
+
+
+def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:
+    """Return the labels without small segments, numbered from 1 in the order of their first voxels."""
+    ids, first, place, sizes = np.unique(
+        labels, return_index=True, return_inverse=True, return_counts=True
+    )
+    kept = (ids > 0) & (sizes >= min_size)
+    numbers = np.zeros(len(ids), np.uint64)
+    order = np.flatnonzero(kept)[np.argsort(first[kept])]
+    numbers[order] = np.arange(1, len(order) + 1)
+    return numbers[place].reshape(labels.shape)
+
+
+def decoding_bytes(offsets: int) -> int:
+    """Return the bytes of memory per voxel that agglomeration needs."""
+    return _BYTES_PER_AFFINITY * offsets + _BYTES_PER_VOXEL
+
+
+def _require_memory(shape: Sequence[int]) -> None:
+    voxels = math.prod(shape[1:])
+    limits.require_memory(
+        f"agglomerate: {' x '.join(map(str, shape[1:]))} voxels with {shape[0]} offsets need",
+        decoding_bytes(shape[0]) * voxels,
+        "subvolumes (--subvolume, or segment.subvolume)",
+    )
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep what a library writes to standard output, from Python or native code, from being seen."""
+    sys.stdout.flush()
+    flush = ctypes.CDLL(None).fflush  # of C, which native code's output goes through
+    flush(None)
+    saved = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        flush(None)
+        os.dup2(saved, 1)
+        os.close(nowhere)
+        os.close(saved)
