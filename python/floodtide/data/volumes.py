@@ -378,7 +378,7 @@ def write_volume(
 
     Raises:
         StorageError: If it cannot be written.
-        InvalidArgumentError: If an array is not C-contiguous or of an unusual type, or something else would be lost.
+        InvalidArgumentError: If an array is of an unusual type, or something else would be lost.
     """
     _WRITE.check("write_volume", gzip=gzip, voxel_size_nm=voxel_size_nm)
     resolution = None if voxel_size_nm is None else np.array(voxel_size_nm, np.float64)
@@ -390,7 +390,7 @@ def write_volume(
                 file.create(name, array.dtype.name, array.shape, chunks, gzip)
                 if resolution is not None and array.ndim == 3:
                     file.attribute(name, "resolution", resolution)
-                file.write(name, [0] * array.ndim, array)
+                file.write(name, [0] * array.ndim, np.ascontiguousarray(array))
             file.finish()
         finally:
             file.discard()

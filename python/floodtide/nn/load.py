@@ -11,7 +11,6 @@ from floodtide import _core
 from floodtide.base import reading
 from floodtide.base.typed import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.nn import safetensors_files
 from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
 from floodtide.nn.network import Array
@@ -58,6 +57,8 @@ def load(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
     if text.endswith(".safetensors"):
+        from floodtide.nn import safetensors_files  # a training starts faster without
+
         core, arrays = safetensors_files.read(text, compute)
         network = network_of(core)
         _filled(network, arrays, text)

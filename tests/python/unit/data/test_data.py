@@ -78,12 +78,13 @@ def test_volumes_know_if_they_are_the_same(tmp_path: Path) -> None:
 def test_write_volume_is_read_by_h5py(tmp_path: Path) -> None:
     image = np.arange(8 * 9 * 70, dtype=np.uint8).reshape(8, 9, 70)
     labels = image.astype(np.uint64) << np.uint64(56)
-    arrays = {"raw": image, "labels": labels}
+    arrays = {"raw": image, "labels": labels, "part": image[1:, ::2, 3:]}
     data.write_volume(tmp_path / "a.h5", arrays, voxel_size_nm=(40, 8, 4))
     assert data.Volume(tmp_path / "a.h5", "raw").geometry.voxel_size_nm == (40.0, 8.0, 4.0)
     with h5py.File(tmp_path / "a.h5") as file:
         np.testing.assert_array_equal(file["raw"][:], image)
         np.testing.assert_array_equal(file["labels"][:], labels)
+        np.testing.assert_array_equal(file["part"][:], image[1:, ::2, 3:])
         assert file["raw"].chunks == (8, 9, 64)
     with pytest.raises(errors.InvalidArgumentError, match="float16"):
         data.write_volume(tmp_path / "b.h5", {"raw": np.zeros((2, 2, 2), np.float16)})
