@@ -16,6 +16,10 @@ from floodtide.base.files import path_and_dataset, replace_bytes
 from floodtide.base.outputs import PRECOMPUTED, starts_like, volume_folder
 from floodtide.data.boxes import Vec3, as_vec3, difference, total
 from floodtide.data.formats.table import HDF5, format_of
+from floodtide.data.volumes import Volume
+
+REACH = 2
+"""Voxels around a voxel of a side that tell its segment: images may be resampled."""
 
 SPLIT, MERGE, END = "split", "merge", "end"
 _KINDS = (SPLIT, MERGE, END)
@@ -54,7 +58,7 @@ class Place:
 
 
 def table_of(name: str) -> Path:
-    """Return the table of a segmentation: `out.segments.places.csv` of `out.h5:segments`, in the same folder.
+    """Return the table of a segmentation: `out.h5.segments.places.csv` of `out.h5:segments`, in the same folder.
 
     Raises:
         InvalidArgumentError: If the name has no known form.
@@ -67,7 +71,7 @@ def table_of(name: str) -> Path:
     else:
         file, inside = str(row.path(name)), ""
     path = Path(file)
-    parts = [path.stem, *(part for part in inside.split("/") if part), "places.csv"]
+    parts = [path.name, *(part for part in inside.split("/") if part), "places.csv"]
     return path.with_name(".".join(parts))
 
 
@@ -130,6 +134,26 @@ def read_places(name: str, start: Vec3) -> list[Place] | None:
             raise ValueError("another header")
         shift = difference(start, [int(n) for n in begin.groups()])
         return [_place(row).moved(lambda voxel: total(voxel, shift)) for row in rows]
+
+
+def belong(places: Sequence[Place], volume: Volume, start: Vec3) -> bool:
+    """Return False if the first places lie in other segments: another program has replaced the segmentation.
+
+    Args:
+        places: In voxels of the whole volume.
+        volume: The segmentation.
+        start: Its first voxel there.
+    """
+    return all(
+        _is_in(volume, difference(one.sides[0], start), one.segments[0]) for one in places[:20]
+    )
+
+
+def _is_in(volume: Volume, voxel: Vec3, segment: int) -> bool:
+    ends = [min(n, a + REACH + 1) for a, n in zip(voxel, volume.shape, strict=True)]
+    low = [max(0, a - REACH) for a in voxel]
+    size = difference(ends, low)
+    return min(size) > 0 and bool((volume.read((as_vec3(low), size)) == segment).any())
 
 
 def _place(row: Sequence[str]) -> Place:

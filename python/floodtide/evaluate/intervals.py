@@ -58,4 +58,5 @@ def _drawn(rows: NDArray[np.uint64], samples: int, seed: int) -> NDArray[np.floa
         whole = in_bodies + pairs + weight @ others
         error = 1 - 2 * pairs / whole if whole else 0.0  # without a pair of voxels, as the core
         row[:] = error, split_bits / voxels, merge_bits / voxels
+    np.maximum(found, 0, out=found)  # rounding leaves numbers just below 0
     return found

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data import Vec3
-from floodtide.data.places import END, SPLIT, Place, table_of
+from floodtide.data.places import END, REACH, SPLIT, Place, table_of
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable
 
 FIRST = (20, 100)
 """Numbers of first places that are scored."""
-
-_REACH = 2  # voxels around a side that vote for its object
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,8 @@ def looked_at(
         found = [_object_at(side, segment, labels, objects) for side, segment in sides]
         if None in found:
             raise InvalidFileError(
-                f"{table_of(name)}: place {place.zyx} is not in segment {place.segments[0]} of {name}, expected the"
-                " table of this segmentation; remove it"
+                f"{table_of(name)}: a place of segment {place.segments[0]} lies in other segments of {name}, expected"
+                " the table of this segmentation; remove it"
             )
         if 0 not in found:
             judged.append((place, _is_mistake(place, found, rows)))
@@ -96,7 +94,7 @@ def _object_at(
     voxel: Vec3, segment: int, labels: NDArray[Any], objects: NDArray[Any]
 ) -> int | None:
     """Return the object that most voxels of a segment around a voxel have; 0: none; None: no voxel of the segment."""
-    box = tuple(slice(max(0, n - _REACH), n + _REACH + 1) for n in voxel)
+    box = tuple(slice(max(0, n - REACH), n + REACH + 1) for n in voxel)
     own = labels[box] == segment
     if not own.any():
         return None

@@ -120,14 +120,15 @@ def run_lengths(
 
 
 def _at(segmentation: Labels, places: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the segments at positions, 0 for none."""
+    """Return numbers of the segments at positions, 0 for none."""
     voxels = np.rint(places).astype(np.int64)
     if len(voxels) and (voxels.min() < 0 or (voxels >= segmentation.shape).any()):
         raise OutOfRangeError(
             f"run lengths: a node is outside of the segmentation of {segmentation.shape} voxels"
         )
-    segments: NDArray[np.int64] = segmentation[tuple(voxels.T)].astype(np.int64)
-    return np.maximum(segments, 0)
+    # Numbers stand for the segments, because ids may not fit into 63 bits.
+    ids, numbers = np.unique(segmentation[tuple(voxels.T)], return_inverse=True)
+    return np.where(ids > 0, np.arange(1, len(ids) + 1), 0)[numbers.ravel()]
 
 
 def _merging(

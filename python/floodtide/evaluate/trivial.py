@@ -148,7 +148,7 @@ def judged(gain: float, sentence: str) -> Verdict:
     """Return the verdict for a score that is better than the best trivial score by `gain`."""
     if gain > 0:
         return Verdict(True, f"Better than trivial by {gain:.3f}: {sentence}.")
-    return Verdict(False, f"Not yet better than trivial (worse by {-gain:.3f}): {sentence}.")
+    return Verdict(False, f"Not yet better than trivial (worse by {abs(gain):.3f}): {sentence}.")
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -56,6 +56,10 @@ def load(
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
+    if text.endswith(".onnx"):
+        raise InvalidFileError(
+            f"load: {text} is an ONNX model, which is only written; expected the network of which it was made"
+        )
     if text.endswith(".safetensors"):
         from floodtide.nn import safetensors_files  # a training starts faster without
 

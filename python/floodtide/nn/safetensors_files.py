@@ -112,7 +112,9 @@ def _opened(path: str) -> Iterator[Any]:
         with module.safe_open(path, "np") as file:
             yield file
     except (module.SafetensorError, OSError, TypeError) as error:
-        raise InvalidFileError(f"load: {path}: {error}") from None
+        raise InvalidFileError(
+            f"load: {path}: {error}; expected a safetensors file of float32 arrays"
+        ) from None
 
 
 def _theirs(name: str) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from floodtide.base.notes import show
 from floodtide.data import Vec3, Volume
 from floodtide.data.look.labels import like_image
-from floodtide.data.places import Place, read_places
+from floodtide.data.places import Place, belong, read_places, table_of
 from floodtide.data.volumes import place_of, require_same_size, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.train.recorded_run import SEGMENTATION, read_run
@@ -88,14 +89,19 @@ def layers_of(
 
 
 def places_of(layers: Sequence[Layer]) -> list[Place]:
-    """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it.
+    """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it, and, with
+    a note, if the table belongs to another segmentation.
 
     Raises:
         InvalidFileError: If the table is damaged.
     """
     for layer in layers:
         if layer.name == SEGMENTS:
-            return read_places(layer.volume.name, layer.start) or []
+            name = layer.volume.name
+            places = read_places(name, layer.start) or []
+            if belong(places, layer.volume, layer.start):
+                return places
+            show(f"{table_of(name)} lists places of another segmentation, and is not shown")
     return []
 
 

@@ -185,3 +185,10 @@ def test_wrong_arguments_are_refused(
     monkeypatch.setitem(__import__("sys").modules, "kimimaro", None)
     with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[skeletons\]'"):
         skeletons_of(tubes())
+
+
+def test_ids_from_2_63_on_are_segments() -> None:
+    labels = np.random.default_rng(3).integers(0, 4, (8, 9, 10)).astype(np.uint64)
+    high = np.where(labels > 0, labels + np.uint64(2**63), np.uint64(0))
+    known = random_skeletons(1, 4)
+    assert run_lengths(known, high, voxel_size=SIZE) == run_lengths(known, labels, voxel_size=SIZE)

@@ -129,7 +129,7 @@ def test_the_commands_write_read_and_judge_places(
         line = ["agglomerate", source, out, "--min-size", "20", "--json"]
         assert cli.run(line) == 0
         report = json.loads(capsys.readouterr().out)
-        name = "out.first.s.places.csv" if ":" in out else "out.places.csv"
+        name = "out.h5.first.s.places.csv" if ":" in out else "out.zarr.places.csv"
         assert report["places"] == f"{tmp_path}/{name}"
         labels = Volume(out).read()
         places = read_places(out, START)
@@ -178,6 +178,8 @@ def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     file.write_text(re.sub(r"(merge,[0-9.]+),\d+", r"\1,77", text))
     assert cli.run(["evaluate", out, truth]) == 0
     assert "expected the table of this segmentation" in capsys.readouterr().out
+    assert places_of(layers_of(out)[0]) == []
+    assert "lists places of another segmentation" in capsys.readouterr().err
     assert cli.run(["agglomerate", source, out, "--method", "mutex"]) == 0
     assert not file.exists(), "a mutex watershed has no places"
     places = [Place((1, 1, 1), SPLIT, 0.5, (7, 8), (9, 9), ((1, 1, 1), (1, 1, 1)))]
@@ -188,12 +190,12 @@ def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_names_of_tables() -> None:
     names = {
-        "a/b.h5:s": "a/b.s.places.csv",
-        "b.h5:x/s": "b.x.s.places.csv",
-        "a/v.zarr": "a/v.places.csv",
-        "a/v.zarr/x/0": "a/v.x.0.places.csv",
+        "a/b.h5:s": "a/b.h5.s.places.csv",
+        "b.h5:x/s": "b.h5.x.s.places.csv",
+        "a/v.zarr": "a/v.zarr.places.csv",
+        "a/v.zarr/x/0": "a/v.zarr.x.0.places.csv",
         "precomputed://a/v": "a/v.places.csv",
-        "a/b.tif": "a/b.places.csv",
+        "a/b.tif": "a/b.tif.places.csv",
     }
     assert {name: str(table_of(name)) for name in names} == names
 

@@ -144,6 +144,8 @@ def test_keys_step_through_the_places(volumes: Path) -> None:
         Place((4, 5, 2), "end", 0.1, (7, 0), (60, 0), ((4, 5, 2), (4, 5, 2))),
     ]
     write_places(table_of(f"{volumes}:box"), places, (1, 2, 0), 0.5)
+    with h5py.File(volumes, "a") as file:
+        file["box"][1, 1, 1], file["box"][3, 3, 2] = 9, 7
     layers, _ = layers_of(f"{volumes}:box")
     assert places_of(layers) == places
     viewer = serve(layers, places=places_of(layers)).viewer
