@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fail if a test was skipped for anything but absent data, a processor without the instructions, or a system without
-network namespaces.
+"""Fail if a test was skipped for another reason than the machine's.
 
+Reasons of the machine are absent data, a processor without the instructions, or a system without network namespaces.
 Usage: python tests/scripts/check_skips.py JUNIT.xml
 FLOODTIDE_ALLOW_SKIP names one more word that a reason may hold.
 """

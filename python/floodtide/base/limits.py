@@ -35,8 +35,9 @@ def require_memory(what: str, needed_bytes: float, expected: str) -> None:
 
 
 def require_decoded(name: str, shape: Sequence[int], item_bytes: int) -> None:
-    """Raise InvalidArgumentError before voxels are decoded that do not fit into memory. A small file may claim, and
-    unpack to, any number.
+    """Raise InvalidArgumentError before voxels are decoded that do not fit into memory.
+
+    A small file may claim, and unpack to, any number.
 
     Args:
         name: The file, for the message.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes for the user about things that are not errors: one line on standard error, on rank 0, once per process; and
-numbers with a noun for such texts.
+"""Notes for the user about things that are not errors, and numbers with a noun for such texts.
 
-This module does not know ranks. When `floodtide` is imported, it sets the function that asks for rank 0.
+A note is one line on standard error, on rank 0, once per process. This module does not know ranks. When `floodtide` is
+imported, it sets the function that asks for rank 0.
 """
 
 from __future__ import annotations

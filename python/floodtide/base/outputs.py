@@ -166,10 +166,10 @@ def give_back_all() -> None:
 
 
 def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[PathLike]) -> None:
-    """Raise InvalidArgumentError if an output is an input. Files are compared by device and file number, so links are
-    recognised.
+    """Raise InvalidArgumentError if an output is an input.
 
-    A volume may be a folder. Then all that is in the folder is input.
+    Files are compared by device and file number, so links are recognised. A volume may be a folder. Then all that is in
+    the folder is input.
     """
     inputs, outputs = list(inputs), list(outputs)
     folders = [

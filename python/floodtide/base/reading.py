@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All functions with which Python reads files. Every failure is an InvalidFileError, one line that names the file and
-what was expected.
+"""All functions with which Python reads files.
 
-For a damaged file, other libraries raise many kinds of exceptions without the name of the file. Sizes are checked
-before anything is read. Only the core reads HDF5 files; it verifies checksums and limits the time.
+Every failure is an InvalidFileError, one line that names the file and what was expected. For a damaged file, other
+libraries raise many kinds of exceptions without the name of the file. Sizes are checked before anything is read. Only
+the core reads HDF5 files; it verifies checksums and limits the time.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _OTHERS = {  # networks for other programs
         starts_like("a safetensors file", b'{"__metadata__":{'),
     ),
 }
-_STATISTICS = "statistics"  # name of metadata: what a network was trained on, as in a checkpoint
+_TRAINED_ON = "training_images"  # name of metadata: the statistics that a checkpoint keeps
 _SHOWN = ("depth", "features", "fov", "deltas")  # of a network
 _OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels", "erode")
 
@@ -86,15 +86,9 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
 
 def _notes(source: str) -> dict[str, Any]:
     """Return the metadata for other programs: how images are normalised, and what the outputs are."""
-    images = _trained_on(source)
-    trained = [
-        {"name": i.name, "mean": i.mean, "std": i.std, "voxel_size_nm": i.voxel_size_nm}
-        for i in images
-    ]
     notes: dict[str, Any] = {
         "normalisation": "(value - mean) / std",
-        "training_images": trained,
-        _STATISTICS: to_text(images),
+        _TRAINED_ON: to_text(_trained_on(source)) or "[]",
     }
     task = None if source.endswith(".safetensors") else task_of(source)
     return notes if task is None else notes | {"task": task.kind, "outputs": task.channels}
@@ -102,7 +96,7 @@ def _notes(source: str) -> dict[str, Any]:
 
 def _trained_on(source: str) -> tuple[TrainedOn, ...]:
     if source.endswith(".safetensors"):
-        return from_text(safetensors_files.metadata(source).get(_STATISTICS, ""), source)
+        return from_text(safetensors_files.metadata(source).get(_TRAINED_ON, ""), source)
     return training_images(source)
 
 

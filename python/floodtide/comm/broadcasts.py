@@ -118,7 +118,7 @@ def broadcast_optimizer_state(
     comm = ranks_of(process_set)
     root = index_of(root_rank, process_set)
     state = optimizer.state_dict()
-    # as those of `floodtide.optim`, a folder above this one
+    # Optimizers of `floodtide.optim` have this method. This module may not import them.
     ours = hasattr(optimizer, "load_settings")
     kind = f"floodtide's {optimizer.name}" if ours else type(optimizer).__qualname__
     sizes = {name: int(values.size) for name, values in state.items()} if ours else {}

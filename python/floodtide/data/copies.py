@@ -50,11 +50,10 @@ def convert(
     command: str = "floodtide convert",
     progress: Progress | None = None,
 ) -> Volume:
-    """Copy a volume to another format, block by block, and return the copy. Voxel size and offset stay where both
-    formats have them.
+    """Copy a volume to another format, block by block, and return the copy.
 
-    The destination appears when it is complete. In an HDF5 file other datasets stay; every other destination must be
-    new. Zarr is written as Zarr 3.
+    Voxel size and offset stay where both formats have them. The destination appears when it is complete. In an HDF5
+    file other datasets stay; every other destination must be new. Zarr is written as Zarr 3.
 
     Args:
         source: A volume, or its name.

@@ -25,8 +25,9 @@ def checked_image(
     box: Box | None = None,
     slices: bool = False,
 ) -> tuple[Volume, SizeNm | None]:
-    """Open an image for a network, settle the problems of `image_problems`, and return it and its voxel size (z, y, x)
-    in nm: the stated one, else its own.
+    """Open an image for a network, and settle the problems of `image_problems`.
+
+    Return the image and its voxel size (z, y, x) in nm: the stated one, else its own.
 
     Args:
         checkpoint, box, slices: As for `image_problems`.

@@ -41,9 +41,8 @@ NERL = "normalised_run_length"
 """The normalised expected run length, among the scores of an earlier segmentation and of trivial answers."""
 
 _CHECKED = Arguments(border_nm=limits.NANOMETRES, voxel_nm=limits.VOXEL_SIZE)
-_MOST_VOXELS = (
-    1 << 25
-)  # of a box that is read whole, for grey level and places: about a GiB of memory
+# Voxels of a box that is read whole, for grey level and places: about a GiB of memory.
+_MOST_VOXELS = 1 << 25
 
 
 @dataclasses.dataclass

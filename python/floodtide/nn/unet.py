@@ -53,6 +53,7 @@ class PatchNetwork(Network):
     @typed()
     def forward(self, batch: Array) -> Array:
         """Return probabilities, float32 (n, z, y, x, classes). Batch normalisation uses its moving statistics.
+
         Several threads may call this at once.
 
         Args:

@@ -152,6 +152,7 @@ def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | No
 @curve
 def by_time_figure(runs: Sequence[Run]) -> str | None:
     """Draw training loss and validation score against time. A cross ends a run that diverged.
+
     Return an SVG as data URI, or None for a single run, runs of several tasks, or runs without a training record.
     """
     if not comparable(runs) or not any(run.train for run in runs):

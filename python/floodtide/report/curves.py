@@ -131,6 +131,7 @@ def _scores(run: Run, score: Callable[[Record], float | None]) -> tuple[Floats, 
 @curve
 def training_figure(runs: Sequence[Run]) -> str | None:
     """Draw loss, F1 on the network's own moves, learning rate, throughput and waiting times against the step.
+
     Return an SVG as data URI, or None if no run has a training record.
     """
     if not any(run.train for run in runs):
@@ -179,6 +180,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
 @curve
 def gradients_figure(runs: Sequence[Run]) -> str | None:
     """Draw the norm of the gradient, and the gradient noise scale with its 95 % interval, against the step.
+
     Return an SVG as data URI, or None if no run has measured the noise scale.
     """
     if not any("noise_scale" in record for run in runs for record in run.train):
@@ -333,6 +335,7 @@ def finish(axis: Axes) -> None:
 @curve
 def dice_figure(runs: Sequence[Run]) -> str | None:
     """Draw, for each class, Dice over all voxels, and of several groups also their mean with its spread.
+
     Return an SVG as data URI, or None if no run validated classes.
     """
     from matplotlib.patches import Patch
@@ -362,6 +365,7 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
 @curve
 def scores_figure(runs: Sequence[Run]) -> str | None:
     """Draw the main score of outputs that are no classes: each faintly, and their mean; grey: of trivial predictions.
+
     Return an SVG as data URI, or None if no run has such scores.
     """
     shown = [run for run in _validated(runs, "channels") if run.task.scores_of(run.validation[-1])]

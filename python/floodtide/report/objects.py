@@ -22,6 +22,7 @@ _MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows 
 
 def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str | None, str]:
     """Draw the largest objects of a segmentation.
+
     Return a PNG as data URI, or None; and a note: what it shows, or why there is none.
 
     Raises:

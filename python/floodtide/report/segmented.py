@@ -139,8 +139,9 @@ def newest(run: Run) -> tuple[config.Config, Path]:
 
 
 def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
-    """Return a volume of which a run holds out a box, or all, and the first such box. A run that holds nothing out is
-    an InvalidArgumentError.
+    """Return a volume of which a run holds out a box, or all, and the first such box.
+
+    A run that holds nothing out is an InvalidArgumentError.
     """
     volume = held_out_volume(settings)
     if volume is None:
@@ -154,6 +155,7 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
 
 def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
     """Segment the middle of a held-out box with the newest checkpoint of the run.
+
     Return the segmentation, and the names and places of its labels, for `_compared`.
     """
     settings, checkpoint = newest(run)

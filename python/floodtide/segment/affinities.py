@@ -142,6 +142,7 @@ def write_segments(
     inputs: str,
 ) -> tuple[int, float]:
     """Write segments (z, y, x) as uint32 to a volume of any format. Not collective.
+
     Return their number, and the share of the voxels that are in one.
 
     Args:

@@ -150,10 +150,10 @@ def segment_on_ranks(
     numbers: range | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Segment the missing subvolumes on all ranks, and return how many this call has segmented, over all ranks.
-    Collective. A rank that is done takes the next one.
+    """Segment the missing subvolumes on all ranks, and return how many this call did, over all ranks. Collective.
 
-    An error on one rank ends the job. What was stored until then stays, and the same call continues.
+    A rank that is done takes the next one. An error on one rank ends the job. What was stored until then stays, and the
+    same call continues.
 
     Args:
         pieces, segmenter, volume: As for `segment_block`.
@@ -256,6 +256,7 @@ def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
 
 def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[int], bool]) -> int:
     """Do pieces of work on all ranks until all are done, and return how many this call did, over all ranks. Collective.
+
     A rank that is done takes the next piece.
 
     Args:

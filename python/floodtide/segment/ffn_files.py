@@ -118,8 +118,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def write_npz(segmentation: str, folder: str | Path) -> Path:
-    """Write a segmentation, and its probabilities if it has them, as google/ffn does; return the file of the
-    segmentation.
+    """Write a segmentation, and its probabilities if it has them, as google/ffn does.
+
+    Return the file of the segmentation.
 
     Args:
         segmentation: "file:dataset" that `floodtide segment` has written.

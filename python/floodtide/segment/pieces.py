@@ -45,11 +45,11 @@ _MOST = 1 << 22  # subvolumes; a damaged plan may claim any number
 
 @dataclass(frozen=True)
 class Cut:
-    """Overlapping subvolumes of one size that cover a box. Their numbers count from 0, along x first. A number that
-    does not exist is an OutOfRangeError.
+    """Overlapping subvolumes of one size that cover a box. Their numbers count from 0, along x first.
 
-    The subvolumes are spread evenly, so that each overlap is at least the one asked for. The core of a subvolume is its
-    part up to the middle of each overlap. The cores cover every voxel of the box once.
+    A number that does not exist is an OutOfRangeError. The subvolumes are spread evenly, so that each overlap is at
+    least the one asked for. The core of a subvolume is its part up to the middle of each overlap. The cores cover every
+    voxel of the box once.
 
     Args:
         box: (start, size) of the whole box, in voxels of the volume.

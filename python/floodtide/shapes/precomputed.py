@@ -81,6 +81,7 @@ def add_meshes(
 
 def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
     """Add skeletons of all segments to a precomputed segmentation, and return their number. Not collective.
+
     The segmentation is read whole.
 
     Args:

@@ -302,8 +302,10 @@ def with_partitions(config: Config) -> Config:
 
 
 def lom_radius(config: Config) -> Vec3:
-    """Return the radius (z, y, x) in voxels of the box of a partition: data.lom_radius, or half the field of view plus
-    the step."""
+    """Return the radius (z, y, x) in voxels of the box of a partition.
+
+    It is data.lom_radius, or half the field of view plus the step.
+    """
     if config.data.lom_radius is not None:
         return config.data.lom_radius
     return as_vec3([size // 2 for size in learner_of(config.model).patch_size(config)])

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run directory. Rank 0 writes config.toml, log.jsonl, TensorBoard events and checkpoints/. Every rank writes its
-trace (`run.trace`) and, if the job fails, its last events."""
+"""The run directory.
+
+Rank 0 writes config.toml, log.jsonl, TensorBoard events and checkpoints/. Every rank writes its trace (`run.trace`)
+and, if the job fails, its last events.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,10 @@ _FLUSH_S = 10.0  # between two writes of TensorBoard events
 
 
 class RunDirectory(NotPickled):
-    """Files of one run. Every method does nothing on ranks that do not write. StorageError is raised for a file that
-    cannot be written, and InvalidFileError for a log that is damaged or not that of a run.
+    """Files of one run. Every method does nothing on ranks that do not write.
+
+    StorageError is raised for a file that cannot be written, and InvalidFileError for a log that is damaged or not that
+    of a run.
 
     Args:
         path: The directory. `take` creates it if it is missing.
@@ -219,9 +224,9 @@ class RunDirectory(NotPickled):
         return time.monotonic() - self._start_s
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Append a record to the log, and its numbers to the TensorBoard events. After a StorageError, nothing more is
-        recorded.
-        Return it with its time; None on ranks that do not write.
+        """Append a record to the log, and its numbers to the TensorBoard events.
+
+        Return it with its time; None on ranks that do not write. After a StorageError, nothing more is recorded.
         """
         if not self._writer:
             return None

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job trains, checked on all ranks before the first step: the objects that a configuration describes, the
-configuration that describes objects (run directories and checkpoints keep it), and cores, threads and memory."""
+"""What a job trains, checked on all ranks before the first step.
+
+That is the objects that a configuration describes, the configuration that describes objects (run directories and
+checkpoints keep it), and cores, threads and memory.
+"""
 
 from __future__ import annotations
 

@@ -89,8 +89,9 @@ def layers_of(
 
 
 def places_of(layers: Sequence[Layer]) -> list[Place]:
-    """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it, and, with
-    a note, if the table belongs to another segmentation.
+    """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it.
+
+    If the table belongs to another segmentation, a note says so, and there are no places.
 
     Raises:
         InvalidFileError: If the table is damaged.

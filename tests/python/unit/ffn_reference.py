@@ -22,8 +22,10 @@ BLOCK = 128
 
 
 def _taps(array: Array) -> Iterator[tuple[tuple[int, int, int], Array]]:
-    """Yield (kz, ky, kx) and (blocks, BLOCK, channels): the rows that this tap meets, from voxel
-    (0, 0, 0) on. Rows behind the last voxel's are zero or of no interest."""
+    """Yield (kz, ky, kx) and (blocks, BLOCK, channels): the rows that this tap meets, from voxel (0, 0, 0).
+
+    Rows behind the last voxel's are zero or of no interest.
+    """
     z, y, x, channels = array.shape
     count = -(-z * (y + 2) * (x + 2) // BLOCK) * BLOCK
     rows = np.zeros((count + 2 * (y + 3) * (x + 3), channels))
