@@ -96,7 +96,7 @@ void register_watchdog(py::module_& c) {
           "From now on, record when this rank waits on a communicator. `ranks` names its ranks in messages (empty: all).");
   py::class_<Watchdog, std::shared_ptr<Watchdog>>(c, "Watchdog",
                                                   "A watchdog that ends the job if ranks wait too long for another rank.")
-      .def(py::init([](Communicator& communicator, const ActivityLog& log, const std::vector<int>& numbers) {
+      .def(py::init([](Communicator& communicator, ActivityLog& log, const std::vector<int>& numbers) {
              const py::gil_scoped_release unlock;
              comm::WatchdogOptions options;
              options.numbers = numbers;

@@ -120,6 +120,16 @@ void ActivityLog::note_wait(const Communicator& comm, std::string_view ranks) {
   waits_.insert_or_assign(&comm, std::move(wait));
 }
 
+void ActivityLog::leave_out(double seconds) {
+  const double now = now_s();
+  const std::lock_guard lock(mutex_);
+  for (auto& entry : waits_) {
+    Wait& wait = entry.second;
+    wait.since_s = std::min(wait.since_s + seconds, now);
+    wait.seen_s = std::min(wait.seen_s + seconds, now);
+  }
+}
+
 Activity ActivityLog::now() const {
   const double now = now_s();
   const std::lock_guard lock(mutex_);

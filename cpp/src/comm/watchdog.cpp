@@ -52,7 +52,7 @@ struct Peer {
 
 class Watchdog::Implementation : Immovable {
  public:
-  Implementation(Communicator& comm, const ActivityLog& log, WatchdogOptions options)
+  Implementation(Communicator& comm, ActivityLog& log, WatchdogOptions options)
       : comm_(comm.split(0, comm.rank())), log_(log), options_(std::move(options)) {
     if (comm_->rank() == 0) {
       for (int rank = 1; rank < comm_->size(); ++rank) listen_to(rank);
@@ -114,7 +114,7 @@ class Watchdog::Implementation : Immovable {
       // This process was stopped, perhaps together with all others. No rank could be heard in this time, so it does not count.
       if (const double late_s = now_s() - due_s; late_s > 2 * period_s_) {
         for (Peer& peer : peers_) peer.state.heard_s += late_s;
-        stopped_s_ += late_s;
+        log_.leave_out(late_s);
       }
       try {
         if (look(leaves)) return;
@@ -173,8 +173,6 @@ class Watchdog::Implementation : Immovable {
     beat.period_s = period_s_;
     beat.leaves = leaves ? 1 : 0;
     beat.activity = log_.now();
-    stopped_s_ = std::min(stopped_s_, beat.activity.for_s);
-    beat.activity.for_s -= stopped_s_;
     return beat;
   }
 
@@ -310,14 +308,13 @@ class Watchdog::Implementation : Immovable {
   }
 
   std::unique_ptr<Communicator> comm_;
-  const ActivityLog& log_;
+  ActivityLog& log_;
   WatchdogOptions options_;
   double period_s_ = kLongestPeriodS;
   double next_beat_s_ = 0;
   std::vector<Peer> peers_;  // ranks that this rank watches
   double left_s_ = 0;        // time at which this rank has left; 0: it has not
   bool told_leaving_ = false;
-  double stopped_s_ = 0;                 // how long this process was stopped during its present wait
   std::array<Reason, 2> end_reasons_{};  // from ranks 0 and 1
   std::array<std::unique_ptr<Request>, 2> ends_;
   std::string warned_;  // the last wait for which `warn` was called
@@ -330,7 +327,7 @@ class Watchdog::Implementation : Immovable {
   std::thread thread_;
 };
 
-Watchdog::Watchdog(Communicator& comm, const ActivityLog& log, WatchdogOptions options) {
+Watchdog::Watchdog(Communicator& comm, ActivityLog& log, WatchdogOptions options) {
   if (comm.size() > 1) implementation_ = std::make_unique<Implementation>(comm, log, std::move(options));
 }
 

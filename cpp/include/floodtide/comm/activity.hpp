@@ -47,6 +47,8 @@ class ActivityLog : Immovable {
 
   /// Call this repeatedly while this rank waits on `comm` (Communicator::set_on_wait). `ranks` as in Activity.
   void note_wait(const Communicator& comm, std::string_view ranks);
+  /// Leave the last `seconds` out of all waits, because this process was stopped in this time.
+  void leave_out(double seconds);
 
   /// A training run. While the object exists, its timeline tells what this rank does, and its limit replaces that of set_limit.
   class Training : Immovable {

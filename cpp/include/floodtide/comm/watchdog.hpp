@@ -40,7 +40,7 @@ class Watchdog : Immovable {
  public:
   /// Starts to watch. Collective, because it makes a communicator. `log` must outlive the watchdog. With one rank, the watchdog
   /// does nothing and starts no thread.
-  Watchdog(Communicator& comm, const ActivityLog& log, WatchdogOptions options);
+  Watchdog(Communicator& comm, ActivityLog& log, WatchdogOptions options);
   ~Watchdog();  ///< stops watching; does not tell the other ranks
 
   /// Tell the other ranks that this rank will start no more collectives. Returns at once. The thread continues to watch: this

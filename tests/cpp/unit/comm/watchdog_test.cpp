@@ -198,6 +198,19 @@ TEST(Watchdog, ReadsListsOfRanks) {
   for (const char* text : {"0, ", "0,1", "1-", "a", "0, 2-4,"}) EXPECT_TRUE(ranks_in(text).empty()) << text;
 }
 
+TEST(Watchdog, AWaitGoesOnAfterTheProcessWasStopped) {
+  const auto comm = self();
+  ActivityLog log;
+  log.note_wait(*comm, "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // longer than a wait lasts that is not noted again
+  ASSERT_EQ(log.now().waits, 0);
+  log.leave_out(1.1);
+  EXPECT_EQ(log.now().waits, 1);
+  EXPECT_EQ(log.now().for_s, 0);
+  log.note_wait(*comm, "");
+  EXPECT_LT(log.now().for_s, 0.5);
+}
+
 TEST(Watchdog, OneRankIsNotWatched) {
   const auto comm = self();
   ActivityLog log;
