@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -286,14 +286,16 @@ class Stack(NotPickled):
         return Pieces.create(folder, self._cut(), self.image.shape, settings)
 
     def write(self, out: str) -> dict[str, Any]:
-        """Segment the box in one piece, write it to a volume of any format, and return the report. Not collective.
+        """Segment the box in one piece, write it to a volume of any format, and return the report. Collective.
 
-        The prediction is kept beside it, at the voxels of the network.
+        Ranks share the prediction, which is kept beside it, at the voxels of the network. Rank 0 does the rest; the
+        report of other ranks is empty.
         """
         is_hdf5 = format_of(out) is HDF5
-        path = Path(path_and_dataset(out)[0]) if is_hdf5 else require_new(out)
-        places = places_beside(out)
-        refuse_inputs("segment", [path, places], self.inputs)
+        with world.agreed():
+            path = Path(path_and_dataset(out)[0]) if is_hdf5 else require_new(out)
+            places = places_beside(out)
+            refuse_inputs("segment", [path, places], self.inputs)
         top = path if is_hdf5 else Path(volume_folder(out) or path)
         predicted = f"{top.with_suffix('.predicted.h5')}:predicted"
         texts = {"image": self.image.name, "checkpoint": str(self.checkpoint)}
@@ -307,6 +309,17 @@ class Stack(NotPickled):
                 notes=texts,
                 progress=progress,
             )
+        found: dict[str, Any] = {}
+        with world.agreed():
+            if world.rank() == 0:
+                found = self._write_decoded(out, places, predicted, texts)
+                found |= self._report(out, time.monotonic() - start_s)
+        return found
+
+    def _write_decoded(
+        self, out: str, places: Path, predicted: str, texts: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Write the segments of a stored prediction, and the places to look at. Return what the report says of them."""
         decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
         labels, doubtful = self.decoded_with_places(
             _read(predicted, self.predictor.excluding), self.box
@@ -316,14 +329,13 @@ class Stack(NotPickled):
             out,
             Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
             command="floodtide segment",
-            notes=texts | {"prediction": predicted} | decoding,
+            notes={**texts, "prediction": predicted, **decoding},
             inputs=predicted,
         )
         found = {"segments": segments, "coverage": coverage, "prediction": predicted}
         if write_places(places, doubtful, self.box[0], self.decoding.options.threshold):
             found["places"] = str(places)
-        seconds = time.monotonic() - start_s
-        return found | self._report(out, seconds)
+        return found
 
     def write_subvolumes(self, folder: str, numbers: range | None = None) -> dict[str, Any]:
         """Segment the box in subvolumes of segment.subvolume, which ranks share. Collective.
@@ -363,7 +375,6 @@ class Stack(NotPickled):
             if in_pieces and reading.exists(Path(out) / PLAN):
                 missing = sum(1 for _ in self._pieces(out).missing())
             seconds, bytes_of_one = self._measured(cut)
-        ranks = world.size() if in_pieces else 1
         return {
             "subvolumes": len(cut),
             "segmented": len(cut) - missing,
@@ -371,8 +382,8 @@ class Stack(NotPickled):
             "size": cut.size,
             "memory_bytes_per_rank": round(bytes_of_one) + NETWORK_BYTES,
             "seconds_per_subvolume": seconds,
-            "ranks": ranks,
-            "hours": math.ceil(missing / ranks) * seconds / 3600,
+            "ranks": world.size(),
+            "hours": math.ceil(missing / (world.size() if in_pieces else 1)) * seconds / 3600,
         }
 
     def _measured(self, cut: Cut) -> tuple[float, float]:
@@ -389,9 +400,11 @@ class Stack(NotPickled):
         predicted_s = time.monotonic()
         self.decoded(predicted, (first, part))
         decoded_s = time.monotonic() - predicted_s
-        computed, block_bytes = cost(shape, whole)
+        computed, blocks, block_bytes = cost(shape, whole)
         voxels, outputs = math.prod(whole[1]), self.predictor.outputs
         seconds = (predicted_s - begun_s) * computed / cost(shape, sample)[0]
+        if self.options.subvolume is None:  # ranks share the blocks of the prediction
+            seconds *= math.ceil(blocks / world.size()) / blocks
         seconds += decoded_s * voxels / math.prod(sample[1])
         decoding = decoding_bytes(outputs) if self.decoded_with else 4 * 8
         kept = 4 * outputs * voxels + 12 * math.prod(size)

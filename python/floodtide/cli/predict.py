@@ -9,7 +9,6 @@ import click
 
 from floodtide.base import limits
 from floodtide.cli import options as shared
-from floodtide.comm import world
 
 
 @click.command()
@@ -51,7 +50,7 @@ def command(model: str, image: str, out: str, voxel_nm: Any, as_json: bool, **as
     """Apply a U-Net to a volume (z, y, x) of any size.
 
     Writes the value of the most likely class of each voxel, affinities (float32, (offsets, z, y, x)), or the distance,
-    block by block. If a run directory is given, its newest checkpoint is used.
+    block by block. Ranks share the blocks. If a run directory is given, its newest checkpoint is used.
 
     \b
     Example:
@@ -61,7 +60,5 @@ def command(model: str, image: str, out: str, voxel_nm: Any, as_json: bool, **as
     from floodtide.segment import predict_volume
 
     shared.require_same_arguments()
-    with world.agreed():
-        if world.rank() == 0:
-            report = predict_volume(model, image, out, voxel_size_nm=voxel_nm, **asked)
-            shared.show(report, as_json)
+    report = predict_volume(model, image, out, voxel_size_nm=voxel_nm, **asked)
+    shared.show(report, as_json)

@@ -85,10 +85,7 @@ def run(
             return stack.estimate(out)
         if in_pieces:
             return stack.write_subvolumes(out, numbers)
-        with world.agreed():
-            if world.rank() == 0:
-                report = stack.write(out)
-        return report
+        return stack.write(out)
     if estimate:
         return segment.estimate(file, settings, out, box)
     if in_pieces:

@@ -34,6 +34,7 @@ from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
+from floodtide.comm import world
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slices
 from floodtide.data.image_check import checked_image, image_problems
@@ -48,11 +49,12 @@ from floodtide.errors import (
 from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
 from floodtide.segment.canvas import as_float32
-from floodtide.segment.windows import Axis, choose_windows
+from floodtide.segment.windows import Axis, Window, choose_windows
 
 Image = NDArray[Any] | Volume
 Values = NDArray[np.float32]
 One = TypeVar("One", Image, Volume)
+Windows = tuple[Window, ...]  # of a block, along z, y, x
 
 MEMORY_MIB = 2048
 """Default memory (MiB) for the activations of a block."""
@@ -155,36 +157,78 @@ class Predictor:
         """
         images = self.channels(image)
         start, size = _checked(images[0], box)
-        axes, lengths = self._windows(images[0].shape, (start, size))
+        windows = self._checked_windows(images, (start, size))
+        same = SameParameters(self.model, "predict")
+        done, total = 0, int(np.prod(size))
+        for one in windows:
+            kept = self._block(images, one, same)
+            yield _kept_box(one), kept
+            done += int(np.prod(kept.shape[:3]))
+            if progress is not None:
+                progress(done, total)
+
+    def _checked_windows(self, images: Sequence[Image], box: Box) -> list[Windows]:
+        """Return the windows (along z, y, x) of all blocks of a box, if the memory suffices for one."""
+        axes, lengths = self._windows(images[0].shape, box)
         limits.require_memory(
             f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
             self._bytes_per_voxel * math.prod(lengths),
             "fewer MiB for a block (memory_mib)",
         )
-        same = SameParameters(self.model, "predict")
-        done, total = 0, int(np.prod(size))
-        for windows in itertools.product(
-            *(axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
-        ):
-            first = as_vec3([w.start for w in windows])
-            ends = [min(w.stop, axis.extent) for w, axis in zip(windows, axes, strict=True)]
-            read = first, difference(ends, first)
-            probabilities = self._forward([_read(one, read) for one in images])
-            inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
-            same.require()
-            kept = np.ascontiguousarray(probabilities[(*inside, slice(self.outputs))])
-            if not np.isfinite(kept).all():
-                raise NumericalError("predict: the network's output is not a number")
-            yield (as_vec3([w.keep_start for w in windows]), kept.shape[:3]), kept
-            done += int(np.prod(kept.shape[:3]))
-            if progress is not None:
-                progress(done, total)
+        along = (axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
+        return list(itertools.product(*along))
 
-    def cost(self, shape: Sequence[int], box: Box) -> tuple[int, float]:
-        """Return the voxels that the network computes for a box of an image, halos included, and bytes of a block."""
+    def _block(
+        self, images: Sequence[Image], windows: Windows, same: SameParameters
+    ) -> NDArray[np.float32]:
+        """Return the probabilities (z, y, x, outputs) of the voxels that a block keeps."""
+        first = as_vec3([w.start for w in windows])
+        ends = [min(w.stop, n) for w, n in zip(windows, images[0].shape, strict=True)]
+        read = first, difference(ends, first)
+        probabilities = self._forward([_read(one, read) for one in images])
+        inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
+        same.require()
+        kept = np.ascontiguousarray(probabilities[(*inside, slice(self.outputs))])
+        if not np.isfinite(kept).all():
+            raise NumericalError("predict: the network's output is not a number")
+        return kept
+
+    def _rounds(
+        self, images: Sequence[Volume], box: Box, progress: Progress | None
+    ) -> Iterator[list[tuple[Box, NDArray[np.float32]]]]:
+        """Predict a block on each rank at a time. Yields the same blocks as `blocks`, a few at a time, on rank 0.
+
+        Other ranks get as many empty lists. Collective.
+        """
+        with world.agreed():
+            windows = self._checked_windows(images, box)
+            same = SameParameters(self.model, "predict")
+        done, total, ranks = 0, int(np.prod(box[1])), world.size()
+        for first in range(0, len(windows), ranks):
+            shared = windows[first : first + ranks]
+            kept: list[NDArray[np.float32]] = []
+            with world.agreed():
+                if world.rank() < len(shared):
+                    kept.append(self._block(images, shared[world.rank()], same))
+            for source, one in enumerate(
+                shared
+            ):  # one at a time: rank 0 has the memory for one more block
+                at = _kept_box(one)
+                if source > 0:
+                    sent = world.gather_bytes(kept if source == world.rank() else [])
+                    if world.rank() == 0:
+                        kept = [sent.view(np.float32).reshape(*at[1], self.outputs)]
+                yield [(at, kept[0])] if world.rank() == 0 else []
+                done += int(np.prod(at[1]))
+                if progress is not None:
+                    progress(done, total)
+
+    def cost(self, shape: Sequence[int], box: Box) -> tuple[int, int, float]:
+        """Return what a box of an image costs: voxels to compute with halos, blocks, and bytes of memory of a block."""
         axes, lengths = self._windows(shape, box)
-        computed = [axis.count(n) * n for axis, n in zip(axes, lengths, strict=True)]
-        return math.prod(computed), self._bytes_per_voxel * math.prod(lengths)
+        counts = [axis.count(n) for axis, n in zip(axes, lengths, strict=True)]
+        block = math.prod(lengths)
+        return math.prod(counts) * block, math.prod(counts), self._bytes_per_voxel * block
 
     def _windows(self, shape: Sequence[int], box: Box) -> tuple[list[Axis], Vec3]:
         rows = zip(shape, *box, self.context, self.pool, strict=True)
@@ -232,9 +276,9 @@ class Predictor:
         notes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Predict a volume and write the result to an HDF5 file, with one block in memory at a time.
+        """Predict a volume and write the result to an HDF5 file, with one block of each rank in memory at a time.
 
-        docs/formats.md describes the file.
+        Collective: ranks share the blocks, and rank 0 writes the file, which docs/formats.md describes.
 
         Args:
             volume: The image, or one for each channel of the network.
@@ -264,6 +308,13 @@ class Predictor:
         if probabilities:
             kinds[f"{dataset}_probabilities"] = "float32"
         size_nm = voxel_size_nm or first.geometry.voxel_size_nm
+        numbers: dict[str, Any] = {
+            "box_start": list(start),
+            "box_size": list(size),
+            "volume_shape": list(first.shape),
+        }
+        if size_nm is not None:
+            numbers["resolution"] = np.array(size_nm, np.float64)
         texts = {
             "image": first.name,
             "network": repr(self.model),
@@ -276,30 +327,32 @@ class Predictor:
             **(notes or {}),
         }
         with contextlib.ExitStack() as held:
-            held.enter_context(_output(out, files_of([name_of(one) for one in volumes])))
-            file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
-            held.callback(file.discard)
-            for name, dtype in kinds.items():
-                channels = [self.outputs] if dtype == "float32" else []
-                chunks = [*(1 for _ in channels), *(min(n, _CHUNK) for n in size)]
-                gzip = _GZIP["float32" if channels else "classes"]
-                file.create(name, dtype, [*channels, *size], chunks, gzip)
-                file.attribute(name, "box_start", list(start))
-                file.attribute(name, "box_size", list(size))
-                file.attribute(name, "volume_shape", list(first.shape))
-                if size_nm is not None:
-                    file.attribute(name, "resolution", np.array(size_nm, np.float64))
-                for key, text in texts.items():
-                    file.attribute(name, key, text)
-            for block, kept in self.blocks(volumes, box, progress):
-                at = difference(block[0], start)
-                outputs = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
-                for name, dtype in kinds.items():
-                    if dtype == "float32":
-                        file.write(name, [0, *at], outputs)
-                    else:
-                        file.write(name, at, values[_core.evaluate.most_likely_classes(kept)])
-            file.finish()
+            with world.agreed():
+                if world.rank() == 0:
+                    held.enter_context(_output(out, files_of([name_of(one) for one in volumes])))
+                    file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
+                    held.callback(file.discard)
+                    for name, dtype in kinds.items():
+                        channels = [self.outputs] if dtype == "float32" else []
+                        chunks = [*(1 for _ in channels), *(min(n, _CHUNK) for n in size)]
+                        gzip = _GZIP["float32" if channels else "classes"]
+                        file.create(name, dtype, [*channels, *size], chunks, gzip)
+                        for key, value in {**numbers, **texts}.items():
+                            file.attribute(name, key, value)
+            for blocks in self._rounds(volumes, (start, size), progress):
+                with world.agreed():
+                    for block, kept in blocks:
+                        at = difference(block[0], start)
+                        outputs = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
+                        for name, dtype in kinds.items():
+                            if dtype == "float32":
+                                file.write(name, [0, *at], outputs)
+                            else:
+                                likely = _core.evaluate.most_likely_classes(kept)
+                                file.write(name, at, values[likely])
+            with world.agreed():
+                if world.rank() == 0:
+                    file.finish()
 
     def channels(self, image: One | Sequence[One]) -> list[One]:
         """Return the image of each channel of the network, after checks.
@@ -399,7 +452,7 @@ def predict_volume(
     mirror: bool = False,
     channels: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Apply a U-Net to a volume (z, y, x), block by block. Not collective.
+    """Apply a U-Net to a volume (z, y, x), block by block. Collective: ranks share the blocks.
 
     Args:
         model: A checkpoint, or a run directory, of which the newest checkpoint is used.
@@ -418,17 +471,25 @@ def predict_volume(
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or the result cannot be written.
     """
-    checkpoint = trained.newest_checkpoint(model)
-    with _output(out, [checkpoint, *files_of([image, *channels])]):
-        predictor = _predictor(checkpoint, image, mean, std, mirror)
-        part = parse_box(box)
-        means, stds = predictor.mean.tolist(), predictor.std.tolist()
-        reading = Reading("predict", means[0], stds[0], "--mean and --std", voxel_size_nm)
-        volume, size = checked_image(
-            image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
-        )
-        volumes = predictor.channels([volume, *map(Volume, channels)])
-        predictor.settle_channels("predict", volumes, part)
+    with contextlib.ExitStack() as held:
+        with world.agreed():
+            checkpoint = trained.newest_checkpoint(model)
+            if world.rank() == 0:  # before a long check
+                held.enter_context(_output(out, [checkpoint, *files_of([image, *channels])]))
+            predictor = _predictor(checkpoint, image, mean, std, mirror)
+            part = parse_box(box)
+            means, stds = predictor.mean.tolist(), predictor.std.tolist()
+            reading = Reading("predict", means[0], stds[0], "--mean and --std", voxel_size_nm)
+            volume, size = checked_image(
+                image,
+                checkpoint,
+                reading,
+                "the prediction",
+                box=part,
+                slices=predictor.model.flat,
+            )
+            volumes = predictor.channels([volume, *map(Volume, channels)])
+            predictor.settle_channels("predict", volumes, part)
         start_s = time.monotonic()
         with bar("voxels", "predict") as progress:
             predictor.write(
@@ -535,6 +596,12 @@ def _checked(image: Image, box: Box | None) -> Box:
             f"predict: box of start {start} and size {size} is not inside an image of {image.shape}"
         )
     return start, size
+
+
+def _kept_box(windows: Windows) -> Box:
+    """Return the box of the voxels that a block keeps."""
+    start = as_vec3([w.keep_start for w in windows])
+    return start, difference([w.keep_stop for w in windows], start)
 
 
 def _read(image: Image, box: Box) -> NDArray[np.float32]:

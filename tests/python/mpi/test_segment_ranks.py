@@ -118,6 +118,57 @@ def test_a_unet_segments_alike_on_any_ranks_and_after_a_kill(tmp_path: Path) -> 
     assert text.count("is not inside") == 1
 
 
+PREDICT_IN_SMALL_BLOCKS = """
+import sys
+from unittest import mock
+from floodtide import errors
+from floodtide.cli import main
+from floodtide.comm import world
+from floodtide.segment import predict
+def forward(self, blocks, before=predict.Predictor._forward):
+    if sys.argv[1] == "fail" and world.rank() == 1:
+        raise errors.NumericalError("no number")
+    return before(self, blocks)
+with mock.patch.object(predict, "bytes_per_voxel", lambda model: predict.MEMORY_MIB * 2.0**20 / 24**3):
+    with mock.patch.object(predict.Predictor, "_forward", forward):
+        main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("command", ["predict", "segment"])
+def test_ranks_share_the_blocks_of_a_prediction(tmp_path: Path, command: str) -> None:
+    pytest.importorskip("waterz")
+    file = affinity_network.train(tmp_path)
+    name = "out.h5" if command == "predict" else "out.predicted.h5"
+    found = []
+    for ranks in (1, 2, 3):
+        (tmp_path / str(ranks)).mkdir()
+        out = f"{tmp_path}/{ranks}/out.h5:a"
+        line = [command, str(tmp_path / "run"), f"{tmp_path}/volume.h5:raw", out]
+        if command == "segment":
+            line = [command, str(file), "--out", out, "--box", "0:64,0:64,0:60"]
+        result = shared(ranks, ["-c", PREDICT_IN_SMALL_BLOCKS, "work", *line])
+        assert result.status == 0, result.stderr
+        assert result.stdout.count("out: ") == 1  # rank 0 alone prints
+        with h5py.File(tmp_path / str(ranks) / name) as stored:
+            (key,) = stored
+            found.append(stored[key][()])
+    assert found[0].shape[0] == 3
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+
+
+def test_a_rank_that_cannot_predict_ends_all_and_keeps_the_older_result(tmp_path: Path) -> None:
+    affinity_network.train(tmp_path)
+    line = ["predict", str(tmp_path / "run"), f"{tmp_path}/volume.h5:raw", f"{tmp_path}/out.h5:a"]
+    assert shared(1, ["-m", "floodtide", *line]).status == 0
+    before = (tmp_path / "out.h5").read_bytes()
+    result = shared(3, ["-c", PREDICT_IN_SMALL_BLOCKS, "fail", *line], status=2)
+    assert result.stderr.count("no number") == 1
+    assert (tmp_path / "out.h5").read_bytes() == before
+    assert not list(tmp_path.glob(".out*"))
+
+
 def test_an_error_of_one_rank_is_one_line_on_all(tmp_path: Path) -> None:
     file = bright_network.configuration(tmp_path)
     arguments = [*segment(file, tmp_path / "pieces"), "--set", "segment.overlap=[17,0,0]"]
