@@ -25,7 +25,9 @@ _OTHERS = {  # networks for other programs
     ".onnx": (onnx_export.save, starts_like("an ONNX model", b"floodtide")),
     ".safetensors": (
         safetensors_files.save,
-        starts_like("a safetensors file", b'{"__metadata__":{'),
+        starts_like(
+            "a safetensors file of floodtide", f'"{safetensors_files.ARCHITECTURE}":'.encode()
+        ),
     ),
 }
 _TRAINED_ON = "training_images"  # name of metadata: the statistics that a checkpoint keeps

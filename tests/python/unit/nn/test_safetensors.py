@@ -114,10 +114,15 @@ def test_what_is_refused(known: Any, tensors: Any, expected: str, tmp_path: Path
 def test_a_damaged_file_and_another_destination(tmp_path: Path, capsys: Any) -> None:
     path, other = tmp_path / "network.safetensors", tmp_path / "mine.safetensors"
     save(ft.nn.UNet(FLAT), str(path), {})
-    other.write_text("my notes")
-    assert run(["convert", str(path), str(other)]) == 2
-    assert "exists and is not a safetensors file" in capsys.readouterr().err
-    assert run(["convert", str(other), str(tmp_path / "a.h5")]) == 2
+    assert run(["convert", str(path), str(other)]) == 0
+    assert run(["convert", str(path), str(other)]) == 0  # its own file is replaced
+    save_file({"w": np.zeros(3, np.float32)}, tmp_path / "theirs", {"format": "pt"})
+    for content in (b"my notes", (tmp_path / "theirs").read_bytes()):
+        other.write_bytes(content)
+        assert run(["convert", str(path), str(other)]) == 2
+        assert "exists and is not a safetensors file of floodtide" in capsys.readouterr().err
+        assert other.read_bytes() == content
+        assert run(["convert", str(other), str(tmp_path / "a.h5")]) == 2
     for size in (0, 7, 100, path.stat().st_size - 1):
         path.write_bytes(path.read_bytes()[:size])
         with pytest.raises(ft.errors.InvalidFileError):
