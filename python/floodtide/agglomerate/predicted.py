@@ -204,9 +204,10 @@ class Stack(NotPickled):
         """Return the box of the network's voxels that covers a box."""
         return box if self.grid is None else self.grid.box_of(box)
 
-    def segments(self, box: Box) -> NDArray[Any]:
-        """Predict a box, with its surroundings as context. Return its segments (z, y, x) from 1; 0 is none."""
-        return self.decoded(self.predictor.predicted(self.images, self.coarse(box)), box)
+    def segments(self, box: Box) -> tuple[NDArray[Any], list[Place] | None]:
+        """Predict a box, with its surroundings as context. Return what `decoded_with_places` returns."""
+        predicted = self.predictor.predicted(self.images, self.coarse(box))
+        return self.decoded_with_places(predicted, box)
 
     def decoded_with_places(
         self, predicted: NDArray[Any], box: Box

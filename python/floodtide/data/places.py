@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,13 @@ from floodtide.data.volumes import Volume
 REACH = 2
 """Voxels around a voxel of a side that tell its segment: images may be resampled."""
 
+MOST = 1000
+"""Largest number of places in a table."""
+
 SPLIT, MERGE, END = "split", "merge", "end"
 _KINDS = (SPLIT, MERGE, END)
 _MARK = "# floodtide places"
+_SCALE = 0.03  # distance of a score from the threshold at which a place counts 1/e
 _COLUMNS = (
     *("z", "y", "x", "kind", "score", "segment_a", "segment_b", "voxels_a", "voxels_b"),
     *("a_z", "a_y", "a_x", "b_z", "b_y", "b_x"),
@@ -55,6 +60,16 @@ class Place:
         """Return the place with other coordinates."""
         a, b = map(to, self.sides)
         return dataclasses.replace(self, zyx=to(self.zyx), sides=(a, b))
+
+
+def doubt(kind: str, score: float, voxels: tuple[int, int], threshold: float) -> float:
+    """Return how early a place should be looked at, the larger the earlier. Arguments as of Place.
+
+    A wrong merge of large pieces matters more. So the first places have a score close to the threshold and a large
+    smaller side.
+    """
+    distance, size = (0.0, voxels[0]) if kind == END else (abs(score - threshold), min(voxels))
+    return math.exp(-distance / _SCALE) * math.log1p(size / 10)
 
 
 def table_of(name: str) -> Path:

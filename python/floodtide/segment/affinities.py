@@ -27,7 +27,7 @@ from floodtide.data.formats.geometry import Geometry, is_triple
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
-from floodtide.data.places import places_beside, write_places
+from floodtide.data.places import Place, places_beside, write_places
 from floodtide.data.volumes import whole_geometry
 from floodtide.errors import (
     InvalidArgumentError,
@@ -36,7 +36,7 @@ from floodtide.errors import (
 )
 from floodtide.segment.blocks import sampled_digest, store_on_ranks
 from floodtide.segment.doubts import segments_with_places
-from floodtide.segment.linking import AffinityOptions, require_range, segments_of
+from floodtide.segment.linking import AffinityOptions, require_range
 from floodtide.segment.pieces import Cut, Pieces
 
 _COMMAND = "floodtide agglomerate"
@@ -211,17 +211,13 @@ def agglomerate(
     report: dict[str, Any] = {"out": out}
     with world.agreed():
         if world.rank() == 0:
-            values = affinities.read(affinities.box)
-            labels, doubtful = segments_with_places(values, affinities.offsets, options)
+            labels, doubtful = _segments(affinities, affinities.box, options)
             notes = affinities.origin | {"options": json.dumps(to_dict(options))}
             geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.box[0])
             report["segments"], report["coverage"] = write_segments(
                 labels, out, geometry, command=_COMMAND, notes=notes, inputs=affinities.name
             )
-            start = affinities.box[0]
-            if doubtful is not None:
-                doubtful = [one.moved(lambda voxel: total(voxel, start)) for one in doubtful]
-            if write_places(places, doubtful, start, options.threshold):
+            if write_places(places, doubtful, affinities.box[0], options.threshold):
                 report["places"] = str(places)
     return report
 
@@ -239,10 +235,20 @@ def _agglomerate_on_ranks(
         },
     }
 
-    def segments(box: Box) -> NDArray[np.uint64]:
-        return segments_of(affinities.read(box), affinities.offsets, options)
-
     with world.agreed():
         pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
     with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
-        store_on_ranks("agglomerate", pieces, segments, progress=progress)
+        store_on_ranks(
+            "agglomerate",
+            pieces,
+            lambda box: _segments(affinities, box, options),
+            progress=progress,
+        )
+
+
+def _segments(
+    affinities: AffinityFile, box: Box, options: AffinityOptions
+) -> tuple[NDArray[np.uint64], list[Place] | None]:
+    """Return the segments of a box (z, y, x), and the places to look at, in voxels of the image."""
+    labels, found = segments_with_places(affinities.read(box), affinities.offsets, options)
+    return labels, found and [one.moved(lambda voxel: total(voxel, box[0])) for one in found]

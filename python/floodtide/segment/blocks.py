@@ -29,6 +29,7 @@ from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, total
 from floodtide.data.look.sampling import starts
+from floodtide.data.places import Place
 from floodtide.errors import LockedError, ShapeError
 from floodtide.segment.canvas import read_seeds, seed_files
 from floodtide.segment.checkpoints import remove_checkpoints
@@ -179,12 +180,14 @@ def segment_on_ranks(
 def store_on_ranks(
     command: str,
     pieces: Pieces,
-    segments: Callable[[Box], NDArray[Any]],
+    segments: Callable[[Box], tuple[NDArray[Any], list[Place] | None]],
     *,
     numbers: range | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Store what `segments` returns of each missing subvolume (start, size): labels (z, y, x). Collective.
+    """Store what `segments` returns of each missing subvolume (start, size). Collective.
+
+    That is labels (z, y, x), and the places to look at, in voxels of the whole volume; None: there is no such table.
 
     Other arguments, result and errors are as for `segment_on_ranks`, but progress counts subvolumes.
     """
@@ -195,7 +198,7 @@ def store_on_ranks(
             if pieces.done(number):
                 return False
             pieces.begin()
-            pieces.write(number, segments(pieces.cut.subvolume(number)), by)
+            pieces.write(number, *segments(pieces.cut.subvolume(number)), by)
         if progress is not None and world.rank() == 0:
             missing = sum(1 for _ in pieces.missing())
             progress(len(pieces.cut) - missing, len(pieces.cut))

@@ -27,6 +27,7 @@ from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
 from floodtide.data.image_check import checked_image
 from floodtide.data.look.problems import Reading
+from floodtide.data.places import places_beside, write_places
 from floodtide.data.volumes import require_same_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment.blocks import cut_of, in_subvolumes, segment_on_ranks
@@ -34,7 +35,7 @@ from floodtide.segment.canvas import BYTES_PER_VOXEL, seed_bytes_per_voxel
 from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.flooding import Segmenter, call_rate, output
 from floodtide.segment.pieces import PLAN, Pieces
-from floodtide.segment.reconciling import reconcile, write_reconciled
+from floodtide.segment.reconciling import places_of, reconcile, write_reconciled
 from floodtide.segment.trained import newest_checkpoint, normalisations
 
 NETWORK_BYTES = 300 << 20
@@ -210,24 +211,30 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
         inside_voxels: As for `reconcile`.
 
     Returns:
-        The report: subvolumes, objects, and the segments that end at a border without agreement.
+        The report: subvolumes, objects, the segments that end at a border without agreement, and on rank 0 the table
+        of places, if the subvolumes have such tables.
 
     Raises:
         floodtide.errors.Error: If the folder is incomplete or damaged, or a volume cannot be written.
     """
     with world.agreed():
-        format_of(out)
+        places = places_beside(out)
         pieces = Pieces.open(folder)
     with bar("overlaps", "reconcile") as progress:
         found = reconcile(pieces, inside_voxels=inside_voxels, progress=progress)
     with bar("voxels", "reconcile") as progress:
         write_reconciled(pieces, found, out, progress)
-    return {
+    report: dict[str, Any] = {
         "subvolumes": len(pieces.cut),
         "objects": found.objects,
         "splits": found.splits,
-        "out": out,
     }
+    with world.agreed():
+        if world.rank() == 0:
+            doubtful = places_of(pieces, found)
+            if write_places(places, doubtful, pieces.cut.box[0], pieces.threshold):
+                report["places"] = str(places)
+    return {**report, "out": out}
 
 
 def load_options(file: str | Path, overrides: Sequence[str] = ()) -> SegmentOptions:

@@ -2,13 +2,11 @@
 """Places of segments from affinities that a person should look at first, found without truth.
 
 There are three kinds: two segments that were nearly merged, two pieces of a segment that were barely merged, and small
-segments that touch no face of the box. A wrong merge of large pieces matters more. So the first places have a score
-close to the threshold and a large smaller side.
+segments that touch no face of the box.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from floodtide.data import Vec3
 from floodtide.data.boxes import as_vec3
-from floodtide.data.places import END, MERGE, SPLIT, Place
+from floodtide.data.places import END, MERGE, MOST, SPLIT, Place, doubt
 from floodtide.segment.linking import (
     Affinities,
     AffinityOptions,
@@ -27,11 +25,7 @@ from floodtide.segment.linking import (
     segments_and_pieces,
 )
 
-MOST = 1000
-"""Largest number of places."""
-
 _WINDOW = 0.3  # largest distance of a score from the threshold
-_SCALE = 0.03  # distance from the threshold at which a place counts 1/e
 _LEAST = 50  # voxels of the smaller side of a merge
 _SMALL = 0.1  # largest size of a segment that ends, relative to that of the middle voxel's segment
 _QUANTILES = {"median": 0.5, "quantile75": 0.75}
@@ -43,7 +37,6 @@ Side = tuple[int, int]  # numbers from the first to below the second
 
 
 class _Doubt(NamedTuple):
-    rank: float
     kind: str
     score: float
     voxels: tuple[int, int]
@@ -64,12 +57,11 @@ def segments_with_places(
     values = nearest_affinities(affinities, offsets, options.method)
     between = _Contacts(labels.astype(np.int64), values)
     doubts = [(one, between) for one in _splits_and_ends(between, options)]
-    positions, merges = _merges(
-        joined(values, options.method, options.threshold, pieces), pieces, options
-    )
+    positions, merges = _merges(joined(values, options.method, options.threshold, pieces), pieces)
     inside = _Contacts(positions, values)
     doubts += [(one, inside) for one in merges]
-    doubts.sort(key=lambda pair: -pair[0].rank)
+    threshold = options.threshold
+    doubts.sort(key=lambda pair: -doubt(pair[0].kind, pair[0].score, pair[0].voxels, threshold))
     found = [_place(one, contacts, labels) for one, contacts in doubts[:MOST]]
     return labels, [place for place in found if place is not None]
 
@@ -142,10 +134,6 @@ class _Contacts:
         return middle
 
 
-def _rank(distance: float, voxels: int) -> float:
-    return math.exp(-distance / _SCALE) * math.log1p(voxels / 10)
-
-
 def _splits_and_ends(contacts: _Contacts, options: AffinityOptions) -> Iterator[_Doubt]:
     """Yield the contacts of segments that were nearly merged, and the small segments that touch no face."""
     labels = contacts.numbers
@@ -164,14 +152,12 @@ def _splits_and_ends(contacts: _Contacts, options: AffinityOptions) -> Iterator[
             score, other = scores[best[one]], sum(pairs[best[one]]) - one
         voxels = int(sizes[one]), int(sizes[other]) if other else 0
         sides = (one, one + 1), (other, other + 1)
-        yield _Doubt(_rank(0.0, voxels[0]), END, score, voxels, sides)
+        yield _Doubt(END, score, voxels, sides)
     known = set(best.values())
     for number, (a, b) in enumerate(pairs):
-        distance = abs(scores[number] - options.threshold)
-        if number not in known and distance <= _WINDOW:
+        if number not in known and abs(scores[number] - options.threshold) <= _WINDOW:
             voxels = int(sizes[a]), int(sizes[b])
-            rank = _rank(distance, min(voxels))
-            yield _Doubt(rank, SPLIT, scores[number], voxels, ((a, a + 1), (b, b + 1)))
+            yield _Doubt(SPLIT, scores[number], voxels, ((a, a + 1), (b, b + 1)))
 
 
 def _ends(labels: Numbers, sizes: Numbers) -> list[int]:
@@ -188,7 +174,7 @@ def _ends(labels: Numbers, sizes: Numbers) -> list[int]:
 
 
 def _merges(
-    history: Sequence[tuple[float, int, int]], pieces: NDArray[np.uint64], options: AffinityOptions
+    history: Sequence[tuple[float, int, int]], pieces: NDArray[np.uint64]
 ) -> tuple[Numbers, list[_Doubt]]:
     """Return new numbers of pieces, and the merges of large pieces. Both sides of a merge have successive numbers."""
     sizes = np.bincount(pieces.ravel().astype(np.int64))
@@ -215,8 +201,7 @@ def _merges(
     found = []
     for score, sizes_of_both, sides in large:
         (a, of_a), (b, of_b) = ((int(place[one]), pieces_of_it) for one, pieces_of_it in sides)
-        rank = _rank(abs(score - options.threshold), min(sizes_of_both))
-        found.append(_Doubt(rank, MERGE, score, sizes_of_both, ((a, a + of_a), (b, b + of_b))))
+        found.append(_Doubt(MERGE, score, sizes_of_both, ((a, a + of_a), (b, b + of_b))))
     return place[pieces.astype(np.int64)], found
 
 

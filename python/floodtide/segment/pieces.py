@@ -26,6 +26,7 @@ from floodtide.base.files import make_folder, replace_bytes
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
+from floodtide.data.places import Place, table_of, write_places
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -345,13 +346,16 @@ class Pieces:
                     found.append(int(text))
         return found
 
-    def write(self, number: int, labels: NDArray[Any], command: str) -> None:
-        """Store the labels (z, y, x) of a subvolume, as uint32. Call this with its lock, after `begin`.
+    def write(
+        self, number: int, labels: NDArray[Any], places: Sequence[Place] | None, command: str
+    ) -> None:
+        """Store the labels (z, y, x) of a subvolume, as uint32, and its places. Call this with its lock, after `begin`.
 
         Raises:
             StorageError: If the file cannot be written.
         """
         start, size = self.cut.subvolume(number)
+        write_places(table_of(self.reference(number)), places, start, self.threshold)
         file = _core.data.Hdf5Writer(str(self.path(number)), command, [DATASET])
         try:
             file.create(DATASET, "uint32", list(size), [min(n, _CHUNK) for n in size], 4)
@@ -362,6 +366,11 @@ class Pieces:
             file.finish()
         finally:
             file.discard()
+
+    @property
+    def threshold(self) -> float:
+        """Return the threshold of the agglomeration; 0 without one."""
+        return float(self.settings.get("options", {}).get("threshold", 0.0))
 
     def read(self, number: int, box: Box) -> NDArray[Any]:
         """Return the labels of a box inside a subvolume, in voxels of the whole volume.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
+from floodtide.data.places import END, MERGE, MOST, Place, doubt, read_places
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.pieces import Pieces
 
@@ -226,6 +228,43 @@ def read_reconciled(
             raise InvalidFileError(f"{pieces.path(number)}: has changed since its ids were read")
         out[slices(part, box[0])] = np.append(reconciled.global_ids[number], 0)[place]
     return out
+
+
+def places_of(pieces: Pieces, reconciled: Reconciled) -> list[Place] | None:
+    """Return the places of all subvolumes that a person should look at first, with global ids. Not collective.
+
+    Each place is that of the subvolume whose core it is in. None: no subvolume has a table.
+
+    Raises:
+        InvalidFileError: If a subvolume or its table cannot be read.
+    """
+    found: list[Place] = []
+    tables = 0
+    for number in range(len(pieces.cut)):
+        table = read_places(pieces.reference(number), pieces.cut.subvolume(number)[0])
+        tables += table is not None
+        ids = (reconciled.ids[number], reconciled.global_ids[number])
+        known = dict(zip(*(of.tolist() for of in ids), strict=True))
+        for one in table or ():
+            a, b = (known.get(segment, 0) for segment in one.segments)
+            joined = one.kind != MERGE and a == b  # in another subvolume
+            if not joined and intersection((one.zyx, (1, 1, 1)), pieces.cut.core(number)):
+                found.append(dataclasses.replace(one, segments=(a, b)))
+    if not tables:
+        return None
+    found.sort(key=lambda one: -doubt(one.kind, one.score, one.voxels, pieces.threshold))
+    visible = (one for one in found if _is_visible(one, pieces, reconciled))
+    return list(itertools.islice(visible, MOST))
+
+
+def _is_visible(place: Place, pieces: Pieces, reconciled: Reconciled) -> bool:
+    """Return True if both sides are in the segments that the place names: other subvolumes may have others there."""
+    sides = zip(place.sides, place.segments, strict=True)
+    return place.segments[0] > 0 and all(
+        (segment == 0 and place.kind == END)
+        or read_reconciled(pieces, reconciled, (at, (1, 1, 1)))[0, 0, 0] == segment
+        for at, segment in sides
+    )
 
 
 def _id_type(reconciled: Reconciled) -> np.dtype[Any]:

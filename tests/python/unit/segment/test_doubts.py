@@ -154,6 +154,31 @@ def test_the_commands_write_read_and_judge_places(
     evaluate.report(Volume(labels), Volume(labels))  # an array has no table
 
 
+def test_subvolumes_have_places_of_the_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, truth = written(tmp_path)
+    folder = f"{tmp_path}/pieces"
+    line = ["agglomerate", source, folder, "--min-size", "20", "--subvolume", "24,40,44"]
+    assert cli.run(line) == 0
+    for out in (f"{tmp_path}/out.h5:s", f"{tmp_path}/out.zarr"):
+        capsys.readouterr()
+        assert cli.run(["reconcile", folder, out, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["places"] == str(table_of(out))
+        places = read_places(out, START)
+        assert places is not None
+        check(places, Volume(out).read(), START)
+        assert {place.kind for place in places[:3]} == {MERGE, SPLIT, END}
+        merge = next(place for place in places if place.kind == MERGE)
+        assert np.abs(np.subtract(merge.zyx, np.add(START, (12, 20, 20)))).max() <= 1
+        assert cli.run(["evaluate", out, truth, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["places"]["mistakes"] == 3
+    for table in Path(folder).glob("*.csv"):
+        table.unlink()
+    assert cli.run(["reconcile", folder, f"{tmp_path}/out.h5:s", "--json"]) == 0
+    assert not table_of(f"{tmp_path}/out.h5:s").exists()  # the older one told of other segments
+
+
 def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, truth = written(tmp_path)
     out = f"{tmp_path}/out.h5:s"
