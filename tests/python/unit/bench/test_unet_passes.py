@@ -65,6 +65,20 @@ def test_a_peer_that_is_far_slower_is_left_out(capsys: pytest.CaptureFixture[str
     assert "emulated is left out: a pass takes 2.1 s" in capsys.readouterr().err
 
 
+def test_only_a_peer_may_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails() -> None:
+        raise AssertionError("wrong strides\nof a tensor")
+
+    one = {"ours": lambda: None, "torch-compile channels_last_3d": fails}
+    (row,) = rows.compared("x", one, {}, flops=1.0, examples={}, seconds=0.0)
+    assert (row["name"], "speedup" in row) == ("x", False)
+    said = capsys.readouterr().err
+    assert "torch-compile channels_last_3d is left out: it fails with AssertionError: wrong" in said
+    assert "of a tensor" not in said
+    with pytest.raises(AssertionError):
+        list(rows.compared("x", {"ours": fails}, {}, flops=1.0, examples={}, seconds=0.0))
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch, the yardstick, is not installed"
 )
