@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the documentation site. Every warning is an error.
 
-    pip install --group docs
-    python docs/build.py [FOLDER]      default: build/site
-
-floodtide must be importable, because the pages of the Python interface and of the commands are made from docstrings.
+Usage: python docs/build.py [FOLDER]      after pip install --group docs; default: build/site
 """
 
 from __future__ import annotations

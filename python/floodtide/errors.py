@@ -7,11 +7,15 @@ import typing
 
 
 class Error(Exception):
-    """Base class of the exceptions of floodtide. The message is one line: what is wrong, where, what was expected."""
+    """Base class of the exceptions of floodtide. The message is one line: what is wrong, where, what was expected.
+
+    Attributes:
+        exit_status: Exit status of the command line.
+        agreed: True if all ranks raise the same failure, so that no rank waits for another.
+    """
 
     exit_status = 1
     agreed = False
-    """True if all ranks raise the same failure, so that no rank waits for another."""
 
 
 _Any = typing.TypeVar("_Any", bound=Error)

@@ -147,7 +147,7 @@ def allreduce(as_json: bool, **options: Any) -> None:
     The result of each algorithm is checked first. `ratio` is the median time divided by the median time
     of the MPI library's blocking allreduce in the same run. A value below 1 means faster than the library.
 
-    Example: floodtide bench allreduce --json (started by mpiexec -n 2)
+    Example: mpiexec -n 2 floodtide bench allreduce --json
     """
     from floodtide.bench import allreduce as benchmark
 

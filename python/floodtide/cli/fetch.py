@@ -13,7 +13,9 @@ from floodtide.segment.published import data_folder
 
 
 @click.command()
-@click.argument("name", type=click.Choice(tuple(DATA_SETS)), required=False)
+@click.argument(
+    "name", type=click.Choice(tuple(DATA_SETS)), metavar=f"[{'|'.join(DATA_SETS)}]", required=False
+)
 @click.option(
     "--from",
     "origin",

@@ -28,14 +28,19 @@ class Trainer(Steering, NotPickled):
     """A training run on the ranks of a job, or on one rank.
 
     All ranks make the trainer and call its methods in the same order, because the methods communicate (collective).
-    `from_config` makes a trainer from a configuration file. A script makes one from objects::
+    `from_config` makes a trainer from a configuration file. A script makes one from objects:
 
         model = ft.nn.FFN(depth=9)
         volume = ft.data.TrainingVolume("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions")
         data = ft.data.Shards(volume, patch_size=model.patch_size, walkers=ft.size())
-        trainer = ft.train.Trainer(model=model, data=data, optimizer=ft.optim.Adam(lr=1e-3),
-                                   schedule=ft.optim.lr.Schedule("constant", warmup_steps=100),
-                                   directory="runs/cube", steps=10_000)
+        trainer = ft.train.Trainer(
+            model=model,
+            data=data,
+            optimizer=ft.optim.Adam(lr=1e-3),
+            schedule=ft.optim.lr.Schedule("constant", warmup_steps=100),
+            directory="runs/cube",
+            steps=10_000,
+        )
         with trainer:
             for step in trainer:
                 print(step.number, step.loss)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages are up to date: the configuration reference, Python names, and the examples' configurations."""
+"""Pages are up to date: the references, Python names, and the examples' configurations. They need no Sphinx."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import floodtide
-from floodtide import config
+from floodtide import cli, config
 from floodtide.base.tasks import Classes
+from floodtide.lab import cli as lab
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -20,6 +21,33 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 def test_the_configuration_reference_is_what_the_code_says() -> None:
     generate = runpy.run_path(str(ROOT / "docs/generate_configuration.py"))["generate"]
     assert (ROOT / "docs/configuration.md").read_text("utf-8") == generate()
+
+
+def test_the_pages_of_commands_and_python_names_are_what_the_code_says() -> None:
+    pages = runpy.run_path(str(ROOT / "docs/generate_reference.py"))["generate"]()
+    api = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/api/*")}
+    assert api == {path for path in pages if path.startswith("api/")}
+    old = [path for path in pages if (ROOT / "docs" / path).read_text("utf-8") != pages[path]]
+    assert not old, "run: python docs/generate_reference.py"
+
+
+def test_the_reference_has_every_command_and_every_python_name() -> None:
+    commands = (ROOT / "docs/commands.md").read_text("utf-8")
+    research = [f"lab {name}" for name in lab.COMMANDS]
+    for name in (*cli.COMMANDS, *research, "lab bench stalls", "bench allreduce"):
+        assert re.search(rf"^##+ `floodtide {name}`$", commands, re.MULTILINE), name
+    for package in ("nn", "optim", "data", "train", "config", "segment", "evaluate", "agglomerate"):
+        page = (ROOT / f"docs/api/{package}.md").read_text("utf-8")
+        for name in getattr(floodtide, package).__all__:
+            assert f"## `{name}`\n" in page or f"`floodtide.{package}.{name}`" in page, name
+    assert "### `Trainer.stop`\n" in (ROOT / "docs/api/train.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_shows_no_directives_where_sphinx_does_not_build_it(page: Path) -> None:
+    shown = re.sub(r"<!--.*?-->", "", page.read_text("utf-8"), flags=re.DOTALL)
+    raw = r"^ *(?:[`~]{3,} *\{.*|:::.*|\.\. [\w-]+::.*|\([\w-]+\)=)$|\{[\w:-]+\}`.*"
+    assert not re.findall(raw, shown, re.MULTILINE)
 
 
 EXAMPLES = [

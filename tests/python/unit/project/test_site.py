@@ -203,3 +203,5 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert (tmp_path / "site" / page).is_file(), page
     assert "Trainer" in (tmp_path / "site/docs/api/train.html").read_text("utf-8")
     assert "--cores-per-node" in (tmp_path / "site/docs/commands.html").read_text("utf-8")
+    navigation = 'toctree-l2"><a class="reference internal" href="api/train.html"'
+    assert navigation in (tmp_path / "site/docs/api.html").read_text("utf-8")
