@@ -162,7 +162,7 @@ def _settled(
             )
     text = ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
     fixed = [name for name in given if not predicted or name != "mirror"]
-    said = f"{' and '.join(fixed)} as given, " if fixed else ""
+    said = f"{', '.join(fixed)} as given, " if fixed else ""
     options = AffinityOptions(**{name: row[name] for name in ("method", "threshold", "min_size")})
     parts = tuple(part for box in boxes if (part := parse_box(box)) is not None)
     return Decoding(options=options, mirror=axes, source=f"{text}: {said}{why}", boxes=parts)

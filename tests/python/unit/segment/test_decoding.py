@@ -104,7 +104,7 @@ def test_the_choice_finds_the_threshold(
     assert "adapted Rand error" in chosen(run, choose_by="rand").source
     given = chosen(run, threshold=0.7, method="median")
     assert (given.options.threshold, given.options.method) == (0.7, "median")
-    assert "method and threshold as given" in given.source
+    assert "method, threshold as given" in given.source
     assert chosen(run, mirror="on").mirror == (0, 1, 2)
     assert len(predicts_faint) == 2
     printed = capfd.readouterr()
