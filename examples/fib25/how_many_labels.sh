@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# How many labels does a network need? Trains evening.toml for 600 steps on boxes of its training part, of three sizes and
+# How many labels does a network need? Trains evening.toml for 400 steps on boxes of its training part, of three sizes and
 # places, and on all of it, and scores sections 126 to 189 of training_sample2 (docs/your_volume.md). An hour on one core.
 #
 #   FLOODTIDE_DATA=... bash examples/fib25/how_many_labels.sh FOLDER
@@ -19,7 +19,7 @@ from=20,20,20 into=10,10,10
 score() {  # score <name> <seed> <box of 20 nm>: train, segment and evaluate, unless that is done
   [ -e "$1.json" ] && return
   floodtide train "$config" --set "run.dir=$1" --set "run.seed=$2" --set "data.volumes.0.box=$3" \
-    --set training.steps=600 --set validation.every=600 >"$1.log" 2>&1
+    --set training.steps=400 --set validation.every=400 >"$1.log" 2>&1
   floodtide predict "$1" evening.h5:raw "$1.h5:affinities" --box 63:95,0:125,0:125 >>"$1.log"
   floodtide agglomerate "$1.h5:affinities" "$1.h5:coarse" --method mean --threshold 0.5 >>"$1.log"
   to "$1.h5:coarse" "$1.fine.h5:segments" --labels
