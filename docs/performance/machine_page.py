@@ -38,7 +38,8 @@ HEADER = f"""\
 NOTE = """\
 Times are medians. *Share of peak* is the rate of a direct convolution that takes the measured time, divided by the
 peak rate of multiply-adds in the same run: Winograd's convolutions exceed 1. Memory is the growth of the process
-during two steps. Other programs run in turn with floodtide, PyTorch in two memory formats."""
+during two steps. Other programs run in turn with floodtide, PyTorch in two memory formats
+(compiled: channels last)."""
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
 CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
 FLOPS_PER_BYTE = (0.1, 1000.0)
