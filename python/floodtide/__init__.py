@@ -121,17 +121,7 @@ __all__ = [
 notes.speak_if(lambda: world.rank() == 0)
 
 if TYPE_CHECKING:
-    from floodtide import (
-        agglomerate,
-        config,
-        data,
-        evaluate,
-        nn,
-        optim,
-        report,
-        segment,
-        train,
-    )
+    from floodtide import agglomerate, config, data, evaluate, nn, optim, report, segment, train
     from floodtide.comm.notebook import run
 else:
 

@@ -181,10 +181,7 @@ def read_json_lines(
 
 
 def read_arrays(
-    path: str | os.PathLike[str],
-    names: Sequence[str],
-    expected: str,
-    limit: int = LARGEST_ARRAY,
+    path: str | os.PathLike[str], names: Sequence[str], expected: str, limit: int = LARGEST_ARRAY
 ) -> list[NDArray[Any]]:
     """Return arrays of an .npz file. Python objects, which would need pickle, are refused.
 

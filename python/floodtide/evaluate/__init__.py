@@ -5,11 +5,7 @@ from floodtide.evaluate.classes import class_report
 from floodtide.evaluate.mistakes import worst_mistakes
 from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
-from floodtide.evaluate.voxels import (
-    ContingencyTable,
-    Pair,
-    scores,
-)
+from floodtide.evaluate.voxels import ContingencyTable, Pair, scores
 
 __all__ = [
     "ContingencyTable",

@@ -110,11 +110,7 @@ def render(
 
 
 def write(
-    scheduler: str,
-    job: Job,
-    config_file: str,
-    overrides: Sequence[str],
-    target: Path,
+    scheduler: str, job: Job, config_file: str, overrides: Sequence[str], target: Path
 ) -> None:
     """Write the batch script of a configuration file. Arguments as for `render`.
 

@@ -68,10 +68,7 @@ class Setting:
 
 
 def settings_for(
-    image: str,
-    model: str,
-    voxel_nm: Sequence[float] | None,
-    overrides: Sequence[str] = (),
+    image: str, model: str, voxel_nm: Sequence[float] | None, overrides: Sequence[str] = ()
 ) -> tuple[Config, Setting]:
     """Return a configuration that segments an image with a network, and how the network sees the image.
 
@@ -138,11 +135,7 @@ def require_same_voxels(setting: Setting) -> None:
 
 
 def preview(
-    setting: Setting,
-    out: str,
-    *,
-    box: Box | None = None,
-    progress: Progress | None = None,
+    setting: Setting, out: str, *, box: Box | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Segment a box of an image and write it, at the voxels of the image.
 

@@ -219,8 +219,7 @@ def panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
 
 
 def patches_figure(
-    shown: Sequence[tuple[str, Mapping[str, Picture]]],
-    voxel_nm: tuple[float, float, float] | None,
+    shown: Sequence[tuple[str, Mapping[str, Picture]]], voxel_nm: tuple[float, float, float] | None
 ) -> str:
     """Return a figure with a column for each patch (title, pictures by name), one picture below the other.
 

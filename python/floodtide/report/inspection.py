@@ -245,10 +245,7 @@ def _sections(image: ImageStatistics) -> str | None:
         upper.plot(z[::step], means[::step], color=style.SERIES[0], lw=1.2, label="mean")
         upper.set_ylabel("grey level")
         lower.plot(
-            z[:-1:step] + 0.5,
-            np.asarray(found.correlations)[::step],
-            color=style.SERIES[2],
-            lw=1.2,
+            z[:-1:step] + 0.5, np.asarray(found.correlations)[::step], color=style.SERIES[2], lw=1.2
         )
         lower.set_ylabel("correlation with\nthe next section")
         lower.set_xlabel("section (z)")

@@ -13,10 +13,7 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
 from floodtide.train.recorded_run import SEGMENTATION, Run
 
-_REPORT = starts_like(
-    "a report of floodtide",
-    b'<meta name="generator" content="floodtide',
-)
+_REPORT = starts_like("a report of floodtide", b'<meta name="generator" content="floodtide')
 _CHECKS = {
     **PICTURES,
     ".csv": starts_like("a table of a floodtide report", b"line,", b"workers,", b"what,"),

@@ -171,10 +171,7 @@ def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
         note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.{decoding}",
         grown=grown,
     )
-    return found, {
-        "labels": volume_name(source.labels),
-        "labels_start": source.labels_box_start,
-    }
+    return found, {"labels": volume_name(source.labels), "labels_start": source.labels_box_start}
 
 
 _Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None, str]

@@ -4,12 +4,7 @@
 from floodtide.config import SegmentOptions
 from floodtide.segment.blocks import in_subvolumes, segment_block
 from floodtide.segment.canvas import Seeded, read_origins
-from floodtide.segment.commands import (
-    estimate,
-    load_options,
-    segment_subvolumes,
-    segment_volume,
-)
+from floodtide.segment.commands import estimate, load_options, segment_subvolumes, segment_volume
 from floodtide.segment.flooding import Move, Object, Segmentation, Segmenter
 from floodtide.segment.pieces import Pieces
 from floodtide.segment.predict import Predictor, predict_volume

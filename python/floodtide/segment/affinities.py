@@ -29,11 +29,7 @@ from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.data.places import Place, places_beside, write_places
 from floodtide.data.volumes import whole_geometry
-from floodtide.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    OutOfRangeError,
-)
+from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment.blocks import sampled_digest, store_on_ranks
 from floodtide.segment.doubts import segments_with_places
 from floodtide.segment.linking import AffinityOptions, require_range

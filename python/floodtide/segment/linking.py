@@ -23,10 +23,7 @@ from floodtide.base.options import Checked, option
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Vec3
-from floodtide.errors import (
-    InvalidArgumentError,
-    ShapeError,
-)
+from floodtide.errors import InvalidArgumentError, ShapeError
 
 Affinities = NDArray[np.floating[Any]]
 

@@ -27,11 +27,7 @@ from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
 from floodtide.data.places import Place, table_of, write_places
-from floodtide.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    OutOfRangeError,
-)
+from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment.identity import first_difference
 
 PLAN = "cut.json"

@@ -41,13 +41,7 @@ from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
-from floodtide.data.volumes import (
-    as_volume,
-    labels_of,
-    name_of,
-    settled_size,
-    volume_exists,
-)
+from floodtide.data.volumes import as_volume, labels_of, name_of, settled_size, volume_exists
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data
@@ -156,11 +150,7 @@ def look_at(data: Data) -> list[Looked]:
 
 
 def training_problems(
-    task: Task,
-    data: Data,
-    looked: Sequence[Looked],
-    held_out: TrainingVolume | None,
-    start: str,
+    task: Task, data: Data, looked: Sequence[Looked], held_out: TrainingVolume | None, start: str
 ) -> list[Problem]:
     """Return what is probably wrong with the data of a training. Arguments as for `check_data`, and `look_at(data)`."""
     found = _of_boxes(held_out, data.options.volumes) if held_out is not None else []

@@ -402,11 +402,7 @@ def geometry_of(
 
 
 def _numbers(
-    name: str,
-    one: Stated,
-    attributes: Mapping[str, Any],
-    axes: Sequence[str] | None,
-    reverse: bool,
+    name: str, one: Stated, attributes: Mapping[str, Any], axes: Sequence[str] | None, reverse: bool
 ) -> tuple[SizeNm, list[str]] | None:
     """Return the numbers (z, y, x) of an attribute and their units; None without it, or with a note if it is wrong."""
     values = _parsed(attributes.get(one.key))

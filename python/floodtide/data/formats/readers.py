@@ -104,13 +104,7 @@ def object_volume(
             )
         return block.astype(dtype, copy=False)
 
-    volume = _core.data.python_volume(
-        read,
-        name,
-        shape=shape,
-        chunks=size,
-        dtype=dtype.name,
-    )
+    volume = _core.data.python_volume(read, name, shape=shape, chunks=size, dtype=dtype.name)
     return Opened(volume, geometry)
 
 

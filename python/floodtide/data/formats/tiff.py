@@ -363,11 +363,7 @@ def _listed_tags(tags: Any) -> list[dict[str, Any]]:
 
 
 def _geometry(
-    path: str,
-    source: str,
-    edges: Sequence[Any],
-    units: Sequence[str],
-    offset: Any,
+    path: str, source: str, edges: Sequence[Any], units: Sequence[str], offset: Any
 ) -> Geometry:
     """Return a geometry. Edges (z, y, x) of which some are missing are noted, and not used."""
     start = voxels_of(path, offset, source) if is_triple(offset) else None

@@ -132,10 +132,7 @@ class FloodLearner(Learner):
         if held_out is None:
             return None
         return FloodValidation(
-            held_out,
-            patch_size=cls.patch_size(config),
-            centres=section.centres,
-            seed=section.seed,
+            held_out, patch_size=cls.patch_size(config), centres=section.centres, seed=section.seed
         )
 
     @classmethod
