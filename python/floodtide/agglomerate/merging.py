@@ -152,12 +152,7 @@ def merge(pairs: Pairs, options: ResegmentOptions) -> Merged:
 def write_merged(
     segmentation: Volume, merged: Merged, destination: str, progress: Progress | None = None
 ) -> Volume:
-    """Write a segmentation with the ids of objects, block by block, to a volume of any format. Not collective.
-
-    Raises:
-        InvalidArgumentError: If the destination exists or cannot hold the ids.
-        StorageError: If the destination cannot be written.
-    """
+    """Write a segmentation with the ids of objects, block by block, to a volume of any format. Not collective."""
 
     def read(box: Box) -> NDArray[Any]:
         labels = segmentation.read(box)

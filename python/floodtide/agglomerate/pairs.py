@@ -95,12 +95,7 @@ class Pairs:
     def prepare(
         cls, directory: str | os.PathLike[str], settings: Mapping[str, Any]
     ) -> Pairs | None:
-        """Return the pairs that a directory has for these settings. Make a new directory, and return None then.
-
-        Raises:
-            InvalidArgumentError: If the directory has pairs for other settings, or other files.
-            StorageError: If it cannot be made.
-        """
+        """Return the pairs that a directory has for these settings. Make a new directory, and return None then."""
         folder = Path(directory)
         make_folder(folder)
         with reading.reading(folder, "a folder of a resegmentation"):
@@ -152,12 +147,7 @@ class Pairs:
         replace_bytes(self.path(batch), json.dumps(rows, indent=1).encode())
 
     def read_scores(self) -> list[dict[str, Any] | None]:
-        """Return the scores of all pairs, in the order of `points`.
-
-        Raises:
-            InvalidArgumentError: If a batch is missing.
-            InvalidFileError: If a file is damaged, or for other pairs.
-        """
+        """Return the scores of all pairs, in the order of `points`."""
         missing = self.missing()
         if missing:
             raise InvalidArgumentError(
@@ -195,9 +185,6 @@ def decision_points(
         voxel_size: Edges of a voxel (z, y, x) in nm, or in another unit.
         max_distance: In the unit of `voxel_size`.
         progress: Called as progress(voxels done, voxels of this rank).
-
-    Raises:
-        InvalidArgumentError: If an argument is out of range, or the labels are not integers.
     """
     _CHECKED.check("decision points", voxel_size=list(voxel_size), max_distance=max_distance)
     volume = as_volume(segmentation)

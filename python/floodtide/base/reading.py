@@ -183,11 +183,7 @@ def read_json_lines(
 def read_arrays(
     path: str | os.PathLike[str], names: Sequence[str], expected: str, limit: int = LARGEST_ARRAY
 ) -> list[NDArray[Any]]:
-    """Return arrays of an .npz file. Python objects, which would need pickle, are refused.
-
-    Raises:
-        InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than `limit` bytes.
-    """
+    """Return arrays of an .npz file. Python objects, which would need pickle, are refused."""
     content = read_bytes(path, expected, limit)
     with reading(path, expected), np.load(io.BytesIO(content), allow_pickle=False) as archive:
         for name in names:

@@ -383,11 +383,7 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
 
 
 def patch_size(options: DataOptions) -> Vec3:
-    """Return the size (z, y, x) of the samples of options with volumes.
-
-    Raises:
-        ConfigurationError: If data.size is given without data.patch = "whole".
-    """
+    """Return the size (z, y, x) of the samples of options with volumes."""
     if options.patch != WHOLE:
         if options.size != (0, 0):
             raise ConfigurationError(

@@ -173,11 +173,7 @@ def as_volume(volume: VolumeLike | NDArray[Any] | Source) -> Volume:
 
 
 def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
-    """Return the core's descriptions of the boxes of a volume for flood filling.
-
-    Raises:
-        InvalidArgumentError: If the labels or partitions are missing, or a box is no box.
-    """
+    """Return the core's descriptions of the boxes of a volume for flood filling."""
     for key in ("labels", "partitions"):
         if not getattr(volume, key):
             raise InvalidArgumentError(

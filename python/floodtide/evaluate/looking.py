@@ -57,9 +57,6 @@ def looked_at(
         labels: The segmentation (z, y, x).
         objects: The truth of the same voxels; 0: unknown.
         table: The contingency table of both.
-
-    Raises:
-        InvalidFileError: If the places are those of another segmentation.
     """
     inside = [one for one in places if all(_is_inside(side, labels.shape) for side in one.sides)]
     rows = table.rows().astype(np.int64)

@@ -74,9 +74,6 @@ def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:
     Args:
         image: Intensities (z, y, x).
         truth: Object ids (z, y, x). Voxels with values <= 0 are ignored.
-
-    Raises:
-        ShapeError: If the shapes differ.
     """
     if image.shape != truth.shape:
         raise ShapeError(

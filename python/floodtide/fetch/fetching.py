@@ -154,11 +154,7 @@ def _in_folder(path: Path, limit: int) -> bytes | None:
 
 
 def download(address: str, limit: int) -> bytes | None:
-    """Return what is at an address; None if there is nothing.
-
-    Raises:
-        StorageError: If it cannot be read, or has more than `limit` bytes.
-    """
+    """Return what is at an address; None if there is nothing."""
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             content: bytes = answer.read(limit + 1)

@@ -86,11 +86,7 @@ def load_ffn(
     deltas: Sequence[int] | None = None,
     compute: str = "fp32",
 ) -> FFN:
-    """Return the flood-filling network of a checkpoint. Arguments as for `load`.
-
-    Raises:
-        InvalidFileError: If the file is missing or damaged, or holds another kind of network.
-    """
+    """Return the flood-filling network of a checkpoint. Arguments as for `load`."""
     network = load(path, fov, deltas, compute)
     if not isinstance(network, FFN):
         raise InvalidFileError(

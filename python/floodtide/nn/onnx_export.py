@@ -32,11 +32,6 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
     Args:
         network: The network, with its present parameters.
         notes: Metadata of the model, {name: value}; a value that is not text is stored as JSON.
-
-    Raises:
-        UnsupportedError: If the package onnx is not installed.
-        InvalidArgumentError: If the network is of another kind.
-        StorageError: If the file cannot be written. An older file of that name is unchanged.
     """
     replace_bytes(path, to_onnx(network, notes).SerializeToString())
 

@@ -17,11 +17,7 @@ _MASK = {1, 255}  # values by which masks of one class may differ
 def classes_of(
     labels: Sequence[str], seen: Sequence[LabelStatistics]
 ) -> tuple[dict[str, str], str]:
-    """Return `task.classes` for labels, and its reason. Grey levels at smooth edges belong to the nearer class.
-
-    Raises:
-        InvalidArgumentError: If the labels have too many values, or one, or differ and have smooth edges.
-    """
+    """Return `task.classes` for labels, and its reason. Grey levels at smooth edges belong to the nearer class."""
     found = [one.inner or tuple(value for value, _ in one.values) for one in seen]
     known = sorted(set().union(*found))
     beyond = [one.objects for one in seen if not one.inner]

@@ -74,12 +74,7 @@ class TrainingPlan:
 
 
 def make_plan(wish: Wish) -> TrainingPlan:
-    """Look at the images and return the plan of a training. A few training passes are run to measure this machine.
-
-    Raises:
-        InvalidArgumentError: If the labels are too small, or have no objects or classes for both parts.
-        InvalidFileError: If a volume cannot be read, or is of a wrong type.
-    """
+    """Look at the images and return the plan of a training. A few training passes are run to measure this machine."""
     images = [Volume(name) for name in wish.images]
     labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
     recipe = (unet_recipe if wish.task.predicts else flooding_recipe)(wish)

@@ -77,9 +77,6 @@ def settings_for(
     Args:
         model: fib25, a checkpoint or a run directory.
         voxel_nm: Voxel size (z, y, x) of the image in nm; None: what the image states.
-
-    Raises:
-        floodtide.errors.Error: If image or network cannot be read, it is no image, or its voxel size is unknown.
     """
     network = known_network(model)
     base: dict[str, Any] = {"image": image, "checkpoint": network.path, "reflect": True}

@@ -64,9 +64,6 @@ def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
 
     Returns:
         What run.html shows, by name, or None if it cannot be made; and texts that name what is missing.
-
-    Raises:
-        NumericalError: If an output of the network is not finite.
     """
     if not run.task.predicts:
         return None, []
@@ -105,11 +102,7 @@ def _pictures(run: Run) -> dict[str, Any]:
 
 
 def predicted(samples: Patches, model: Any, number: int) -> Patch:
-    """Return a held-out patch with the outputs of a network.
-
-    Raises:
-        NumericalError: If an output is not finite.
-    """
+    """Return a held-out patch with the outputs of a network."""
     image, truth, *more = samples.fixed(number)
     output = model.forward(image[None])[0]
     if not np.isfinite(output).all():

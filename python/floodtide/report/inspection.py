@@ -80,13 +80,6 @@ def write(
 
     Args:
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
-
-    Raises:
-        InvalidArgumentError: If the image is given as its own labels, or if `out` exists and is no page of floodtide,
-            or is an input.
-        InvalidFileError: If a volume cannot be read, or is of a wrong type.
-        ShapeError: If no order of the labels' axes has the shape of the image.
-        StorageError: If the page cannot be written.
     """
     inputs = files_of([name_of(volume) for volume in (image, labels) if volume is not None])
     with pages.reserve(out, [Path(path) for path in inputs]):

@@ -26,12 +26,7 @@ def render(template: str, folder: str = "report/templates", **values: Any) -> st
 
 
 def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
-    """Write all files. If one of them must not be written, write none.
-
-    Raises:
-        InvalidArgumentError: If an existing file is not an older report, figure or table.
-        StorageError: If a file cannot be written.
-    """
+    """Write all files. If one of them must not be written, write none."""
     with ExitStack() as held:
         for path in outputs:
             check = _CHECKS.get(path.suffix, _REPORT)
@@ -41,12 +36,7 @@ def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
 
 
 def reserve(path: Path, inputs: Sequence[Path]) -> AbstractContextManager[None]:
-    """Return a context manager that reserves a page, so that a long command notices at its start what prevents it.
-
-    Raises:
-        InvalidArgumentError: If the file exists and is no older report, or is an input.
-        StorageError: If its folder is missing or write-protected.
-    """
+    """Return a context manager that reserves a page, so that a long command notices at its start what prevents it."""
     return reserved("report", path, _REPORT, inputs)
 
 

@@ -97,10 +97,6 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
 
     Args:
         alone: The report is about this run only. Runs that are compared are not segmented for the report.
-
-    Raises:
-        InvalidFileError: If a file of the run directory is damaged.
-        NumericalError: If an output of the network is not finite.
     """
     if os.path.lexists(run.folder / SEGMENTATION):
         volume = Volume(run.folder / SEGMENTATION, "segmentation")
@@ -229,9 +225,6 @@ def small_part(box: Box, fov: Sequence[int]) -> Box:
 
     Voxels nearer to the faces than half a field of view are segmented and then left out: no field of view has its
     centre there.
-
-    Raises:
-        OutOfRangeError: If nothing is left.
     """
     start, size = box
     factor = min(1.0, (_SMALL / float(np.prod(size, dtype=np.float64))) ** (1 / 3))

@@ -145,9 +145,6 @@ def write_segments(
         labels: The segments, from 1; 0 is background.
         notes: Texts that become attributes of the volume.
         inputs: The volume from which the segments were made.
-
-    Raises:
-        Error: As `floodtide.data.convert` raises.
     """
     plan = Plan(
         shape=as_vec3(labels.shape),

@@ -242,12 +242,7 @@ def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progres
 
 @contextlib.contextmanager
 def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Return a context manager: inside its block, no other job works in the directory. Collective at its begin.
-
-    Raises:
-        LockedError: If another job works there.
-        StorageError: If the directory is missing or write-protected.
-    """
+    """Return a context manager: inside its block, no other job works in the directory. Collective at its begin."""
     with contextlib.ExitStack() as held:
         with world.agreed():
             if world.rank() == 0:

@@ -74,10 +74,6 @@ class Checkpoint:
 
         Args:
             shape: Size (z, y, x) in voxels of the image with its halo.
-
-        Raises:
-            InvalidFileError: If the file is damaged, or something else.
-            InvalidArgumentError: If it is the checkpoint of another segmentation.
         """
         if not reading.exists(self.path):
             return None
@@ -137,9 +133,6 @@ def remove_checkpoints(path: Path) -> None:
     """Remove the checkpoints of a box whose segmentation is stored, and what killed processes have left of them.
 
     The caller has the lock of the segmentation, so that no other process writes a checkpoint.
-
-    Raises:
-        StorageError: If they cannot be removed.
     """
     try:
         for file in passes_of(path):

@@ -85,11 +85,6 @@ def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
     """Return how `floodtide segment` decodes the affinities of a checkpoint; the first call chooses. Collective.
 
     Keys that `options` gives replace the choice. Rank 0 chooses, so all ranks have the same bits.
-
-    Raises:
-        UnsupportedError: If a library is missing.
-        LockedError: If another job has been choosing for ten minutes.
-        InvalidFileError: If the kept choice is damaged.
     """
     return _on_rank_0(checkpoint, _given(options), options.choose_by, choose=True)
 
@@ -106,9 +101,6 @@ def decoding_of_file(checkpoint: str, mirrored: bool, given: Row) -> Decoding:
         checkpoint: The checkpoint that the affinities state; empty: none.
         mirrored: They are a mean over mirrored copies.
         given: Fields of AffinityOptions.
-
-    Raises:
-        InvalidFileError: If the kept choice is damaged.
     """
     given = {**given, "mirror": mirrored}
     return _on_rank_0(Path(checkpoint), given, "voi", choose=False, predicted=True)

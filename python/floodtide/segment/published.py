@@ -32,11 +32,7 @@ def data_folder() -> Path:
 
 
 def published(name: str) -> tuple[TrainedOn, str]:
-    """Return the training images of a published network, and its path on this machine.
-
-    Raises:
-        InvalidFileError: If the network is not there. The message tells the command that brings it.
-    """
+    """Return the training images of a published network, and its path on this machine."""
     file, images = PUBLISHED[name]
     path = str(data_folder() / file)
     if not reading.exists(f"{path}.index"):

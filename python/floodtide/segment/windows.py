@@ -97,9 +97,6 @@ def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
 
     Args:
         voxels: Maximum number of voxels of a window, including the border of one voxel that networks add.
-
-    Raises:
-        InvalidArgumentError: If even the smallest window has more voxels.
     """
     fitting = [
         (math.prod(axis.count(n) * n for axis, n in zip(axes, sizes, strict=True)), sizes)

@@ -85,13 +85,7 @@ class Looked:
 
 
 def require_volumes_fit(config: Config) -> None:
-    """Check types and shapes before anything else opens the volumes, so that the message says what to do.
-
-    Raises:
-        InvalidArgumentError: If an image is given as its own labels.
-        InvalidFileError: If labels are not integers, or a file cannot be read.
-        ShapeError: If labels have another shape than the image.
-    """
+    """Check types and shapes before anything else opens the volumes, so that the message says what to do."""
     for volume in config.data.volumes[:MOST]:
         learner_of(config.model).data_class.require_fitting(volume)
         if not volume.labels:
@@ -113,9 +107,6 @@ def check_data(
     Args:
         held_out: The volume of which a box is held out; None: none.
         start: File of the weights that the training starts from; "": none.
-
-    Raises:
-        floodtide.errors.Error: If the data cannot be what somebody wants to train on.
     """
     looked = look_at(data)
     found = training_problems(task, data, looked, held_out, start)

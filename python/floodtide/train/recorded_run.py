@@ -289,11 +289,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
 
 
 def read_failure(folder: Path) -> str:
-    """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption.
-
-    Raises:
-        InvalidFileError: If the record is malformed.
-    """
+    """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption."""
     found = []
     for path in folder.glob("failure-rank-*.json"):
         match = _RECORD_OF_FAILURE.fullmatch(path.name)

@@ -49,10 +49,6 @@ def require_same(command: str, values: Values, what: str) -> None:
         command: Begins the message.
         values: Numbers, texts, truth values, lists of them or None, by name.
         what: Names them in the message, such as "configuration".
-
-    Raises:
-        UnsupportedError: If versions or builds differ.
-        ConfigurationError: Names the keys, and two values with a rank for each.
     """
     if world.current().size == 1:
         return

@@ -50,11 +50,6 @@ def layers_of(
         shown: A run directory with segmentation.h5, or the name of a volume: an image, or a segmentation.
         image: The image; "": that from which the segmentation was made, if it is still there.
         truth: The true objects; "": for a run, those of its volume; else none.
-
-    Raises:
-        InvalidFileError: If a volume or a run cannot be read.
-        InvalidArgumentError: If `shown` is neither.
-        ShapeError: If volumes state different voxel sizes.
     """
     size: tuple[float, float, float] | None = None
     name = shown
@@ -92,9 +87,6 @@ def places_of(layers: Sequence[Layer]) -> list[Place]:
     """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it.
 
     If the table belongs to another segmentation, a note says so, and there are no places.
-
-    Raises:
-        InvalidFileError: If the table is damaged.
     """
     for layer in layers:
         if layer.name == SEGMENTS:

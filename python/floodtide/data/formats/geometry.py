@@ -182,11 +182,7 @@ def is_triple(values: Any) -> bool:
 
 
 def voxels_of(name: str, position: Sequence[float], what: str) -> Vec3:
-    """Return a position (z, y, x) that something states as whole voxels, with a note if that moves it.
-
-    Raises:
-        InvalidFileError: If a number is too large for a position.
-    """
+    """Return a position (z, y, x) that something states as whole voxels, with a note if that moves it."""
     if not all(math.isfinite(n) and abs(n) < 2**53 for n in position):
         raise InvalidFileError(
             f"{name}: {what} is {list(position)} voxels, expected positions in a volume"
@@ -267,11 +263,7 @@ def _parsed(given: Any) -> Any:
 
 
 def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
-    """Return the names of the axes of an array that its attributes state; None if they state none.
-
-    Raises:
-        InvalidFileError: If two attributes contradict each other, or there is another number of axes.
-    """
+    """Return the names of the axes of an array that its attributes state; None if they state none."""
     found, source = None, ""
     for key in NAMES:
         given = _parsed(attributes.get(key))
@@ -305,9 +297,6 @@ def order_of(
     Args:
         names: The names of its axes; None: z, y, x, or channel, z, y, x if there is a channel and a fourth axis.
         channel: The channel to read; None: there must be one.
-
-    Raises:
-        InvalidFileError: If z, y and x are not all there, or more than one voxel lies along another axis.
     """
     if names is None:
         names = ("c", "z", "y", "x") if channel is not None and len(shape) == 4 else ("z", "y", "x")
@@ -354,9 +343,6 @@ def geometry_of(
         axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
         reverse: True if the numbers are in the order x, y, z (N5).
         sizes: The attributes that state a voxel size.
-
-    Raises:
-        InvalidFileError: If two attributes contradict each other.
     """
     transform = attributes.get("transform")
     if isinstance(transform, Mapping) and not {"resolution", "voxel_size"} & set(attributes):

@@ -73,9 +73,6 @@ def object_volume(
         chunks: Voxels (z, y, x) of a storage chunk; None: `source.chunks`, else the whole volume.
         file: A file that must stay in place while the volume is read. Readers of chunked formats take a chunk without
             a file for a chunk of zeros, so a volume that was removed would not be noticed otherwise.
-
-    Raises:
-        InvalidFileError: If the object has not three axes, or is of another type than numbers.
     """
     shape, dtype = _shape(source, name), _dtype(source, name)
     own: Any = getattr(source, "chunks", None) if chunks is None else chunks
@@ -109,12 +106,7 @@ def object_volume(
 
 
 def open_object(source: Any, name: str) -> Opened:
-    """Open an array, or another object that a volume can read.
-
-    Raises:
-        InvalidArgumentError: If it is no such object, or its axes have another order than z, y, x.
-        InvalidFileError: If it has not three axes, or is of another type than numbers.
-    """
+    """Open an array, or another object that a volume can read."""
     is_array = isinstance(source, np.ndarray)
     name = name or ("the array" if is_array else f"the {type(source).__name__} object")
     if is_array and type(source).__module__.startswith("numpy.ma"):

@@ -178,9 +178,6 @@ def _check_chunks(
         known: Says if a path in the folder is that of a chunk.
         expected: Number of chunks of the volume.
         writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
-
-    Raises:
-        InvalidFileError: If a chunk has another ending or is no file, or all have names of another form.
     """
     digits = re.compile(r"[\dc]+([./][\dc]+)*|(-?\d+--?\d+_){2}-?\d+--?\d+")
     found, other, most = 0, "", _MOST if notes.speaks() else _FEW

@@ -213,11 +213,7 @@ def _store_writer(store: Any, chunks: Vec3) -> Writer:
 
 
 def shared_writer(reference: str, shared: str, plan: Plan) -> Writer:
-    """Return a writer of the volume that another process has created, whose writer has this `shared`.
-
-    Raises:
-        StorageError: If the volume cannot be opened.
-    """
+    """Return a writer of the volume that another process has created, whose writer has this `shared`."""
     tensorstore = tensorstore_library(reference)
     with _storing(reference):
         store = tensorstore.open(json.loads(shared), open=True, write=True).result()

@@ -99,9 +99,6 @@ def from_text(text: str, where: str) -> tuple[TrainedOn, ...]:
 
     Args:
         text: What `to_text` has returned.
-
-    Raises:
-        InvalidFileError: If the text is something else.
     """
     if not text:
         return ()

@@ -98,11 +98,7 @@ class FloodValidation:
 
 
 class FloodLearner(Learner):
-    """Walkers and validation of a flood-filling network on this rank. Not collective.
-
-    Raises:
-        InvalidArgumentError: If the examples do not fit the network's field of view and step.
-    """
+    """Walkers and validation of a flood-filling network on this rank. Not collective."""
 
     data_class = Shards
 

@@ -23,11 +23,7 @@ from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 
 class PatchLearner(Learner):
-    """Walkers and validation of a network of patches on this rank. Not collective.
-
-    Raises:
-        InvalidArgumentError: If network and patches do not fit each other, or a group is trained on and held out.
-    """
+    """Walkers and validation of a network of patches on this rank. Not collective."""
 
     data_class = Patches
 
