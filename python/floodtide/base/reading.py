@@ -168,8 +168,7 @@ def read_json_lines(
     Empty lines are skipped. A last line without a line end is an incomplete write and is skipped too.
     """
     rows = []
-    lines = read_text(path, expected).split("\n")
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(read_text(path, expected).split("\n")[:-1], start=1):
         if not line.strip():
             continue
         where = f"{os.fspath(path)}, line {number}"

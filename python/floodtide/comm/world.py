@@ -449,8 +449,7 @@ def agreed() -> Iterator[None]:
     record = b""
     if failure is not None:
         # A usage error of click, which this module does not import, is an invalid argument.
-        usage = hasattr(failure, "exit_code")
-        kind = errors.InvalidArgumentError if usage else type(failure)
+        kind = errors.InvalidArgumentError if hasattr(failure, "exit_code") else type(failure)
         record = json.dumps([kind.__name__, str(failure)]).encode()
     for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
         if not other:

@@ -142,8 +142,7 @@ class _Reader:
 def _require_utf8(value: Any, key: str, where: str) -> None:
     """Refuse text that is not UTF-8. Command-line words and environment variables may hold any bytes."""
     if isinstance(value, Mapping | list):
-        rows = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for name, one in rows:
+        for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
             _require_utf8(one, f"{key}.{name}" if key else str(name), where)
     elif isinstance(value, str):
         try:

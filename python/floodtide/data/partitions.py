@@ -167,8 +167,7 @@ def _partition_round(job: Any, result: _Result | None, first: int, last: int) ->
         blocks = job.compute(first + begin, first + end)
     boxes = [job.block(number) for number in range(first, last)]
     if comm.size > 1:
-        gathered = world.gather_bytes(blocks)
-        blocks = _split(gathered, [size for _, size in boxes])
+        blocks = _split(world.gather_bytes(blocks), [size for _, size in boxes])
     with world.agreed():
         if result is not None:
             for (start, _), block in zip(boxes, blocks, strict=True):

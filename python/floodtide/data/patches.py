@@ -208,8 +208,7 @@ class Patches(Samples):
 
     def seen(self, number: int) -> Seen:
         image, truth, *weights = self.load(0, number)
-        known = weights[0] > 0 if weights else truth != UNLABELLED
-        return Seen(image[..., 0], truth, known)
+        return Seen(image[..., 0], truth, weights[0] > 0 if weights else truth != UNLABELLED)
 
     @staticmethod
     def require_fitting(volume: TrainingVolume) -> None:

@@ -99,8 +99,7 @@ class Resampled:
         size = as_vec3([int(p.max()) + 1 - a for p, a in zip(points, low, strict=True)])
         block = self._volume.read((low, size))
         if self._labels:
-            indices = [p - a for p, a in zip(points, low, strict=True)]
-            return _majority(block, indices, box[1])
+            return _majority(block, [p - a for p, a in zip(points, low, strict=True)], box[1])
         values = block.astype(np.float32 if block.dtype.itemsize <= 2 else np.float64)
         for axis, (a, n, r) in enumerate(zip(*box, self.ratio, strict=True)):
             old, weights = _weights(a, n, r, low[axis], size[axis], self._volume.shape[axis])

@@ -238,8 +238,7 @@ class _Cleared:
         self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        block = self._volume.read(of_slices(box))
-        labels = no_label.cleared(block, self._volume.name)
+        labels = no_label.cleared(self._volume.read(of_slices(box)), self._volume.name)
         if self._unlabelled is None:
             return labels
         return np.where(labels == self._unlabelled, labels.dtype.type(0), labels)

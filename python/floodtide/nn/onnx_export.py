@@ -150,8 +150,7 @@ class _Graph:
         """Add zeros at the ends of the axes, up to a multiple of `pool`."""
         sizes, axes = self._sizes(pool), 2 if self._flat else 3
         multiple = self._constant("pool", np.array(sizes, np.int64))
-        size = self._op("Shape", "size", value, start=2)
-        negative = self._op("Neg", "minus_size", size)
+        negative = self._op("Neg", "minus_size", self._op("Shape", "size", value, start=2))
         missing = self._op("Mod", "missing", negative, multiple)  # not negative, as in Python
         none = self._constant("none", np.zeros(4 + axes, np.int64))
         pads = self._op("Concat", "pads", none, missing, axis=0)

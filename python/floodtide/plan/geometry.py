@@ -130,13 +130,12 @@ def splits(
         ]
         why = "whole sections" if whole_sections else "the axis that leaves most for training"
         band = f", with a guard band of {between} voxels" if between > 1 else ""
-        reason = f"Cut along {'zyx'[axis]}, {why}{band}."
         found.append(
             Split(
                 training=tuple(kept),
                 held_out=number,
                 validation=(_moved(validation, start),),
-                reason=reason,
+                reason=f"Cut along {'zyx'[axis]}, {why}{band}.",
             )
         )
     return sorted(found, key=lambda one: not one.holds(reach))

@@ -270,8 +270,7 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
 def _kinds(number: int, labels: Volume, box: Box, task: Any, wish: Wish) -> set[Any]:
     """Return the names of the classes of a task in a box of a volume; without a task some of its objects."""
     # A rare class needs a look at every voxel; two objects are found everywhere.
-    budget = look.QUICK if task is None else FULL
-    found = look.label_statistics(labels, box=box, budget=budget)
+    found = look.label_statistics(labels, box=box, budget=look.QUICK if task is None else FULL)
     if task is None:
         return {(number, value) for value, _ in found.values if value}
     written = dict(zip(task.written, task.channels, strict=True))

@@ -200,7 +200,6 @@ def _middle(shape: Sequence[int], voxels: float) -> Box:
     size = [0, 0, 0]
     for count, axis in enumerate(sorted(range(3), key=lambda i: shape[i])):
         rest = voxels / math.prod(size[i] for i in range(3) if size[i])
-        side = round(rest ** (1 / (3 - count)))
-        size[axis] = min(shape[axis], max(_LEAST_SIDE, side))
+        size[axis] = min(shape[axis], max(_LEAST_SIDE, round(rest ** (1 / (3 - count)))))
     start = [(n - m) // 2 for n, m in zip(shape, size, strict=True)]
     return as_vec3(start), as_vec3(size)

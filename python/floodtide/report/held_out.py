@@ -88,9 +88,8 @@ def _pictures(run: Run) -> dict[str, Any]:
             here = score_of(section, task)
             title += ", this section " + ("without a class" if here is None else f"{here:.3f}")
         shown.append((title, panels(section, task)))
-    size = samples.options.volumes[0].voxel_size_nm
     return {
-        "image": patches_figure(shown, size),
+        "image": patches_figure(shown, samples.options.volumes[0].voxel_size_nm),
         "legend": task.legend,
         "section": "the section with the most voxels of objects"
         if sections[0].holds_classes

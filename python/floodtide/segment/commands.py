@@ -146,11 +146,10 @@ def segment_subvolumes(
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
-    calls = sum(allgather_object(segmenter.network_calls))
     return {
         "subvolumes": len(pieces.cut),
         "segmented": segmented,
-        "network_calls": calls,
+        "network_calls": sum(allgather_object(segmenter.network_calls)),
         "missing": sum(1 for _ in pieces.missing()),
         "seconds": time.monotonic() - start_s,
         "out": folder,

@@ -248,14 +248,13 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
         for number, ((volume, box), (images, labels)) in enumerate(zip(parts, opened, strict=True)):
             truth = _truth(volume, labels, box, settings.data.unlabelled)
             for mirror in mirrors:
-                predictor = Predictor(
+                predicted = Predictor(
                     network,
                     mean=[one.mean for one in volume.inputs],
                     std=[one.std for one in volume.inputs],
                     mirror=axes if mirror else (),
                     task=task,
-                )
-                predicted = predictor.predicted(images, box)
+                ).predicted(images, box)
                 progress(done := done + 1, total)
                 for method in LINKAGES:
                     for key, rows in _candidates(predicted, settings, method, truth):

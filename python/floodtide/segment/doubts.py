@@ -151,8 +151,7 @@ def _splits_and_ends(contacts: _Contacts, options: AffinityOptions) -> Iterator[
         if one in best:
             score, other = scores[best[one]], sum(pairs[best[one]]) - one
         voxels = int(sizes[one]), int(sizes[other]) if other else 0
-        sides = (one, one + 1), (other, other + 1)
-        yield _Doubt(END, score, voxels, sides)
+        yield _Doubt(END, score, voxels, ((one, one + 1), (other, other + 1)))
     known = set(best.values())
     for number, (a, b) in enumerate(pairs):
         if number not in known and abs(scores[number] - options.threshold) <= _WINDOW:

@@ -68,8 +68,7 @@ def read_origins(path: str | Path) -> dict[int, OriginInfo]:
         found = {}
         for label, origin in stored.items():
             start, calls, seconds = (*tuple(origin), 0.0)[:3]
-            local = [int(a) for a in start]
-            dz, dy, dx = local
+            dz, dy, dx = map(int, start)
             found[int(label)] = OriginInfo((z + dz, y + dy, x + dx), int(calls), float(seconds))
         return found
 

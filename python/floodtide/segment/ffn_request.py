@@ -70,8 +70,7 @@ def write_configuration(path: str, out: str) -> tuple[str, ...]:
 
 def read_request(path: str) -> FfnRequest:
     """Read an InferenceRequest of google/ffn in text format."""
-    text = reading.read_text(path, "an InferenceRequest in text format")
-    request = parse_request(text, path)
+    request = parse_request(reading.read_text(path, "an InferenceRequest in text format"), path)
     refuse = _Refuse(path, request)
     flooding = request.get("inference_options", {})
     _refuse_others(refuse, request, flooding)

@@ -269,10 +269,9 @@ def decoding_bytes(offsets: int) -> int:
 
 
 def _require_memory(shape: Sequence[int]) -> None:
-    voxels = math.prod(shape[1:])
     limits.require_memory(
         f"agglomerate: {' x '.join(map(str, shape[1:]))} voxels with {shape[0]} offsets need",
-        decoding_bytes(shape[0]) * voxels,
+        decoding_bytes(shape[0]) * math.prod(shape[1:]),
         "subvolumes (--subvolume, or segment.subvolume)",
     )
 

@@ -27,8 +27,7 @@ def data_folder() -> Path:
     if chosen:
         return Path(chosen)
     home = os.environ.get("XDG_DATA_HOME")
-    base = Path(home) if home else Path.home() / ".local" / "share"
-    return base / "floodtide"
+    return (Path(home) if home else Path.home() / ".local" / "share") / "floodtide"
 
 
 def published(name: str) -> tuple[TrainedOn, str]:

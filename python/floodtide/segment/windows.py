@@ -87,8 +87,7 @@ class Axis:
         size = self.smallest
         while size < stop - start:
             found.append(size)
-            larger = int(size * _GROWTH) // self.pool * self.pool
-            size = max(larger, size + self.pool)
+            size = max(int(size * _GROWTH) // self.pool * self.pool, size + self.pool)
         return [*found, stop - start]
 
 

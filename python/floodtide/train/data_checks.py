@@ -109,8 +109,7 @@ def check_data(
         start: File of the weights that the training starts from; "": none.
     """
     looked = look_at(data)
-    found = training_problems(task, data, looked, held_out, start)
-    warnings = problems.raise_errors(found)
+    warnings = problems.raise_errors(training_problems(task, data, looked, held_out, start))
     kept = [
         trained_on(
             statistics,

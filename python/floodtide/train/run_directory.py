@@ -304,8 +304,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         return []
     expected = "a log of floodtide train; move the file away to start a new one"
     records = []
-    rows = reading.read_json_lines(path, expected)
-    for where, record in rows:
+    for where, record in reading.read_json_lines(path, expected):
         step, time_s = record.get("step"), record.get("time_s", 0.0)
         if (
             type(step) is not int

@@ -53,8 +53,7 @@ def require_same(command: str, values: Values, what: str) -> None:
     if world.current().size == 1:
         return
     own = json.dumps([version(), dict(values)], sort_keys=True, default=str).encode()
-    digests = world.allgather_bytes(hashlib.sha256(own).digest())
-    if len(set(digests)) == 1:
+    if len(set(world.allgather_bytes(hashlib.sha256(own).digest()))) == 1:
         return
     versions, tables = zip(*map(json.loads, world.allgather_bytes(own)), strict=True)
     if (other := _other(versions)) is not None:

@@ -189,8 +189,7 @@ class Classes(PatchTask):
         """Return the face-connected components of each class but the background."""
         labels: Array = np.zeros(predicted.shape, np.int64)
         for value in self.written[1:]:
-            mask = (predicted == value).astype(np.uint8)
-            found = _core.segment.connected_components(mask, 1)
+            found = _core.segment.connected_components((predicted == value).astype(np.uint8), 1)
             labels += np.where(found > 0, found + labels.max(), 0)
         return labels
 

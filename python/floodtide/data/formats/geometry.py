@@ -414,8 +414,7 @@ def _note_unused(
     name: str, attributes: Mapping[str, Any], size: SizeNm | None, offset: Vec3 | None
 ) -> None:
     """Note attributes that may state an unknown size or position, or change the voxels."""
-    keys = (*(NOTED if size is None else ()), *(NOTED_PLACES if offset is None else ()))
-    for key in keys:
+    for key in (*(NOTED if size is None else ()), *(NOTED_PLACES if offset is None else ())):
         if attributes.get(key):
             not_used(name, f"attribute {key} is {str(attributes[key])[:100]}")
     for key, neutral in NOTED_VALUES.items():

@@ -190,8 +190,7 @@ class Stack:
                 if not more:
                     raise OSError("the file ends within the pictures")
                 read, left = read + more, left - len(more)
-            values = np.frombuffer(read, self._stored).reshape(-1, columns)
-            block[i - z.start] = values[:, x]
+            block[i - z.start] = np.frombuffer(read, self._stored).reshape(-1, columns)[:, x]
         return block
 
     def _decoded(self, number: int) -> NDArray[Any]:

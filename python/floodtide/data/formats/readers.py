@@ -120,8 +120,7 @@ def open_object(source: Any, name: str) -> Opened:
     if type(source).__module__.startswith("tensorstore"):  # its positions may begin anywhere
         store = source[tensorstore_library("the array").d[:].translate_to[0]]
         source = Store(store, "the array")
-    opened = object_volume(source, name)
-    return opened._replace(geometry=geometry_of(name, attributes))
+    return object_volume(source, name)._replace(geometry=geometry_of(name, attributes))
 
 
 class Store:

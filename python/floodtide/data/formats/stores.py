@@ -138,8 +138,7 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
 
 def _finest(info: Mapping[str, Any]) -> int:
     """Return the index of the finest scale. If the scales have another form, tensorstore says so later."""
-    scales = info.get("scales")
-    sizes = [one.get("resolution") for one in scales or () if isinstance(one, dict)]
+    sizes = [one.get("resolution") for one in info.get("scales") or () if isinstance(one, dict)]
     if not sizes or not all(is_triple(size) for size in sizes):
         return 0
     volumes = [math.prod(size or ()) for size in sizes]

@@ -219,8 +219,7 @@ def _summary(
     values: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Return the percentiles and the histogram."""
-    cumulative = np.cumsum(counts) / counts.sum()
-    at = np.searchsorted(cumulative, np.asarray(PERCENTILES) / 100.0)
+    at = np.searchsorted(np.cumsum(counts) / counts.sum(), np.asarray(PERCENTILES) / 100.0)
     percentiles = values[np.minimum(at, len(values) - 1)]
     binned = np.zeros(BINS)
     if len(values) > 1:

@@ -71,9 +71,8 @@ class PatchLearner(Learner):
             )
         if not given:
             return None
-        volumes = section.volumes or config.data.volumes
         return Patches(
-            held_out_volume(config) or volumes,
+            held_out_volume(config) or section.volumes or config.data.volumes,
             _data(config),
             config.augmentation,
             task=_task(config),
