@@ -47,6 +47,11 @@ def of_slices(where: Sequence[slice]) -> Box:
     return as_vec3([s.start for s in where]), as_vec3([s.stop - s.start for s in where])
 
 
+def middle(box: Box, size: Sequence[int]) -> Box:
+    """Return the box of this size in the middle of another one."""
+    return as_vec3([a + (n - m) // 2 for a, n, m in zip(*box, size, strict=True)]), as_vec3(size)
+
+
 def is_inside(box: Box, shape: Sequence[int]) -> bool:
     """Return True if all voxels of a box are in a volume of this shape."""
     return all(a >= 0 and a + n <= whole for a, n, whole in zip(*box, shape, strict=True))

@@ -51,17 +51,13 @@ def classes_of(
     counts: Counter[int] = Counter()
     for one in seen:
         counts.update(dict(one.values))
-    reason = f"The values of the labels: {_shares(counts)}."
+    shares = (f"{value} ({100 * n / counts.total():.2g} %)" for value, n in sorted(counts.items()))
+    reason = f"The values of the labels: {', '.join(shares)}."
     if len(set(found)) > 1:
         reason += f" Volumes differ: {each}."
     if len(set(names.values())) > 2:
         reason += " Give the classes their names."
     return {str(value): name for value, name in names.items()}, reason
-
-
-def _shares(counts: dict[int, int]) -> str:
-    total = sum(counts.values())
-    return ", ".join(f"{value} ({100 * n / total:.2g} %)" for value, n in sorted(counts.items()))
 
 
 def _name(labels: str) -> str:

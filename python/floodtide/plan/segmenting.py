@@ -20,7 +20,7 @@ from floodtide.base.data_options import TrainingVolume
 from floodtide.base.outputs import files_of
 from floodtide.config import Config, SegmentOptions
 from floodtide.data import Box, Volume, look
-from floodtide.data.boxes import Progress, as_vec3, box_text, intersection
+from floodtide.data.boxes import Progress, as_vec3, box_text, intersection, middle
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.writers import Plan
@@ -201,5 +201,4 @@ def _middle(shape: Sequence[int], voxels: float) -> Box:
     for count, axis in enumerate(sorted(range(3), key=lambda i: shape[i])):
         rest = voxels / math.prod(size[i] for i in range(3) if size[i])
         size[axis] = min(shape[axis], max(_LEAST_SIDE, round(rest ** (1 / (3 - count)))))
-    start = [(n - m) // 2 for n, m in zip(shape, size, strict=True)]
-    return as_vec3(start), as_vec3(size)
+    return middle(((0, 0, 0), as_vec3(shape)), size)

@@ -27,7 +27,7 @@ from floodtide.comm.broadcasts import broadcast_object
 from floodtide.config import Config, SegmentOptions
 from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Box, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, difference, intersection, parse_boxes
+from floodtide.data.boxes import box_text, difference, intersection, middle, parse_boxes
 from floodtide.data.no_label import cleared
 from floodtide.data.patches import boxes_of
 from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageError
@@ -285,10 +285,8 @@ def _parts(settings: Config) -> Iterator[tuple[TrainingVolume, Box]]:
             break
     voxels = sum(math.prod(size) for _, (_, size) in found)
     factor = min(1.0, (_MOST_VOXELS / max(1, voxels)) ** (1 / 3))
-    for volume, (start, size) in found:
-        kept = as_vec3([max(1, int(n * factor)) for n in size])
-        first = as_vec3([a + (n - k) // 2 for a, n, k in zip(start, size, kept, strict=True)])
-        yield volume, (first, kept)
+    for volume, box in found:
+        yield volume, middle(box, [max(1, int(n * factor)) for n in box[1]])
 
 
 def _truth(volume: TrainingVolume, labels: Volume, box: Box, unlabelled: int | None) -> Any:

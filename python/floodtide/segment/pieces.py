@@ -101,9 +101,10 @@ class Cut:
     @cached_property
     def starts(self) -> tuple[tuple[int, ...], ...]:
         """First voxels of the subvolumes along z, y and x, in voxels of the volume."""
+        counts = map(_count, self.box[1], self.size, self.overlap)
         return tuple(
-            tuple(begin + at for at in _starts(whole, n, overlap))
-            for begin, whole, n, overlap in zip(*self.box, self.size, self.overlap, strict=True)
+            tuple(begin + i * (whole - n) // max(1, count - 1) for i in range(count))
+            for begin, whole, n, count in zip(*self.box, self.size, counts, strict=True)
         )
 
     @property
@@ -389,8 +390,3 @@ class Pieces:
 
 def _count(whole: int, size: int, overlap: int) -> int:
     return 1 if size >= whole else 1 - (size - whole) // (size - overlap)
-
-
-def _starts(whole: int, size: int, overlap: int) -> list[int]:
-    last = _count(whole, size, overlap) - 1
-    return [i * (whole - size) // max(1, last) for i in range(last + 1)]

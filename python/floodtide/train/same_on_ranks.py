@@ -66,7 +66,8 @@ def require_same(command: str, values: Values, what: str) -> None:
 @functools.cache
 def version() -> str:
     """Return the version of floodtide with a fingerprint of the core, which differs between builds of one version."""
-    return f"floodtide {_core.__version__} (build {_build(Path(_core.__file__))})"
+    checksum = zlib.crc32(Path(_core.__file__).read_bytes())
+    return f"floodtide {_core.__version__} (build {checksum:08x})"
 
 
 def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -113,9 +114,3 @@ def _other(values: Sequence[str]) -> int | None:
 def _shown(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
-
-
-def _build(library: Path) -> str:
-    """Return the checksum of a library, which differs between builds."""
-    with library.open("rb") as file:
-        return f"{zlib.crc32(file.read()):08x}"

@@ -68,7 +68,8 @@ def layers_of(
     wide = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
     # A segmentation of few segments is stored in 8 bits.
     small = volume.dtype.name == "uint8" and bool(volume.text("image") or volume.text("affinities"))
-    labels = small or (wide and not _like_image(volume))
+    # An image of 16 bits could be a segmentation by its type.
+    labels = small or (wide and not (volume.dtype.itemsize == 2 and like_image(volume)))
     if labels:
         image = image or _existing(volume.text("image"))
     found = []
@@ -109,8 +110,3 @@ def _layer(name: str, reference: str, labels: bool) -> Layer:
 def _existing(name: str) -> str:
     """Return the name of a volume if it is still there, else ""."""
     return name if name and volume_exists(name) else ""
-
-
-def _like_image(volume: Volume) -> bool:
-    """Return True for an image of 16 bits, which could be a segmentation by its type."""
-    return volume.dtype.itemsize == 2 and like_image(volume)

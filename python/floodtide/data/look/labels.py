@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.data.boxes import Box, Progress, as_vec3, box_text, part_of
+from floodtide.data.boxes import Box, Progress, box_text, middle, part_of
 from floodtide.data.look.labelled import Labelled, labelled
 from floodtide.data.look.sampling import (
     FULL,
@@ -350,13 +350,12 @@ def _pieces(
     Of several sections, the one with the most pieces counts: an object that is labelled in two sections is one object.
     """
     counts: dict[int, int] = {}
-    for start, size in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
-        extents = list(size)
+    for box in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
+        extents = list(box[1])
         while math.prod(extents) > min(budget, _BLOCK):
             longest = extents.index(max(extents))
             extents[longest] = -(-extents[longest] // 2)
-        first = as_vec3([a + (n - m) // 2 for a, n, m in zip(start, size, extents, strict=True)])
-        labels = cleared(volume.read((first, as_vec3(extents))))
+        labels = cleared(volume.read(middle(box, extents)))
         for value in np.intersect1d(labels, values):
             found = _core.segment.connected_components((labels == value).astype(np.uint8), _SPECK)
             before, own = counts.get(int(value), 0), int(found.max())
