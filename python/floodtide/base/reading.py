@@ -37,18 +37,9 @@ LARGEST_ARRAY = 1 << 28
 
 _LONGEST_REASON = 200  # letters
 _FAILURES: tuple[type[Exception], ...] = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    RuntimeError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    MemoryError,
-    struct.error,
-    zlib.error,
-)
+    OSError, ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError,
+    EOFError, MemoryError, struct.error, zlib.error,
+)  # fmt: skip
 
 
 # Of modules that most programs do not import: of archives, and of NumPy's headers, which it reads as Python code.

@@ -8,11 +8,5 @@ from floodtide.evaluate.skeletons import run_lengths
 from floodtide.evaluate.voxels import ContingencyTable, Pair, scores
 
 __all__ = [
-    "ContingencyTable",
-    "Pair",
-    "class_report",
-    "report",
-    "run_lengths",
-    "scores",
-    "worst_mistakes",
-]
+    "ContingencyTable", "Pair", "class_report", "report", "run_lengths", "scores", "worst_mistakes",
+]  # fmt: skip

@@ -18,13 +18,9 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.network import Array, Network
 
 _NAMES = {
-    "weights": "weight",
-    "biases": "bias",
-    "scale": "weight",
-    "shift": "bias",
-    "mean": "running_mean",
-    "variance": "running_var",
-}
+    "weights": "weight", "biases": "bias", "scale": "weight", "shift": "bias",
+    "mean": "running_mean", "variance": "running_var",
+}  # fmt: skip
 _OF_UNETS = ("in_channels", "classes", "output")  # beside the architecture
 _CONVOLUTION, _UP = (4, 3, 0, 1, 2), (3, 4, 0, 1, 2)  # PyTorch's axes in ours
 ARCHITECTURE = "floodtide"  # name of the metadata

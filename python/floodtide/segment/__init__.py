@@ -11,23 +11,8 @@ from floodtide.segment.predict import Predictor, predict_volume
 from floodtide.segment.reconciling import consensus, reconcile, write_reconciled
 
 __all__ = [
-    "Move",
-    "Object",
-    "Pieces",
-    "Predictor",
-    "Seeded",
-    "SegmentOptions",
-    "Segmentation",
-    "Segmenter",
-    "consensus",
-    "estimate",
-    "in_subvolumes",
-    "load_options",
-    "predict_volume",
-    "read_origins",
-    "reconcile",
-    "segment_block",
-    "segment_subvolumes",
-    "segment_volume",
+    "Move", "Object", "Pieces", "Predictor", "Seeded", "SegmentOptions", "Segmentation",
+    "Segmenter", "consensus", "estimate", "in_subvolumes", "load_options", "predict_volume",
+    "read_origins", "reconcile", "segment_block", "segment_subvolumes", "segment_volume",
     "write_reconciled",
-]
+]  # fmt: skip

@@ -25,26 +25,13 @@ from floodtide.segment.identity import first_difference
 _FORMAT = "floodtide segment checkpoint 1"
 _EXPECTED = "a checkpoint of floodtide segment"
 _ARRAYS = (
-    "segmentation",
-    "probability",
-    "logits",
-    "touched",
-    "queue",
-    "done",
-    "growth",
-    "origins",
-    "origin_starts",
-    "overlaps",
-)
+    "segmentation", "probability", "logits", "touched", "queue", "done", "growth", "origins",
+    "origin_starts", "overlaps",
+)  # fmt: skip
 _OTHERS = (
-    "iterations",
-    "walltime_s",
-    "next_seed",
-    "evaluations",
-    "origin_walltimes_s",
-    "counters",
+    "iterations", "walltime_s", "next_seed", "evaluations", "origin_walltimes_s", "counters",
     "times_s",
-)
+)  # fmt: skip
 _LARGEST_TABLES = 1 << 30  # bytes of what does not have the size of the image
 
 

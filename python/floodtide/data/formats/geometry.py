@@ -79,19 +79,9 @@ OFFSETS = (
     Stated("space origin", reverse=True),  # as in NRRD
 )
 NOTED = (
-    "space directions",
-    "spacing",
-    "Spacing",
-    "scale",
-    "voxelsize",
-    "voxelSize",
-    "voxel_resolution",
-    "resolution_nm",
-    "element_size",
-    "element_size_nm",
-    "pixel_size",
-    "pixelResolution",
-)
+    "space directions", "spacing", "Spacing", "scale", "voxelsize", "voxelSize", "voxel_resolution",
+    "resolution_nm", "element_size", "element_size_nm", "pixel_size", "pixelResolution",
+)  # fmt: skip
 """Attributes that state a size in an order or a unit that files do not agree about."""
 NOTED_PLACES = ("voxel_offset", "translate", "translation", "origin")
 """Attributes that state a position, likewise."""
@@ -99,13 +89,8 @@ NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_va
 """Attributes of netCDF and xarray that change voxels, with the values that change none."""
 UNITS = ("units", "unit", "space units")
 NAMES = (
-    "dimension_names",
-    "axis_names",
-    "axes",
-    "_ARRAY_DIMENSIONS",
-    "axistags",
-    "DIMENSION_LABELS",
-)
+    "dimension_names", "axis_names", "axes", "_ARRAY_DIMENSIONS", "axistags", "DIMENSION_LABELS",
+)  # fmt: skip
 KEYS = (
     *dict.fromkeys(
         [one.key for one in (*SIZES, *OFFSETS)]
