@@ -72,6 +72,20 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def blaming(kind: type[Error], what: str, expected: str = "") -> Iterator[None]:
+    """Turn every exception of a library in the block into an error of floodtide: "what: its reason; expected ...".
+
+    Errors of floodtide are passed on unchanged.
+    """
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:  # libraries raise many kinds
+        raise kind(f"{what}: {reason(error)}{expected and f'; expected {expected}'}") from error
+
+
 def reason(error: BaseException) -> str:
     """Return the message of an exception as one line. Messages of other libraries are cut to a limited length."""
     if isinstance(error, MemoryError):

@@ -26,14 +26,12 @@ def as_vec3(numbers: Sequence[int]) -> Vec3:
 
 def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
     """Return a + b, of each axis."""
-    z, y, x = (i + j for i, j in zip(a, b, strict=True))
-    return z, y, x
+    return as_vec3([i + j for i, j in zip(a, b, strict=True)])
 
 
 def difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
     """Return a - b, of each axis."""
-    z, y, x = (i - j for i, j in zip(a, b, strict=True))
-    return z, y, x
+    return as_vec3([i - j for i, j in zip(a, b, strict=True)])
 
 
 def slices(box: Box, first: Sequence[int] = (0, 0, 0)) -> tuple[slice, slice, slice]:

@@ -76,8 +76,7 @@ class Cut:
                 f"segment: an overlap of {self.overlap} voxels between subvolumes of {self.size}, expected at most half"
                 " a subvolume"
             )
-        z, y, x = (min(n, whole) for n, whole in zip(self.size, self.box[1], strict=True))
-        object.__setattr__(self, "size", (z, y, x))
+        object.__setattr__(self, "size", as_vec3([*map(min, self.size, self.box[1])]))
         count = math.prod(map(_count, self.box[1], self.size, self.overlap))
         if count > _MOST:
             raise InvalidArgumentError(
@@ -110,17 +109,15 @@ class Cut:
     @property
     def counts(self) -> Vec3:
         """Numbers of subvolumes along z, y and x."""
-        z, y, x = map(len, self.starts)
-        return z, y, x
+        return as_vec3([*map(len, self.starts)])
 
     def __len__(self) -> int:
-        z, y, x = self.counts
-        return z * y * x
+        return math.prod(self.counts)
 
     def subvolume(self, number: int) -> Box:
         """Return the box (start, size) of a subvolume, in voxels of the volume."""
-        z, y, x = (starts[i] for starts, i in zip(self.starts, self._place(number), strict=True))
-        return (z, y, x), self.size
+        places = zip(self.starts, self._place(number), strict=True)
+        return as_vec3([starts[i] for starts, i in places]), self.size
 
     def core(self, number: int) -> Box:
         """Return the box of the voxels that the whole segmentation takes from a subvolume."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodtide.data import Vec3
+from floodtide.data.boxes import as_vec3
 from floodtide.errors import InvalidArgumentError
 
 _GROWTH = 1.25  # ratio of consecutive window sizes that are considered along an axis
@@ -108,5 +109,4 @@ def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
             f"predict: the memory holds a block of {voxels:,} voxels, but the smallest one with its context is"
             f" {smallest} (z, y, x) and a border of 1; expected more memory or less context"
         )
-    z, y, x = min(fitting)[1]
-    return z, y, x
+    return as_vec3(min(fitting)[1])

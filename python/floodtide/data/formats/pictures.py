@@ -23,7 +23,7 @@ from floodtide.base import notes
 from floodtide.base.gates import Gate
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
-from floodtide.base.reading import reason
+from floodtide.base.reading import blaming, reason
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.names import TIFF, file_and_series
@@ -36,7 +36,7 @@ from floodtide.data.formats.tiff import (
     geometry_of_file,
     note_colours,
 )
-from floodtide.errors import Error, InvalidFileError
+from floodtide.errors import InvalidFileError
 
 CACHE_BYTES = 256 << 20
 """Size of the cache for decoded pictures, in bytes. A picture is always decoded whole."""
@@ -237,14 +237,8 @@ class Folder:
         """Return the values of a file: bool if it has one bit for each pixel."""
         path = self._files[number]
         _require_file(path, self._pattern)
-        try:
+        with blaming(InvalidFileError, f"{path}: cannot be read as a picture"):
             picture = self._tiff(path, number) if path.lower().endswith(TIFF) else self._png(path)
-        except Error:
-            raise
-        except Exception as error:
-            raise InvalidFileError(
-                f"{path}: cannot be read as a picture: {reason(error)}"
-            ) from error
         # the last of two or four channels says what is opaque
         colours = (picture.shape[-1] - 1) // 2 * 2 + 1
         if picture.ndim == 3 and colours in (1, 3) and picture.dtype.kind == "u":
