@@ -424,7 +424,9 @@ def _values(options: DataOptions) -> set[int]:
             depth = max(1, _BLOCK // (size[1] * size[2]))
             for z in range(0, size[0], depth):
                 part = ((z0 + z, y0, x0), (min(depth, size[0] - z), *size[1:]))
-                values = np.unique(no_label.cleared_values(labels.read(part)))
+                stored = labels.read(part)
+                none = no_label.missing(stored)
+                values = np.unique(stored if none is None else stored[~none])
                 if values.dtype.kind == "f" and not (np.floor(values) == values).all():
                     wrong = values[~(np.floor(values) == values)][0]
                     raise InvalidFileError(

@@ -319,11 +319,7 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
-    """Raise ShapeError unless two volumes have the same voxel size, as far as both state one.
-
-    Args:
-        what: The operation, for messages.
-    """
+    """Raise ShapeError unless two volumes have the same voxel size, as far as both state one."""
     mine, other = a.whole, b.whole
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
@@ -336,11 +332,7 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
 
 
 def require_same_grid(what: str, a: Volume, b: Volume) -> None:
-    """Raise ShapeError unless two volumes have the same voxel size and first voxel, as far as both state them.
-
-    Args:
-        what: The operation, for messages.
-    """
+    """Raise ShapeError unless two volumes have the same voxel size and first voxel, as far as both state them."""
     require_same_size(what, a, b)
     mine, other = a.whole.offset, b.whole.offset
     if mine is not None and other is not None and mine != other:

@@ -242,7 +242,6 @@ def _without_label(
 
 
 def _whole(voxels: Array, name: str) -> Array:
-    """Return voxels as integers."""
     if voxels.dtype.kind != "f":
         return voxels
     with np.errstate(invalid="ignore"):

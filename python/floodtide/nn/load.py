@@ -117,7 +117,6 @@ def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], com
 
 
 def _filled(network: Any, state: Mapping[str, Array], path: str) -> Any:
-    """Return the network, with the arrays of a file as parameters."""
     try:
         network.load_state_dict(state)
     except InvalidArgumentError as error:

@@ -131,7 +131,6 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
 
 
 def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
-    """Return the HTML page with all figures embedded."""
     size = found.image.voxel_size_nm
     fits = labels is not None and labels.shape == image.shape
     return pages.render(

@@ -194,7 +194,6 @@ def _predicted(
 def _flooded(
     settings: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
 ) -> _Made:
-    """Flood the middle of the held-out box."""
     options = dataclasses.replace(
         settings.segment.alone(),
         checkpoint=str(checkpoint),

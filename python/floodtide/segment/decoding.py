@@ -107,7 +107,6 @@ def decoding_of_file(checkpoint: str, mirrored: bool, given: Row) -> Decoding:
 
 
 def _given(options: SegmentOptions) -> Row:
-    """Return the settings that a configuration gives."""
     given = {name: getattr(options, name) for name in _DEFAULTS}
     given = {name: value for name, value in given.items() if value not in (None, "chosen")}
     if "mirror" in given:

@@ -193,7 +193,6 @@ def _channel(channel: Mapping[str, Any]) -> MaskChannel:
 
 
 def _seed_options(name: str, refuse: _Refuse) -> dict[str, Any]:
-    """Return the options of a request's seed policy."""
     given = refuse.arguments(_ARGUMENTS)
     policies = _Policies(refuse)
     names = policies.names(name, given, _ARGUMENTS)

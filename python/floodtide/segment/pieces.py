@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,7 @@ class Cut:
         return (place[0] * y + place[1]) * x + place[2]
 
 
+@dataclass(eq=False)
 class Pieces:
     """The segmentations of the subvolumes of a cut, in a directory.
 
@@ -181,20 +182,12 @@ class Pieces:
         forward: How the process that made the directory computed forward passes: "layers" or "fft".
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        cut: Cut,
-        volume_shape: Vec3,
-        settings: Mapping[str, Any],
-        forward: str = "layers",
-    ) -> None:
-        self.directory = directory
-        self.cut = cut
-        self.volume_shape = volume_shape
-        self.settings = dict(settings)
-        self.forward = forward
-        self._begun = False
+    directory: Path
+    cut: Cut
+    volume_shape: Vec3
+    settings: Mapping[str, Any]
+    forward: str = "layers"
+    _begun: bool = field(default=False, init=False, repr=False)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Pieces:

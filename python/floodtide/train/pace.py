@@ -76,11 +76,7 @@ class Fit:
         self._validated_s += self._took_s[what] if what == "validation" else 0.0
 
     def correction(self, step: int, validations: int) -> Record:
-        """Return the number of `steps` that fit, and why: `step_s` of a step, `left_s` of the time.
-
-        Args:
-            validations: Number of validations that follow.
-        """
+        """Return the number of `steps` that fit, and why: `step_s` of a step, `left_s` of the time."""
         assert self._since is not None
         now_s = time.monotonic()
         self._moments = [moment for moment in self._moments if moment > now_s]

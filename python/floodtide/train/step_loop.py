@@ -406,7 +406,6 @@ class StepLoop:
             self._on_record(stamped)
 
     def _start_record(self) -> Record:
-        """Return the first record of a job."""
         setup = self.setup
         walkers, batch = setup.data.walkers, setup.config.training.batch
         return {

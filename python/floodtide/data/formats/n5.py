@@ -161,7 +161,6 @@ def _factors(
 
 
 def _size(attributes: Mapping[str, Any]) -> SizeNm | None:
-    """Return the voxel size that some attributes state."""
     kept = {key: value for key, value in attributes.items() if key != "offset"}
     return _of_attributes("its group", kept).voxel_size_nm
 

@@ -121,7 +121,6 @@ def files_of_pattern(reference: str) -> list[str]:
 
 
 def _missing(numbers: list[int]) -> list[int]:
-    """Return the numbers that are missing in a sequence."""
     step = math.gcd(*(b - a for a, b in itertools.pairwise(numbers)))
     if (numbers[-1] - numbers[0]) // step > 100 * len(numbers):
         return []

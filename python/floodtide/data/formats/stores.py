@@ -229,7 +229,6 @@ def _names_of_precomputed(
 
 
 def _files(folder: Path, below: str) -> Iterator[str]:
-    """Yield the paths of the files in a folder."""
     try:
         entries = os.scandir(folder / below)
     except OSError:

@@ -397,7 +397,6 @@ def _table(labels: Array) -> Array:
 
 
 def _merged(tables: list[Array]) -> Array:
-    """Return one table for several."""
     ids, counts = np.concatenate(tables, axis=1)
     known, inverse = np.unique(ids, return_inverse=True)
     return np.stack([known, np.bincount(inverse, counts).astype(np.uint64)])

@@ -132,7 +132,6 @@ def _task(config: Config) -> PatchTask:
 
 
 def _split(config: Config, part: str) -> Split:
-    """Return the split of the groups for a part of the training data."""
     section = config.validation
     return Split(part, section.share, section.seed) if section.share > 0 else Split()
 
