@@ -290,11 +290,8 @@ def read_run(folder: Path, name: str | None = None) -> Run:
 
 def read_failure(folder: Path) -> str:
     """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption."""
-    found = []
-    for path in folder.glob("failure-rank-*.json"):
-        match = _RECORD_OF_FAILURE.fullmatch(path.name)
-        if match:
-            found.append((int(match.group(1)), path))
+    paths = folder.glob("failure-rank-*.json")
+    found = [(int(rank[1]), p) for p in paths if (rank := _RECORD_OF_FAILURE.fullmatch(p.name))]
     if not found:
         return ""
     path = min(found)[1]
