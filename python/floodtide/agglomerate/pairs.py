@@ -148,8 +148,7 @@ class Pairs:
 
     def read_scores(self) -> list[dict[str, Any] | None]:
         """Return the scores of all pairs, in the order of `points`."""
-        missing = self.missing()
-        if missing:
+        if missing := self.missing():
             raise InvalidArgumentError(
                 f"{self.directory}: {len(missing)} of {len(self)} batches of pairs are not flooded yet, the first is"
                 f" {self.path(missing[0]).name}; expected all"

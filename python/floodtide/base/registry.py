@@ -101,8 +101,7 @@ def resolve(
             message begins with `prefix`.
     """
     known = parameters(field, name, prefix)
-    unknown = next((key for key in given if key not in known), None)
-    if unknown is not None:
+    if (unknown := next((key for key in given if key not in known), None)) is not None:
         listed = ", ".join(known) or "none"
         raise ConfigurationError(
             f"{prefix}{unknown}: '{name}' has no such parameter, expected {listed}"

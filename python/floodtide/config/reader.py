@@ -163,8 +163,7 @@ def _expand(value: str, key: str, where: str) -> str:
     if "\0" in value:
         raise ConfigurationError(f"{where}: {key} contains a null character, expected a path")
     expanded = os.path.expandvars(os.path.expanduser(value))
-    missing = re.search(r"\$\{?(\w+)", expanded)
-    if missing:
+    if missing := re.search(r"\$\{?(\w+)", expanded):
         raise ConfigurationError(
             f"{where}: {key} is '{value}', but the environment variable {missing.group(1)} is not set"
         )

@@ -217,8 +217,7 @@ def none_of(volume: Volume) -> int | None:
         return None
     for box in itertools.product(*(_places(n) for n in volume.shape)):
         block = volume.read(((box[0][0], box[1][0], box[2][0]), (box[0][1], box[1][1], box[2][1])))
-        none = no_label.missing(block)
-        if none is not None:
+        if (none := no_label.missing(block)) is not None:
             return int(block[none].max())
     return None
 

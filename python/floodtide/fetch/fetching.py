@@ -143,8 +143,7 @@ def _original(item: Item, path: str, source: Path | None) -> bytes | None:
         return download(item.repository.address(path), item.limit)
     tail = item.repository.name.rpartition("/")[2]
     for folder in (tail, f"{tail}-{item.repository.commit}", f"{tail}-master", ""):
-        content = _in_folder(source / folder / path, item.limit)
-        if content is not None:
+        if (content := _in_folder(source / folder / path, item.limit)) is not None:
             return content
     return None
 

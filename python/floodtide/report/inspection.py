@@ -242,8 +242,7 @@ def _sections(image: ImageStatistics) -> str | None:
         lower.set_ylabel("correlation with\nthe next section")
         lower.set_xlabel("section (z)")
         lower.set_ylim(min(0.0, np.nanmin([0.0, *found.correlations])), 1.02)
-        bad = [one.section for one in found.findings]
-        if bad:
+        if bad := [one.section for one in found.findings]:
             at = np.asarray(bad) - found.first
             upper.plot(bad, means[at], "x", color=style.SERIES[1], ms=7, mew=2, label="bad section")
             for section in bad[:50]:

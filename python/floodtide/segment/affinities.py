@@ -83,8 +83,7 @@ class AffinityFile:
         self.checkpoint: str = self._channels.text("checkpoint")
         self.mirrored = self._channels.text("mirror") not in ("", "[]")
         self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
-        text = self._channels.text("offsets")
-        if text:
+        if text := self._channels.text("offsets"):
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
                 offsets = [[int(step) for step in row] for row in json.loads(text)]
         if offsets is None:

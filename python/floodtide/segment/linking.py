@@ -243,8 +243,7 @@ def nearest_affinities(
 def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
     """Return the channels of the nearest neighbours; without one along z, sections are apart."""
     wanted = NEAREST if NEAREST[0] in offsets else NEAREST[1:]
-    missing = [offset for offset in wanted if offset not in offsets]
-    if missing:
+    if missing := [offset for offset in wanted if offset not in offsets]:
         raise InvalidArgumentError(
             f"agglomerate: {what} needs the offsets {list(wanted)}, of which {missing} are not there"
         )

@@ -23,8 +23,7 @@ PUBLISHED: dict[str, tuple[str, TrainedOn]] = {
 
 def data_folder() -> Path:
     """Return $FLOODTIDE_DATA; if it is not set, the folder floodtide in $XDG_DATA_HOME, or in ~/.local/share."""
-    chosen = os.environ.get(ENVIRONMENT)
-    if chosen:
+    if chosen := os.environ.get(ENVIRONMENT):
         return Path(chosen)
     home = os.environ.get("XDG_DATA_HOME")
     return (Path(home) if home else Path.home() / ".local" / "share") / "floodtide"

@@ -183,8 +183,7 @@ def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[P
             continue
         trained = parse_boxes(volume.box) or [whole_of(image.shape)]
         shared = [intersection(a, b) for a in trained for b in validated]
-        common = sum(math.prod(box[1]) for box in shared if box is not None)
-        if common:
+        if common := sum(math.prod(box[1]) for box in shared if box is not None):
             share = 100 * common / sum(math.prod(size) for _, size in validated)
             found += problems.finding(
                 f"validation.box {held.box} shares {share:.0f} % of its voxels with the training box"

@@ -229,8 +229,7 @@ class Run:
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
         """Voxel size (z, y, x) in nanometres of the first training volume whose table states one; None if none does."""
         for volume in self.config.get("data", {}).get("volumes", []):
-            size = volume.get("voxel_size_nm")
-            if size:
+            if size := volume.get("voxel_size_nm"):
                 return (float(size[0]), float(size[1]), float(size[2]))
         return None
 

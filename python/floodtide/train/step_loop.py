@@ -394,8 +394,7 @@ class StepLoop:
             self.core.end_activity(number)
 
     def _record(self, record: Record) -> None:
-        stamped = self.directory.record(record)
-        if stamped is not None:
+        if (stamped := self.directory.record(record)) is not None:
             self._on_record(stamped)
 
     def _start_record(self) -> Record:

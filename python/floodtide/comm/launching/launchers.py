@@ -107,8 +107,7 @@ def _pmi(environ: Mapping[str, str]) -> Launcher | None:
 
 
 def _pmi_is_there(environ: Mapping[str, str]) -> bool:
-    descriptor = _number(environ, "PMI_FD")
-    if descriptor is not None:
+    if (descriptor := _number(environ, "PMI_FD")) is not None:
         try:
             mode = os.fstat(descriptor).st_mode
         except OSError:

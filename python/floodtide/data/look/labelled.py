@@ -137,8 +137,7 @@ def _tiles(
 
 def _boxes(mask: Mask, found: Box, cell: int) -> tuple[Form, list[Box]]:
     """Return the form of labels inside of a tight box of the map, and the boxes (start, size) in the map."""
-    thin = _sections(mask, (0, 1, 2) if cell == 1 else (0,))
-    if thin:
+    if thin := _sections(mask, (0, 1, 2) if cell == 1 else (0,)):
         return "sections", thin
     pieces = _split(mask, found)
     whole = ((0, 0, 0), as_vec3(mask.shape))

@@ -183,8 +183,7 @@ def _require_other_groups(training: Patches, held_out: Patches) -> None:
         {volume.name for volume in one.options.volumes if not volume.groups}
         for one in (training, held_out)
     ]
-    both = set(training.groups) & set(held_out.groups) - numbered[0] - numbered[1]
-    if both:
+    if both := set(training.groups) & set(held_out.groups) - numbered[0] - numbered[1]:
         shown = ", ".join(sorted(both)[:8])
         raise InvalidArgumentError(
             f"validation: {len(both)} group(s) of sections are trained on and held out: {shown}; expected other groups"
