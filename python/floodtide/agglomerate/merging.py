@@ -121,10 +121,9 @@ def should_merge(scores: PairScores, options: ResegmentOptions) -> bool:
     a, b = scores.from_a, scores.from_b
     if a is None or b is None or scores.iou is None:
         return False
-    shares = (a.share_of_a, a.share_of_b, b.share_of_a, b.share_of_b)
     return (
         scores.iou > options.min_iou
-        and min(shares) > options.min_share
+        and min(a.share_of_a, a.share_of_b, b.share_of_a, b.share_of_b) > options.min_share
         and min(a.deleted_share, b.deleted_share) < options.max_deleted
     )
 
@@ -152,12 +151,7 @@ def merge(pairs: Pairs, options: ResegmentOptions) -> Merged:
 def write_merged(
     segmentation: Volume, merged: Merged, destination: str, progress: Progress | None = None
 ) -> Volume:
-    """Write a segmentation with the ids of objects, block by block, to a volume of any format. Not collective.
-
-    Raises:
-        InvalidArgumentError: If the destination exists or cannot hold the ids.
-        StorageError: If the destination cannot be written.
-    """
+    """Write a segmentation with the ids of objects, block by block, to a volume of any format. Not collective."""
 
     def read(box: Box) -> NDArray[Any]:
         labels = segmentation.read(box)

@@ -24,7 +24,7 @@ from floodtide.base.options import Arguments
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3, difference, total
+from floodtide.data.boxes import as_vec3, difference, total
 from floodtide.data.formats.writers import blocks
 from floodtide.data.volumes import as_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
@@ -95,12 +95,7 @@ class Pairs:
     def prepare(
         cls, directory: str | os.PathLike[str], settings: Mapping[str, Any]
     ) -> Pairs | None:
-        """Return the pairs that a directory has for these settings. Make a new directory, and return None then.
-
-        Raises:
-            InvalidArgumentError: If the directory has pairs for other settings, or other files.
-            StorageError: If it cannot be made.
-        """
+        """Return the pairs that a directory has for these settings. Make a new directory, and return None then."""
         folder = Path(directory)
         make_folder(folder)
         with reading.reading(folder, "a folder of a resegmentation"):
@@ -152,14 +147,8 @@ class Pairs:
         replace_bytes(self.path(batch), json.dumps(rows, indent=1).encode())
 
     def read_scores(self) -> list[dict[str, Any] | None]:
-        """Return the scores of all pairs, in the order of `points`.
-
-        Raises:
-            InvalidArgumentError: If a batch is missing.
-            InvalidFileError: If a file is damaged, or for other pairs.
-        """
-        missing = self.missing()
-        if missing:
+        """Return the scores of all pairs, in the order of `points`."""
+        if missing := self.missing():
             raise InvalidArgumentError(
                 f"{self.directory}: {len(missing)} of {len(self)} batches of pairs are not flooded yet, the first is"
                 f" {self.path(missing[0]).name}; expected all"
@@ -181,7 +170,6 @@ def decision_points(
     *,
     voxel_size: Sequence[float] = (1.0, 1.0, 1.0),
     max_distance: float,
-    progress: Progress | None = None,
 ) -> list[DecisionPoint]:
     """Return a decision point for each pair of segments that come close, in the order of their ids. Collective.
 
@@ -194,10 +182,6 @@ def decision_points(
         segmentation: Labels (z, y, x) of integers; values <= 0 are unsegmented voxels.
         voxel_size: Edges of a voxel (z, y, x) in nm, or in another unit.
         max_distance: In the unit of `voxel_size`.
-        progress: Called as progress(voxels done, voxels of this rank).
-
-    Raises:
-        InvalidArgumentError: If an argument is out of range, or the labels are not integers.
     """
     _CHECKED.check("decision points", voxel_size=list(voxel_size), max_distance=max_distance)
     volume = as_volume(segmentation)
@@ -207,14 +191,10 @@ def decision_points(
         )
     halo = [min(math.ceil(max_distance / edge) + 1, limits.EXTENT.maximum) for edge in voxel_size]
     cores = list(blocks(volume.shape, (_BLOCK, _BLOCK, _BLOCK), _BLOCK**3))
-    mine = cores[world.rank() :: world.size()]
-    found, done = [], 0
+    found = []
     with world.agreed():
-        for core in mine:
+        for core in cores[world.rank() :: world.size()]:
             found += _in_block(volume, core, halo, voxel_size, max_distance)
-            done += math.prod(core[1])
-            if progress is not None:
-                progress(done, sum(math.prod(size) for _, size in mine))
     nearest: dict[tuple[int, int], DecisionPoint] = {}
     for point in sorted(point for points in allgather_object(found) for point in points):
         pair = point.a, point.b

@@ -101,9 +101,6 @@ def resegment_pair(
 
     Returns:
         The scores; None if a segment has no voxel within the analysis radius, or if no field of view fits.
-
-    Raises:
-        ShapeError: If the segmentation does not cover the point.
     """
     options = options or ResegmentOptions()
     volume, segmentation = as_volume(volume), as_volume(segmentation)
@@ -159,12 +156,6 @@ def resegment_on_ranks(
         directory: A directory that is new, or was made with the same arguments.
         segmentation: Its segmentation, placed as in `Segmenter.segment`.
         progress: Called as progress(pairs done, pairs) on rank 0.
-
-    Raises:
-        InvalidArgumentError: If the directory is for something else.
-        LockedError: If another job uses the directory.
-        ShapeError: If the segmentation is not inside the image.
-        StorageError: If the directory cannot be written.
     """
     with world.agreed():
         _require_inside(segmentation, volume)

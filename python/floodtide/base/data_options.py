@@ -228,9 +228,7 @@ class Augmentation(Checked):
         "Rotate about a random axis, and displace along z, too: for voxels that are alike along all axes",
     )
     scale: float = option(
-        0.0,
-        "Magnify by a random factor from 1 / (1 + scale) to 1 + scale",
-        range=limits.SCALE,
+        0.0, "Magnify by a random factor from 1 / (1 + scale) to 1 + scale", range=limits.SCALE
     )
     elastic: float = option(
         0.0,

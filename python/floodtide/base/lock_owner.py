@@ -52,14 +52,13 @@ class Owner:
 def this_process(*, kernel_lock: bool) -> Owner:
     """Return an owner that describes the calling process."""
     pid = os.getpid()
-    now = datetime.now(timezone.utc)
     return Owner(
         host=socket.gethostname(),
         boot=_boot(),
         process=pid,
         started=_started(pid),
         processes=_processes(),
-        since=now.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        since=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"),
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
         kernel_lock=kernel_lock,
         token=os.urandom(16).hex(),

@@ -35,14 +35,9 @@ _KINDS: dict[Any, tuple[type, ...]] = {
     str: (str,),
 }
 _NAMES: dict[type, str] = {
-    bool: "a boolean",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    tuple: "a list",
-    dict: "a table",
-}
+    bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "a list",
+    tuple: "a list", dict: "a table",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

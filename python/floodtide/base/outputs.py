@@ -89,11 +89,7 @@ PICTURES: dict[str, Check] = {
 
 @contextlib.contextmanager
 def reserved(
-    command: str,
-    path: PathLike,
-    check: Check,
-    inputs: Iterable[PathLike] = (),
-    wait_s: float = 0.0,
+    command: str, path: PathLike, check: Check, inputs: Iterable[PathLike] = (), wait_s: float = 0.0
 ) -> Iterator[None]:
     """Return a context manager: inside its block, no other process may write the output. Not collective.
 

@@ -37,18 +37,9 @@ LARGEST_ARRAY = 1 << 28
 
 _LONGEST_REASON = 200  # letters
 _FAILURES: tuple[type[Exception], ...] = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    RuntimeError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    MemoryError,
-    struct.error,
-    zlib.error,
-)
+    OSError, ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError,
+    EOFError, MemoryError, struct.error, zlib.error,
+)  # fmt: skip
 
 
 # Of modules that most programs do not import: of archives, and of NumPy's headers, which it reads as Python code.
@@ -79,6 +70,20 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
         raise InvalidFileError(
             f"{os.fspath(path)}: cannot be read: {reason(error)}; expected {expected}"
         ) from error
+
+
+@contextlib.contextmanager
+def blaming(kind: type[Error], what: str, expected: str = "") -> Iterator[None]:
+    """Turn every exception of a library in the block into an error of floodtide: "what: its reason; expected ...".
+
+    Errors of floodtide are passed on unchanged.
+    """
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:  # libraries raise many kinds
+        raise kind(f"{what}: {reason(error)}{expected and f'; expected {expected}'}") from error
 
 
 def reason(error: BaseException) -> str:
@@ -168,8 +173,7 @@ def read_json_lines(
     Empty lines are skipped. A last line without a line end is an incomplete write and is skipped too.
     """
     rows = []
-    lines = read_text(path, expected).split("\n")
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(read_text(path, expected).split("\n")[:-1], start=1):
         if not line.strip():
             continue
         where = f"{os.fspath(path)}, line {number}"
@@ -181,16 +185,9 @@ def read_json_lines(
 
 
 def read_arrays(
-    path: str | os.PathLike[str],
-    names: Sequence[str],
-    expected: str,
-    limit: int = LARGEST_ARRAY,
+    path: str | os.PathLike[str], names: Sequence[str], expected: str, limit: int = LARGEST_ARRAY
 ) -> list[NDArray[Any]]:
-    """Return arrays of an .npz file. Python objects, which would need pickle, are refused.
-
-    Raises:
-        InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than `limit` bytes.
-    """
+    """Return arrays of an .npz file. Python objects, which would need pickle, are refused."""
     content = read_bytes(path, expected, limit)
     with reading(path, expected), np.load(io.BytesIO(content), allow_pickle=False) as archive:
         for name in names:

@@ -101,8 +101,7 @@ def resolve(
             message begins with `prefix`.
     """
     known = parameters(field, name, prefix)
-    unknown = next((key for key in given if key not in known), None)
-    if unknown is not None:
+    if (unknown := next((key for key in given if key not in known), None)) is not None:
         listed = ", ".join(known) or "none"
         raise ConfigurationError(
             f"{prefix}{unknown}: '{name}' has no such parameter, expected {listed}"
@@ -131,11 +130,7 @@ def range_of(spec: Row) -> Range:
 
 
 class Registered(Checked):
-    """Base class of sections with `registered` fields. Values are checked, and defaults added, at creation.
-
-    Raises:
-        ConfigurationError: If a name or parameter is unknown, or a value has the wrong type or is out of range.
-    """
+    """Base class of sections with `registered` fields. Values are checked, and defaults added, at creation."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to make this section again, for pickle and copy: the parameters are in a view of a dictionary."""

@@ -26,9 +26,6 @@ def typed(
 
     Args:
         within: Returns what surrounds the checks; of a collective function `world.agreed`, so that all ranks raise.
-
-    Raises:
-        InvalidArgumentError: From the function, for a wrong argument.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

@@ -49,9 +49,6 @@ def allreduce(options: AllreduceOptions) -> list[Row]:
         a ring: 2 n (p - 1) / p, divided by the median time.
         `ratio`: median time divided by that of the MPI library's blocking allreduce.
         A sample is the time of the slowest rank. Samples of all rows alternate.
-
-    Raises:
-        InvalidArgumentError: If there is only one rank.
     """
     require_several_ranks("bench allreduce")
     comm, elements = world.current(), options.elements

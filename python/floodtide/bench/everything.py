@@ -35,11 +35,7 @@ class Benchmark:
         return f"{self.command} --against {self.peers}" if self.peers else self.command
 
     def rows(self, timing: Timing) -> list[Row]:
-        """Run the benchmark, compared with the peers that are installed, and return its rows.
-
-        Raises:
-            InternalError: If it fails. The message has the last line of its errors.
-        """
+        """Run the benchmark, compared with the peers that are installed, and return its rows."""
         if self.function is not None:
             return list(self.function(timing))
         threads = ",".join(map(str, timing.counts))

@@ -59,9 +59,6 @@ def bandwidth(timing: Timing, mib: Sequence[float] = MIB) -> Iterator[Row]:
     Args:
         timing: One set of rows for each number of threads.
         mib: Sizes in MiB of the buffer that each thread reads again and again.
-
-    Raises:
-        floodtide.errors.InvalidArgumentError: If the buffers do not fit into memory.
     """
     largest = max(mib) * max(timing.counts)
     limits.require_memory("bench bandwidth: the buffers need", largest * 2**20, "fewer MiB")
@@ -92,10 +89,6 @@ def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
         timing: One set of rows for each number of threads. At least 20 samples are taken, or 3 if all samples together
             take 2 s.
         against: Name of a second kernel to compare with, from `_core.bench.conv_kernels`. Samples of the two alternate.
-
-    Raises:
-        floodtide.errors.InvalidArgumentError: If a size is out of range or `against` is unknown.
-        floodtide.errors.UnsupportedError: If the kernel `against` does not support this shape or machine.
     """
     for count in timing.counts:
         with threads(count):

@@ -47,8 +47,7 @@ def _in_onnxruntime(model: bytes, values: dict[str, Any], threads: int) -> Run:
 
 
 def _in_openvino(model: bytes, values: dict[str, Any], threads: int) -> Run:
-    openvino = importlib.import_module("openvino")
-    core = openvino.Core()
+    core = importlib.import_module("openvino").Core()
     read = core.read_model(model)
     read.reshape({name: list(value.shape) for name, value in values.items()})
     settings = {

@@ -110,9 +110,6 @@ class UNetPasses:
     Attributes are those of `FfnPasses`; `sizes` are those of a section (y, x) in pixels. A batch has training.batch
     sections. A step moves the statistics, as in training. The next step therefore prepares all weights again, as after
     an update.
-
-    Raises:
-        InvalidArgumentError: If patches have several sections, or kernels and pools are not those of single sections.
     """
 
     prefix, rate, peer = "unet ", "images_per_s", "unet"
@@ -227,10 +224,6 @@ def measure(
         against: Programs of `floodtide.bench.rows.PEERS` for the same pass, separated by commas; for a flood-filling
             network also names of convolution kernels, for the same pass with this kernel; or "". Those that run ONNX
             models have no training step, and no row for it.
-
-    Raises:
-        InvalidArgumentError: If an argument is out of range or `against` is unknown.
-        UnsupportedError: If a program is not installed, or a kernel needs another processor or build.
     """
     passes = _class_of(settings)
     peers = peers_of(passes.peer, against, passes.others)

@@ -15,9 +15,6 @@ def start_ranks(name: str, ranks: int) -> None:
 
     Args:
         name: The command, for messages: "bench scaling".
-
-    Raises:
-        UnsupportedError: If there is no mpiexec in the folder of the Python interpreter.
     """
     from floodtide.comm import notebook, world
     from floodtide.comm.launching import libraries

@@ -30,9 +30,6 @@ def scaling(options: ScalingOptions, settings: Config | None = None) -> list[Row
     Args:
         options: Ranks, threads, kind of network and time.
         settings: The network and the batch of a rank; None: those of `options.network` in NETWORKS.
-
-    Raises:
-        UnsupportedError: If there is no mpiexec.
     """
     settings = settings or config.from_dict(NETWORKS[options.network], "bench scaling")
     start_ranks("bench scaling", options.ranks)

@@ -39,8 +39,7 @@ class Peer:
         self._torch = torch = importlib.import_module("torch")
         torch.set_num_threads(threads)
         torch.manual_seed(1)
-        name = "contiguous_format" if layout == "contiguous" else layout
-        self._format = getattr(torch, name)
+        self._format = getattr(torch, "contiguous_format" if layout == "contiguous" else layout)
         self._bfloat16 = against == "torch-bf16"
         self._compiles = against == "torch-compile"
 

@@ -41,14 +41,9 @@ COMMANDS = {
     "lab": "Forecasts, sweeps of trainings, their reports, and studies of the engine.",
 }
 _HEADINGS = {
-    "info": "Start",
-    "inspect": "Data",
-    "train": "Train",
-    "segment": "Segment",
-    "report": "Look and score",
-    "job": "Cluster and speed",
-    "lab": "Research",
-}
+    "info": "Start", "inspect": "Data", "train": "Train", "segment": "Segment",
+    "report": "Look and score", "job": "Cluster and speed", "lab": "Research",
+}  # fmt: skip
 _MODULES = {"lab": "floodtide.lab.cli"}  # the others are here, under their own names
 
 

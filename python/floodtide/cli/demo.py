@@ -37,6 +37,5 @@ def command(out: str, steps: int, seed: int) -> None:
     from floodtide.cli import demonstration
 
     shared.require_same_arguments()
-    page = demonstration.run(Path(out), steps=steps, seed=seed)
-    if page is not None:
+    if (page := demonstration.run(Path(out), steps=steps, seed=seed)) is not None:
         click.echo(f"report: {page}")

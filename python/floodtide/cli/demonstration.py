@@ -124,7 +124,7 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
                     "mean": MEAN,
                     "std": STD,
                 }
-            ],
+            ]
         },
         "augmentation": {"permutable_axes": [0, 1, 2]},
         "model": {"depth": 4, "features": 16, "fov": [17, 17, 17], "deltas": [6, 6, 6]},

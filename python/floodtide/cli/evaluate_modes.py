@@ -116,8 +116,7 @@ def _add_run_lengths(
         return evaluate.run_lengths(skeletons, segments, voxel_size=edges, merge_nodes=merge_nodes)
 
     report.runs, report.unit = runs(labels), "voxels" if voxel_nm is None else "nm"
-    whole = np.broadcast_to(1, labels.shape)
-    report.answers[trivial.ONE_OBJECT][NERL] = runs(whole).normalised
+    report.answers[trivial.ONE_OBJECT][NERL] = runs(np.broadcast_to(1, labels.shape)).normalised
     if report.pieces is not None:
         report.answers[trivial.GREY_LEVEL][NERL] = runs(report.pieces).normalised
     if before is not None and report.before is not None:

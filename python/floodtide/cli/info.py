@@ -49,8 +49,7 @@ def _examine(file: str | None, overrides: tuple[str, ...], as_json: bool) -> int
     from floodtide.doctor import examine
 
     settings = config.load(file, overrides) if file else config.from_dict({}, overrides=overrides)
-    where = Path(settings.run.dir if file or overrides else ".")
-    findings, facts = examine(settings, where)
+    findings, facts = examine(settings, Path(settings.run.dir if file or overrides else "."))
     healthy = all(finding.level != "problem" for finding in findings)
     if world.rank() == 0 and as_json:
         found = [dataclasses.asdict(finding) for finding in findings]

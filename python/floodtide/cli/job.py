@@ -23,11 +23,7 @@ _SUBMIT = {"slurm": "sbatch", "pbs": "qsub"}
 @shared.of_fields(Job)
 @click.option("--out", help="Script to write [default: CONFIG.slurm or CONFIG.pbs].")
 def command(
-    scheduler: str,
-    file: str,
-    overrides: tuple[str, ...],
-    out: str | None,
-    **options: Any,
+    scheduler: str, file: str, overrides: tuple[str, ...], out: str | None, **options: Any
 ) -> None:
     """Write a batch script that trains the network of CONFIG.toml, in as many jobs as the training needs.
 

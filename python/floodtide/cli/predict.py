@@ -60,5 +60,4 @@ def command(model: str, image: str, out: str, voxel_nm: Any, as_json: bool, **as
     from floodtide.segment import predict_volume
 
     shared.require_same_arguments()
-    report = predict_volume(model, image, out, voxel_size_nm=voxel_nm, **asked)
-    shared.show(report, as_json)
+    shared.show(predict_volume(model, image, out, voxel_size_nm=voxel_nm, **asked), as_json)

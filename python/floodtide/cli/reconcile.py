@@ -35,5 +35,4 @@ def command(folder: str, out: str, inside_voxels: int, as_json: bool) -> None:
     from floodtide.segment.commands import reconcile_subvolumes
 
     shared.require_same_arguments()
-    report = reconcile_subvolumes(folder, out, inside_voxels=inside_voxels)
-    shared.show(report, as_json)
+    shared.show(reconcile_subvolumes(folder, out, inside_voxels=inside_voxels), as_json)

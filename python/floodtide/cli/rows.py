@@ -12,16 +12,8 @@ import click
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
 
 _FIRST = (
-    "benchmark",
-    "name",
-    "kernel",
-    "threads",
-    "ranks",
-    "median_s",
-    "gflops",
-    "peak_gflops",
-    "ratio",
-)
+    "benchmark", "name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio",
+)  # fmt: skip
 _CONDITIONS = (
     *("level", "shape", "wire", "transport", "samples", "processor", "version", "date"),
     *("p10_s", "p90_s", "min_s", "mean_s"),

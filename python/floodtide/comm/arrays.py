@@ -90,7 +90,9 @@ def accepts_tensors(function: Function) -> Function:
         named = {key: _each(value, _is_tensor, array_of) for key, value in kwargs.items()}
         library = _library_of(given[0][1])
         result = function(*changed, **named)
-        back = functools.partial(_each, is_one=_is_array, change=tensor_of)
+        back = functools.partial(
+            _each, is_one=lambda one: isinstance(one, np.ndarray), change=tensor_of
+        )
         return result.mapped(back) if hasattr(result, "mapped") else back(result)
 
     return call  # type: ignore[return-value]
@@ -102,10 +104,6 @@ def _library_of(tensor: Any) -> Any:
         return tensor.__array_namespace__()
     names = [one.__module__.partition(".")[0] for one in type(tensor).__mro__]
     return next(m for m in map(importlib.import_module, names) if hasattr(m, "from_dlpack"))
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -67,8 +67,7 @@ broadcast_ = completed(
 def _start(result: Array, root_rank: int, process_set: ProcessSet | None) -> Handle[Array]:
     place = index_of(root_rank, process_set)
     words = f"{words_for([result])} from rank {root_rank}"
-    operation = ranks_of(process_set).start_broadcast(result, place, words)
-    return Handle([operation], lambda: result)
+    return Handle([ranks_of(process_set).start_broadcast(result, place, words)], lambda: result)
 
 
 def broadcast_object(value: Any, root_rank: int = 0, process_set: ProcessSet | None = None) -> Any:

@@ -94,11 +94,7 @@ def compared_as_one(comm: Communicator, words: str) -> Iterator[None]:
 
 
 def index_of(root_rank: int, process_set: ProcessSet | None) -> int:
-    """Return the index of a rank in a process set, or the rank itself if `process_set` is None.
-
-    Raises:
-        OutOfRangeError: If the rank is not a member of the process set.
-    """
+    """Return the index of a rank in a process set, or the rank itself if `process_set` is None."""
     if process_set is None:
         return root_rank
     if root_rank not in process_set.ranks:

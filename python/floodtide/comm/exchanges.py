@@ -69,9 +69,7 @@ grouped_allgather = completed(
 
 @accepts_tensors
 def alltoall_async(
-    array: ArrayLike,
-    splits: ArrayLike | None = None,
-    process_set: ProcessSet | None = None,
+    array: ArrayLike, splits: ArrayLike | None = None, process_set: ProcessSet | None = None
 ) -> Handle[Array | tuple[Array, Array]]:
     """Start an alltoall and return its handle. Do not change the array before `synchronize` returns."""
     comm = ranks_of(process_set)

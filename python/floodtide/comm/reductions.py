@@ -32,8 +32,7 @@ def allreduce_algorithms(*, own: bool = False) -> tuple[str, ...]:
     Args:
         own: True leaves out "mpi", the algorithm of the MPI library, which has no wire format "bf16".
     """
-    rows = _core.comm.allreduce_rows()
-    return tuple(row["name"] for row in rows if row["own"] or not own)
+    return tuple(row["name"] for row in _core.comm.allreduce_rows() if row["own"] or not own)
 
 
 @accepts_tensors
@@ -166,8 +165,7 @@ def reduce_scatter_async(
     array: ArrayLike, op: Op = Average, **how: Unpack[Division]
 ) -> Handle[Array]:
     """Start a reduce_scatter and return its handle. The array is copied, so the caller may change it at once."""
-    rule = Rule("reduce_scatter", op, **how)
-    return _start_reduce_scatter(rule, np.array(array, order="C"))
+    return _start_reduce_scatter(Rule("reduce_scatter", op, **how), np.array(array, order="C"))
 
 
 reduce_scatter = completed(
@@ -217,8 +215,7 @@ def _start_allreduces(
         rule.require(buffer)
         rule.before(buffer)
     chosen = rule.algorithm or os.environ.get("FLOODTIDE_ALLREDUCE") or _core.comm.default_allreduce
-    several = len(buffers) != 1
-    with compared_as_one(comm, words) if several else contextlib.nullcontext():
+    with compared_as_one(comm, words) if len(buffers) != 1 else contextlib.nullcontext():
         operations = [
             comm.start_allreduce(buffer, rule.reduction, chosen, rule.wire or "native", words)
             for buffer in buffers
@@ -245,9 +242,8 @@ def _start_reduce_scatter(rule: Rule, work: Array) -> Handle[Array]:
     rows = [share * r + min(r, longer) for r in range(comm.size + 1)]
     per_row = work.size // len(work) if len(work) else 0
     blocks = [row * per_row for row in rows]
-    words = rule.words([work])
     operation = comm.start_reduce_scatter(
-        work, rule.reduction, blocks, rule.wire or "native", words
+        work, rule.reduction, blocks, rule.wire or "native", rule.words([work])
     )
 
     def result() -> Array:

@@ -80,11 +80,7 @@ def init(comm: Any = None, timeout_s: float | None = 300) -> None:
 
 
 def checked_timeout(timeout_s: float | None) -> float:
-    """Return a time limit in seconds; 0 means no limit.
-
-    Raises:
-        InvalidArgumentError: If the time limit is negative or not a number.
-    """
+    """Return a time limit in seconds; 0 means no limit."""
     if timeout_s is None:
         return 0.0
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not timeout_s >= 0:
@@ -186,9 +182,6 @@ def mpi_library() -> libraries.MpiLibrary:
 
     Returns:
         The core's MpiLibrary with `family`, `library` (file), `version` and `start()`, which returns the thread level.
-
-    Raises:
-        UnsupportedError: If no MPI library can be loaded.
     """
     return _load(libraries.launcher())
 
@@ -296,9 +289,6 @@ def broadcast_object(value: Any, root_rank: int = 0, comm: Communicator | None =
 
     Args:
         comm: A communicator of the core; None: all ranks.
-
-    Raises:
-        OutOfRangeError: If root_rank is not a rank of `comm`.
     """
     comm = comm or current()
     data = pickle.dumps(value) if comm.rank == root_rank else b""
@@ -459,8 +449,7 @@ def agreed() -> Iterator[None]:
     record = b""
     if failure is not None:
         # A usage error of click, which this module does not import, is an invalid argument.
-        usage = hasattr(failure, "exit_code")
-        kind = errors.InvalidArgumentError if usage else type(failure)
+        kind = errors.InvalidArgumentError if hasattr(failure, "exit_code") else type(failure)
         record = json.dumps([kind.__name__, str(failure)]).encode()
     for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
         if not other:

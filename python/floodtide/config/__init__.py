@@ -18,14 +18,6 @@ from floodtide.config.sections import (
 from floodtide.config.segment_options import SegmentOptions
 
 __all__ = [
-    "CommConfig",
-    "Config",
-    "FfnConfig",
-    "RunConfig",
-    "SegmentOptions",
-    "TrainingConfig",
-    "ValidationConfig",
-    "from_dict",
-    "load",
-    "to_dict",
-]
+    "CommConfig", "Config", "FfnConfig", "RunConfig", "SegmentOptions", "TrainingConfig",
+    "ValidationConfig", "from_dict", "load", "to_dict",
+]  # fmt: skip

@@ -142,8 +142,7 @@ class _Reader:
 def _require_utf8(value: Any, key: str, where: str) -> None:
     """Refuse text that is not UTF-8. Command-line words and environment variables may hold any bytes."""
     if isinstance(value, Mapping | list):
-        rows = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for name, one in rows:
+        for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
             _require_utf8(one, f"{key}.{name}" if key else str(name), where)
     elif isinstance(value, str):
         try:
@@ -164,8 +163,7 @@ def _expand(value: str, key: str, where: str) -> str:
     if "\0" in value:
         raise ConfigurationError(f"{where}: {key} contains a null character, expected a path")
     expanded = os.path.expandvars(os.path.expanduser(value))
-    missing = re.search(r"\$\{?(\w+)", expanded)
-    if missing:
+    if missing := re.search(r"\$\{?(\w+)", expanded):
         raise ConfigurationError(
             f"{where}: {key} is '{value}', but the environment variable {missing.group(1)} is not set"
         )

@@ -12,12 +12,7 @@ import tomli_w
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.data_options import (
-    Augmentation,
-    DataOptions,
-    TrainingVolume,
-    volume_name,
-)
+from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume, volume_name
 from floodtide.base.networks import NETWORKS, FfnConfig, NetworkConfig
 from floodtide.base.options import ANY, FLOOD, PATCHES, Checked, one_of, option
 from floodtide.base.registry import Registered, Value, names, registered
@@ -86,9 +81,7 @@ class RunConfig(Checked):
         kinds=(FLOOD,),
     )
     keep_checkpoints: int = option(
-        3,
-        "Number of checkpoints to keep; older checkpoints are deleted",
-        range=limits.CHECKPOINTS,
+        3, "Number of checkpoints to keep; older checkpoints are deleted", range=limits.CHECKPOINTS
     )
     trace: bool = option(
         False, "Write a timeline of all ranks to trace.json, for Perfetto or Chrome's trace viewer"
@@ -167,9 +160,7 @@ class TrainingConfig(Checked):
         range=limits.SOFTNESS,
     )
     clip: float = option(
-        0.7,
-        "Clip each entry of the averaged gradient to [-clip, clip]",
-        range=limits.CLIP,
+        0.7, "Clip each entry of the averaged gradient to [-clip, clip]", range=limits.CLIP
     )
     clip_norm: float = option(
         0.0,
@@ -317,8 +308,7 @@ class ValidationConfig(Checked):
     """Validation on held-out data. Scores do not depend on the number of ranks (see docs/algorithms.md)."""
 
     volume: str = option(
-        "",
-        "Name of the [[data.volumes]] table to validate on; empty: the first one",
+        "", "Name of the [[data.volumes]] table to validate on; empty: the first one"
     )
     box: str = option(
         "",
@@ -348,9 +338,7 @@ class ValidationConfig(Checked):
         range=limits.CENTRES,
     )
     seed: int = option(
-        0,
-        "Random seed for the choice of centres, or of held-out groups",
-        range=limits.FILE_SEED,
+        0, "Random seed for the choice of centres, or of held-out groups", range=limits.FILE_SEED
     )
     share: float = option(
         0.0,

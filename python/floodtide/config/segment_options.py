@@ -291,8 +291,7 @@ class SegmentOptions(Registered):
     def volumes(self) -> list[str]:
         """Return the names of all volumes that a segmentation with these options reads, the image first."""
         masks = [mask.volume for mask in (*self.masks, *self.seed_masks)]
-        names = (self.image, self.initial, self.shift_mask, *masks)
-        return [name for name in names if name]
+        return [name for name in (self.image, self.initial, self.shift_mask, *masks) if name]
 
     def alone(self) -> SegmentOptions:
         """Return these options for an array in memory: in one piece, and without other volumes."""

@@ -13,12 +13,7 @@ from floodtide.errors import ConfigurationError
 
 
 def stored(checkpoint: str | Path) -> Config | None:
-    """Return the configuration that a floodtide checkpoint stores; None if it stores none.
-
-    Raises:
-        InvalidFileError: If the file cannot be read.
-        ConfigurationError: If this version of floodtide cannot read the configuration.
-    """
+    """Return the configuration that a floodtide checkpoint stores; None if it stores none."""
     text = _core.stored_text(str(checkpoint), "configuration")
     where = f"{checkpoint}: configuration"
     return from_dict(reading.parse_toml(text, where), where) if text else None
@@ -31,10 +26,6 @@ def require_same_task(checkpoint: str | Path, config: Config, what: str) -> Conf
         checkpoint: A floodtide checkpoint. One that stores no configuration is accepted.
         config: The configuration. Classes without a table may be any classes.
         what: Start of the message, such as the key that names the checkpoint.
-
-    Raises:
-        ConfigurationError: If the tasks differ.
-        InvalidFileError: If the file cannot be read.
     """
     settings, task = stored(checkpoint), config.task
     if settings is not None and not task.is_learnt_with(settings.task):

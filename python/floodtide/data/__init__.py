@@ -17,23 +17,7 @@ from floodtide.data.synth import synth
 from floodtide.data.volumes import Volume, write_volume
 
 __all__ = [
-    "Affinities",
-    "Augmentation",
-    "Box",
-    "Channel",
-    "Classes",
-    "DataOptions",
-    "Distance",
-    "Patches",
-    "ShapeDescriptors",
-    "Shards",
-    "Split",
-    "TrainingVolume",
-    "Vec3",
-    "Volume",
-    "convert",
-    "parse_box",
-    "partition",
-    "synth",
-    "write_volume",
-]
+    "Affinities", "Augmentation", "Box", "Channel", "Classes", "DataOptions", "Distance", "Patches",
+    "ShapeDescriptors", "Shards", "Split", "TrainingVolume", "Vec3", "Volume", "convert",
+    "parse_box", "partition", "synth", "write_volume",
+]  # fmt: skip

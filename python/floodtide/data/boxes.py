@@ -26,14 +26,12 @@ def as_vec3(numbers: Sequence[int]) -> Vec3:
 
 def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
     """Return a + b, of each axis."""
-    z, y, x = (i + j for i, j in zip(a, b, strict=True))
-    return z, y, x
+    return as_vec3([i + j for i, j in zip(a, b, strict=True)])
 
 
 def difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
     """Return a - b, of each axis."""
-    z, y, x = (i - j for i, j in zip(a, b, strict=True))
-    return z, y, x
+    return as_vec3([i - j for i, j in zip(a, b, strict=True)])
 
 
 def slices(box: Box, first: Sequence[int] = (0, 0, 0)) -> tuple[slice, slice, slice]:
@@ -45,6 +43,11 @@ def slices(box: Box, first: Sequence[int] = (0, 0, 0)) -> tuple[slice, slice, sl
 def of_slices(where: Sequence[slice]) -> Box:
     """Return the box of three slices: the inverse of `slices`."""
     return as_vec3([s.start for s in where]), as_vec3([s.stop - s.start for s in where])
+
+
+def middle(box: Box, size: Sequence[int]) -> Box:
+    """Return the box of this size in the middle of another one."""
+    return as_vec3([a + (n - m) // 2 for a, n, m in zip(*box, size, strict=True)]), as_vec3(size)
 
 
 def is_inside(box: Box, shape: Sequence[int]) -> bool:

@@ -128,10 +128,6 @@ def write_blocks(
         progress: Called as progress(voxels done, voxels), with the voxels of this rank.
         on_ranks: Collective: the ranks share the blocks of Zarr, N5 and precomputed volumes. Rank 0 alone writes all
             other formats. The written voxels do not depend on the number of ranks.
-
-    Raises:
-        InvalidArgumentError: If the destination exists or cannot hold the type.
-        StorageError: If the destination cannot be written.
     """
     rank, size = (world.rank(), world.size()) if on_ranks else (0, 1)
     agreed = world.agreed if on_ranks else contextlib.nullcontext

@@ -33,10 +33,6 @@ def checked_image(
         checkpoint, box, slices: As for `image_problems`.
         reading: Mean and std that are set, and the voxel size that the user states.
         what: The result that gets this voxel size, for notes.
-
-    Raises:
-        ConfigurationError: If a problem is an error.
-        InvalidFileError: As for `image_problems`.
     """
     image, reading = opened(name, reading, what)
     settle(image_problems(image, checkpoint, reading, box=box, slices=slices))
@@ -67,9 +63,6 @@ def image_problems(
         checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint; None: judge only mean and std.
         box: The part of the image to segment; None: the whole image.
         slices: The image is a stack of slices (n, y, x), whose first axis is no length.
-
-    Raises:
-        InvalidFileError: If a file cannot be read, or the image is none.
     """
     if box is not None and not is_inside(box, image.shape):
         return []  # the engine refuses the box

@@ -50,9 +50,3 @@ def cleared(labels: NDArray[Any], name: str = "") -> NDArray[Any]:
         value = int(labels[none].max())
         notes.show(f"{name}: {value} stands for no label, as 0 does")
     return np.where(none, labels.dtype.type(0), labels)
-
-
-def cleared_values(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels that are known, in one axis."""
-    none = missing(labels)
-    return labels.ravel() if none is None else labels[~none]

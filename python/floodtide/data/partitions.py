@@ -27,10 +27,7 @@ from floodtide.errors import InvalidFileError
 THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Limits between the partitions, as google/ffn recommends them."""
 _PARTITION = Arguments(
-    thresholds=limits.FRACTION,
-    lom_radius=limits.RADIUS,
-    min_size=limits.VOXELS,
-    box=limits.EXTENT,
+    thresholds=limits.FRACTION, lom_radius=limits.RADIUS, min_size=limits.VOXELS, box=limits.EXTENT
 )
 _BLOCKS_IN_FLIGHT = 64  # 2 MiB each: what rank 0 takes from all ranks before it writes
 
@@ -170,8 +167,7 @@ def _partition_round(job: Any, result: _Result | None, first: int, last: int) ->
         blocks = job.compute(first + begin, first + end)
     boxes = [job.block(number) for number in range(first, last)]
     if comm.size > 1:
-        gathered = world.gather_bytes(blocks)
-        blocks = _split(gathered, [size for _, size in boxes])
+        blocks = _split(world.gather_bytes(blocks), [size for _, size in boxes])
     with world.agreed():
         if result is not None:
             for (start, _), block in zip(boxes, blocks, strict=True):

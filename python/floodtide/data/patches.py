@@ -208,8 +208,7 @@ class Patches(Samples):
 
     def seen(self, number: int) -> Seen:
         image, truth, *weights = self.load(0, number)
-        known = weights[0] > 0 if weights else truth != UNLABELLED
-        return Seen(image[..., 0], truth, known)
+        return Seen(image[..., 0], truth, weights[0] > 0 if weights else truth != UNLABELLED)
 
     @staticmethod
     def require_fitting(volume: TrainingVolume) -> None:
@@ -383,11 +382,7 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
 
 
 def patch_size(options: DataOptions) -> Vec3:
-    """Return the size (z, y, x) of the samples of options with volumes.
-
-    Raises:
-        ConfigurationError: If data.size is given without data.patch = "whole".
-    """
+    """Return the size (z, y, x) of the samples of options with volumes."""
     if options.patch != WHOLE:
         if options.size != (0, 0):
             raise ConfigurationError(
@@ -429,7 +424,9 @@ def _values(options: DataOptions) -> set[int]:
             depth = max(1, _BLOCK // (size[1] * size[2]))
             for z in range(0, size[0], depth):
                 part = ((z0 + z, y0, x0), (min(depth, size[0] - z), *size[1:]))
-                values = np.unique(no_label.cleared_values(labels.read(part)))
+                stored = labels.read(part)
+                none = no_label.missing(stored)
+                values = np.unique(stored if none is None else stored[~none])
                 if values.dtype.kind == "f" and not (np.floor(values) == values).all():
                     wrong = values[~(np.floor(values) == values)][0]
                     raise InvalidFileError(

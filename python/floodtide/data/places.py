@@ -73,11 +73,7 @@ def doubt(kind: str, score: float, voxels: tuple[int, int], threshold: float) ->
 
 
 def table_of(name: str) -> Path:
-    """Return the table of a segmentation: `out.h5.segments.places.csv` of `out.h5:segments`, in the same folder.
-
-    Raises:
-        InvalidArgumentError: If the name has no known form.
-    """
+    """Return the table of a segmentation: `out.h5.segments.places.csv` of `out.h5:segments`, in the same folder."""
     row, folder = format_of(name), volume_folder(name)
     if row is HDF5:
         file, inside = path_and_dataset(name)
@@ -133,9 +129,6 @@ def read_places(name: str, start: Vec3) -> list[Place] | None:
     Args:
         name: The segmentation.
         start: Its first voxel in the voxels to return. The table counts from the first voxel of the image.
-
-    Raises:
-        InvalidFileError: If the table is damaged.
     """
     file = table_of(name)
     if not reading.exists(file):

@@ -38,9 +38,6 @@ class Resampled:
         labels: True: a voxel gets the label that most of its sample points have (of equal counts, the smallest label).
             There are as many points along an axis as old voxels that a new voxel touches, rounded up. False: a voxel
             gets the mean of the old voxels that it covers, or, for smaller new voxels, a linear interpolation.
-
-    Raises:
-        InvalidArgumentError: If a size is out of range, or the sizes differ by more than a factor of 64.
     """
 
     def __init__(
@@ -102,8 +99,7 @@ class Resampled:
         size = as_vec3([int(p.max()) + 1 - a for p, a in zip(points, low, strict=True)])
         block = self._volume.read((low, size))
         if self._labels:
-            indices = [p - a for p, a in zip(points, low, strict=True)]
-            return _majority(block, indices, box[1])
+            return _majority(block, [p - a for p, a in zip(points, low, strict=True)], box[1])
         values = block.astype(np.float32 if block.dtype.itemsize <= 2 else np.float64)
         for axis, (a, n, r) in enumerate(zip(*box, self.ratio, strict=True)):
             old, weights = _weights(a, n, r, low[axis], size[axis], self._volume.shape[axis])
@@ -131,11 +127,7 @@ class Resampled:
 
 
 def original_of(volume: Volume) -> tuple[str, SizeNm] | None:
-    """Return name and voxel size (z, y, x) of the volume from which `resample` made an HDF5 volume; None for others.
-
-    Raises:
-        InvalidFileError: If the attributes are damaged.
-    """
+    """Return name and voxel size (z, y, x) of the volume from which `resample` made an HDF5 volume; None for others."""
     name = volume.text(_FROM)
     if not name:
         return None

@@ -87,8 +87,7 @@ class Shards(Samples):
 
     def centre(self, walker: int, index: int, *, epoch: int = 0) -> Vec3:
         """Return the middle voxel (z, y, x) of an example in its volume."""
-        z, y, x = self.core.centre(walker, epoch, index)[1]
-        return z, y, x
+        return as_vec3(self.core.centre(walker, epoch, index)[1])
 
     @typed()
     def load(

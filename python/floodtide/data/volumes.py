@@ -173,11 +173,7 @@ def as_volume(volume: VolumeLike | NDArray[Any] | Source) -> Volume:
 
 
 def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
-    """Return the core's descriptions of the boxes of a volume for flood filling.
-
-    Raises:
-        InvalidArgumentError: If the labels or partitions are missing, or a box is no box.
-    """
+    """Return the core's descriptions of the boxes of a volume for flood filling."""
     for key in ("labels", "partitions"):
         if not getattr(volume, key):
             raise InvalidArgumentError(
@@ -221,8 +217,7 @@ def none_of(volume: Volume) -> int | None:
         return None
     for box in itertools.product(*(_places(n) for n in volume.shape)):
         block = volume.read(((box[0][0], box[1][0], box[2][0]), (box[0][1], box[1][1], box[2][1])))
-        none = no_label.missing(block)
-        if none is not None:
+        if (none := no_label.missing(block)) is not None:
             return int(block[none].max())
     return None
 
@@ -242,8 +237,7 @@ class _Cleared:
         self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        block = self._volume.read(of_slices(box))
-        labels = no_label.cleared(block, self._volume.name)
+        labels = no_label.cleared(self._volume.read(of_slices(box)), self._volume.name)
         if self._unlabelled is None:
             return labels
         return np.where(labels == self._unlabelled, labels.dtype.type(0), labels)
@@ -324,11 +318,7 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
-    """Raise ShapeError unless two volumes have the same voxel size, as far as both state one.
-
-    Args:
-        what: The operation, for messages.
-    """
+    """Raise ShapeError unless two volumes have the same voxel size, as far as both state one."""
     mine, other = a.whole, b.whole
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
@@ -341,11 +331,7 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
 
 
 def require_same_grid(what: str, a: Volume, b: Volume) -> None:
-    """Raise ShapeError unless two volumes have the same voxel size and first voxel, as far as both state them.
-
-    Args:
-        what: The operation, for messages.
-    """
+    """Raise ShapeError unless two volumes have the same voxel size and first voxel, as far as both state them."""
     require_same_size(what, a, b)
     mine, other = a.whole.offset, b.whole.offset
     if mine is not None and other is not None and mine != other:

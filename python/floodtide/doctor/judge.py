@@ -176,8 +176,7 @@ def directory(ranks: Ranks) -> Iterator[Diagnosis]:
         yield Diagnosis("directory", PROBLEM, text, advice)
     else:
         yield Diagnosis("directory", OK, text)
-    blind = [facts["host"] for facts in ranks if facts["files"]["seen"] is False]
-    if blind:
+    if blind := [facts["host"] for facts in ranks if facts["files"]["seen"] is False]:
         yield Diagnosis(
             "shared",
             PROBLEM,

@@ -5,18 +5,8 @@ from floodtide.evaluate.classes import class_report
 from floodtide.evaluate.mistakes import worst_mistakes
 from floodtide.evaluate.reporting import report
 from floodtide.evaluate.skeletons import run_lengths
-from floodtide.evaluate.voxels import (
-    ContingencyTable,
-    Pair,
-    scores,
-)
+from floodtide.evaluate.voxels import ContingencyTable, Pair, scores
 
 __all__ = [
-    "ContingencyTable",
-    "Pair",
-    "class_report",
-    "report",
-    "run_lengths",
-    "scores",
-    "worst_mistakes",
-]
+    "ContingencyTable", "Pair", "class_report", "report", "run_lengths", "scores", "worst_mistakes",
+]  # fmt: skip

@@ -34,10 +34,7 @@ def near_border(labels: NDArray[np.integer[Any]], reach: Sequence[float]) -> NDA
 def _along_x(section: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
     """Return the distance along x from each voxel (y, x) to the nearest border voxel of its row; large: none."""
     border = np.zeros(section.shape, np.bool_)
-    for one, other in (
-        (np.s_[1:], np.s_[:-1]),
-        (np.s_[:, 1:], np.s_[:, :-1]),
-    ):
+    for one, other in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
         differs = section[one] != section[other]
         border[one] |= differs
         border[other] |= differs

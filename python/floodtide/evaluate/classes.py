@@ -37,12 +37,7 @@ from floodtide.data.no_label import missing
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.evaluate.reporting import plain
-from floodtide.evaluate.voxels import (
-    BLOCK_VOXELS,
-    ContingencyTable,
-    Pair,
-    own_parts,
-)
+from floodtide.evaluate.voxels import BLOCK_VOXELS, ContingencyTable, Pair, own_parts
 
 Array = NDArray[Any]
 Counts = NDArray[np.int64]
@@ -247,7 +242,6 @@ def _without_label(
 
 
 def _whole(voxels: Array, name: str) -> Array:
-    """Return voxels as integers."""
     if voxels.dtype.kind != "f":
         return voxels
     with np.errstate(invalid="ignore"):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data import Vec3
+from floodtide.data.boxes import is_inside
 from floodtide.data.places import END, REACH, SPLIT, Place, table_of
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable
@@ -57,11 +58,9 @@ def looked_at(
         labels: The segmentation (z, y, x).
         objects: The truth of the same voxels; 0: unknown.
         table: The contingency table of both.
-
-    Raises:
-        InvalidFileError: If the places are those of another segmentation.
     """
-    inside = [one for one in places if all(_is_inside(side, labels.shape) for side in one.sides)]
+    one_voxel = (1, 1, 1)
+    inside = [p for p in places if all(is_inside((a, one_voxel), labels.shape) for a in p.sides)]
     rows = table.rows().astype(np.int64)
     rows = rows[(rows[:, :2] > 0).all(axis=1)]
     judged = []
@@ -84,10 +83,6 @@ def looked_at(
         for n in FIRST
     }
     return Looked(str(table_of(name)), len(places), len(judged), int(wrong.sum()), first)
-
-
-def _is_inside(voxel: Vec3, shape: Sequence[int]) -> bool:
-    return all(0 <= a < n for a, n in zip(voxel, shape, strict=True))
 
 
 def _object_at(

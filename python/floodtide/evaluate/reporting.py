@@ -19,21 +19,13 @@ from floodtide.data import Box, Volume
 from floodtide.data.boxes import difference
 from floodtide.data.places import read_places
 from floodtide.data.volumes import volume_exists
-from floodtide.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    ShapeError,
-    UnsupportedError,
-)
+from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError, UnsupportedError
 from floodtide.evaluate import trivial
 from floodtide.evaluate.intervals import LEAST_BODIES, MOST_PAIRS, intervals
 from floodtide.evaluate.looking import Looked, looked_at
 from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
-from floodtide.evaluate.voxels import (
-    ContingencyTable,
-    Pair,
-)
+from floodtide.evaluate.voxels import ContingencyTable, Pair
 
 Scores = dict[str, float]
 

@@ -87,7 +87,10 @@ def run_lengths(
     length = np.linalg.norm((nodes[start] - nodes[end]) * scale, axis=1)
     segments = _at(segmentation, nodes)
 
-    merging = _merging(owner, segments, merge_nodes)
+    pairs, nodes_of = np.unique(np.stack([segments, owner]), axis=1, return_counts=True)
+    enough = pairs[0][(nodes_of >= merge_nodes) & (pairs[0] > 0)]
+    ids, owners = np.unique(enough, return_counts=True)
+    merging = ids[owners > 1]  # nodes of several skeletons
     omitted = (segments[start] == 0) | (segments[end] == 0)
     merged = ~omitted & (np.isin(segments[start], merging) | np.isin(segments[end], merging))
     split = ~omitted & ~merged & (segments[start] != segments[end])
@@ -129,13 +132,3 @@ def _at(segmentation: Labels, places: NDArray[np.float64]) -> NDArray[np.int64]:
     # Numbers stand for the segments, because ids may not fit into 63 bits.
     ids, numbers = np.unique(segmentation[tuple(voxels.T)], return_inverse=True)
     return np.where(ids > 0, np.arange(1, len(ids) + 1), 0)[numbers.ravel()]
-
-
-def _merging(
-    owner: NDArray[np.int64], segments: NDArray[np.int64], merge_nodes: int
-) -> NDArray[np.int64]:
-    """Return the segments that have at least `merge_nodes` nodes of each of several skeletons."""
-    pairs, counts = np.unique(np.stack([segments, owner]), axis=1, return_counts=True)
-    enough = pairs[0][(counts >= merge_nodes) & (pairs[0] > 0)]
-    ids, skeletons = np.unique(enough, return_counts=True)
-    return ids[skeletons > 1]

@@ -8,13 +8,14 @@ smoothed image on one side of a grey level.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.data.boxes import as_vec3, middle, slices
 from floodtide.errors import ShapeError
 from floodtide.evaluate.voxels import ContingencyTable, Labels, scores
 
@@ -74,15 +75,14 @@ def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:
     Args:
         image: Intensities (z, y, x).
         truth: Object ids (z, y, x). Voxels with values <= 0 are ignored.
-
-    Raises:
-        ShapeError: If the shapes differ.
     """
     if image.shape != truth.shape:
         raise ShapeError(
             f"best_grey_level: image has shape {image.shape}, truth has {truth.shape}, expected equal shapes"
         )
-    part = _middle(image.shape)
+    factor = min(1.0, (_MOST / max(image.size, 1)) ** (1 / 3))
+    extents = [max(1, int(n * factor)) for n in image.shape]
+    part = slices(middle(((0, 0, 0), as_vec3(image.shape)), extents))
     smooth = smoothed(image[part])
     known = np.ascontiguousarray(truth[part])
     levels = sorted(set(np.percentile(smooth, _SHARES).tolist()))
@@ -154,10 +154,3 @@ def judged(gain: float, sentence: str) -> Verdict:
 def is_number(value: object) -> TypeGuard[float]:
     """Return True for a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _middle(shape: Sequence[int]) -> tuple[slice, ...]:
-    """Return the middle part of a box with at most _MOST voxels."""
-    factor = min(1.0, (_MOST / max(math.prod(shape), 1)) ** (1 / 3))
-    sizes = [max(1, int(n * factor)) for n in shape]
-    return tuple(slice((n - m) // 2, (n - m) // 2 + m) for n, m in zip(shape, sizes, strict=True))

@@ -20,7 +20,7 @@ from floodtide import _core
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, box_text, intersection
+from floodtide.data.boxes import Progress, box_text, difference, intersection
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
@@ -128,7 +128,7 @@ class Pair:
         """Return both volumes (z, y, x) in the box, read whole, without label 0. If `image`, the truth is an image."""
         (start, size), *starts = self.places
         volumes = zip((self.segmentation, self.truth), starts, strict=True)
-        labels, other = (volume.read((_minus(start, first), size)) for volume, first in volumes)
+        labels, other = (volume.read((difference(start, first), size)) for volume, first in volumes)
         if image:
             return cleared(labels), other
         return cleared(labels), self._counted(start, cleared(other))
@@ -151,7 +151,7 @@ class Pair:
         end = min(low + rows, start[1] + objects.shape[1] + margin)
         around = objects
         if end - first > objects.shape[1]:
-            place = _minus((start[0], first, start[2]), self.places[2])
+            place = difference((start[0], first, start[2]), self.places[2])
             size = (objects.shape[0], end - first, objects.shape[2])
             around = cleared(self.truth.read((place, size)))
         own = slice(start[1] - first, start[1] - first + objects.shape[1])
@@ -175,7 +175,7 @@ class Pair:
         total, done = sum(math.prod(size) for _, size in chosen), 0
         for start, size in chosen:
             labels, objects = (
-                volume.read((_minus(start, first), size))
+                volume.read((difference(start, first), size))
                 for volume, first in zip((self.segmentation, self.truth), starts, strict=True)
             )
             yield start, labels, objects
@@ -221,10 +221,6 @@ def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
     if segmentation.shape == truth.shape:
         start, truth_start = start or truth_start, truth_start or start
     return start or (0, 0, 0), truth_start or (0, 0, 0)
-
-
-def _minus(a: Vec3, b: Vec3) -> Vec3:
-    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:

@@ -143,8 +143,7 @@ def _original(item: Item, path: str, source: Path | None) -> bytes | None:
         return download(item.repository.address(path), item.limit)
     tail = item.repository.name.rpartition("/")[2]
     for folder in (tail, f"{tail}-{item.repository.commit}", f"{tail}-master", ""):
-        content = _in_folder(source / folder / path, item.limit)
-        if content is not None:
+        if (content := _in_folder(source / folder / path, item.limit)) is not None:
             return content
     return None
 
@@ -154,11 +153,7 @@ def _in_folder(path: Path, limit: int) -> bytes | None:
 
 
 def download(address: str, limit: int) -> bytes | None:
-    """Return what is at an address; None if there is nothing.
-
-    Raises:
-        StorageError: If it cannot be read, or has more than `limit` bytes.
-    """
+    """Return what is at an address; None if there is nothing."""
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             content: bytes = answer.read(limit + 1)

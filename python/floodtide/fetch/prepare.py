@@ -109,11 +109,7 @@ def liver(originals: Sequence[bytes], names: Sequence[str]) -> Arrays:
 
 
 def hdf5_arrays(data: bytes, name: str, datasets: Sequence[str]) -> Arrays:
-    """Return datasets of an HDF5 file in memory. h5py brings the LZF filter, which floodtide's core has not.
-
-    Raises:
-        InvalidFileError: If the file is damaged, or has not all of the datasets.
-    """
+    """Return datasets of an HDF5 file in memory. h5py brings the LZF filter, which floodtide's core has not."""
     import h5py
 
     with (

@@ -62,11 +62,7 @@ class Job:
 
     @property
     def time_s(self) -> int:
-        """Return the time limit of one job in seconds.
-
-        Raises:
-            InvalidArgumentError: If the text of the time is neither HH:MM:SS nor D-HH:MM:SS.
-        """
+        """Return the time limit of one job in seconds."""
         match = re.fullmatch(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)", self.time)
         if match is None:
             raise InvalidArgumentError(f"--time is '{self.time}', expected HH:MM:SS or D-HH:MM:SS")
@@ -85,10 +81,6 @@ def render(
         config_file: Path of the configuration for the command line of the training.
         overrides: Overrides `a.b=value` for the command line of the training.
         out: Path of the script when it is submitted; the script uses it to submit itself again.
-
-    Raises:
-        InvalidArgumentError: If the numbers of the job contradict each other.
-        ConfigurationError: If there are more ranks than walkers.
     """
     _check(scheduler, job, settings)
     return templates.render(
@@ -110,19 +102,9 @@ def render(
 
 
 def write(
-    scheduler: str,
-    job: Job,
-    config_file: str,
-    overrides: Sequence[str],
-    target: Path,
+    scheduler: str, job: Job, config_file: str, overrides: Sequence[str], target: Path
 ) -> None:
-    """Write the batch script of a configuration file. Arguments as for `render`.
-
-    Raises:
-        InvalidArgumentError: If the script exists, is an input, or the numbers of the job contradict each other.
-        ConfigurationError: If the configuration is wrong, or there are more ranks than walkers.
-        StorageError: If the script cannot be written.
-    """
+    """Write the batch script of a configuration file. Arguments as for `render`."""
     for name in (config_file, str(target)):  # the script holds both names
         require_utf8(name, "the name of a file in a batch script")
     settings = config.load(config_file, overrides)

@@ -30,9 +30,7 @@ class Question:
         range=ranges.THROUGHPUT,
     )
     ranks: tuple[int, ...] = option(
-        tuple(2**power for power in range(11)),
-        "Numbers of ranks to simulate",
-        range=limits.RANKS,
+        tuple(2**power for power in range(11)), "Numbers of ranks to simulate", range=limits.RANKS
     )
     steps: int = option(
         2000, "Number of training steps to simulate for each row", range=ranges.SIMULATED_STEPS

@@ -59,10 +59,7 @@ class NoiseScale:
 
 
 def measure(
-    file: str,
-    overrides: tuple[str, ...],
-    options: Options,
-    progress: Callable[[int, int], None],
+    file: str, overrides: tuple[str, ...], options: Options, progress: Callable[[int, int], None]
 ) -> tuple[NoiseScale, int]:
     """Return the noise scale of a network at fixed weights, and the examples measured.
 

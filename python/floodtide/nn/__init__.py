@@ -8,12 +8,4 @@ from floodtide.nn.losses import SegmentationLoss
 from floodtide.nn.network import Network
 from floodtide.nn.unet import PatchNetwork, UNet
 
-__all__ = [
-    "FFN",
-    "Network",
-    "PatchNetwork",
-    "SegmentationLoss",
-    "UNet",
-    "UNetOptions",
-    "load",
-]
+__all__ = ["FFN", "Network", "PatchNetwork", "SegmentationLoss", "UNet", "UNetOptions", "load"]

@@ -158,8 +158,6 @@ def _array(
             )
         if _core.masked_crc32c(content) != entry.get(6, 0):
             raise ValueError(f"the checksum of '{name}' is wrong: the file is corrupt")
-        return np.frombuffer(content, "<f4").reshape(_shape(entry.get(2, b"")))
-
-
-def _shape(message: bytes) -> list[int]:
-    return [dict(_fields(extent)).get(1, 0) for number, extent in _fields(message) if number == 2]
+        extents = (part for number, part in _fields(entry.get(2, b"")) if number == 2)
+        shape = [dict(_fields(extent)).get(1, 0) for extent in extents]
+        return np.frombuffer(content, "<f4").reshape(shape)

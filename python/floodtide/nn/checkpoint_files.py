@@ -18,10 +18,7 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 def checkpoints(run: Path) -> list[Path]:
     """Return all checkpoints of a run directory, oldest first. Raise InvalidFileError if the folder cannot be read."""
-    found = []
     with reading.reading(run, "a run directory"):
-        for path in (run / "checkpoints").glob("step-*.h5"):
-            match = CHECKPOINT.fullmatch(path.name)
-            if match:
-                found.append((int(match.group(1)), path))
+        paths = (run / "checkpoints").glob("step-*.h5")
+        found = [(int(step[1]), p) for p in paths if (step := CHECKPOINT.fullmatch(p.name))]
     return [path for _, path in sorted(found)]

@@ -86,11 +86,7 @@ def load_ffn(
     deltas: Sequence[int] | None = None,
     compute: str = "fp32",
 ) -> FFN:
-    """Return the flood-filling network of a checkpoint. Arguments as for `load`.
-
-    Raises:
-        InvalidFileError: If the file is missing or damaged, or holds another kind of network.
-    """
+    """Return the flood-filling network of a checkpoint. Arguments as for `load`."""
     network = load(path, fov, deltas, compute)
     if not isinstance(network, FFN):
         raise InvalidFileError(
@@ -121,7 +117,6 @@ def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], com
 
 
 def _filled(network: Any, state: Mapping[str, Array], path: str) -> Any:
-    """Return the network, with the arrays of a file as parameters."""
     try:
         network.load_state_dict(state)
     except InvalidArgumentError as error:

@@ -32,11 +32,6 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
     Args:
         network: The network, with its present parameters.
         notes: Metadata of the model, {name: value}; a value that is not text is stored as JSON.
-
-    Raises:
-        UnsupportedError: If the package onnx is not installed.
-        InvalidArgumentError: If the network is of another kind.
-        StorageError: If the file cannot be written. An older file of that name is unchanged.
     """
     replace_bytes(path, to_onnx(network, notes).SerializeToString())
 
@@ -155,8 +150,7 @@ class _Graph:
         """Add zeros at the ends of the axes, up to a multiple of `pool`."""
         sizes, axes = self._sizes(pool), 2 if self._flat else 3
         multiple = self._constant("pool", np.array(sizes, np.int64))
-        size = self._op("Shape", "size", value, start=2)
-        negative = self._op("Neg", "minus_size", size)
+        negative = self._op("Neg", "minus_size", self._op("Shape", "size", value, start=2))
         missing = self._op("Mod", "missing", negative, multiple)  # not negative, as in Python
         none = self._constant("none", np.zeros(4 + axes, np.int64))
         pads = self._op("Concat", "pads", none, missing, axis=0)

@@ -18,13 +18,9 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.network import Array, Network
 
 _NAMES = {
-    "weights": "weight",
-    "biases": "bias",
-    "scale": "weight",
-    "shift": "bias",
-    "mean": "running_mean",
-    "variance": "running_var",
-}
+    "weights": "weight", "biases": "bias", "scale": "weight", "shift": "bias",
+    "mean": "running_mean", "variance": "running_var",
+}  # fmt: skip
 _OF_UNETS = ("in_channels", "classes", "output")  # beside the architecture
 _CONVOLUTION, _UP = (4, 3, 0, 1, 2), (3, 4, 0, 1, 2)  # PyTorch's axes in ours
 ARCHITECTURE = "floodtide"  # name of the metadata
@@ -41,10 +37,6 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
         network: The network, with its present parameters.
         path: The file.
         notes: Further metadata, {name: value}; a value that is not text is stored as JSON.
-
-    Raises:
-        UnsupportedError: If the package safetensors is not installed.
-        StorageError: If the file cannot be written. An older file of that name is unchanged.
     """
     section = section_of(network.core)
     known = {name: getattr(section, name) for name in ("kind", *section.architecture())}
@@ -64,10 +56,6 @@ def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
 
     Returns:
         The core's network, with random weights, and the arrays of the file by floodtide's names.
-
-    Raises:
-        UnsupportedError: If the package safetensors is not installed.
-        InvalidFileError: If the file is damaged, or its metadata do not describe a network of floodtide.
     """
     with _opened(path) as file:
         notes = file.metadata() or {}
@@ -96,11 +84,7 @@ def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
 
 
 def metadata(path: str) -> dict[str, str]:
-    """Return the metadata of a safetensors file.
-
-    Raises:
-        UnsupportedError, InvalidFileError: As `read`.
-    """
+    """Return the metadata of a safetensors file."""
     with _opened(path) as file:
         return dict(file.metadata() or {})
 

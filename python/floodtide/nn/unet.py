@@ -118,8 +118,7 @@ class PatchNetwork(Network):
         )
         self.core.move_statistics(gradients, 1)
         named = self._named(gradients)
-        trained = self._trained()
-        return report["loss"] * share, {name: named[name] for name in trained}
+        return report["loss"] * share, {name: named[name] for name in self._trained()}
 
     def parameters(self) -> dict[str, Array]:
         """Return {name: array} of the parameters that an optimizer changes. The arrays share memory with the network.

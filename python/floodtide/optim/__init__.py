@@ -17,16 +17,6 @@ from floodtide.optim.optimizers import (
 )
 
 __all__ = [
-    "LAMB",
-    "LARS",
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Momentum",
-    "Optimizer",
-    "RMSprop",
-    "lr",
-    "rows",
-]
+    "LAMB", "LARS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Momentum", "Optimizer",
+    "RMSprop", "lr", "rows",
+]  # fmt: skip

@@ -153,7 +153,6 @@ def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:
         reading = reading_of(settings, options)
         image, reading = opened(options.image, reading, "the configuration")
         require_same_sizes(options, image)
-        part = parse_box(options.box)
-        return image_problems(image, options.checkpoint, reading, box=part)
+        return image_problems(image, options.checkpoint, reading, box=parse_box(options.box))
     except Error as error:
         return [Problem(True, str(error))]

@@ -50,11 +50,7 @@ def needs_membrane(wish: Wish) -> bool:
 
 
 def flooding_recipe(wish: Wish) -> Recipe:
-    """Return the rules for a flood-filling network: of random weights, or one that is trained further.
-
-    Raises:
-        InvalidArgumentError: If the volume is too small.
-    """
+    """Return the rules for a flood-filling network: of random weights, or one that is trained further."""
     view, reason = _view(wish.smallest, wish)
     depth, features = DEPTH, FEATURES
     if wish.start is not None:

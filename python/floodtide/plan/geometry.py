@@ -130,13 +130,12 @@ def splits(
         ]
         why = "whole sections" if whole_sections else "the axis that leaves most for training"
         band = f", with a guard band of {between} voxels" if between > 1 else ""
-        reason = f"Cut along {'zyx'[axis]}, {why}{band}."
         found.append(
             Split(
                 training=tuple(kept),
                 held_out=number,
                 validation=(_moved(validation, start),),
-                reason=reason,
+                reason=f"Cut along {'zyx'[axis]}, {why}{band}.",
             )
         )
     return sorted(found, key=lambda one: not one.holds(reach))
@@ -240,22 +239,14 @@ def _along(shape: Vec3, axis: int, span: tuple[int, int]) -> Box:
 
 
 def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> FfnOptions:
-    """Return the largest view of VIEWS, of at most `largest` voxels, with which the volume can be split.
-
-    Raises:
-        InvalidArgumentError: If the volume is too small for training and validation.
-    """
+    """Return the largest view of VIEWS, of at most `largest` voxels, with which the volume can be split."""
     return _first(
         shape, (view_of(fov, delta, voxel_size_nm) for fov, delta in VIEWS if fov <= largest)
     )
 
 
 def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> FfnOptions:
-    """Return the view of a trained network, made smaller along all axes until the volume can be split.
-
-    Raises:
-        InvalidArgumentError: If the volume is too small.
-    """
+    """Return the view of a trained network, made smaller along all axes until the volume can be split."""
 
     view = FfnOptions(fov=fov, deltas=deltas)
     smaller = ([max(_LEAST_FOV, n - less) for n in fov] for less in range(0, max(fov), 2))

@@ -21,11 +21,7 @@ STD_OFF = 1.25
 
 
 def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
-    """Return the voxel size that was given, with a note if the file states another one; else that of the file.
-
-    Raises:
-        InvalidArgumentError: If there is none.
-    """
+    """Return the voxel size that was given, with a note if the file states another one; else that of the file."""
     size = settled_size(volume, given, "--voxel-nm")
     if size is None:
         raise InvalidArgumentError(
@@ -49,9 +45,6 @@ def levels_for(
     Args:
         start: The network that will see the image; None for a new one.
         where: What was measured: "the training box".
-
-    Raises:
-        InvalidArgumentError: If the image has one grey level.
     """
     mean, std = round(seen.proposed_mean, 4), round(seen.proposed_std, 4)
     if seen.proposed_std <= 0 or std <= 0:

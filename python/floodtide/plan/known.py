@@ -39,11 +39,7 @@ class KnownNetwork:
 
 
 def known_network(text: str) -> KnownNetwork:
-    """Return the network that a name of the published ones, a checkpoint or a run directory means.
-
-    Raises:
-        InvalidFileError: If there is none, it is damaged, or it is no flood-filling network.
-    """
+    """Return the network that a name of the published ones, a checkpoint or a run directory means."""
     if text in PUBLISHED:
         seen, path = published(text)
         return KnownNetwork(

@@ -33,8 +33,7 @@ def training_rate(model: nn.FFN, batch: int) -> float:
 
 def patch_rate(model: nn.UNet, patch: Vec3, loss: str) -> float:
     """Return the patches per second of forward and backward passes of a U-Net, with all threads."""
-    rng = np.random.default_rng(0)
-    image = rng.standard_normal((1, *patch), dtype=np.float32)
+    image = np.random.default_rng(0).standard_normal((1, *patch), dtype=np.float32)
     truth = (
         np.zeros((1, *patch), np.uint8)
         if model.excluding

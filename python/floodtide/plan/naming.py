@@ -17,11 +17,7 @@ _MASK = {1, 255}  # values by which masks of one class may differ
 def classes_of(
     labels: Sequence[str], seen: Sequence[LabelStatistics]
 ) -> tuple[dict[str, str], str]:
-    """Return `task.classes` for labels, and its reason. Grey levels at smooth edges belong to the nearer class.
-
-    Raises:
-        InvalidArgumentError: If the labels have too many values, or one, or differ and have smooth edges.
-    """
+    """Return `task.classes` for labels, and its reason. Grey levels at smooth edges belong to the nearer class."""
     found = [one.inner or tuple(value for value, _ in one.values) for one in seen]
     known = sorted(set().union(*found))
     beyond = [one.objects for one in seen if not one.inner]
@@ -55,17 +51,13 @@ def classes_of(
     counts: Counter[int] = Counter()
     for one in seen:
         counts.update(dict(one.values))
-    reason = f"The values of the labels: {_shares(counts)}."
+    shares = (f"{value} ({100 * n / counts.total():.2g} %)" for value, n in sorted(counts.items()))
+    reason = f"The values of the labels: {', '.join(shares)}."
     if len(set(found)) > 1:
         reason += f" Volumes differ: {each}."
     if len(set(names.values())) > 2:
         reason += " Give the classes their names."
     return {str(value): name for value, name in names.items()}, reason
-
-
-def _shares(counts: dict[int, int]) -> str:
-    total = sum(counts.values())
-    return ", ".join(f"{value} ({100 * n / total:.2g} %)" for value, n in sorted(counts.items()))
 
 
 def _name(labels: str) -> str:

@@ -74,12 +74,7 @@ class TrainingPlan:
 
 
 def make_plan(wish: Wish) -> TrainingPlan:
-    """Look at the images and return the plan of a training. A few training passes are run to measure this machine.
-
-    Raises:
-        InvalidArgumentError: If the labels are too small, or have no objects or classes for both parts.
-        InvalidFileError: If a volume cannot be read, or is of a wrong type.
-    """
+    """Look at the images and return the plan of a training. A few training passes are run to measure this machine."""
     images = [Volume(name) for name in wish.images]
     labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
     recipe = (unet_recipe if wish.task.predicts else flooding_recipe)(wish)
@@ -275,8 +270,7 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
 def _kinds(number: int, labels: Volume, box: Box, task: Any, wish: Wish) -> set[Any]:
     """Return the names of the classes of a task in a box of a volume; without a task some of its objects."""
     # A rare class needs a look at every voxel; two objects are found everywhere.
-    budget = look.QUICK if task is None else FULL
-    found = look.label_statistics(labels, box=box, budget=budget)
+    found = look.label_statistics(labels, box=box, budget=look.QUICK if task is None else FULL)
     if task is None:
         return {(number, value) for value, _ in found.values if value}
     written = dict(zip(task.written, task.channels, strict=True))

@@ -20,7 +20,7 @@ from floodtide.base.data_options import TrainingVolume
 from floodtide.base.outputs import files_of
 from floodtide.config import Config, SegmentOptions
 from floodtide.data import Box, Volume, look
-from floodtide.data.boxes import Progress, as_vec3, box_text, intersection
+from floodtide.data.boxes import Progress, as_vec3, box_text, intersection, middle
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.writers import Plan
@@ -68,10 +68,7 @@ class Setting:
 
 
 def settings_for(
-    image: str,
-    model: str,
-    voxel_nm: Sequence[float] | None,
-    overrides: Sequence[str] = (),
+    image: str, model: str, voxel_nm: Sequence[float] | None, overrides: Sequence[str] = ()
 ) -> tuple[Config, Setting]:
     """Return a configuration that segments an image with a network, and how the network sees the image.
 
@@ -80,9 +77,6 @@ def settings_for(
     Args:
         model: fib25, a checkpoint or a run directory.
         voxel_nm: Voxel size (z, y, x) of the image in nm; None: what the image states.
-
-    Raises:
-        floodtide.errors.Error: If image or network cannot be read, it is no image, or its voxel size is unknown.
     """
     network = known_network(model)
     base: dict[str, Any] = {"image": image, "checkpoint": network.path, "reflect": True}
@@ -138,11 +132,7 @@ def require_same_voxels(setting: Setting) -> None:
 
 
 def preview(
-    setting: Setting,
-    out: str,
-    *,
-    box: Box | None = None,
-    progress: Progress | None = None,
+    setting: Setting, out: str, *, box: Box | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Segment a box of an image and write it, at the voxels of the image.
 
@@ -210,7 +200,5 @@ def _middle(shape: Sequence[int], voxels: float) -> Box:
     size = [0, 0, 0]
     for count, axis in enumerate(sorted(range(3), key=lambda i: shape[i])):
         rest = voxels / math.prod(size[i] for i in range(3) if size[i])
-        side = round(rest ** (1 / (3 - count)))
-        size[axis] = min(shape[axis], max(_LEAST_SIDE, side))
-    start = [(n - m) // 2 for n, m in zip(shape, size, strict=True)]
-    return as_vec3(start), as_vec3(size)
+        size[axis] = min(shape[axis], max(_LEAST_SIDE, round(rest ** (1 / (3 - count)))))
+    return middle(((0, 0, 0), as_vec3(shape)), size)

@@ -9,6 +9,7 @@ from typing import Any
 
 from floodtide.base.tasks import Task
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.labels import LabelStatistics
 from floodtide.plan.known import KnownNetwork
@@ -65,8 +66,7 @@ class Wish:
     def smallest(self) -> Vec3:
         """The smallest extents (z, y, x) in voxels of the boxes with labels."""
         boxes = [box for own in self.boxes for box in own]
-        z, y, x = (min(size[axis] for _, size in boxes) for axis in range(3))
-        return z, y, x
+        return as_vec3([min(size[axis] for _, size in boxes) for axis in range(3)])
 
     @property
     def flat(self) -> bool:

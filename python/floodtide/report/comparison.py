@@ -65,8 +65,7 @@ def divergence(run: Run) -> str:
 
 def outcome(run: Run) -> str:
     """Return a text about the outcome of a run."""
-    diverged = divergence(run)
-    if diverged:
+    if diverged := divergence(run):
         return diverged
     if run.failure:
         return f"failed: {run.failure}"

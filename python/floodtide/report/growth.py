@@ -46,9 +46,6 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> S
 
     Args:
         zyx: The seed, in voxels of the image.
-
-    Raises:
-        OutOfRangeError: If no field of view fits at the seed.
     """
     moves: list[tuple[tuple[slice, ...], npt.NDArray[Any]]] = []
 

@@ -64,9 +64,6 @@ def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
 
     Returns:
         What run.html shows, by name, or None if it cannot be made; and texts that name what is missing.
-
-    Raises:
-        NumericalError: If an output of the network is not finite.
     """
     if not run.task.predicts:
         return None, []
@@ -91,9 +88,8 @@ def _pictures(run: Run) -> dict[str, Any]:
             here = score_of(section, task)
             title += ", this section " + ("without a class" if here is None else f"{here:.3f}")
         shown.append((title, panels(section, task)))
-    size = samples.options.volumes[0].voxel_size_nm
     return {
-        "image": patches_figure(shown, size),
+        "image": patches_figure(shown, samples.options.volumes[0].voxel_size_nm),
         "legend": task.legend,
         "section": "the section with the most voxels of objects"
         if sections[0].holds_classes
@@ -105,11 +101,7 @@ def _pictures(run: Run) -> dict[str, Any]:
 
 
 def predicted(samples: Patches, model: Any, number: int) -> Patch:
-    """Return a held-out patch with the outputs of a network.
-
-    Raises:
-        NumericalError: If an output is not finite.
-    """
+    """Return a held-out patch with the outputs of a network."""
     image, truth, *more = samples.fixed(number)
     output = model.forward(image[None])[0]
     if not np.isfinite(output).all():
@@ -219,8 +211,7 @@ def panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
 
 
 def patches_figure(
-    shown: Sequence[tuple[str, Mapping[str, Picture]]],
-    voxel_nm: tuple[float, float, float] | None,
+    shown: Sequence[tuple[str, Mapping[str, Picture]]], voxel_nm: tuple[float, float, float] | None
 ) -> str:
     """Return a figure with a column for each patch (title, pictures by name), one picture below the other.
 

@@ -80,13 +80,6 @@ def write(
 
     Args:
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
-
-    Raises:
-        InvalidArgumentError: If the image is given as its own labels, or if `out` exists and is no page of floodtide,
-            or is an input.
-        InvalidFileError: If a volume cannot be read, or is of a wrong type.
-        ShapeError: If no order of the labels' axes has the shape of the image.
-        StorageError: If the page cannot be written.
     """
     inputs = files_of([name_of(volume) for volume in (image, labels) if volume is not None])
     with pages.reserve(out, [Path(path) for path in inputs]):
@@ -138,7 +131,6 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
 
 
 def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
-    """Return the HTML page with all figures embedded."""
     size = found.image.voxel_size_nm
     fits = labels is not None and labels.shape == image.shape
     return pages.render(
@@ -245,16 +237,12 @@ def _sections(image: ImageStatistics) -> str | None:
         upper.plot(z[::step], means[::step], color=style.SERIES[0], lw=1.2, label="mean")
         upper.set_ylabel("grey level")
         lower.plot(
-            z[:-1:step] + 0.5,
-            np.asarray(found.correlations)[::step],
-            color=style.SERIES[2],
-            lw=1.2,
+            z[:-1:step] + 0.5, np.asarray(found.correlations)[::step], color=style.SERIES[2], lw=1.2
         )
         lower.set_ylabel("correlation with\nthe next section")
         lower.set_xlabel("section (z)")
         lower.set_ylim(min(0.0, np.nanmin([0.0, *found.correlations])), 1.02)
-        bad = [one.section for one in found.findings]
-        if bad:
+        if bad := [one.section for one in found.findings]:
             at = np.asarray(bad) - found.first
             upper.plot(bad, means[at], "x", color=style.SERIES[1], ms=7, mew=2, label="bad section")
             for section in bad[:50]:

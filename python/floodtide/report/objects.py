@@ -24,9 +24,6 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
     """Draw the largest objects of a segmentation.
 
     Return a PNG as data URI, or None; and a note: what it shows, or why there is none.
-
-    Raises:
-        InvalidFileError: If the segmentation is damaged.
     """
     from matplotlib.colors import LightSource
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection

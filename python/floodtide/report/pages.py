@@ -13,10 +13,7 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
 from floodtide.train.recorded_run import SEGMENTATION, Run
 
-_REPORT = starts_like(
-    "a report of floodtide",
-    b'<meta name="generator" content="floodtide',
-)
+_REPORT = starts_like("a report of floodtide", b'<meta name="generator" content="floodtide')
 _CHECKS = {
     **PICTURES,
     ".csv": starts_like("a table of a floodtide report", b"line,", b"workers,", b"what,"),
@@ -29,12 +26,7 @@ def render(template: str, folder: str = "report/templates", **values: Any) -> st
 
 
 def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
-    """Write all files. If one of them must not be written, write none.
-
-    Raises:
-        InvalidArgumentError: If an existing file is not an older report, figure or table.
-        StorageError: If a file cannot be written.
-    """
+    """Write all files. If one of them must not be written, write none."""
     with ExitStack() as held:
         for path in outputs:
             check = _CHECKS.get(path.suffix, _REPORT)
@@ -44,12 +36,7 @@ def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
 
 
 def reserve(path: Path, inputs: Sequence[Path]) -> AbstractContextManager[None]:
-    """Return a context manager that reserves a page, so that a long command notices at its start what prevents it.
-
-    Raises:
-        InvalidArgumentError: If the file exists and is no older report, or is an input.
-        StorageError: If its folder is missing or write-protected.
-    """
+    """Return a context manager that reserves a page, so that a long command notices at its start what prevents it."""
     return reserved("report", path, _REPORT, inputs)
 
 

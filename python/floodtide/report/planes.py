@@ -90,9 +90,6 @@ def read_segmentation(
         before: An earlier segmentation that covers the same voxels; None: there is none.
         pairs: Rows (segment, object, voxels) of the whole box, to tell splits from mergers; None: those of each plane.
         placed: Position of the segmentation in the whole volume; None: its attribute `box_start`.
-
-    Raises:
-        InvalidFileError: If the segmentation does not hold integers, or a volume is damaged.
     """
     if segmentation.dtype.kind not in "iu":
         raise InvalidFileError(
@@ -234,12 +231,7 @@ def planes_figure(planes: Sequence[Plane]) -> str:
 
 
 def save_planes(planes: Sequence[Plane], path: Path) -> None:
-    """Write the figure of `planes_figure` to a PNG file.
-
-    Raises:
-        StorageError: If the file cannot be written.
-        InvalidArgumentError: If a file of that name exists and is not a PNG picture.
-    """
+    """Write the figure of `planes_figure` to a PNG file."""
     with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
         with _drawn(planes) as drawn:
             content = style.rendered(drawn, "png", dpi=130)
@@ -260,10 +252,6 @@ def save_classes(
         image: Intensities (y, x); None: unknown.
         truth: True classes (y, x); values below 1 have no outline, those below 0 are voxels without a label.
         predicted: Predicted classes (y, x), of the same kind.
-
-    Raises:
-        StorageError: If the file cannot be written.
-        InvalidArgumentError: If a file of that name exists and is not a PNG picture.
     """
     steps = tuple(_step(n) for n in truth.shape)
     truth, predicted = (a[:: steps[0], :: steps[1]] for a in (truth, predicted))

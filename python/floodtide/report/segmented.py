@@ -23,7 +23,7 @@ from floodtide import _core, config, evaluate
 from floodtide.base.data_options import TrainingVolume, volume_name
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3, box_text, difference, total
+from floodtide.data.boxes import Progress, as_vec3, box_text, difference, middle, total
 from floodtide.data.patches import boxes_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -97,10 +97,6 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
 
     Args:
         alone: The report is about this run only. Runs that are compared are not segmented for the report.
-
-    Raises:
-        InvalidFileError: If a file of the run directory is damaged.
-        NumericalError: If an output of the network is not finite.
     """
     if os.path.lexists(run.folder / SEGMENTATION):
         volume = Volume(run.folder / SEGMENTATION, "segmentation")
@@ -171,10 +167,7 @@ def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
         note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.{decoding}",
         grown=grown,
     )
-    return found, {
-        "labels": volume_name(source.labels),
-        "labels_start": source.labels_box_start,
-    }
+    return found, {"labels": volume_name(source.labels), "labels_start": source.labels_box_start}
 
 
 _Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None, str]
@@ -201,7 +194,6 @@ def _predicted(
 def _flooded(
     settings: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
 ) -> _Made:
-    """Flood the middle of the held-out box."""
     options = dataclasses.replace(
         settings.segment.alone(),
         checkpoint=str(checkpoint),
@@ -232,19 +224,15 @@ def small_part(box: Box, fov: Sequence[int]) -> Box:
 
     Voxels nearer to the faces than half a field of view are segmented and then left out: no field of view has its
     centre there.
-
-    Raises:
-        OutOfRangeError: If nothing is left.
     """
-    start, size = box
+    size = box[1]
     factor = min(1.0, (_SMALL / float(np.prod(size, dtype=np.float64))) ** (1 / 3))
     wanted = [min(n, max(int(n * factor), 2 * f)) for n, f in zip(size, fov, strict=True)]
     if any(n < f + 1 for n, f in zip(wanted, fov, strict=True)):
         raise OutOfRangeError(
             f"validation.box has {size[0]} x {size[1]} x {size[2]} voxels, expected more than the field of view"
         )
-    first = [a + (n - w) // 2 for a, n, w in zip(start, size, wanted, strict=True)]
-    return as_vec3(first), as_vec3(wanted)
+    return middle(box, wanted)
 
 
 def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmented:

@@ -33,9 +33,6 @@ def write_patches(settings: config.Config, out: Path) -> None:
 
     Classes and labels are coloured. Other targets are red, green and blue, three in a picture. What has no label is
     dark, also if only some of the three have none.
-
-    Raises:
-        floodtide.errors.Error: If the training could not start with these data, or the file cannot be written.
     """
     settings = prepared(settings)
     with world.agreed():

@@ -65,8 +65,7 @@ def _volume_text(table: Record) -> str:
         parts.append(" x ".join(map(str, volume.shape)) + f" voxels, {volume.dtype}")
     if is_number(table.get("mean")) and is_number(table.get("std")):
         parts.append(f"normalised with {table['mean']:g} and {table['std']:g}")
-    size = table.get("voxel_size_nm")
-    if size:
+    if size := table.get("voxel_size_nm"):
         parts.append(" x ".join(f"{edge:g}" for edge in size) + " nm a voxel")
     if table.get("box"):
         parts.append(f"trained on {table['box']}")

@@ -29,11 +29,7 @@ from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.data.places import Place, places_beside, write_places
 from floodtide.data.volumes import whole_geometry
-from floodtide.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    OutOfRangeError,
-)
+from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment.blocks import sampled_digest, store_on_ranks
 from floodtide.segment.doubts import segments_with_places
 from floodtide.segment.linking import AffinityOptions, require_range
@@ -87,8 +83,7 @@ class AffinityFile:
         self.checkpoint: str = self._channels.text("checkpoint")
         self.mirrored = self._channels.text("mirror") not in ("", "[]")
         self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
-        text = self._channels.text("offsets")
-        if text:
+        if text := self._channels.text("offsets"):
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
                 offsets = [[int(step) for step in row] for row in json.loads(text)]
         if offsets is None:
@@ -149,9 +144,6 @@ def write_segments(
         labels: The segments, from 1; 0 is background.
         notes: Texts that become attributes of the volume.
         inputs: The volume from which the segments were made.
-
-    Raises:
-        Error: As `floodtide.data.convert` raises.
     """
     plan = Plan(
         shape=as_vec3(labels.shape),

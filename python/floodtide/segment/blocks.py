@@ -200,8 +200,7 @@ def store_on_ranks(
             pieces.begin()
             pieces.write(number, *segments(pieces.cut.subvolume(number)), by)
         if progress is not None and world.rank() == 0:
-            missing = sum(1 for _ in pieces.missing())
-            progress(len(pieces.cut) - missing, len(pieces.cut))
+            progress(len(pieces.cut) - sum(1 for _ in pieces.missing()), len(pieces.cut))
         return True
 
     return _shared(command, pieces, numbers, work)
@@ -215,8 +214,7 @@ def _shared(
     with world.agreed():
         for number in (whole.start, whole.stop - 1):
             pieces.cut.subvolume(number)
-    alone = sole_job(command, pieces.directory) if numbers is None else contextlib.nullcontext()
-    with alone:
+    with sole_job(command, pieces.directory) if numbers is None else contextlib.nullcontext():
         return work_on_ranks(whole, pieces.done, work)
 
 
@@ -242,12 +240,7 @@ def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progres
 
 @contextlib.contextmanager
 def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Return a context manager: inside its block, no other job works in the directory. Collective at its begin.
-
-    Raises:
-        LockedError: If another job works there.
-        StorageError: If the directory is missing or write-protected.
-    """
+    """Return a context manager: inside its block, no other job works in the directory. Collective at its begin."""
     with contextlib.ExitStack() as held:
         with world.agreed():
             if world.rank() == 0:

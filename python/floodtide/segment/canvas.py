@@ -153,12 +153,7 @@ def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
 def read_labels(
     labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
 ) -> NDArray[np.integer[Any]]:
-    """Return the labels of a volume in the box of an image, without the halo. Voxels without a label are 0.
-
-    Raises:
-        ShapeError: If the labels do not cover the box.
-        InvalidArgumentError: If they are not integers.
-    """
+    """Return the labels of a volume in the box of an image, without the halo. Voxels without a label are 0."""
     values = read_part(labels, what, volume_shape, image)
     if not np.issubdtype(values.dtype, np.integer):
         raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
@@ -174,9 +169,6 @@ def read_part(
         labels: A volume that covers the box. A volume without offset begins where the image begins.
         what: Name of the volume in messages: "the mask".
         volume_shape: Size of the volume that has the image.
-
-    Raises:
-        ShapeError: If the volume does not cover the box.
     """
     offset = placed(labels, volume_shape, image.offset)
     size = image.inner
@@ -211,11 +203,7 @@ def place_seeds(
     image: CanvasImage,
     fov: Sequence[int],
 ) -> NDArray[np.int64]:
-    """Return the seeds (n, 3), given in voxels of the volume, in voxels of the canvas, where a field of view fits.
-
-    Raises:
-        InvalidArgumentError: If they are not rows of three integers.
-    """
+    """Return the seeds (n, 3), given in voxels of the volume, in voxels of the canvas, where a field of view fits."""
     rows = np.asarray(seeds)
     if rows.size == 0:
         return np.zeros((0, 3), np.int64)
@@ -241,10 +229,6 @@ def closed_voxels(
     Args:
         volume_shape: Size (z, y, x) of the volume that has the image.
         initial: Initial segmentation of the box (z, y, x), without the halo.
-
-    Raises:
-        ShapeError: If a mask does not cover the box.
-        InvalidFileError: If a mask cannot be read, or has no such channel.
     """
     parts: list[tuple[int, Mask]] = []
     for bit, masks in ((_MOVES, options.masks), (_SEEDS, options.seed_masks)):
@@ -309,11 +293,7 @@ def _chosen(channel: MaskChannel, values: NDArray[Any]) -> Mask:
 
 
 def parse_window(text: str, fov: Sequence[int]) -> Window:
-    """Return the window of a text "z0:z1,y0:y1,x0:x1" (ends excluded); that of the field of view for an empty text.
-
-    Raises:
-        InvalidArgumentError: If the text is anything else, or an axis has no voxel.
-    """
+    """Return the window of a text "z0:z1,y0:y1,x0:x1" (ends excluded); that of the field of view for an empty text."""
     if not text.strip():
         z, y, x = (size // 2 for size in fov)
         return (-z, -y, -x), (z, y, x)
@@ -338,10 +318,6 @@ def shifted_positions(
 
     A shift is large if that along y or along x is at least `shift_mask_threshold`. The voxels of the shift mask are
     `shift_mask_scale` times as large as those of the image along y and x, and equal along z.
-
-    Raises:
-        ShapeError: If the shift mask does not cover the box.
-        InvalidFileError: If the shift mask cannot be read, or has no two channels.
     """
     scale = (1, options.shift_mask_scale, options.shift_mask_scale)
     ends = total(image.start, image.inner)
@@ -412,10 +388,6 @@ def policy_seeds(
 
     Args:
         closed: Bits of voxels (`closed_voxels`), or None.
-
-    Raises:
-        InvalidArgumentError: If the seeds do not fit into memory, or the policy `listed` has no file.
-        InvalidFileError: If the file of the policy `listed` cannot be read.
     """
     limits.require_memory(
         f"segment: seed_policy '{options.seed_policy}' needs",
@@ -455,9 +427,6 @@ def read_seeds(path: str, start: Vec3 = (0, 0, 0)) -> NDArray[np.int64]:
         path: A text file; or an HDF5 file that `floodtide segment` has written, or a file seg-X_Y_Z.npz of google/ffn,
             whose seeds are taken in reverse order, as in PolicyInvertOrigins; or a folder of such files.
         start: First voxel (z, y, x) of the box that will be segmented: chooses the file of a folder.
-
-    Raises:
-        InvalidFileError: If the file is missing or holds something else.
     """
     if os.path.isdir(path):
         return read_reversed_seeds(path_in(path, start))

@@ -25,26 +25,13 @@ from floodtide.segment.identity import first_difference
 _FORMAT = "floodtide segment checkpoint 1"
 _EXPECTED = "a checkpoint of floodtide segment"
 _ARRAYS = (
-    "segmentation",
-    "probability",
-    "logits",
-    "touched",
-    "queue",
-    "done",
-    "growth",
-    "origins",
-    "origin_starts",
-    "overlaps",
-)
+    "segmentation", "probability", "logits", "touched", "queue", "done", "growth", "origins",
+    "origin_starts", "overlaps",
+)  # fmt: skip
 _OTHERS = (
-    "iterations",
-    "walltime_s",
-    "next_seed",
-    "evaluations",
-    "origin_walltimes_s",
-    "counters",
+    "iterations", "walltime_s", "next_seed", "evaluations", "origin_walltimes_s", "counters",
     "times_s",
-)
+)  # fmt: skip
 _LARGEST_TABLES = 1 << 30  # bytes of what does not have the size of the image
 
 
@@ -74,10 +61,6 @@ class Checkpoint:
 
         Args:
             shape: Size (z, y, x) in voxels of the image with its halo.
-
-        Raises:
-            InvalidFileError: If the file is damaged, or something else.
-            InvalidArgumentError: If it is the checkpoint of another segmentation.
         """
         if not reading.exists(self.path):
             return None
@@ -137,9 +120,6 @@ def remove_checkpoints(path: Path) -> None:
     """Remove the checkpoints of a box whose segmentation is stored, and what killed processes have left of them.
 
     The caller has the lock of the segmentation, so that no other process writes a checkpoint.
-
-    Raises:
-        StorageError: If they cannot be removed.
     """
     try:
         for file in passes_of(path):

@@ -146,11 +146,10 @@ def segment_subvolumes(
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
-    calls = sum(allgather_object(segmenter.network_calls))
     return {
         "subvolumes": len(pieces.cut),
         "segmented": segmented,
-        "network_calls": calls,
+        "network_calls": sum(allgather_object(segmenter.network_calls)),
         "missing": sum(1 for _ in pieces.missing()),
         "seconds": time.monotonic() - start_s,
         "out": folder,
@@ -213,9 +212,6 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
     Returns:
         The report: subvolumes, objects, the segments that end at a border without agreement, and on rank 0 the table
         of places, if the subvolumes have such tables.
-
-    Raises:
-        floodtide.errors.Error: If the folder is incomplete or damaged, or a volume cannot be written.
     """
     with world.agreed():
         places = places_beside(out)
@@ -259,10 +255,6 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     Args:
         file, settings: As for `segment_volume`.
         box: What replaces `segment.box`.
-
-    Raises:
-        ConfigurationError: If neither source provides a missing key. The message names all such keys.
-        InvalidFileError: If the checkpoint does not exist or cannot be read.
     """
     options, volume = settings.segment, _volume(settings)
     changes: dict[str, Any] = {}

@@ -27,7 +27,7 @@ from floodtide.comm.broadcasts import broadcast_object
 from floodtide.config import Config, SegmentOptions
 from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Box, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, difference, intersection, parse_boxes
+from floodtide.data.boxes import box_text, difference, intersection, middle, parse_boxes
 from floodtide.data.no_label import cleared
 from floodtide.data.patches import boxes_of
 from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageError
@@ -85,11 +85,6 @@ def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
     """Return how `floodtide segment` decodes the affinities of a checkpoint; the first call chooses. Collective.
 
     Keys that `options` gives replace the choice. Rank 0 chooses, so all ranks have the same bits.
-
-    Raises:
-        UnsupportedError: If a library is missing.
-        LockedError: If another job has been choosing for ten minutes.
-        InvalidFileError: If the kept choice is damaged.
     """
     return _on_rank_0(checkpoint, _given(options), options.choose_by, choose=True)
 
@@ -106,16 +101,12 @@ def decoding_of_file(checkpoint: str, mirrored: bool, given: Row) -> Decoding:
         checkpoint: The checkpoint that the affinities state; empty: none.
         mirrored: They are a mean over mirrored copies.
         given: Fields of AffinityOptions.
-
-    Raises:
-        InvalidFileError: If the kept choice is damaged.
     """
     given = {**given, "mirror": mirrored}
     return _on_rank_0(Path(checkpoint), given, "voi", choose=False, predicted=True)
 
 
 def _given(options: SegmentOptions) -> Row:
-    """Return the settings that a configuration gives."""
     given = {name: getattr(options, name) for name in _DEFAULTS}
     given = {name: value for name, value in given.items() if value not in (None, "chosen")}
     if "mirror" in given:
@@ -256,14 +247,13 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
         for number, ((volume, box), (images, labels)) in enumerate(zip(parts, opened, strict=True)):
             truth = _truth(volume, labels, box, settings.data.unlabelled)
             for mirror in mirrors:
-                predictor = Predictor(
+                predicted = Predictor(
                     network,
                     mean=[one.mean for one in volume.inputs],
                     std=[one.std for one in volume.inputs],
                     mirror=axes if mirror else (),
                     task=task,
-                )
-                predicted = predictor.predicted(images, box)
+                ).predicted(images, box)
                 progress(done := done + 1, total)
                 for method in LINKAGES:
                     for key, rows in _candidates(predicted, settings, method, truth):
@@ -294,10 +284,8 @@ def _parts(settings: Config) -> Iterator[tuple[TrainingVolume, Box]]:
             break
     voxels = sum(math.prod(size) for _, (_, size) in found)
     factor = min(1.0, (_MOST_VOXELS / max(1, voxels)) ** (1 / 3))
-    for volume, (start, size) in found:
-        kept = as_vec3([max(1, int(n * factor)) for n in size])
-        first = as_vec3([a + (n - k) // 2 for a, n, k in zip(start, size, kept, strict=True)])
-        yield volume, (first, kept)
+    for volume, box in found:
+        yield volume, middle(box, [max(1, int(n * factor)) for n in box[1]])
 
 
 def _truth(volume: TrainingVolume, labels: Volume, box: Box, unlabelled: int | None) -> Any:

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from floodtide.data import Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.places import END, MERGE, MOST, SPLIT, Place, doubt
-from floodtide.segment.linking import (
-    Affinities,
-    AffinityOptions,
-    joined,
-    nearest_affinities,
-    segments_and_pieces,
-)
+from floodtide.segment import linking
 
 _WINDOW = 0.3  # largest distance of a score from the threshold
 _LEAST = 50  # voxels of the smaller side of a merge
@@ -44,20 +38,22 @@ class _Doubt(NamedTuple):
 
 
 def segments_with_places(
-    affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions
+    affinities: linking.Affinities, offsets: Sequence[Vec3], options: linking.AffinityOptions
 ) -> tuple[NDArray[np.uint64], list[Place] | None]:
     """Return what `segments_of` returns, and the places to look at, the most doubtful first; None for `mutex`.
 
     Positions are voxels of the array.
     """
     higher = min(options.threshold + _WINDOW, 0.999)
-    labels, pieces = segments_and_pieces(affinities, offsets, options, higher)
+    labels, pieces = linking.segments_and_pieces(affinities, offsets, options, higher)
     if pieces is None:
         return labels, None
-    values = nearest_affinities(affinities, offsets, options.method)
+    values = linking.nearest_affinities(affinities, offsets, options.method)
     between = _Contacts(labels.astype(np.int64), values)
     doubts = [(one, between) for one in _splits_and_ends(between, options)]
-    positions, merges = _merges(joined(values, options.method, options.threshold, pieces), pieces)
+    positions, merges = _merges(
+        linking.joined(values, options.method, options.threshold, pieces), pieces
+    )
     inside = _Contacts(positions, values)
     doubts += [(one, inside) for one in merges]
     threshold = options.threshold
@@ -134,7 +130,7 @@ class _Contacts:
         return middle
 
 
-def _splits_and_ends(contacts: _Contacts, options: AffinityOptions) -> Iterator[_Doubt]:
+def _splits_and_ends(contacts: _Contacts, options: linking.AffinityOptions) -> Iterator[_Doubt]:
     """Yield the contacts of segments that were nearly merged, and the small segments that touch no face."""
     labels = contacts.numbers
     sizes = np.bincount(labels.ravel())
@@ -151,8 +147,7 @@ def _splits_and_ends(contacts: _Contacts, options: AffinityOptions) -> Iterator[
         if one in best:
             score, other = scores[best[one]], sum(pairs[best[one]]) - one
         voxels = int(sizes[one]), int(sizes[other]) if other else 0
-        sides = (one, one + 1), (other, other + 1)
-        yield _Doubt(END, score, voxels, sides)
+        yield _Doubt(END, score, voxels, ((one, one + 1), (other, other + 1)))
     known = set(best.values())
     for number, (a, b) in enumerate(pairs):
         if number not in known and abs(scores[number] - options.threshold) <= _WINDOW:

@@ -56,11 +56,7 @@ def path_in(folder: str | Path, start_zyx: Vec3) -> Path:
 
 
 def read_origins(path: str | Path) -> dict[int, OriginInfo]:
-    """Return the origins of the segments in a file of google/ffn, with seeds in voxels of the whole volume.
-
-    Raises:
-        InvalidFileError: If the file is missing, damaged, or holds something else.
-    """
+    """Return the origins of the segments in a file of google/ffn, with seeds in voxels of the whole volume."""
     name = Path(path).name
     with reading(path, _EXPECTED):
         x, y, z = (int(part) for part in name.removeprefix("seg-").removesuffix(".npz").split("_"))
@@ -72,18 +68,13 @@ def read_origins(path: str | Path) -> dict[int, OriginInfo]:
         found = {}
         for label, origin in stored.items():
             start, calls, seconds = (*tuple(origin), 0.0)[:3]
-            local = [int(a) for a in start]
-            dz, dy, dx = local
+            dz, dy, dx = map(int, start)
             found[int(label)] = OriginInfo((z + dz, y + dy, x + dx), int(calls), float(seconds))
         return found
 
 
 def read_reversed_seeds(path: str | Path) -> NDArray[np.int64]:
-    """Return the seeds (n, 3) of z, y, x of a file of google/ffn in descending order of ids, as PolicyInvertOrigins.
-
-    Raises:
-        InvalidFileError: As `read_origins`.
-    """
+    """Return the seeds (n, 3) of z, y, x of a file of google/ffn in descending order of ids, as PolicyInvertOrigins."""
     origins = read_origins(path)
     rows = [origins[label].start_zyx for label in sorted(origins, reverse=True)]
     return np.array(rows, np.int64).reshape(-1, 3)
@@ -125,10 +116,6 @@ def write_npz(segmentation: str, folder: str | Path) -> Path:
     Args:
         segmentation: "file:dataset" that `floodtide segment` has written.
         folder: google/ffn's `segmentation_output_dir`.
-
-    Raises:
-        InvalidFileError: If the file is damaged, or no segmentation by flood filling.
-        StorageError: If it cannot be written.
     """
     import h5py
 

@@ -51,14 +51,7 @@ class FfnRequest:
 
 
 def write_configuration(path: str, out: str) -> tuple[str, ...]:
-    """Write the configuration (TOML) for `floodtide segment` that a request describes, and return its notes.
-
-    Raises:
-        InvalidFileError: If the file is no request, or the network cannot be read.
-        ConfigurationError: If the request asks for something that floodtide does not do, or for another depth than that
-            of the network.
-        StorageError: If `out` cannot be written.
-    """
+    """Write the configuration (TOML) for `floodtide segment` that a request describes, and return its notes."""
     asked = read_request(path)
     options = asked.options
     with reserved("convert", out, unchecked, [path, *files_in(options.checkpoint)]):
@@ -76,14 +69,8 @@ def write_configuration(path: str, out: str) -> tuple[str, ...]:
 
 
 def read_request(path: str) -> FfnRequest:
-    """Read an InferenceRequest of google/ffn in text format.
-
-    Raises:
-        InvalidFileError: If the file is not such a request. The message names line and field.
-        ConfigurationError: If it asks for something that floodtide does not do, or a value is out of range.
-    """
-    text = reading.read_text(path, "an InferenceRequest in text format")
-    request = parse_request(text, path)
+    """Read an InferenceRequest of google/ffn in text format."""
+    request = parse_request(reading.read_text(path, "an InferenceRequest in text format"), path)
     refuse = _Refuse(path, request)
     flooding = request.get("inference_options", {})
     _refuse_others(refuse, request, flooding)
@@ -206,7 +193,6 @@ def _channel(channel: Mapping[str, Any]) -> MaskChannel:
 
 
 def _seed_options(name: str, refuse: _Refuse) -> dict[str, Any]:
-    """Return the options of a request's seed policy."""
     given = refuse.arguments(_ARGUMENTS)
     policies = _Policies(refuse)
     names = policies.names(name, given, _ARGUMENTS)

@@ -58,10 +58,6 @@ def parse_request(text: str, where: str) -> dict[str, Any]:
     Args:
         text: In protobuf's text format.
         where: The file, for errors.
-
-    Raises:
-        InvalidFileError: If the text is not in the format, or a field is unknown, of another type or given twice. The
-            message names file, line, column and field.
     """
     pool = descriptor_pool.DescriptorPool()
     pool.Add(_described())

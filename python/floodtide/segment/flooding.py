@@ -342,7 +342,6 @@ class Segmenter:
         image: CanvasImage,
         seeds: NDArray[np.int64],
     ) -> tuple[Checkpoint | None, Checkpoint | None]:
-        """Return the checkpoints of the first and the second pass."""
         interval_s = self.options.checkpoint_interval
         if path is None or interval_s <= 0:
             return None, None

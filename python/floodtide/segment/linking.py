@@ -23,10 +23,7 @@ from floodtide.base.options import Checked, option
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Vec3
-from floodtide.errors import (
-    InvalidArgumentError,
-    ShapeError,
-)
+from floodtide.errors import InvalidArgumentError, ShapeError
 
 Affinities = NDArray[np.floating[Any]]
 
@@ -246,8 +243,7 @@ def nearest_affinities(
 def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
     """Return the channels of the nearest neighbours; without one along z, sections are apart."""
     wanted = NEAREST if NEAREST[0] in offsets else NEAREST[1:]
-    missing = [offset for offset in wanted if offset not in offsets]
-    if missing:
+    if missing := [offset for offset in wanted if offset not in offsets]:
         raise InvalidArgumentError(
             f"agglomerate: {what} needs the offsets {list(wanted)}, of which {missing} are not there"
         )
@@ -272,10 +268,9 @@ def decoding_bytes(offsets: int) -> int:
 
 
 def _require_memory(shape: Sequence[int]) -> None:
-    voxels = math.prod(shape[1:])
     limits.require_memory(
         f"agglomerate: {' x '.join(map(str, shape[1:]))} voxels with {shape[0]} offsets need",
-        decoding_bytes(shape[0]) * voxels,
+        decoding_bytes(shape[0]) * math.prod(shape[1:]),
         "subvolumes (--subvolume, or segment.subvolume)",
     )
 

@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,7 @@ from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
 from floodtide.data.places import Place, table_of, write_places
-from floodtide.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    OutOfRangeError,
-)
+from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment.identity import first_difference
 
 PLAN = "cut.json"
@@ -80,8 +76,7 @@ class Cut:
                 f"segment: an overlap of {self.overlap} voxels between subvolumes of {self.size}, expected at most half"
                 " a subvolume"
             )
-        z, y, x = (min(n, whole) for n, whole in zip(self.size, self.box[1], strict=True))
-        object.__setattr__(self, "size", (z, y, x))
+        object.__setattr__(self, "size", as_vec3([*map(min, self.size, self.box[1])]))
         count = math.prod(map(_count, self.box[1], self.size, self.overlap))
         if count > _MOST:
             raise InvalidArgumentError(
@@ -105,25 +100,24 @@ class Cut:
     @cached_property
     def starts(self) -> tuple[tuple[int, ...], ...]:
         """First voxels of the subvolumes along z, y and x, in voxels of the volume."""
+        counts = map(_count, self.box[1], self.size, self.overlap)
         return tuple(
-            tuple(begin + at for at in _starts(whole, n, overlap))
-            for begin, whole, n, overlap in zip(*self.box, self.size, self.overlap, strict=True)
+            tuple(begin + i * (whole - n) // max(1, count - 1) for i in range(count))
+            for begin, whole, n, count in zip(*self.box, self.size, counts, strict=True)
         )
 
     @property
     def counts(self) -> Vec3:
         """Numbers of subvolumes along z, y and x."""
-        z, y, x = map(len, self.starts)
-        return z, y, x
+        return as_vec3([*map(len, self.starts)])
 
     def __len__(self) -> int:
-        z, y, x = self.counts
-        return z * y * x
+        return math.prod(self.counts)
 
     def subvolume(self, number: int) -> Box:
         """Return the box (start, size) of a subvolume, in voxels of the volume."""
-        z, y, x = (starts[i] for starts, i in zip(self.starts, self._place(number), strict=True))
-        return (z, y, x), self.size
+        places = zip(self.starts, self._place(number), strict=True)
+        return as_vec3([starts[i] for starts, i in places]), self.size
 
     def core(self, number: int) -> Box:
         """Return the box of the voxels that the whole segmentation takes from a subvolume."""
@@ -177,6 +171,7 @@ class Cut:
         return (place[0] * y + place[1]) * x + place[2]
 
 
+@dataclass(eq=False)
 class Pieces:
     """The segmentations of the subvolumes of a cut, in a directory.
 
@@ -187,20 +182,12 @@ class Pieces:
         forward: How the process that made the directory computed forward passes: "layers" or "fft".
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        cut: Cut,
-        volume_shape: Vec3,
-        settings: Mapping[str, Any],
-        forward: str = "layers",
-    ) -> None:
-        self.directory = directory
-        self.cut = cut
-        self.volume_shape = volume_shape
-        self.settings = dict(settings)
-        self.forward = forward
-        self._begun = False
+    directory: Path
+    cut: Cut
+    volume_shape: Vec3
+    settings: Mapping[str, Any]
+    forward: str = "layers"
+    _begun: bool = field(default=False, init=False, repr=False)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Pieces:
@@ -393,8 +380,3 @@ class Pieces:
 
 def _count(whole: int, size: int, overlap: int) -> int:
     return 1 if size >= whole else 1 - (size - whole) // (size - overlap)
-
-
-def _starts(whole: int, size: int, overlap: int) -> list[int]:
-    last = _count(whole, size, overlap) - 1
-    return [i * (whole - size) // max(1, last) for i in range(last + 1)]

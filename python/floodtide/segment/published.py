@@ -23,20 +23,14 @@ PUBLISHED: dict[str, tuple[str, TrainedOn]] = {
 
 def data_folder() -> Path:
     """Return $FLOODTIDE_DATA; if it is not set, the folder floodtide in $XDG_DATA_HOME, or in ~/.local/share."""
-    chosen = os.environ.get(ENVIRONMENT)
-    if chosen:
+    if chosen := os.environ.get(ENVIRONMENT):
         return Path(chosen)
     home = os.environ.get("XDG_DATA_HOME")
-    base = Path(home) if home else Path.home() / ".local" / "share"
-    return base / "floodtide"
+    return (Path(home) if home else Path.home() / ".local" / "share") / "floodtide"
 
 
 def published(name: str) -> tuple[TrainedOn, str]:
-    """Return the training images of a published network, and its path on this machine.
-
-    Raises:
-        InvalidFileError: If the network is not there. The message tells the command that brings it.
-    """
+    """Return the training images of a published network, and its path on this machine."""
     file, images = PUBLISHED[name]
     path = str(data_folder() / file)
     if not reading.exists(f"{path}.index"):

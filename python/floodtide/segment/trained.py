@@ -71,11 +71,7 @@ def stored_configuration(checkpoint: str | Path) -> config.Config | None:
 
 
 def newest_checkpoint(path: str | Path) -> Path:
-    """Return the newest checkpoint of a run directory. A path to a checkpoint is returned unchanged.
-
-    Raises:
-        InvalidFileError: If the path is neither a checkpoint nor a run directory with at least one checkpoint.
-    """
+    """Return the newest checkpoint of a run directory. A path to a checkpoint is returned unchanged."""
     path = Path(path)
     if reading.exists(path) or is_tensorflow(path):
         return path
@@ -88,11 +84,7 @@ def newest_checkpoint(path: str | Path) -> Path:
 
 
 def load(checkpoint: str | Path) -> nn.PatchNetwork:
-    """Return the U-Net of a checkpoint, with averaged parameters if the checkpoint stores them.
-
-    Raises:
-        InvalidFileError: If the file is missing, damaged, or holds another kind of network.
-    """
+    """Return the U-Net of a checkpoint, with averaged parameters if the checkpoint stores them."""
     model = nn.load(checkpoint)
     if not isinstance(model, nn.PatchNetwork):
         raise InvalidFileError(

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodtide.data import Vec3
+from floodtide.data.boxes import as_vec3
 from floodtide.errors import InvalidArgumentError
 
 _GROWTH = 1.25  # ratio of consecutive window sizes that are considered along an axis
@@ -87,8 +88,7 @@ class Axis:
         size = self.smallest
         while size < stop - start:
             found.append(size)
-            larger = int(size * _GROWTH) // self.pool * self.pool
-            size = max(larger, size + self.pool)
+            size = max(int(size * _GROWTH) // self.pool * self.pool, size + self.pool)
         return [*found, stop - start]
 
 
@@ -97,9 +97,6 @@ def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
 
     Args:
         voxels: Maximum number of voxels of a window, including the border of one voxel that networks add.
-
-    Raises:
-        InvalidArgumentError: If even the smallest window has more voxels.
     """
     fitting = [
         (math.prod(axis.count(n) * n for axis, n in zip(axes, sizes, strict=True)), sizes)
@@ -112,5 +109,4 @@ def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
             f"predict: the memory holds a block of {voxels:,} voxels, but the smallest one with its context is"
             f" {smallest} (z, y, x) and a border of 1; expected more memory or less context"
         )
-    z, y, x = min(fitting)[1]
-    return z, y, x
+    return as_vec3(min(fitting)[1])

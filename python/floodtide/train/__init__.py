@@ -12,16 +12,6 @@ from floodtide.train.step_loop import Step
 from floodtide.train.trainer import Trainer
 
 __all__ = [
-    "FloodValidation",
-    "MoreOptions",
-    "Record",
-    "Run",
-    "RunDirectory",
-    "Step",
-    "Trainer",
-    "configuration_for",
-    "gradient_products",
-    "rates_of",
-    "read_log",
-    "read_run",
-]
+    "FloodValidation", "MoreOptions", "Record", "Run", "RunDirectory", "Step", "Trainer",
+    "configuration_for", "gradient_products", "rates_of", "read_log", "read_run",
+]  # fmt: skip

@@ -23,31 +23,17 @@ from floodtide.base.progress import bar
 from floodtide.base.tasks import Task
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.data import TrainingVolume, Vec3, Volume, partition
+from floodtide.data import TrainingVolume, Vec3, Volume, look, partition
 from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
 from floodtide.data.image_check import image_problems
-from floodtide.data.look import (
-    QUICK,
-    alignment,
-    image_statistics,
-    label_statistics,
-    problems,
-    trained_on,
-    training_images,
-)
+from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.labels import require_labels
 from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
-from floodtide.data.volumes import (
-    as_volume,
-    labels_of,
-    name_of,
-    settled_size,
-    volume_exists,
-)
+from floodtide.data.volumes import as_volume, labels_of, name_of, settled_size, volume_exists
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data
@@ -91,13 +77,7 @@ class Looked:
 
 
 def require_volumes_fit(config: Config) -> None:
-    """Check types and shapes before anything else opens the volumes, so that the message says what to do.
-
-    Raises:
-        InvalidArgumentError: If an image is given as its own labels.
-        InvalidFileError: If labels are not integers, or a file cannot be read.
-        ShapeError: If labels have another shape than the image.
-    """
+    """Check types and shapes before anything else opens the volumes, so that the message says what to do."""
     for volume in config.data.volumes[:MOST]:
         learner_of(config.model).data_class.require_fitting(volume)
         if not volume.labels:
@@ -119,15 +99,11 @@ def check_data(
     Args:
         held_out: The volume of which a box is held out; None: none.
         start: File of the weights that the training starts from; "": none.
-
-    Raises:
-        floodtide.errors.Error: If the data cannot be what somebody wants to train on.
     """
     looked = look_at(data)
-    found = training_problems(task, data, looked, held_out, start)
-    warnings = problems.raise_errors(found)
+    warnings = problems.raise_errors(training_problems(task, data, looked, held_out, start))
     kept = [
-        trained_on(
+        look.trained_on(
             statistics,
             name=name,
             mean=one.reading.mean,
@@ -148,23 +124,21 @@ def look_at(data: Data) -> list[Looked]:
         size = settled_size(image, volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        whole = statistics = image_statistics(image, budget=QUICK, sections=False)
+        whole = statistics = look.image_statistics(image, budget=look.QUICK, sections=False)
         if len(boxes) == 1 and boxes[0] != whole_of(image.shape):
-            statistics = image_statistics(image, box=boxes[0], budget=QUICK, sections=False)
+            statistics = look.image_statistics(
+                image, box=boxes[0], budget=look.QUICK, sections=False
+            )
         found.append(Looked(volume, image, statistics, whole, reading))
     return found
 
 
 def training_problems(
-    task: Task,
-    data: Data,
-    looked: Sequence[Looked],
-    held_out: TrainingVolume | None,
-    start: str,
+    task: Task, data: Data, looked: Sequence[Looked], held_out: TrainingVolume | None, start: str
 ) -> list[Problem]:
     """Return what is probably wrong with the data of a training. Arguments as for `check_data`, and `look_at(data)`."""
     found = _of_boxes(held_out, data.options.volumes) if held_out is not None else []
-    trained = training_images(start) if start else ()
+    trained = look.training_images(start) if start else ()
     for number, one in enumerate(looked):
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
         found += _of_channels(one, number)
@@ -186,13 +160,13 @@ def _of_labels(one: Looked) -> list[Problem]:
     labels, where, boxes = one.labels, one.reading.where, parse_boxes(one.volume.box)
     if len(boxes) > 1 or labels.shape != one.image.shape:
         return []
-    statistics = label_statistics(
-        labels, box=boxes[0] if boxes else None, budget=QUICK, sections=False
+    statistics = look.label_statistics(
+        labels, box=boxes[0] if boxes else None, budget=look.QUICK, sections=False
     )
     found = problems.of_labels(statistics, where)
     if statistics.like_image or statistics.flat_axis is not None or statistics.objects == 0:
         return found
-    aligned = alignment(one.image, labels, budget=QUICK)
+    aligned = look.alignment(one.image, labels, budget=look.QUICK)
     return found + problems.of_alignment(aligned, where, labels.name)
 
 
@@ -201,7 +175,7 @@ def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[P
     found = []
     validated, held_image = parse_boxes(held.box), as_volume(held.image)
     for box in validated:
-        seen = image_statistics(held_image, box=box, budget=QUICK, sections=False)
+        seen = look.image_statistics(held_image, box=box, budget=look.QUICK, sections=False)
         found += problems.of_padding(seen, "validation.box")
     for volume in volumes:
         image = as_volume(volume.image)
@@ -209,8 +183,7 @@ def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[P
             continue
         trained = parse_boxes(volume.box) or [whole_of(image.shape)]
         shared = [intersection(a, b) for a in trained for b in validated]
-        common = sum(math.prod(box[1]) for box in shared if box is not None)
-        if common:
+        if common := sum(math.prod(box[1]) for box in shared if box is not None):
             share = 100 * common / sum(math.prod(size) for _, size in validated)
             found += problems.finding(
                 f"validation.box {held.box} shares {share:.0f} % of its voxels with the training box"
@@ -238,7 +211,7 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
         return found  # the engine refuses them
     compared = differ = 0
     boxes = parse_boxes(one.volume.box) or [whole_of(labels.shape)]
-    for cube in (cube for box in boxes for cube in cubes_within(box, QUICK)):
+    for cube in (cube for box in boxes for cube in cubes_within(box, look.QUICK)):
         classes, ids = partitions.read(cube), labels.read(cube)
         known = classes <= _INSIDE
         compared += int(np.count_nonzero(known))

@@ -38,8 +38,7 @@ def gradient_products(configuration: Config, groups: int) -> _core.GradientProdu
             f"gradients: {world.size()} ranks, expected one, whose threads share the walkers"
         )
     training = dataclasses.replace(configuration.training, walkers=groups)
-    chosen = dataclasses.replace(configuration, training=training)
-    setup = set_up(chosen, None, world.current())
+    setup = set_up(dataclasses.replace(configuration, training=training), None, world.current())
     return _core.GradientProducts(setup.learner.new_walkers(world.current()))
 
 

@@ -76,11 +76,7 @@ class Fit:
         self._validated_s += self._took_s[what] if what == "validation" else 0.0
 
     def correction(self, step: int, validations: int) -> Record:
-        """Return the number of `steps` that fit, and why: `step_s` of a step, `left_s` of the time.
-
-        Args:
-            validations: Number of validations that follow.
-        """
+        """Return the number of `steps` that fit, and why: `step_s` of a step, `left_s` of the time."""
         assert self._since is not None
         now_s = time.monotonic()
         self._moments = [moment for moment in self._moments if moment > now_s]
@@ -92,6 +88,5 @@ class Fit:
         others_s = validations * validation_s + self._took_s.get("checkpoint", 0.0)
         # Some of the time stays for training, so that the rate has steps in which it can fall.
         trained_s = max(left_s - others_s - _SPARE * self._whole_s, left_s / 10)
-        most = int(limits.UPDATES.maximum)
-        steps = min(most, step + max(1, int(trained_s / step_s)))
+        steps = min(int(limits.UPDATES.maximum), step + max(1, int(trained_s / step_s)))
         return {"steps": steps, "step_s": round(step_s, 6), "left_s": round(left_s, 3)}

@@ -229,8 +229,7 @@ class Run:
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
         """Voxel size (z, y, x) in nanometres of the first training volume whose table states one; None if none does."""
         for volume in self.config.get("data", {}).get("volumes", []):
-            size = volume.get("voxel_size_nm")
-            if size:
+            if size := volume.get("voxel_size_nm"):
                 return (float(size[0]), float(size[1]), float(size[2]))
         return None
 
@@ -289,16 +288,9 @@ def read_run(folder: Path, name: str | None = None) -> Run:
 
 
 def read_failure(folder: Path) -> str:
-    """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption.
-
-    Raises:
-        InvalidFileError: If the record is malformed.
-    """
-    found = []
-    for path in folder.glob("failure-rank-*.json"):
-        match = _RECORD_OF_FAILURE.fullmatch(path.name)
-        if match:
-            found.append((int(match.group(1)), path))
+    """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption."""
+    paths = folder.glob("failure-rank-*.json")
+    found = [(int(rank[1]), p) for p in paths if (rank := _RECORD_OF_FAILURE.fullmatch(p.name))]
     if not found:
         return ""
     path = min(found)[1]

@@ -17,20 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from floodtide import _core
+from floodtide import _core, errors
 from floodtide import config as configuration
 from floodtide.base import reading
 from floodtide.base.files import SUFFIX, replace_text
 from floodtide.base.locks import Lock, take
 from floodtide.base.outputs import is_one_of
 from floodtide.base.pickling import NotPickled
-from floodtide.errors import (
-    Error,
-    InvalidArgumentError,
-    InvalidFileError,
-    LockedError,
-    StorageError,
-)
 from floodtide.nn.checkpoint_files import checkpoint_path, checkpoints
 
 LOCK = "run.lock"
@@ -96,7 +89,7 @@ class RunDirectory(NotPickled):
         self.take()
         if self._writer and self.newest_checkpoint() != str(self.checkpoint_path(step)):
             self.abandon()
-            raise LockedError(
+            raise errors.LockedError(
                 f"{self.path}: another run has written checkpoints here since this one stopped at step {step}: make a"
                 " new Trainer, which goes on from the newest checkpoint"
             )
@@ -104,7 +97,7 @@ class RunDirectory(NotPickled):
     def require_taken(self) -> None:
         """Raise LockedError if another object or process has taken the lock since `take`."""
         if self._writer and self._lock is not None and not self._lock.held:
-            raise LockedError(
+            raise errors.LockedError(
                 f"{self.path}: another Trainer or process has taken this run directory ({LOCK} is not of this one any"
                 " more): this run ends without writing to it"
             )
@@ -240,9 +233,9 @@ class RunDirectory(NotPickled):
                     if self._events is None:
                         self._events = EventFile(self.path)
                     self._events.add(_scalars(record, record["kind"]), record["step"])
-        except StorageError:
+        except errors.StorageError:
             # writing the buffers fails again, here and not at exit
-            with contextlib.suppress(StorageError):
+            with contextlib.suppress(errors.StorageError):
                 self.close()
             raise
         return stamped
@@ -271,13 +264,13 @@ class RunDirectory(NotPickled):
     def _storing(self, what: str) -> Iterator[None]:
         try:
             yield
-        except Error:
+        except errors.Error:
             raise
         except OSError as error:
             message = f"{self.path}: cannot {what}: {error.strerror}"
             if error.errno == errno.ENAMETOOLONG:
-                raise InvalidArgumentError(message) from None
-            raise StorageError(message) from None
+                raise errors.InvalidArgumentError(message) from None
+            raise errors.StorageError(message) from None
 
 
 def _require_own_configuration(path: Path) -> None:
@@ -288,7 +281,7 @@ def _require_own_configuration(path: Path) -> None:
     if not os.path.lexists(path):
         return
     if not reading.read_bytes(path, "a configuration").startswith(MARK.encode()):
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"{path}: is not the resolved configuration of a run, which this run would write under that name: give"
             " your own another name or folder, or the run another run.dir"
         )
@@ -304,15 +297,14 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         return []
     expected = "a log of floodtide train; move the file away to start a new one"
     records = []
-    rows = reading.read_json_lines(path, expected)
-    for where, record in rows:
+    for where, record in reading.read_json_lines(path, expected):
         step, time_s = record.get("step"), record.get("time_s", 0.0)
         if (
             type(step) is not int
             or type(time_s) not in (int, float)
             or not 0 <= time_s < _LONGEST_S
         ):
-            raise InvalidFileError(f"{where}: has no step or no time; expected {expected}")
+            raise errors.InvalidFileError(f"{where}: has no step or no time; expected {expected}")
         records.append(record)
     return records
 
@@ -321,7 +313,7 @@ def _intact(path: Path) -> bool:
     """True if the whole checkpoint can be read and its checksums are right."""
     try:
         _core.require_intact(os.fspath(path))
-    except (InvalidFileError, StorageError):
+    except (errors.InvalidFileError, errors.StorageError):
         return False
     return True
 

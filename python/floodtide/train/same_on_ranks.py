@@ -49,16 +49,11 @@ def require_same(command: str, values: Values, what: str) -> None:
         command: Begins the message.
         values: Numbers, texts, truth values, lists of them or None, by name.
         what: Names them in the message, such as "configuration".
-
-    Raises:
-        UnsupportedError: If versions or builds differ.
-        ConfigurationError: Names the keys, and two values with a rank for each.
     """
     if world.current().size == 1:
         return
     own = json.dumps([version(), dict(values)], sort_keys=True, default=str).encode()
-    digests = world.allgather_bytes(hashlib.sha256(own).digest())
-    if len(set(digests)) == 1:
+    if len(set(world.allgather_bytes(hashlib.sha256(own).digest()))) == 1:
         return
     versions, tables = zip(*map(json.loads, world.allgather_bytes(own)), strict=True)
     if (other := _other(versions)) is not None:
@@ -71,7 +66,8 @@ def require_same(command: str, values: Values, what: str) -> None:
 @functools.cache
 def version() -> str:
     """Return the version of floodtide with a fingerprint of the core, which differs between builds of one version."""
-    return f"floodtide {_core.__version__} (build {_build(Path(_core.__file__))})"
+    checksum = zlib.crc32(Path(_core.__file__).read_bytes())
+    return f"floodtide {_core.__version__} (build {checksum:08x})"
 
 
 def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -118,9 +114,3 @@ def _other(values: Sequence[str]) -> int | None:
 def _shown(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
-
-
-def _build(library: Path) -> str:
-    """Return the checksum of a library, which differs between builds."""
-    with library.open("rb") as file:
-        return f"{zlib.crc32(file.read()):08x}"

@@ -131,10 +131,6 @@ def objects_of(config: Config, ranks: int) -> Objects:
 
     Args:
         ranks: Number of ranks: the number of walkers if the configuration does not give it.
-
-    Raises:
-        ConfigurationError: If the configuration names what does not exist or does not fit.
-        InvalidFileError: If a file cannot be read.
     """
     learner = learner_of(config.model)
     model = learner.new_model(config)
@@ -175,9 +171,6 @@ def thread_count(threads: int) -> int:
     """Return the number of compute threads for a value of `run.threads`.
 
     0 means OMP_NUM_THREADS if it is set, else the cores that the process may use, divided by the ranks of the host.
-
-    Raises:
-        InvalidArgumentError: If OMP_NUM_THREADS is out of range.
     """
     if threads:
         return threads
@@ -249,9 +242,6 @@ def configuration_of(
     Args:
         model, data, optimizer, schedule, options: Those of the trainer.
         decided: Its run directory `dir`, its `steps` and the section `validation`.
-
-    Raises:
-        InvalidArgumentError: If an option is given twice, or if no configuration describes the objects together.
     """
     learner = learner_of(section_of(model.core))
     if not isinstance(data, learner.data_class):

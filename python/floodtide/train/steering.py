@@ -86,8 +86,7 @@ class Steering:
             raise InvalidArgumentError(
                 f"add_record: kind is '{kind}', expected a name other than {', '.join(KINDS)}"
             )
-        taken = sorted({"kind", "step", "time_s"} & values.keys())
-        if taken:
+        if taken := sorted({"kind", "step", "time_s"} & values.keys()):
             raise InvalidArgumentError(
                 f"add_record: '{taken[0]}' is part of every record, expected another name"
             )

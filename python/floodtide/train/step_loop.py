@@ -11,20 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodtide import _core
+from floodtide import _core, errors
 from floodtide import config as configuration
 from floodtide.base import notes
 from floodtide.base.outputs import files_named
 from floodtide.comm import world
 from floodtide.config.sections import Corrections
 from floodtide.config.stored import require_same_task
-from floodtide.errors import (
-    CommunicationError,
-    ConfigurationError,
-    Interrupted,
-    InvalidFileError,
-    on_all_ranks,
-)
 from floodtide.optim import advice, lr
 from floodtide.train import pace
 from floodtide.train.learners.learner import Model, Record, Setup
@@ -119,7 +112,7 @@ class StepLoop:
         fewer, more = sorted((given.corrections, done), key=len)
         new = given.corrections[len(done) :]
         if more[: len(fewer)] != fewer or any(step < self.steps_done for step, _ in new):
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"training.corrections are not those of {self.checkpoint}, expected the same, or none"
             )
         self._take(more)
@@ -160,12 +153,12 @@ class StepLoop:
     def _resume(self, checkpoint: str) -> None:
         try:
             self.core.load(checkpoint)
-        except InvalidFileError as error:
-            advised = InvalidFileError(f"{error}{self.directory.advice(checkpoint)}")
-            raise on_all_ranks(advised, agreed=error.agreed) from None
+        except errors.InvalidFileError as error:
+            advised = errors.InvalidFileError(f"{error}{self.directory.advice(checkpoint)}")
+            raise errors.on_all_ranks(advised, agreed=error.agreed) from None
         if checkpoint != str(self.directory.checkpoint_path(self.steps_done)):
-            raise on_all_ranks(
-                InvalidFileError(
+            raise errors.on_all_ranks(
+                errors.InvalidFileError(
                     f"{checkpoint}: holds step {self.steps_done}, expected the step that its name says:"
                     " it is damaged or was renamed"
                 )
@@ -295,13 +288,13 @@ class StepLoop:
             self.directory.require_taken()
         try:
             self.core.check_replicas()
-        except CommunicationError as error:
+        except errors.CommunicationError as error:
             good = self.checkpoint
             advice_ = (
                 f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
             )
-            advised = CommunicationError(f"{error}; {advice_}")
-            raise on_all_ranks(advised, agreed=error.agreed) from None
+            advised = errors.CommunicationError(f"{error}; {advice_}")
+            raise errors.on_all_ranks(advised, agreed=error.agreed) from None
         with self._fit.timed("checkpoint"):
             self.core.save(str(path), str(config), self.setup.statistics)
         self.checkpoint = str(path)
@@ -315,7 +308,7 @@ class StepLoop:
         """Validate the network on the held-out data; return the scores, and record them in the log. Collective."""
         learner = self.setup.learner
         if learner.held_out is None:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 "validate: the configuration holds nothing out, expected a [validation] section that does"
             )
         with self._activity("validation"), self._fit.timed("validation"):
@@ -371,7 +364,7 @@ class StepLoop:
         """
         if self.interrupted:
             self.close()
-            raise Interrupted(
+            raise errors.Interrupted(
                 f"training stopped at step {self.steps_done} of {self.setup.config.training.total} with a checkpoint"
                 f"{advice.cut_short(self.lr_share)}; Trainer.run goes on from there"
             )
@@ -401,12 +394,10 @@ class StepLoop:
             self.core.end_activity(number)
 
     def _record(self, record: Record) -> None:
-        stamped = self.directory.record(record)
-        if stamped is not None:
+        if (stamped := self.directory.record(record)) is not None:
             self._on_record(stamped)
 
     def _start_record(self) -> Record:
-        """Return the first record of a job."""
         setup = self.setup
         walkers, batch = setup.data.walkers, setup.config.training.batch
         return {

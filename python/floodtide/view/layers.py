@@ -50,11 +50,6 @@ def layers_of(
         shown: A run directory with segmentation.h5, or the name of a volume: an image, or a segmentation.
         image: The image; "": that from which the segmentation was made, if it is still there.
         truth: The true objects; "": for a run, those of its volume; else none.
-
-    Raises:
-        InvalidFileError: If a volume or a run cannot be read.
-        InvalidArgumentError: If `shown` is neither.
-        ShapeError: If volumes state different voxel sizes.
     """
     size: tuple[float, float, float] | None = None
     name = shown
@@ -73,7 +68,8 @@ def layers_of(
     wide = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
     # A segmentation of few segments is stored in 8 bits.
     small = volume.dtype.name == "uint8" and bool(volume.text("image") or volume.text("affinities"))
-    labels = small or (wide and not _like_image(volume))
+    # An image of 16 bits could be a segmentation by its type.
+    labels = small or (wide and not (volume.dtype.itemsize == 2 and like_image(volume)))
     if labels:
         image = image or _existing(volume.text("image"))
     found = []
@@ -92,9 +88,6 @@ def places_of(layers: Sequence[Layer]) -> list[Place]:
     """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it.
 
     If the table belongs to another segmentation, a note says so, and there are no places.
-
-    Raises:
-        InvalidFileError: If the table is damaged.
     """
     for layer in layers:
         if layer.name == SEGMENTS:
@@ -117,8 +110,3 @@ def _layer(name: str, reference: str, labels: bool) -> Layer:
 def _existing(name: str) -> str:
     """Return the name of a volume if it is still there, else ""."""
     return name if name and volume_exists(name) else ""
-
-
-def _like_image(volume: Volume) -> bool:
-    """Return True for an image of 16 bits, which could be a segmentation by its type."""
-    return volume.dtype.itemsize == 2 and like_image(volume)

@@ -52,10 +52,6 @@ def serve(
         places: Places to step through, in voxels of the whole volume.
         bind: Address to listen on. The default serves this machine only: whoever has the address sees the data.
         port: Port to listen on; 0: a free one.
-
-    Raises:
-        StorageError: If the port cannot be used.
-        UnsupportedError: If neuroglancer is not installed.
     """
     neuroglancer = library("neuroglancer", "view", "view")
     _require_free(bind, port)

@@ -21,11 +21,6 @@ def section_of(core: Any, initial_weights: str = "") -> NetworkConfig:
 
 
 __all__ = [
-    "NETWORKS",
-    "FfnConfig",
-    "FfnOptions",
-    "NetworkConfig",
-    "UNetConfig",
-    "UNetOptions",
+    "NETWORKS", "FfnConfig", "FfnOptions", "NetworkConfig", "UNetConfig", "UNetOptions",
     "section_of",
-]
+]  # fmt: skip

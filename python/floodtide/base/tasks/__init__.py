@@ -14,11 +14,5 @@ BY_KIND: dict[str, type[Task]] = {task.kind: task for task in TASKS}
 """The tasks by their names, `task.kind`."""
 
 __all__ = [
-    "Affinities",
-    "Classes",
-    "Distance",
-    "FloodTask",
-    "PatchTask",
-    "ShapeDescriptors",
-    "Task",
-]
+    "Affinities", "Classes", "Distance", "FloodTask", "PatchTask", "ShapeDescriptors", "Task",
+]  # fmt: skip

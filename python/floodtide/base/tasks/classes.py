@@ -24,10 +24,6 @@ _LARGEST_RANGE = 1 << 16
 _SMOOTH = 8  # values, above which labels are no classes as they are
 
 
-def _key(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Classes(PatchTask):
     """Classes: each voxel has one of them. The class of the lowest value is the background."""
@@ -57,7 +53,8 @@ class Classes(PatchTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "classes", {_key(a, b): name for a, b, name in self._rows})
+        table = {f"{a}" if a == b else f"{a}-{b}": name for a, b, name in self._rows}
+        object.__setattr__(self, "classes", table)
         count = len(self.channels)
         if count > 0 and count not in limits.MASK_CLASSES:
             raise ConfigurationError(
@@ -189,8 +186,7 @@ class Classes(PatchTask):
         """Return the face-connected components of each class but the background."""
         labels: Array = np.zeros(predicted.shape, np.int64)
         for value in self.written[1:]:
-            mask = (predicted == value).astype(np.uint8)
-            found = _core.segment.connected_components(mask, 1)
+            found = _core.segment.connected_components((predicted == value).astype(np.uint8), 1)
             labels += np.where(found > 0, found + labels.max(), 0)
         return labels
 

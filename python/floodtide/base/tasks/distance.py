@@ -65,8 +65,7 @@ class Distance(PatchTask):
     @staticmethod
     def scores_of(record: Mapping[str, Any]) -> list[tuple[float | None, float]]:
         """Return the explained share of the variance, beside that of the best constant: 0."""
-        rows = record["channels"].values()
-        return [(explained(row), 0.0) for row in rows]
+        return [(explained(row), 0.0) for row in record["channels"].values()]
 
 
 def explained(row: Mapping[str, Any]) -> float | None:

@@ -18,16 +18,9 @@ from pathlib import Path
 
 # Programs that start ranks, with their names in /proc/PID/comm (at most 15 characters), and what they provide.
 PROGRAMS = {
-    "hydra_pmi_proxy": "pmi",
-    "hydra_bstrap_pr": "pmi",
-    "palsd": "pmi",
-    "prted": "pmix",
-    "prterun": "pmix",
-    "prte": "pmix",
-    "orted": "pmix",
-    "orterun": "pmix",
-    "slurmstepd": "slurm",
-}
+    "hydra_pmi_proxy": "pmi", "hydra_bstrap_pr": "pmi", "palsd": "pmi", "prted": "pmix",
+    "prterun": "pmix", "prte": "pmix", "orted": "pmix", "orterun": "pmix", "slurmstepd": "slurm",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +107,7 @@ def _pmi(environ: Mapping[str, str]) -> Launcher | None:
 
 
 def _pmi_is_there(environ: Mapping[str, str]) -> bool:
-    descriptor = _number(environ, "PMI_FD")
-    if descriptor is not None:
+    if (descriptor := _number(environ, "PMI_FD")) is not None:
         try:
             mode = os.fstat(descriptor).st_mode
         except OSError:

@@ -102,8 +102,7 @@ def _candidates(launched: Launcher | None) -> list[str]:
         raise InvalidArgumentError(
             f"FLOODTIDE_MPI_FAMILY is '{chosen}', expected {' or '.join(FAMILIES)}"
         )
-    module = sys.modules.get("mpi4py.MPI")
-    if module is not None:
+    if (module := sys.modules.get("mpi4py.MPI")) is not None:
         family = "openmpi" if "Open MPI" in module.Get_library_version() else "mpich"
         if chosen not in (None, family):
             raise _agreed(

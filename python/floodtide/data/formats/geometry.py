@@ -79,19 +79,9 @@ OFFSETS = (
     Stated("space origin", reverse=True),  # as in NRRD
 )
 NOTED = (
-    "space directions",
-    "spacing",
-    "Spacing",
-    "scale",
-    "voxelsize",
-    "voxelSize",
-    "voxel_resolution",
-    "resolution_nm",
-    "element_size",
-    "element_size_nm",
-    "pixel_size",
-    "pixelResolution",
-)
+    "space directions", "spacing", "Spacing", "scale", "voxelsize", "voxelSize", "voxel_resolution",
+    "resolution_nm", "element_size", "element_size_nm", "pixel_size", "pixelResolution",
+)  # fmt: skip
 """Attributes that state a size in an order or a unit that files do not agree about."""
 NOTED_PLACES = ("voxel_offset", "translate", "translation", "origin")
 """Attributes that state a position, likewise."""
@@ -99,13 +89,8 @@ NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_va
 """Attributes of netCDF and xarray that change voxels, with the values that change none."""
 UNITS = ("units", "unit", "space units")
 NAMES = (
-    "dimension_names",
-    "axis_names",
-    "axes",
-    "_ARRAY_DIMENSIONS",
-    "axistags",
-    "DIMENSION_LABELS",
-)
+    "dimension_names", "axis_names", "axes", "_ARRAY_DIMENSIONS", "axistags", "DIMENSION_LABELS",
+)  # fmt: skip
 KEYS = (
     *dict.fromkeys(
         [one.key for one in (*SIZES, *OFFSETS)]
@@ -182,11 +167,7 @@ def is_triple(values: Any) -> bool:
 
 
 def voxels_of(name: str, position: Sequence[float], what: str) -> Vec3:
-    """Return a position (z, y, x) that something states as whole voxels, with a note if that moves it.
-
-    Raises:
-        InvalidFileError: If a number is too large for a position.
-    """
+    """Return a position (z, y, x) that something states as whole voxels, with a note if that moves it."""
     if not all(math.isfinite(n) and abs(n) < 2**53 for n in position):
         raise InvalidFileError(
             f"{name}: {what} is {list(position)} voxels, expected positions in a volume"
@@ -267,11 +248,7 @@ def _parsed(given: Any) -> Any:
 
 
 def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
-    """Return the names of the axes of an array that its attributes state; None if they state none.
-
-    Raises:
-        InvalidFileError: If two attributes contradict each other, or there is another number of axes.
-    """
+    """Return the names of the axes of an array that its attributes state; None if they state none."""
     found, source = None, ""
     for key in NAMES:
         given = _parsed(attributes.get(key))
@@ -305,9 +282,6 @@ def order_of(
     Args:
         names: The names of its axes; None: z, y, x, or channel, z, y, x if there is a channel and a fourth axis.
         channel: The channel to read; None: there must be one.
-
-    Raises:
-        InvalidFileError: If z, y and x are not all there, or more than one voxel lies along another axis.
     """
     if names is None:
         names = ("c", "z", "y", "x") if channel is not None and len(shape) == 4 else ("z", "y", "x")
@@ -354,9 +328,6 @@ def geometry_of(
         axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
         reverse: True if the numbers are in the order x, y, z (N5).
         sizes: The attributes that state a voxel size.
-
-    Raises:
-        InvalidFileError: If two attributes contradict each other.
     """
     transform = attributes.get("transform")
     if isinstance(transform, Mapping) and not {"resolution", "voxel_size"} & set(attributes):
@@ -402,11 +373,7 @@ def geometry_of(
 
 
 def _numbers(
-    name: str,
-    one: Stated,
-    attributes: Mapping[str, Any],
-    axes: Sequence[str] | None,
-    reverse: bool,
+    name: str, one: Stated, attributes: Mapping[str, Any], axes: Sequence[str] | None, reverse: bool
 ) -> tuple[SizeNm, list[str]] | None:
     """Return the numbers (z, y, x) of an attribute and their units; None without it, or with a note if it is wrong."""
     values = _parsed(attributes.get(one.key))
@@ -432,8 +399,7 @@ def _note_unused(
     name: str, attributes: Mapping[str, Any], size: SizeNm | None, offset: Vec3 | None
 ) -> None:
     """Note attributes that may state an unknown size or position, or change the voxels."""
-    keys = (*(NOTED if size is None else ()), *(NOTED_PLACES if offset is None else ()))
-    for key in keys:
+    for key in (*(NOTED if size is None else ()), *(NOTED_PLACES if offset is None else ())):
         if attributes.get(key):
             not_used(name, f"attribute {key} is {str(attributes[key])[:100]}")
     for key, neutral in NOTED_VALUES.items():

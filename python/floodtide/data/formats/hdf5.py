@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.limits import require_decoded
-from floodtide.base.reading import reason
-from floodtide.data.boxes import Vec3, of_slices
+from floodtide.base.reading import blaming, reason
+from floodtide.data.boxes import Vec3, as_vec3, of_slices
 from floodtide.data.formats.geometry import (
     KEYS,
     NAMES,
@@ -33,7 +33,7 @@ from floodtide.data.formats.geometry import (
     order_of,
 )
 from floodtide.data.formats.readers import Opened, attributes_of, object_volume
-from floodtide.errors import Error, InvalidFileError
+from floodtide.errors import InvalidFileError
 
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
@@ -143,20 +143,15 @@ def by_h5py(path: str, dataset: str) -> Iterator[Any]:
     import h5py
 
     name = f"{path}:{dataset}"
-    try:
-        with h5py.File(path, "r") as file:
-            array = file[dataset]
-            # The core has no LZF filter, and that of h5py gives random numbers for damaged chunks.
-            if array.id.get_create_plist().get_filter_by_id(h5py.h5z.FILTER_LZF):
-                raise InvalidFileError(
-                    f"{name}: is compressed with LZF, expected another filter; convert the file:"
-                    " h5repack -f GZIP=4 OLD.h5 NEW.h5"
-                )
-            yield array
-    except Error:
-        raise
-    except Exception as error:
-        raise InvalidFileError(f"{name}: cannot be read: {reason(error)}") from error
+    with blaming(InvalidFileError, f"{name}: cannot be read"), h5py.File(path, "r") as file:
+        array = file[dataset]
+        # The core has no LZF filter, and that of h5py gives random numbers for damaged chunks.
+        if array.id.get_create_plist().get_filter_by_id(h5py.h5z.FILTER_LZF):
+            raise InvalidFileError(
+                f"{name}: is compressed with LZF, expected another filter; convert the file:"
+                " h5repack -f GZIP=4 OLD.h5 NEW.h5"
+            )
+        yield array
 
 
 class _Turned:
@@ -183,8 +178,7 @@ class _Turned:
     def kept(self, values: Sequence[int]) -> Vec3:
         """Return what belongs to z, y and x of values for all axes."""
         left = [n for n, at in zip(values, self._index, strict=True) if isinstance(at, slice)]
-        z, y, x = (left[axis] for axis in self._order)
-        return z, y, x
+        return as_vec3([left[axis] for axis in self._order])
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         parts = iter(box[self._order.index(i)] for i in range(3))

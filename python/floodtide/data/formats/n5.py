@@ -47,11 +47,7 @@ _MOST = 8  # groups above a dataset that are looked at
 
 
 def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) -> Geometry:
-    """Return the geometry of an N5 dataset.
-
-    Raises:
-        InvalidFileError: If attributes contradict each other, or state something impossible.
-    """
+    """Return the geometry of an N5 dataset."""
     above, level = _above(folder), _LEVEL.fullmatch(folder.name)
     if _BIGDATAVIEWER.search(folder.absolute().as_posix()) and not set(UNITS) & set(attributes):
         not_used(name, "the .xml file of BigDataViewer has the voxel size")
@@ -165,7 +161,6 @@ def _factors(
 
 
 def _size(attributes: Mapping[str, Any]) -> SizeNm | None:
-    """Return the voxel size that some attributes state."""
     kept = {key: value for key, value in attributes.items() if key != "offset"}
     return _of_attributes("its group", kept).voxel_size_nm
 

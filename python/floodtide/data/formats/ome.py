@@ -46,9 +46,6 @@ def geometry_of_level(
     Args:
         image: An item of `multiscales`.
         level: An item of its `datasets`.
-
-    Raises:
-        InvalidFileError: If axes are missing, or a transformation has another form than scale and translation.
     """
     given, owners = image.get("axes"), [level, image]
     if given is None and isinstance(image.get("coordinateSystems"), list):

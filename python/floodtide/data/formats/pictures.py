@@ -23,20 +23,13 @@ from floodtide.base import notes
 from floodtide.base.gates import Gate
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
-from floodtide.base.reading import reason
+from floodtide.base.reading import blaming, reason
 from floodtide.data.boxes import Vec3
+from floodtide.data.formats import tiff
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
-from floodtide.data.formats.tiff import (
-    PALETTE,
-    Sections,
-    Tables,
-    decoded,
-    geometry_of_file,
-    note_colours,
-)
-from floodtide.errors import Error, InvalidFileError
+from floodtide.errors import InvalidFileError
 
 CACHE_BYTES = 256 << 20
 """Size of the cache for decoded pictures, in bytes. A picture is always decoded whole."""
@@ -121,7 +114,6 @@ def files_of_pattern(reference: str) -> list[str]:
 
 
 def _missing(numbers: list[int]) -> list[int]:
-    """Return the numbers that are missing in a sequence."""
     step = math.gcd(*(b - a for a, b in itertools.pairwise(numbers)))
     if (numbers[-1] - numbers[0]) // step > 100 * len(numbers):
         return []
@@ -151,7 +143,7 @@ class Stack:
         _require_file(path, path)
         self._path = path
         self._series = series
-        self._tables = Tables(path)
+        self._tables = tiff.Tables(path)
         self._gate = Gate()  # of the file, which has one position
         sections = self._open()
         self.geometry = sections.geometry
@@ -166,10 +158,10 @@ class Stack:
             )
         self._planes = Planes(self._decoded, self.shape, self.dtype)
 
-    def _open(self) -> Sections:
+    def _open(self) -> tiff.Sections:
         self._file = library("tifffile", self._path, "formats").TiffFile(self._path)
         weakref.finalize(self, self._file.close)
-        sections = Sections(self._path, self._file, self._series)
+        sections = tiff.Sections(self._path, self._file, self._series)
         self._pages = sections.pages
         self._process = os.getpid()
         return sections
@@ -190,8 +182,7 @@ class Stack:
                 if not more:
                     raise OSError("the file ends within the pictures")
                 read, left = read + more, left - len(more)
-            values = np.frombuffer(read, self._stored).reshape(-1, columns)
-            block[i - z.start] = values[:, x]
+            block[i - z.start] = np.frombuffer(read, self._stored).reshape(-1, columns)[:, x]
         return block
 
     def _decoded(self, number: int) -> NDArray[Any]:
@@ -205,7 +196,7 @@ class Stack:
             if closed:
                 handle.open()
             try:
-                picture = decoded(self._path, page, self._tables)
+                picture = tiff.decoded(self._path, page, self._tables)
             finally:
                 if closed:
                     handle.close()
@@ -222,7 +213,7 @@ class Folder:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
         self.geometry = Geometry()
-        self._tables = Tables(pattern)
+        self._tables = tiff.Tables(pattern)
         first = self._read(0)
         mixed = first.dtype == np.bool_ and not all(map(_has_one_bit, files))
         dtype = np.dtype(np.uint8) if mixed else first.dtype
@@ -238,14 +229,8 @@ class Folder:
         """Return the values of a file: bool if it has one bit for each pixel."""
         path = self._files[number]
         _require_file(path, self._pattern)
-        try:
+        with blaming(InvalidFileError, f"{path}: cannot be read as a picture"):
             picture = self._tiff(path, number) if path.lower().endswith(TIFF) else self._png(path)
-        except Error:
-            raise
-        except Exception as error:
-            raise InvalidFileError(
-                f"{path}: cannot be read as a picture: {reason(error)}"
-            ) from error
         # the last of two or four channels says what is opaque
         colours = (picture.shape[-1] - 1) // 2 * 2 + 1
         if picture.ndim == 3 and colours in (1, 3) and picture.dtype.kind == "u":
@@ -284,11 +269,11 @@ class Folder:
                     f"{path}: holds {len(pages)} pictures, expected one in each file of {self._pattern}"
                 )
             page = pages[0].aspage()
-            note_colours(self._pattern, page)
+            tiff.note_colours(self._pattern, page)
             require_decoded(path, page.shape, page.dtype.itemsize)
             if number == 0:
-                self.geometry = geometry_of_file(path, file)
-            return decoded(path, page, self._tables)
+                self.geometry = tiff.geometry_of_file(path, file)
+            return tiff.decoded(path, page, self._tables)
 
     def _decoded(self, number: int) -> NDArray[Any]:
         picture = self._read(number)
@@ -320,7 +305,7 @@ def _has_one_bit(path: str) -> bool:
         return _depth_and_kind(path) == (1, 0)
     with library("tifffile", path, "formats").TiffFile(path) as file:
         page = file.pages[0]
-        return bool(page.bitspersample == 1 and page.photometric != PALETTE)
+        return bool(page.bitspersample == 1 and page.photometric != tiff.PALETTE)
 
 
 def _require_file(path: str, name: str) -> None:

@@ -73,9 +73,6 @@ def object_volume(
         chunks: Voxels (z, y, x) of a storage chunk; None: `source.chunks`, else the whole volume.
         file: A file that must stay in place while the volume is read. Readers of chunked formats take a chunk without
             a file for a chunk of zeros, so a volume that was removed would not be noticed otherwise.
-
-    Raises:
-        InvalidFileError: If the object has not three axes, or is of another type than numbers.
     """
     shape, dtype = _shape(source, name), _dtype(source, name)
     own: Any = getattr(source, "chunks", None) if chunks is None else chunks
@@ -104,23 +101,12 @@ def object_volume(
             )
         return block.astype(dtype, copy=False)
 
-    volume = _core.data.python_volume(
-        read,
-        name,
-        shape=shape,
-        chunks=size,
-        dtype=dtype.name,
-    )
+    volume = _core.data.python_volume(read, name, shape=shape, chunks=size, dtype=dtype.name)
     return Opened(volume, geometry)
 
 
 def open_object(source: Any, name: str) -> Opened:
-    """Open an array, or another object that a volume can read.
-
-    Raises:
-        InvalidArgumentError: If it is no such object, or its axes have another order than z, y, x.
-        InvalidFileError: If it has not three axes, or is of another type than numbers.
-    """
+    """Open an array, or another object that a volume can read."""
     is_array = isinstance(source, np.ndarray)
     name = name or ("the array" if is_array else f"the {type(source).__name__} object")
     if is_array and type(source).__module__.startswith("numpy.ma"):
@@ -134,8 +120,7 @@ def open_object(source: Any, name: str) -> Opened:
     if type(source).__module__.startswith("tensorstore"):  # its positions may begin anywhere
         store = source[tensorstore_library("the array").d[:].translate_to[0]]
         source = Store(store, "the array")
-    opened = object_volume(source, name)
-    return opened._replace(geometry=geometry_of(name, attributes))
+    return object_volume(source, name)._replace(geometry=geometry_of(name, attributes))
 
 
 class Store:

@@ -138,8 +138,7 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
 
 def _finest(info: Mapping[str, Any]) -> int:
     """Return the index of the finest scale. If the scales have another form, tensorstore says so later."""
-    scales = info.get("scales")
-    sizes = [one.get("resolution") for one in scales or () if isinstance(one, dict)]
+    sizes = [one.get("resolution") for one in info.get("scales") or () if isinstance(one, dict)]
     if not sizes or not all(is_triple(size) for size in sizes):
         return 0
     volumes = [math.prod(size or ()) for size in sizes]
@@ -178,9 +177,6 @@ def _check_chunks(
         known: Says if a path in the folder is that of a chunk.
         expected: Number of chunks of the volume.
         writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
-
-    Raises:
-        InvalidFileError: If a chunk has another ending or is no file, or all have names of another form.
     """
     digits = re.compile(r"[\dc]+([./][\dc]+)*|(-?\d+--?\d+_){2}-?\d+--?\d+")
     found, other, most = 0, "", _MOST if notes.speaks() else _FEW
@@ -233,7 +229,6 @@ def _names_of_precomputed(
 
 
 def _files(folder: Path, below: str) -> Iterator[str]:
-    """Yield the paths of the files in a folder."""
     try:
         entries = os.scandir(folder / below)
     except OSError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import PRECOMPUTED, volume_folder
-from floodtide.base.reading import exists, reason
+from floodtide.base.reading import blaming, exists
 from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
 from floodtide.data.formats.names import NIFTI, file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
@@ -150,14 +150,9 @@ def open_volume(reference: str, channel: int | None = None) -> Opened:
         UnsupportedError: If the format needs a library that is not installed.
     """
     row = format_of(reference)
-    try:
+    form = f"a volume of the form {row.form}"
+    with blaming(InvalidFileError, f"{reference}: cannot be read", form):
         return row.open(reference, channel)._replace(place=row.place(reference))
-    except Error:
-        raise
-    except Exception as error:  # libraries raise many kinds
-        raise InvalidFileError(
-            f"{reference}: cannot be read: {reason(error)}; expected a volume of the form {row.form}"
-        ) from error
 
 
 def stem(reference: str) -> str:

@@ -54,9 +54,6 @@ class Tables:
 
         Args:
             table: Red, green and blue of each number.
-
-        Raises:
-            InvalidFileError: If the table has other colours than that of the first picture.
         """
         if (table == table[:, :1]).all():
             numbers = numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
@@ -83,9 +80,6 @@ class Sections:
 
     Args:
         number: The series to read; None: the file must hold one volume.
-
-    Raises:
-        InvalidFileError: If the file, or its series, holds anything but one volume of one channel.
     """
 
     def __init__(self, path: str, file: Any, number: int | None = None) -> None:
@@ -169,12 +163,7 @@ def _listed(path: str, every: Sequence[Any]) -> str:
 
 
 def decoded(path: str, page: Any, tables: Tables) -> NDArray[Any]:
-    """Return the values of a page of a file.
-
-    Raises:
-        InvalidFileError: If its colour table differs from that of other pictures of the volume.
-        UnsupportedError: If they are compressed or packed in a way that needs another library.
-    """
+    """Return the values of a page of a file."""
     form = page.keyframe
     try:
         values = np.asarray(page.asarray())
@@ -295,11 +284,7 @@ def _ome_text(shape: Vec3, kind: str, geometry: Geometry) -> str:
 
 
 def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
-    """Return what the metadata of floodtide, ImageJ or OME state.
-
-    Raises:
-        InvalidFileError: If they state something impossible.
-    """
+    """Return what the metadata of floodtide, ImageJ or OME state."""
     shaped = file.shaped_metadata or ()
     stated = shaped[number] if number < len(shaped) else {}
     if "voxel_size_nm" in stated:
@@ -363,11 +348,7 @@ def _listed_tags(tags: Any) -> list[dict[str, Any]]:
 
 
 def _geometry(
-    path: str,
-    source: str,
-    edges: Sequence[Any],
-    units: Sequence[str],
-    offset: Any,
+    path: str, source: str, edges: Sequence[Any], units: Sequence[str], offset: Any
 ) -> Geometry:
     """Return a geometry. Edges (z, y, x) of which some are missing are noted, and not used."""
     start = voxels_of(path, offset, source) if is_triple(offset) else None

@@ -23,11 +23,11 @@ from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.outputs import PRECOMPUTED
-from floodtide.base.reading import reason
-from floodtide.data.boxes import Box, Vec3, slices
+from floodtide.base.reading import blaming
+from floodtide.data.boxes import Box, Vec3, as_vec3, slices
 from floodtide.data.formats.geometry import NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
-from floodtide.errors import Error, InvalidArgumentError, StorageError
+from floodtide.errors import InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
 GZIP = 4  # level of the compression of HDF5 files
@@ -54,8 +54,7 @@ class Plan:
 
     @property
     def chunks(self) -> Vec3:
-        z, y, x = (min(n, CHUNK) for n in self.shape)
-        return z, y, x
+        return as_vec3([min(n, CHUNK) for n in self.shape])
 
     @property
     def size(self) -> tuple[float, float, float]:
@@ -204,20 +203,14 @@ def _store_writer(store: Any, chunks: Vec3) -> Writer:
     """Return a writer of a Zarr, N5 or precomputed volume. Each chunk is a file, so processes can share the blocks."""
 
     def write(box: Box, block: NDArray[Any]) -> None:
-        try:
+        with blaming(StorageError, "a block cannot be written"):
             store[slices(box)].write(block).result()
-        except Exception as error:
-            raise StorageError(f"a block cannot be written: {reason(error)}") from error
 
     return Writer(chunks, write, shared=json.dumps(store.spec(retain_context=False).to_json()))
 
 
 def shared_writer(reference: str, shared: str, plan: Plan) -> Writer:
-    """Return a writer of the volume that another process has created, whose writer has this `shared`.
-
-    Raises:
-        StorageError: If the volume cannot be opened.
-    """
+    """Return a writer of the volume that another process has created, whose writer has this `shared`."""
     tensorstore = tensorstore_library(reference)
     with _storing(reference):
         store = tensorstore.open(json.loads(shared), open=True, write=True).result()
@@ -263,14 +256,8 @@ def not_written(reference: str, plan: Plan) -> AbstractContextManager[Writer]:
     )
 
 
-@contextmanager
-def _storing(reference: str) -> Iterator[None]:
-    try:
-        yield
-    except Error:
-        raise
-    except Exception as error:
-        raise StorageError(f"{reference}: cannot be written: {reason(error)}") from error
+def _storing(reference: str) -> AbstractContextManager[None]:
+    return blaming(StorageError, f"{reference}: cannot be written")
 
 
 @contextmanager

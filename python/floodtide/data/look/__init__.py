@@ -11,11 +11,6 @@ from floodtide.data.look.sampling import QUICK
 from floodtide.data.look.trained_on import FIB25, trained_on, training_images
 
 __all__ = [
-    "FIB25",
-    "QUICK",
-    "alignment",
-    "image_statistics",
-    "label_statistics",
-    "trained_on",
+    "FIB25", "QUICK", "alignment", "image_statistics", "label_statistics", "trained_on",
     "training_images",
-]
+]  # fmt: skip

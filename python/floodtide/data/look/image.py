@@ -135,11 +135,7 @@ def image_statistics(
 
 
 class GreyLevels:
-    """Counts of the grey levels of sampled voxels: exact for integers of at most 16 bits, else of a subset.
-
-    Args:
-        total: Number of voxels that will be added.
-    """
+    """Counts of the grey levels of sampled voxels: exact for integers of at most 16 bits, else of a subset."""
 
     def __init__(self, dtype: np.dtype[Any], total: int) -> None:
         self._range = np.iinfo(dtype) if dtype.kind in "iu" else None
@@ -218,9 +214,7 @@ def require_image(volume: Volume) -> None:
 def _summary(
     values: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Return the percentiles and the histogram."""
-    cumulative = np.cumsum(counts) / counts.sum()
-    at = np.searchsorted(cumulative, np.asarray(PERCENTILES) / 100.0)
+    at = np.searchsorted(np.cumsum(counts) / counts.sum(), np.asarray(PERCENTILES) / 100.0)
     percentiles = values[np.minimum(at, len(values) - 1)]
     binned = np.zeros(BINS)
     if len(values) > 1:

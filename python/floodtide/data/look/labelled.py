@@ -121,8 +121,7 @@ def _tile(chunks: Vec3, shape: Vec3, cell: int) -> list[int]:
     if math.prod(size) > 4 * _TILE:
         size = [1, *(min(n, 2048) for n in shape[1:])]
     for axis in (2, 1, 0):
-        unit = math.lcm(size[axis], cell) if axis else size[axis]
-        size[axis] = unit
+        size[axis] = math.lcm(size[axis], cell) if axis else size[axis]
         while size[axis] < shape[axis] and math.prod(size) // size[axis] * 2 * size[axis] <= _TILE:
             size[axis] *= 2
     return size
@@ -138,8 +137,7 @@ def _tiles(
 
 def _boxes(mask: Mask, found: Box, cell: int) -> tuple[Form, list[Box]]:
     """Return the form of labels inside of a tight box of the map, and the boxes (start, size) in the map."""
-    thin = _sections(mask, (0, 1, 2) if cell == 1 else (0,))
-    if thin:
+    if thin := _sections(mask, (0, 1, 2) if cell == 1 else (0,)):
         return "sections", thin
     pieces = _split(mask, found)
     whole = ((0, 0, 0), as_vec3(mask.shape))
@@ -161,8 +159,7 @@ def _sections(mask: Mask, axes: tuple[int, ...]) -> list[Box]:
             continue
         result = []
         for start, end in runs:
-            part = np.moveaxis(mask, axis, 0)[start:end]
-            box = _tight(np.moveaxis(part, 0, axis))
+            box = _tight(np.moveaxis(np.moveaxis(mask, axis, 0)[start:end], 0, axis))
             assert box is not None
             first, size = list(box[0]), list(box[1])
             first[axis] = start
@@ -214,8 +211,7 @@ def _solid(mask: Mask, box: Box, skip: int | None = None) -> bool:
 
 def _profile(mask: Mask, axis: int) -> Mask:
     """Return which planes along an axis have labels."""
-    others = tuple(other for other in range(3) if other != axis)
-    return np.asarray(mask.any(axis=others))
+    return np.asarray(mask.any(axis=tuple(other for other in range(3) if other != axis)))
 
 
 def _runs(profile: Mask, gap: int) -> list[tuple[int, int]]:

@@ -14,18 +14,10 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.data.boxes import Box, Progress, as_vec3, box_text, part_of
+from floodtide.data.boxes import Box, Progress, box_text, middle, part_of
+from floodtide.data.look import sampling
 from floodtide.data.look.labelled import Labelled, labelled
-from floodtide.data.look.sampling import (
-    FULL,
-    QUICK,
-    Array,
-    Sample,
-    cubes_within,
-    sample,
-    slabs,
-    whole_of,
-)
+from floodtide.data.look.sampling import Array
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
@@ -77,7 +69,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelStatistics(Labelled, Neighbours, Sample):
+class LabelStatistics(Labelled, Neighbours, sampling.Sample):
     """Statistics of a box of a label volume. 0 is no object.
 
     Attributes:
@@ -157,14 +149,16 @@ class LabelStatistics(Labelled, Neighbours, Sample):
 
 def like_image(volume: Volume) -> bool:
     """Return `LabelStatistics.like_image` of a whole volume, from a sample."""
-    return min(_neighbours(volume, [whole_of(volume.shape)], QUICK).changes) > _NOISY
+    return (
+        min(_neighbours(volume, [sampling.whole_of(volume.shape)], sampling.QUICK).changes) > _NOISY
+    )
 
 
 def label_statistics(
     volume: Volume,
     *,
     box: Box | None = None,
-    budget: int = FULL,
+    budget: int = sampling.FULL,
     sections: bool = True,
     progress: Progress | None = None,
 ) -> LabelStatistics:
@@ -180,13 +174,13 @@ def label_statistics(
         InvalidFileError: If the volume cannot be read, or does not hold whole numbers.
     """
     require_labels(volume)
-    whole = box or whole_of(volume.shape)
+    whole = box or sampling.whole_of(volume.shape)
     found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
     inside = _some(found.boxes or (whole,), _READ_BOXES)
-    boxes = sample(whole, budget, sections)
+    boxes = sampling.sample(whole, budget, sections)
     if math.prod(whole[1]) > budget:
         each = budget // len(inside)
-        boxes = [part for one in inside for part in sample(one, each, sections)]
+        boxes = [part for one in inside for part in sampling.sample(one, each, sections)]
     ids, sizes = _counted(volume, boxes, progress and part_of(progress, 1, 2))
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
@@ -226,7 +220,7 @@ def _counted(
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return the values in boxes, in ascending order, and the voxels of each."""
     tables: list[Array] = []
-    for _, stored in slabs(volume, boxes, progress):
+    for _, stored in sampling.slabs(volume, boxes, progress):
         tables.append(_table(cleared(stored, volume.name)))
         if len(tables) == _TABLES:
             tables = [_merged(tables)]
@@ -239,8 +233,8 @@ def require_labels(volume: Volume) -> None:
     if volume.dtype.kind in "iu":
         return
     largest = 2 ** (np.finfo(volume.dtype).nmant + 1)  # integers above are rounded
-    small = math.prod(volume.shape) <= QUICK  # and read whole
-    for box in sample(whole_of(volume.shape), QUICK, sections=small):
+    small = math.prod(volume.shape) <= sampling.QUICK  # and read whole
+    for box in sampling.sample(sampling.whole_of(volume.shape), sampling.QUICK, sections=small):
         values = volume.read(box)
         wrong = np.argwhere(~((np.floor(values) == values) & (np.abs(values) <= largest)))
         if len(wrong):
@@ -283,7 +277,7 @@ def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> Neighbours
     tables: list[Array] = []
     edges: list[Array] = []
     for box in boxes:
-        for cube in cubes_within(box, min(budget, _CUBES) // len(boxes)):
+        for cube in sampling.cubes_within(box, min(budget, _CUBES) // len(boxes)):
             labels = cleared(volume.read(cube))
             boundary, differing = changed(labels)
             shares.append(differing)
@@ -350,13 +344,12 @@ def _pieces(
     Of several sections, the one with the most pieces counts: an object that is labelled in two sections is one object.
     """
     counts: dict[int, int] = {}
-    for start, size in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
-        extents = list(size)
+    for box in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
+        extents = list(box[1])
         while math.prod(extents) > min(budget, _BLOCK):
             longest = extents.index(max(extents))
             extents[longest] = -(-extents[longest] // 2)
-        first = as_vec3([a + (n - m) // 2 for a, n, m in zip(start, size, extents, strict=True)])
-        labels = cleared(volume.read((first, as_vec3(extents))))
+        labels = cleared(volume.read(middle(box, extents)))
         for value in np.intersect1d(labels, values):
             found = _core.segment.connected_components((labels == value).astype(np.uint8), _SPECK)
             before, own = counts.get(int(value), 0), int(found.max())
@@ -398,7 +391,6 @@ def _table(labels: Array) -> Array:
 
 
 def _merged(tables: list[Array]) -> Array:
-    """Return one table for several."""
     ids, counts = np.concatenate(tables, axis=1)
     known, inverse = np.unique(ids, return_inverse=True)
     return np.stack([known, np.bincount(inverse, counts).astype(np.uint64)])

@@ -90,11 +90,7 @@ def settle(problems: Sequence[Problem]) -> None:
 
 
 def of_grey_levels(
-    image: ImageStatistics,
-    reading: Reading,
-    trained: Sequence[TrainedOn],
-    *,
-    adapts: bool = False,
+    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn], *, adapts: bool = False
 ) -> list[Problem]:
     """Return what is wrong with mean and std: against the training images if they are known, else by themselves.
 

@@ -120,11 +120,7 @@ def sample(whole: Box, budget: int, sections: bool) -> list[Box]:
 def slabs(
     volume: Volume, boxes: Sequence[Box], progress: Progress | None
 ) -> Iterator[tuple[int, Array]]:
-    """Yield (number of the first section, voxels) for slabs of whole sections of each box, in order of z.
-
-    Args:
-        progress: Called as progress(voxels read, voxels to read).
-    """
+    """Yield (number of the first section, voxels) for slabs of whole sections of each box, in order of z."""
     done, total = 0, sum(math.prod(size) for _, size in boxes)
     chunk = volume.chunks[0]
     for (z, y, x), (depth, height, width) in boxes:

@@ -65,8 +65,7 @@ def sharpness(volume: Volume, box: Box, budget: int = _VOXELS) -> Sharpness | No
     for cube in cubes_within(box, min(budget, _VOXELS), CUBE):
         voxels = read(volume, cube)
         kept = _unpadded(voxels)
-        rows = _of_cube(voxels, kept)
-        if rows is not None:
+        if (rows := _of_cube(voxels, kept)) is not None:
             measured.append(rows)
             skews.append(_skewness(voxels, kept))
     if not measured:

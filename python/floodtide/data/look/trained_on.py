@@ -95,14 +95,7 @@ def to_text(volumes: Sequence[TrainedOn]) -> str:
 
 
 def from_text(text: str, where: str) -> tuple[TrainedOn, ...]:
-    """Return the statistics of training volumes that a checkpoint keeps; none for an empty text.
-
-    Args:
-        text: What `to_text` has returned.
-
-    Raises:
-        InvalidFileError: If the text is something else.
-    """
+    """Return the statistics of training volumes that a checkpoint keeps; none for an empty text."""
     if not text:
         return ()
     expected = "statistics of training volumes"

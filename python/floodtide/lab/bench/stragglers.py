@@ -37,9 +37,7 @@ class Options:
         range=ranges.SOME_MILLISECONDS,
     )
     slowed: float = option(
-        5.0,
-        "Factor by which the last rank sleeps longer than the others",
-        range=ranges.SLOWDOWN,
+        5.0, "Factor by which the last rank sleeps longer than the others", range=ranges.SLOWDOWN
     )
     contributors: int | None = option(
         None,

@@ -43,10 +43,7 @@ class BenchmarkGroup(LazyGroup):
         return benchmark
 
 
-@click.group(
-    cls=BenchmarkGroup,
-    commands={name: ("", text) for name, text in BENCHMARKS.items()},
-)
+@click.group(cls=BenchmarkGroup, commands={name: ("", text) for name, text in BENCHMARKS.items()})
 def command() -> None:
     """Measure complete training under disturbances on this machine.
 

@@ -10,13 +10,7 @@ import numpy as np
 
 from floodtide.base import style
 from floodtide.lab.simulate import paper
-from floodtide.lab.simulate.rows import (
-    STALL,
-    STALL_PREFETCH,
-    STRAGGLER,
-    STRAGGLER_PARTIAL,
-    Row,
-)
+from floodtide.lab.simulate.rows import STALL, STALL_PREFETCH, STRAGGLER, STRAGGLER_PARTIAL, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -80,9 +80,7 @@ class Options:
         1, "Number of patches that each rank loads at the same time", range=limits.READERS
     )
     backup: float = option(
-        0.0,
-        "Number of backup ranks, as a share of the ranks that count",
-        range=ranges.BACKUP,
+        0.0, "Number of backup ranks, as a share of the ranks that count", range=ranges.BACKUP
     )
     late: str = option(
         "drop",

@@ -132,11 +132,7 @@ class Patches:
     """
 
     def __init__(
-        self,
-        loading: Loading,
-        shape: tuple[int, int],
-        walkers: int,
-        draws: Draws,
+        self, loading: Loading, shape: tuple[int, int], walkers: int, draws: Draws
     ) -> None:
         self._loading = loading
         self._draws = draws

@@ -148,9 +148,7 @@ def _noise_scale(study: Study) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def _drawings(
-    results: Results,
-) -> dict[str, tuple[tuple[float, float], Callable[[Figure], None]]]:
+def _drawings(results: Results) -> dict[str, tuple[tuple[float, float], Callable[[Figure], None]]]:
     """Return the figures that the trainings have data for: {name: (size in inches, function that draws)}."""
     drawings: dict[str, tuple[tuple[float, float], Callable[[Figure], None]]] = {}
     if results.found:

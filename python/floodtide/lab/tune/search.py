@@ -16,13 +16,7 @@ from floodtide.bench.shapes import available_cores
 from floodtide.errors import ConfigurationError
 from floodtide.lab import ranges
 from floodtide.lab.tune.measuring import Measurement, measure
-from floodtide.lab.tune.settings import (
-    BINDINGS,
-    POLICIES,
-    Setting,
-    candidates,
-    default_setting,
-)
+from floodtide.lab.tune.settings import BINDINGS, POLICIES, Setting, candidates, default_setting
 
 EQUAL = 0.01  # settings within this share of the fastest count as equal
 _KEPT = 3  # pairs of ranks and threads whose binding and waiting are tried
@@ -192,8 +186,5 @@ def _choice(found: Mapping[Setting, Measurement], default: Measurement) -> Choic
     equal = [one for one in ordered if one.best >= (1.0 - EQUAL) * ordered[0].best]
     chosen = min(equal, key=lambda one: (one.setting != default.setting, one.setting.effort))
     return Choice(
-        setting=chosen.setting,
-        fovs_per_s=chosen.best,
-        default=default,
-        measurements=tuple(ordered),
+        setting=chosen.setting, fovs_per_s=chosen.best, default=default, measurements=tuple(ordered)
     )

@@ -98,11 +98,7 @@ class FloodValidation:
 
 
 class FloodLearner(Learner):
-    """Walkers and validation of a flood-filling network on this rank. Not collective.
-
-    Raises:
-        InvalidArgumentError: If the examples do not fit the network's field of view and step.
-    """
+    """Walkers and validation of a flood-filling network on this rank. Not collective."""
 
     data_class = Shards
 
@@ -132,10 +128,7 @@ class FloodLearner(Learner):
         if held_out is None:
             return None
         return FloodValidation(
-            held_out,
-            patch_size=cls.patch_size(config),
-            centres=section.centres,
-            seed=section.seed,
+            held_out, patch_size=cls.patch_size(config), centres=section.centres, seed=section.seed
         )
 
     @classmethod

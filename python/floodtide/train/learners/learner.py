@@ -141,12 +141,7 @@ class Setup:
 
 
 def held_out_volume(config: Config) -> TrainingVolume | None:
-    """Return the volume of which the section [validation] holds out a box, with the box; None: it names no box.
-
-    Raises:
-        ConfigurationError: If there is no such volume.
-        Error: As `boxes_of` raises, for boxes that are not inside the labels.
-    """
+    """Return the volume of which the section [validation] holds out a box, with the box; None: it names no box."""
     section, volumes = config.validation, config.data.volumes
     if not section.box:
         return None

@@ -23,11 +23,7 @@ from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
 
 class PatchLearner(Learner):
-    """Walkers and validation of a network of patches on this rank. Not collective.
-
-    Raises:
-        InvalidArgumentError: If network and patches do not fit each other, or a group is trained on and held out.
-    """
+    """Walkers and validation of a network of patches on this rank. Not collective."""
 
     data_class = Patches
 
@@ -75,9 +71,8 @@ class PatchLearner(Learner):
             )
         if not given:
             return None
-        volumes = section.volumes or config.data.volumes
         return Patches(
-            held_out_volume(config) or volumes,
+            held_out_volume(config) or section.volumes or config.data.volumes,
             _data(config),
             config.augmentation,
             task=_task(config),
@@ -137,7 +132,6 @@ def _task(config: Config) -> PatchTask:
 
 
 def _split(config: Config, part: str) -> Split:
-    """Return the split of the groups for a part of the training data."""
     section = config.validation
     return Split(part, section.share, section.seed) if section.share > 0 else Split()
 
@@ -189,8 +183,7 @@ def _require_other_groups(training: Patches, held_out: Patches) -> None:
         {volume.name for volume in one.options.volumes if not volume.groups}
         for one in (training, held_out)
     ]
-    both = set(training.groups) & set(held_out.groups) - numbered[0] - numbered[1]
-    if both:
+    if both := set(training.groups) & set(held_out.groups) - numbered[0] - numbered[1]:
         shown = ", ".join(sorted(both)[:8])
         raise InvalidArgumentError(
             f"validation: {len(both)} group(s) of sections are trained on and held out: {shown}; expected other groups"

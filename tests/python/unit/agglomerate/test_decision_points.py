@@ -113,14 +113,6 @@ def test_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(p.a, p.b) for p in whole] == sorted((p.a, p.b) for p in whole)
 
 
-def test_say_how_far_the_work_is() -> None:
-    calls: list[tuple[int, int]] = []
-    decision_points(
-        np.ones((5, 6, 7), np.uint8), max_distance=2.0, progress=lambda *c: calls.append(c)
-    )
-    assert calls == [(210, 210)]
-
-
 @pytest.mark.parametrize(
     ("labels", "arguments", "says"),
     [
