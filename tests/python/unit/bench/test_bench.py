@@ -113,8 +113,8 @@ def test_unknown_kernel_is_an_error_that_lists_the_known() -> None:
 
 def test_every_benchmark_is_a_command_with_an_example() -> None:
     for name in command.commands:
-        result = run(name, "--help")
-        assert f"Example: floodtide bench {name}" in result.output
+        _, _, example = run(name, "--help").output.partition("Example:")
+        assert f"floodtide bench {name}" in example
 
 
 @pytest.mark.parametrize(
