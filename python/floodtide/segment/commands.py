@@ -234,9 +234,9 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
         "splits": found.splits,
     }
     with world.agreed():
-        if world.rank() == 0:
-            if write_places(places, doubtful, pieces.cut.box[0], pieces.threshold):
-                report["places"] = str(places)
+        start = pieces.cut.box[0]
+        if world.rank() == 0 and write_places(places, doubtful, start, pieces.threshold):
+            report["places"] = str(places)
     return {**report, "out": out}
 
 
