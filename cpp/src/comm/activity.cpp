@@ -100,7 +100,6 @@ void ActivityLog::note_wait(const Communicator& comm, std::string_view ranks) {
   const std::vector<std::string> pending = comm.pending();
   const Traffic traffic = comm.traffic();
   const std::lock_guard lock(mutex_);
-  std::erase_if(waits_, [&](const auto& entry) { return now - entry.second.seen_s > kOverS; });
   const Place here = place();
   const auto& event = here.communication ? here.communication : here.within;
   Wait wait{.collective = pending.empty() ? "" : pending.front(),
@@ -128,6 +127,12 @@ void ActivityLog::leave_out(double seconds) {
     wait.since_s = std::min(wait.since_s + seconds, now);
     wait.seen_s = std::min(wait.seen_s + seconds, now);
   }
+}
+
+void ActivityLog::forget_waits_over() {
+  const double now = now_s();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waits_, [&](const auto& entry) { return now - entry.second.seen_s > kOverS; });
 }
 
 Activity ActivityLog::now() const {

@@ -115,6 +115,8 @@ class Watchdog::Implementation : Immovable {
       if (const double late_s = now_s() - due_s; late_s > 2 * period_s_) {
         for (Peer& peer : peers_) peer.state.heard_s += late_s;
         log_.leave_out(late_s);
+      } else if (late_s < kLimitsS) {
+        log_.forget_waits_over();
       }
       try {
         if (look(leaves)) return;

@@ -23,7 +23,7 @@ from floodtide import _core, config
 from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
-from floodtide.base.outputs import files_of, refuse_inputs, volume_folder
+from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs, volume_folder
 from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
@@ -50,6 +50,7 @@ from floodtide.segment.identity import digest
 from floodtide.segment.linking import decoding_bytes, objects_of
 from floodtide.segment.pieces import PLAN, Cut, Pieces
 
+_COMMAND = "floodtide segment"
 _SAMPLE = 64  # voxels of the network along each axis that are timed for an estimate
 
 
@@ -294,9 +295,11 @@ class Stack(NotPickled):
         """
         is_hdf5 = format_of(out) is HDF5
         with world.agreed():
-            path = Path(path_and_dataset(out)[0]) if is_hdf5 else require_new(out)
-            places = places_beside(out)
+            file, dataset = path_and_dataset(out) if is_hdf5 else (require_new(out), "")
+            path, places = Path(file), places_beside(out)
             refuse_inputs("segment", [path, places], self.inputs)
+            if is_hdf5:  # before a long prediction
+                hdf5_result(_COMMAND, [dataset])(str(path))
         top = path if is_hdf5 else Path(volume_folder(out) or path)
         predicted = f"{top.with_suffix('.predicted.h5')}:predicted"
         texts = {"image": self.image.name, "checkpoint": str(self.checkpoint)}
@@ -329,7 +332,7 @@ class Stack(NotPickled):
             labels,
             out,
             Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
-            command="floodtide segment",
+            command=_COMMAND,
             notes={**texts, "prediction": predicted, **decoding},
             inputs=predicted,
         )

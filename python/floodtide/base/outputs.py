@@ -57,17 +57,17 @@ def hdf5_result(command: str, objects: Sequence[str]) -> Check:
 
 
 def starts_like(kind: str, *beginnings: bytes) -> Check:
-    """Return a check for texts and pictures: it accepts an existing file if its first 16 KiB show the right kind.
+    """Return a check for texts and pictures: it accepts an existing file if its first KiB shows the right kind.
 
     Args:
         kind: Name of the kind in messages: "a PNG picture".
-        beginnings: Byte strings, at least one of which must be in the first 16 KiB.
+        beginnings: Byte strings, at least one of which must be in the first KiB.
     """
 
     def check(path: str) -> None:
         try:
             with Path(path).open("rb") as file:
-                head = file.read(2**14)
+                head = file.read(1024)
         except FileNotFoundError:
             return
         except OSError as error:

@@ -23,12 +23,7 @@ from floodtide.segment.trained import task_of
 _NPZ = "npz://"
 _OTHERS = {  # networks for other programs
     ".onnx": (onnx_export.save, starts_like("an ONNX model", b"floodtide")),
-    ".safetensors": (
-        safetensors_files.save,
-        starts_like(
-            "a safetensors file of floodtide", f'"{safetensors_files.ARCHITECTURE}":'.encode()
-        ),
-    ),
+    ".safetensors": (safetensors_files.save, safetensors_files.require_own),
 }
 _TRAINED_ON = "training_images"  # name of metadata: the statistics that a checkpoint keeps
 _SHOWN = ("depth", "features", "fov", "deltas")  # of a network

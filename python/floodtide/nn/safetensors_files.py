@@ -23,7 +23,7 @@ _NAMES = {
 }  # fmt: skip
 _OF_UNETS = ("in_channels", "classes", "output")  # beside the architecture
 _CONVOLUTION, _UP = (4, 3, 0, 1, 2), (3, 4, 0, 1, 2)  # PyTorch's axes in ours
-ARCHITECTURE = "floodtide"  # name of the metadata
+_ARCHITECTURE = "floodtide"  # name of the metadata
 
 
 def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
         for name, array in network.state_dict().items()
     }
     module = library("safetensors.numpy", "convert to safetensors", "safetensors")
-    replace_bytes(path, module.save(tensors, texts | {ARCHITECTURE: json.dumps(known)}))
+    replace_bytes(path, module.save(tensors, texts | {_ARCHITECTURE: json.dumps(known)}))
 
 
 def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
@@ -60,19 +60,19 @@ def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
     with _opened(path) as file:
         notes = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    if ARCHITECTURE not in notes:
+    if _ARCHITECTURE not in notes:
         raise InvalidFileError(
-            f"load: {path} has no metadata `{ARCHITECTURE}`, expected the architecture of a network, as in a file of"
+            f"load: {path} has no metadata `{_ARCHITECTURE}`, expected the architecture of a network, as in a file of"
             " `floodtide convert NETWORK.h5 FILE.safetensors`"
         )
-    known = reading.parse_json(notes[ARCHITECTURE], path, "the architecture of a network")
+    known = reading.parse_json(notes[_ARCHITECTURE], path, "the architecture of a network")
     try:
         row = next(row for row in NETWORKS if row.kind == known["kind"])
         others = {name: known.pop(name) for name in _OF_UNETS if name in known}
         core = row.core_network(row(**known).core(compute=compute, **others))
     except (StopIteration, KeyError, TypeError, InvalidArgumentError) as error:
         raise InvalidFileError(
-            f"load: {path}: the metadata `{ARCHITECTURE}` describe no network: {error!r}"
+            f"load: {path}: the metadata `{_ARCHITECTURE}` describe no network: {error!r}"
         ) from None
     ours = {_theirs(name): name for name, _, _ in core.layout()}
     arrays = {
@@ -87,6 +87,19 @@ def metadata(path: str) -> dict[str, str]:
     """Return the metadata of a safetensors file."""
     with _opened(path) as file:
         return dict(file.metadata() or {})
+
+
+def require_own(path: str) -> None:
+    """Raise InvalidArgumentError if a file exists that `save` has not written: its metadata may be in any order."""
+    try:
+        own = not reading.exists(path) or _ARCHITECTURE in metadata(path)
+    except InvalidFileError:
+        own = False
+    if not own:
+        raise InvalidArgumentError(
+            f"{path}: exists and is not a safetensors file of floodtide: it is not replaced; choose another name, or"
+            " remove it first"
+        )
 
 
 @contextmanager

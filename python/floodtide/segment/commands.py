@@ -218,6 +218,10 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
         pieces = Pieces.open(folder)
     with bar("overlaps", "reconcile") as progress:
         found = reconcile(pieces, inside_voxels=inside_voxels, progress=progress)
+    doubtful = None
+    with world.agreed():  # a damaged table is an error before the volume is written
+        if world.rank() == 0:
+            doubtful = places_of(pieces, found)
     with bar("voxels", "reconcile") as progress:
         write_reconciled(pieces, found, out, progress)
     report: dict[str, Any] = {
@@ -226,10 +230,9 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
         "splits": found.splits,
     }
     with world.agreed():
-        if world.rank() == 0:
-            doubtful = places_of(pieces, found)
-            if write_places(places, doubtful, pieces.cut.box[0], pieces.threshold):
-                report["places"] = str(places)
+        start = pieces.cut.box[0]
+        if world.rank() == 0 and write_places(places, doubtful, start, pieces.threshold):
+            report["places"] = str(places)
     return {**report, "out": out}
 
 

@@ -294,15 +294,16 @@ class Predictor:
             InvalidArgumentError: If `probabilities` is True and the outputs are not classes, if `out` is the file of
                 the volume, or if the dataset exists and is not an older prediction. Also as for `blocks`.
         """
-        if probabilities and not self.excluding:
-            raise InvalidArgumentError(
-                f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
-                "(softmax); its outputs are the probabilities"
-            )
-        path, dataset = path_and_dataset(out)
-        volumes = self.channels(volume)
-        first = volumes[0]
-        start, size = _checked(first, box)
+        with world.agreed():
+            if probabilities and not self.excluding:
+                raise InvalidArgumentError(
+                    f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
+                    "(softmax); its outputs are the probabilities"
+                )
+            path, dataset = path_and_dataset(out)
+            volumes = self.channels(volume)
+            first = volumes[0]
+            start, size = _checked(first, box)
         values = self._class_values()
         kinds = {dataset: values.dtype.name if self.excluding else "float32"}
         if probabilities:

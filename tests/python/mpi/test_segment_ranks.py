@@ -16,7 +16,7 @@ import bright_network
 import h5py
 import numpy as np
 import pytest
-from launch import ENVIRONMENT, MPIEXEC, shared
+from launch import ENVIRONMENT, MPIEXEC, assert_one_line, shared
 from processes import kill_job
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
@@ -167,6 +167,13 @@ def test_a_rank_that_cannot_predict_ends_all_and_keeps_the_older_result(tmp_path
     assert result.stderr.count("no number") == 1
     assert (tmp_path / "out.h5").read_bytes() == before
     assert not list(tmp_path.glob(".out*"))
+    for wrong, said in (
+        (["--box", "0:65,0:64,0:64"], "is not inside"),
+        (["--probabilities"], "softmax"),
+    ):
+        result = shared(2, ["-m", "floodtide", *line, *wrong], status=2)
+        assert_one_line(result.stderr)
+        assert said in result.stderr
 
 
 def test_an_error_of_one_rank_is_one_line_on_all(tmp_path: Path) -> None:

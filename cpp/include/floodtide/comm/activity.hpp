@@ -49,6 +49,8 @@ class ActivityLog : Immovable {
   void note_wait(const Communicator& comm, std::string_view ranks);
   /// Leave the last `seconds` out of all waits, because this process was stopped in this time.
   void leave_out(double seconds);
+  /// Forget waits that were not noted for a second. Call this often, but not after this process was stopped: its waits go on.
+  void forget_waits_over();
 
   /// A training run. While the object exists, its timeline tells what this rank does, and its limit replaces that of set_limit.
   class Training : Immovable {

@@ -211,6 +211,23 @@ TEST(Watchdog, AWaitGoesOnAfterTheProcessWasStopped) {
   EXPECT_LT(log.now().for_s, 0.5);
 }
 
+TEST(Watchdog, AWaitKeepsItsTimeIfItIsNotedBeforeTheStopIsKnown) {
+  const auto comm = self();
+  ActivityLog log;
+  log.note_wait(*comm, "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  log.note_wait(*comm, "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // the stop
+  log.note_wait(*comm, "");
+  log.leave_out(1.1);
+  EXPECT_GE(log.now().for_s, 0.2);
+  EXPECT_LT(log.now().for_s, 0.9);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  log.forget_waits_over();
+  log.note_wait(*comm, "");
+  EXPECT_EQ(log.now().for_s, 0);
+}
+
 TEST(Watchdog, OneRankIsNotWatched) {
   const auto comm = self();
   ActivityLog log;

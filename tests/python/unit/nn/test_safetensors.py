@@ -116,7 +116,9 @@ def test_a_damaged_file_and_another_destination(tmp_path: Path, capsys: Any) -> 
     save(ft.nn.UNet(FLAT), str(path), {})
     assert run(["convert", str(path), str(other)]) == 0
     assert run(["convert", str(path), str(other)]) == 0  # its own file is replaced
-    save_file({"w": np.zeros(3, np.float32)}, tmp_path / "theirs", {"format": "pt"})
+    save(ft.nn.UNet(FLAT), str(other), {"long": "x" * 2**17, "training_images": "[]"})
+    assert run(["convert", str(path), str(other)]) == 0  # metadata have no order
+    save_file({"floodtide": np.zeros(3, np.float32)}, tmp_path / "theirs", {"format": "pt"})
     for content in (b"my notes", (tmp_path / "theirs").read_bytes()):
         other.write_bytes(content)
         assert run(["convert", str(path), str(other)]) == 2

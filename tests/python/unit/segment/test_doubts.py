@@ -173,7 +173,12 @@ def test_subvolumes_have_places_of_the_whole(
         assert np.abs(np.subtract(merge.zyx, np.add(START, (12, 20, 20)))).max() <= 1
         assert cli.run(["evaluate", out, truth, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["places"]["mistakes"] == 3
-    for table in Path(folder).glob("*.csv"):
+    damaged, *others = Path(folder).glob("*.csv")
+    damaged.write_text("my notes")
+    assert cli.run(["reconcile", folder, f"{tmp_path}/new.h5:s"]) == 2
+    assert f"{damaged}: cannot be read" in capsys.readouterr().err
+    assert not Path(tmp_path, "new.h5").exists()
+    for table in (damaged, *others):
         table.unlink()
     assert cli.run(["reconcile", folder, f"{tmp_path}/out.h5:s", "--json"]) == 0
     assert not table_of(f"{tmp_path}/out.h5:s").exists()  # the older one told of other segments

@@ -122,6 +122,9 @@ def test_what_does_not_fit(plan: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "without segment.subvolume" in said(str(plan), *out, "--subvolumes", "0:1")
     assert "expected it only for 'flood'" in said(str(plan), *out, "--set", "segment.grow=1")
     assert "--preview is for flood-filling networks" in said(faint, *model, "--preview")
+    theirs = data.convert(Volume(raw), f"{tmp_path}/theirs.h5:s").name
+    assert "theirs.h5:s: exists" in said(str(plan), "--out", theirs)
+    assert not Path(tmp_path, "theirs.predicted.h5").exists()  # it says so before the prediction
     (tmp_path / "there.zarr").mkdir()
     assert "exists and is not replaced" in said(str(plan), "--out", f"{tmp_path}/there.zarr")
     line = ["segment", str(plan), *out, *SUBVOLUME, "--subvolumes", "0:1"]
