@@ -20,7 +20,7 @@ from floodtide import cli
 MADE = "*Made by docs/generate_reference.py from {}. Change the code and run it again.*"
 UNITS = "Arrays are NumPy arrays with axes z, y, x; lengths are in voxels. `...` stands for a long default."
 NAVIGATION = "<!-- site\n```{toctree}\n:hidden:\n:glob:\n\napi/*\n```\nsite -->"
-NAMES = "nn optim data train config segment agglomerate evaluate shapes report errors"
+NAMES = "nn optim data train config segment agglomerate evaluate report errors"
 PAGES = {"api/floodtide.md": ["floodtide"]}
 PAGES |= {f"api/{name}.md": [f"floodtide.{name}"] for name in NAMES.split()}
 PAGES["api/optim.md"].append("floodtide.optim.lr")

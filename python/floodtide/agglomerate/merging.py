@@ -51,8 +51,8 @@ def resegment(
     The same call continues after a crash, on any number of ranks.
 
     Args:
-        file: Name of the configuration (TOML): image, network and thresholds are those of [segment], the rule that of
-            [resegment].
+        file: Name of the configuration (TOML). Its table [segment] names image, network and thresholds, and
+            [resegment] has the rule.
         segmentation: Name of a volume of segments of the whole image.
         out: Name of the volume of objects to write; None: only scores and merges are written.
         pairs: Folder for the scores of all pairs and the merges; None: beside the segmentation, with its name

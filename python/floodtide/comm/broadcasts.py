@@ -80,7 +80,7 @@ def broadcast_object(value: Any, root_rank: int = 0, process_set: ProcessSet | N
 def broadcast_parameters(
     parameters: Mapping[str, Array], root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> None:
-    """Overwrite the arrays with those of rank `root_rank`. Call this before training, so that all networks are equal.
+    """Copy the arrays of rank `root_rank` to all ranks. Call this before training, so that all networks are equal.
 
     Raises:
         ShapeError: On all ranks, if names, shapes or types differ between ranks.

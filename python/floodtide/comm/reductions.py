@@ -128,7 +128,7 @@ grouped_allreduce = completed(
     Args:
         arrays: Arrays of any shapes and types. Their number, shapes and types must be equal on all ranks.
 
-    The other arguments and the errors are those of allreduce.
+    It takes the other arguments of allreduce, and raises the same errors.
     """,
 )
 

@@ -73,7 +73,7 @@ class MaskOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentOptions(Registered):
-    """What to segment and how. Names and defaults are those of google/ffn, including the probabilities."""
+    """What to segment and how. google/ffn has the same names and defaults, also for the probabilities."""
 
     checkpoint: str = option(
         "",

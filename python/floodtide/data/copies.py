@@ -58,7 +58,7 @@ def convert(
     Args:
         source: A volume, or its name.
         destination: The name of the copy.
-        voxel_size_nm: (z, y, x) in nm, instead of what the source says.
+        voxel_size_nm: Voxel size (z, y, x) in nm; it replaces the size that the source states.
         resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
             larger volume then states where it begins in new voxels, rounded.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.

@@ -67,7 +67,7 @@ class ClassReport:
         worst_voxels: Number of its wrong voxels.
         average_precision: Of the voxels of each class, from the predicted probabilities; empty: there are none.
         objects: Scores of the objects of each class but the background; empty: not asked for.
-        sections: True if objects are those of each section.
+        sections: True if each section has its own objects.
         notes: Sentences about the scores.
     """
 
@@ -155,7 +155,7 @@ def class_report(
         match: {value of the truth: class that it stands for}; other values stand for themselves.
         unlabelled: Another value of the truth that is no label; None: there is none.
         objects: True: also score the connected components of each class. In a volume, rank 0 does this in memory.
-        sections: True: objects are those of each section; None: if floodtide predicted each section alone.
+        sections: True: each section has its own objects; None: True if floodtide predicted each section alone.
         min_voxels: Components with fewer voxels do not count.
 
     Returns:

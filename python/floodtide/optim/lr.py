@@ -72,7 +72,7 @@ class Schedule:
     def __call__(
         self, step: float, workers: int = 1, batch: int = 1, noise_scale: float | None = None
     ) -> float:
-        """Return the rate of update `step` (counted from 0); the other arguments are those of the factor of `scale`."""
+        """Return the rate of update `step` (counted from 0). The rule `scale` reads the other arguments."""
         factor = _core.scale_factor(self.scale, self.scale_values, workers, batch, noise_scale)
         return _core.Schedule(self.name, self.values).at(step, factor)
 

@@ -221,7 +221,7 @@ class Segmenter:
         """Return a segmenter with the network that `options.checkpoint` names.
 
         Args:
-            options: As for the class; `fov` and `deltas` replace those of the checkpoint.
+            options: As for the class; `fov` and `deltas` replace what the checkpoint states.
             compute: How convolutions are computed, as `run.compute`.
 
         Raises:
@@ -254,8 +254,8 @@ class Segmenter:
                 is an estimate: voxels of segments, and a share of the others, that of the seeds that failed.
             initial: Segments (ids from 1) that keep their voxels and ids, in voxels of the volume; None: the volume
                 that `options.initial` names, if any.
-            seeds: Seeds (n, 3) of z, y, x in voxels of the volume, in the order in which they are tried; None: those of
-                `options.seeds`, else of `options.seed_policy`. Seeds where no field of view fits are left out.
+            seeds: Seeds (n, 3) of z, y, x in voxels of the volume, in the order in which they are tried; None: as
+                `options.seeds` says, else `options.seed_policy`. Seeds where no field of view fits are left out.
             limit_s: Seconds of flooding, after which the objects that are whole by then are returned; None: no limit.
             checkpoint: File for checkpoints each `options.checkpoint_interval` seconds. If it exists, the segmentation
                 continues there. Remove it with `remove_checkpoints` when the result is stored. Not used if the interval

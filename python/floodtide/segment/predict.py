@@ -2,11 +2,6 @@
 """Predictions of U-Nets on volumes of any size, in blocks of bounded memory.
 
 Blocks overlap by the network's context, so the result equals that of one pass over the whole volume, without seams.
-
-A network that was trained on mirrored examples gives slightly different answers for an image and for its mirror image.
-Their mean has fewer mistakes than one answer. Isensee et al., nnU-Net (Nature Methods 18, 203-211, 2021), predict in
-this way. Affinities need care, because mirroring turns their offsets around: the mirrored network says at voxel
-q + offset what the plain one says at voxel q.
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,15 +35,11 @@ from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slice
 from floodtide.data.image_check import checked_image, image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.volumes import name_of
-from floodtide.errors import (
-    InvalidArgumentError,
-    NumericalError,
-    OutOfRangeError,
-    ShapeError,
-)
+from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
 from floodtide.segment.canvas import as_float32
+from floodtide.segment.mirroring import mirrored_mean
 from floodtide.segment.windows import Axis, Window, choose_windows
 
 Image = NDArray[Any] | Volume
@@ -82,8 +73,8 @@ class Predictor:
             that predicts at the same time needs this memory.
         mirror: Axes, 0 for z to 2 for x. The prediction is then the mean over the image and its copies mirrored along
             all subsets of these axes: 8 forward passes for three axes instead of one. Use axes that training reflected.
-        task: What the network has learnt; None: unknown, and all outputs are kept as they are. Classes get the values
-            of their table. `mirror` needs it for outputs that are not classes.
+        task: What the network has learnt. With a task of classes, results have the values of its table. None: it is
+            unknown, and results have all outputs. `mirror` needs a task for outputs that are not classes.
 
     Raises:
         InvalidArgumentError: If the model is not a U-Net, a number is out of range, or the task does not fit it.
@@ -224,7 +215,7 @@ class Predictor:
                     progress(done, total)
 
     def cost(self, shape: Sequence[int], box: Box) -> tuple[int, int, float]:
-        """Return what a box of an image costs: voxels to compute with halos, blocks, and bytes of memory of a block."""
+        """Return the computed voxels of a box, halos included, the number of blocks, and the bytes of a block."""
         axes, lengths = self._windows(shape, box)
         counts = [axis.count(n) for axis, n in zip(axes, lengths, strict=True)]
         block = math.prod(lengths)
@@ -433,10 +424,8 @@ class Predictor:
 
     def _probabilities(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the probabilities (z, y, x, outputs) of normalised intensities (z, y, x, channels)."""
-        probabilities: NDArray[np.float32] = self.model.forward(np.ascontiguousarray(images)[None])[
-            0
-        ]
-        return probabilities
+        found: NDArray[np.float32] = self.model.forward(np.ascontiguousarray(images)[None])
+        return found[0]
 
 
 @typed()
@@ -460,7 +449,7 @@ def predict_volume(
         image: Name of the volume.
         out: "file:dataset" of an HDF5 file.
         box: z0:z1,y0:y1,x0:x1 in voxels; "": the whole image.
-        mean, std: Those of the image; None: what the checkpoint stores.
+        mean, std: Of the intensities of the image; None: what the checkpoint stores.
         voxel_size_nm: Voxel size (z, y, x); None: what the image states.
         probabilities: Also write the probabilities of the classes, "DATASET_probabilities".
         mirror: Average the predictions of the image and of its mirror images, along the axes that training reflected.
@@ -609,68 +598,3 @@ def _read(image: Image, box: Box) -> NDArray[np.float32]:
     return (
         image.read_intensities(box) if isinstance(image, Volume) else as_float32(image[slices(box)])
     )
-
-
-def mirrored_mean(
-    forward: Callable[[Values], Values],
-    image: Values,
-    axes: Sequence[int],
-    offsets: Sequence[Vec3] | None,
-) -> Values:
-    """Return the mean of the outputs for an image and for its copies mirrored along all subsets of `axes`.
-
-    Args:
-        forward: Returns the outputs (z, y, x, outputs) of an image.
-        image: float32 (z, y, x, channels).
-        axes: Axes to mirror, 0 for z to 2 for x.
-        offsets: Offsets (z, y, x) of the outputs that are affinities, the first ones; further outputs are those of the
-            image itself. None: no output depends on directions.
-
-    Returns:
-        float32 (z, y, x, outputs). An affinity is the mean over the copies in which the network predicts the same
-        pair of voxels: all of them for an offset along one axis, unless one of the two voxels is outside of the image.
-    """
-    subsets = [chosen for n in range(len(axes) + 1) for chosen in itertools.combinations(axes, n)]
-    total = np.array(forward(image))
-    counts = np.ones_like(total)
-    for chosen in subsets[1:]:
-        outputs = np.flip(forward(np.ascontiguousarray(np.flip(image, chosen))), chosen)
-        if offsets is None:
-            total += outputs
-            counts += 1.0
-            continue
-        for channel, offset in enumerate(offsets):
-            _add_affinities(total, counts, outputs, channel, offset, offsets, chosen)
-    return total / counts
-
-
-def _add_affinities(
-    total: Values,
-    counts: Values,
-    outputs: Values,
-    channel: int,
-    offset: Vec3,
-    offsets: Sequence[Vec3],
-    mirrored: Sequence[int],
-) -> None:
-    """Add the affinities that a mirrored copy has for the pairs of a channel. Some copies have none."""
-    seen = tuple(-step if axis in mirrored else step for axis, step in enumerate(offset))
-    if seen in offsets:  # the same pairs, stored at the same voxels
-        total[..., channel] += outputs[..., offsets.index(seen)]
-        counts[..., channel] += 1.0
-        return
-    turned = tuple(-step for step in seen)
-    if turned not in offsets:
-        return
-    # The pair of q and q + offset is stored at q + offset.
-    here, there = _pairs(total.shape[:3], offset)
-    total[..., channel][here] += outputs[..., offsets.index(turned)][there]
-    counts[..., channel][here] += 1.0
-
-
-def _pairs(shape: Sequence[int], offset: Vec3) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return where the first and the second voxels of all pairs of an offset are that lie inside of an image."""
-    extents = list(zip(shape, offset, strict=True))
-    first = tuple(slice(max(0, -step), min(n, n - step)) for n, step in extents)
-    second = tuple(slice(max(0, step), min(n, n + step)) for n, step in extents)
-    return first, second

@@ -228,7 +228,7 @@ class PatchTask(Task):
         """
 
     def scores(self, scores: Mapping[str, Any], groups: Sequence[str]) -> Record:
-        """Return the part of a validation record that this task has, of what the core has computed."""
+        """Return what a validation record holds for this task, from the scores that the core has computed."""
         return {"channels": dict(zip(self.channels, map(dict, scores["channels"]), strict=True))}
 
     def score_of_patch(self, output: Array, truth: Array, weights: Array) -> float | None:

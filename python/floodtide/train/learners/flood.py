@@ -79,8 +79,8 @@ class FloodValidation:
             progress: Called as progress(done, total) after each centre.
 
         Returns:
-            An object with `summary()` (a dictionary of pooled scores next to those of trivial
-            predictors) and `first_pass_centres`, `moves_centres`: float64 arrays (centres, 6) of
+            An object with `summary()` (a dictionary of pooled scores, with the scores of trivial
+            predictors beside) and `first_pass_centres`, `moves_centres`: float64 arrays (centres, 6) of
             cross-entropy sum (nats), voxels, TP, FP, FN, TN at probability 0.5. The same on every
             rank and for every number of ranks.
         """
