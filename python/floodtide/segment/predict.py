@@ -424,8 +424,7 @@ class Predictor:
 
     def _probabilities(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the probabilities (z, y, x, outputs) of normalised intensities (z, y, x, channels)."""
-        found: NDArray[np.float32] = self.model.forward(np.ascontiguousarray(images)[None])
-        return found[0]
+        return np.asarray(self.model.forward(np.ascontiguousarray(images)[None])[0])
 
 
 @typed()
