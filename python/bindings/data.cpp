@@ -37,6 +37,11 @@ void register_files(py::module_& m) {
       py::arg("file"), py::arg("object"), py::arg("names"), py::call_guard<py::gil_scoped_release>(),
       "The attributes of these names that a dataset or group of an HDF5 file has.");
   m.def(
+      "absent_chunks",
+      [](const std::string& file, const std::string& dataset) { return data::Hdf5File::open(file).absent_chunks(dataset); },
+      py::arg("file"), py::arg("dataset"), py::call_guard<py::gil_scoped_release>(),
+      "How many chunks of a dataset do not exist, and how many it has if all exist.");
+  m.def(
       "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
       "Whether an HDF5 file has a dataset or group of this name.");

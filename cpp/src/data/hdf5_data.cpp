@@ -62,6 +62,25 @@ DatasetInfo Hdf5File::info(const std::string& dataset) const {
   return info;
 }
 
+std::pair<std::int64_t, std::int64_t> Hdf5File::absent_chunks(const std::string& dataset) const {
+  constexpr std::int64_t kMost = 65536;  // the library visits them all
+  const DatasetInfo found = info(dataset);
+  const Hdf5Lock lock;
+  const hid_t id = impl_->dataset(dataset);
+  const PropertyHandle properties(H5Dget_create_plist(id));
+  if (H5Pget_layout(properties.id()) == H5D_VIRTUAL || H5Pget_external_count(properties.id()) > 0) return {0, 0};
+  if (found.chunks.empty()) return {H5Dget_storage_size(id) == 0 ? 1 : 0, 1};
+  std::int64_t count = 1;
+  for (std::size_t axis = 0; axis < found.shape.size(); ++axis) {
+    count *= (found.shape[axis] + found.chunks[axis] - 1) / found.chunks[axis];
+    if (count > kMost) return {0, 0};
+  }
+  hsize_t stored = 0;
+  FLOODTIDE_REQUIRE(H5Dget_num_chunks(id, SpaceHandle(H5Dget_space(id)).id(), &stored) >= 0, invalid_file,
+                    impl_->where(dataset), ": the index of its chunks cannot be read");
+  return {std::max<std::int64_t>(0, count - static_cast<std::int64_t>(stored)), count};
+}
+
 std::size_t Hdf5File::element_count(const std::string& dataset, std::span<const std::int64_t> shape) const {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;  // bytes fit into 64 bits too
   std::int64_t count = 1;

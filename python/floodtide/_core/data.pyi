@@ -25,6 +25,7 @@ __all__: list[str] = [
     "SourceOptions",
     "Targets",
     "Volume",
+    "absent_chunks",
     "affinity_targets",
     "array_volume",
     "check_output",
@@ -325,6 +326,7 @@ class ExampleSource:
     @property
     def examples(self) -> int: ...
 
+def absent_chunks(file: str, dataset: str) -> tuple[int, int]: ...
 def affinity_targets(
     offsets: collections.abc.Sequence[
         typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]

@@ -14,7 +14,7 @@ from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import parse_box
-from floodtide.segment.affinities import AffinityFile
+from floodtide.segment.affinities import AffinityFile, offsets_of
 from floodtide.segment.decoding import decoding_of_file
 from floodtide.segment.linking import AffinityOptions
 
@@ -82,7 +82,7 @@ def command(
 
 def _parse_offsets(text: str) -> list[list[int]]:
     try:
-        return [[int(z), int(y), int(x)] for z, y, x in json.loads(text)]
+        return offsets_of(json.loads(text))
     except (ValueError, TypeError):
         raise click.UsageError(
             f"--offsets {text[:60]}: expected [[z, y, x], ...], for example [[-1,0,0],[0,-1,0],[0,0,-1]]"

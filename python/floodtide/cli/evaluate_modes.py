@@ -120,7 +120,7 @@ def _add_run_lengths(
     if report.pieces is not None:
         report.answers[trivial.GREY_LEVEL][NERL] = runs(report.pieces).normalised
     if before is not None and report.before is not None:
-        earlier, _ = evaluate.Pair(before, pair.truth, pair.box).read()
+        earlier, _ = pair.of_same_voxels(before).read()
         report.before[NERL] = runs(earlier).normalised
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from floodtide.base import limits, reading
 from floodtide.base.options import Arguments
 from floodtide.data.boxes import Box, Vec3, as_vec3, difference, of_slices
-from floodtide.data.formats.geometry import Geometry, SizeNm
+from floodtide.data.formats.geometry import Geometry, SizeNm, voxels_of
 from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
@@ -117,7 +117,8 @@ class Resampled:
         """Return the plan that writes this volume instead of the original one."""
         begin = old.geometry.offset
         if begin is not None:
-            begin = as_vec3([round(n / r) for n, r in zip(begin, self.ratio, strict=True)])
+            exact = [n / r for n, r in zip(begin, self.ratio, strict=True)]
+            begin = voxels_of(self._volume.name, exact, "its offset, resampled,")
         return dataclasses.replace(
             old,
             shape=self.shape,

@@ -123,6 +123,7 @@ def report(
     """
     with world.agreed():
         pair = Pair(segmentation, truth, box, _border(border_nm, voxel_nm))
+        earlier = None if before is None else pair.of_same_voxels(before)
     with bar("voxels", "evaluate") as progress:
         table = pair.table_on_ranks(progress)
     found: Report | None = None
@@ -131,8 +132,8 @@ def report(
             found = Report(table, {trivial.ONE_OBJECT: trivial.one_object(table)})
             if border_nm is not None:
                 _add_border(found, border_nm)
-            if before is not None:
-                found.before = Pair(before, truth, box, pair.border).table().scores()
+            if earlier is not None:
+                found.before = earlier.table().scores()
             if pair.assumed_place:
                 found.notes.append(pair.assumed_place)
             _add_grey_level(found, image, pair)

@@ -99,12 +99,22 @@ class Pair:
                 + ("common voxels" if placed else "one that covers the segmentation")
             )
         region = common if box is None else box
-        for name, whole in (("the segmentation", mine), (truth.name, theirs)):
+        for name, whole in ((segmentation.name, mine), (truth.name, theirs)):
             if intersection(region, whole) != region:
                 raise OutOfRangeError(
                     f"box {box_text(region)} is not inside {name}, {box_text(whole)}"
                 )
         return region, start, truth_start
+
+    def of_same_voxels(self, other: Volume) -> Pair:
+        """Return the pair of another segmentation and the truth, compared in the same box.
+
+        Raises:
+            OutOfRangeError: If the other segmentation does not cover the box.
+        """
+        pair = Pair(other, self.truth, self.places[0], self.border)
+        pair.places  # noqa: B018  # fail before the counting
+        return pair
 
     def table(
         self, progress: Progress | None = None, parts: slice = slice(None)

@@ -7,6 +7,7 @@ Each subvolume is the work of the process that locks its file.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,14 @@ _COMMAND = "floodtide agglomerate"
 _CHUNK = 64  # voxels along each axis of a box that is read for a digest
 OVERLAP = 32
 """Voxels that neighbouring subvolumes share, unless that is more than a quarter of a subvolume."""
+
+
+def offsets_of(rows: Sequence[Sequence[Any]]) -> list[list[int]]:
+    """Return offsets [z, y, x] of JSON. Raise ValueError or TypeError unless all are three whole numbers."""
+    offsets = [[operator.index(step) for step in row] for row in rows]
+    if any(len(row) != 3 for row in offsets):
+        raise ValueError("expected three numbers (z, y, x)")
+    return offsets
 
 
 class AffinityFile:
@@ -85,7 +94,7 @@ class AffinityFile:
         self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
         if text := self._channels.text("offsets"):
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
-                offsets = [[int(step) for step in row] for row in json.loads(text)]
+                offsets = offsets_of(json.loads(text))
         if offsets is None:
             raise InvalidArgumentError(
                 f"{name}: has no attribute `offsets`, and none are given; expected the offsets [z, y, x] of its {count}"

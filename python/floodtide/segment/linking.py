@@ -161,9 +161,11 @@ def require_range(name: str, affinities: Affinities) -> None:
         raise InvalidArgumentError(f"{name}: an affinity is not a finite number")
     if lowest >= -_BEYOND and highest <= 1 + _BEYOND:
         return
-    hint = "divide them by 255" if lowest >= 0 and highest <= 255 else "apply the sigmoid to logits"
+    hint = ": apply the sigmoid to logits" if lowest < 0 else ""
+    if lowest >= 0 and 2 < highest <= 255:
+        hint = ": divide them by 255"
     raise InvalidArgumentError(
-        f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1: {hint}"
+        f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1{hint}"
     )
 
 

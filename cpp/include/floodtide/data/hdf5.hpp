@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace floodtide::data {
@@ -145,6 +146,9 @@ class Hdf5File {
   /// Return the sorted full names of all datasets, without the leading slash.
   [[nodiscard]] std::vector<std::string> datasets() const;
   [[nodiscard]] DatasetInfo info(const std::string& dataset) const;
+  /// Return how many chunks of a dataset do not exist and are read as its fill value, and how many it has if all exist. A
+  /// dataset without chunks counts as one. Returns (0, 0) if its values are elsewhere, or of more than 65,536 chunks.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> absent_chunks(const std::string& dataset) const;
   /// Return true if checksums cover all values of the dataset. Reading verifies these checksums.
   [[nodiscard]] bool has_checksum(const std::string& dataset) const;
 

@@ -293,7 +293,7 @@ def order_of(
     if len(names) != len(shape) or len(set(names)) != len(names) or not set("zyx") <= set(names):
         raise InvalidFileError(f"{text}, expected z, y and x, each once")
     channels = shape[names.index("c")] if "c" in names else 1
-    if channel is not None and channel >= channels:
+    if channel is not None and not 0 <= channel < channels:
         raise InvalidFileError(
             f"{name}: has {channels} channel{'s' * (channels != 1)}, expected one with the index {channel}"
         )
@@ -321,6 +321,7 @@ def geometry_of(
     *,
     reverse: bool = False,
     sizes: Sequence[Stated] = SIZES,
+    known: Geometry | None = None,
 ) -> Geometry:
     """Return the geometry that the attributes of an array state.
 
@@ -328,16 +329,18 @@ def geometry_of(
         axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
         reverse: True if the numbers are in the order x, y, z (N5).
         sizes: The attributes that state a voxel size.
+        known: What something else states already; the attributes must not contradict it.
     """
+    named = next((key for key in NAMES if axis_names(attributes.get(key))), None)
     transform = attributes.get("transform")
     if isinstance(transform, Mapping) and not {"resolution", "voxel_size"} & set(attributes):
         # of Cellmap, which names its axes
         axes, reverse = axis_names(transform.get("axes")) or ("z", "y", "x"), False
         stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
         attributes = {**stated, **({"units": transform["units"]} if "units" in transform else {})}
-    size: SizeNm | None = None
-    offset: Vec3 | None = None
-    size_source = offset_source = ""
+    known = known or Geometry()
+    size, size_source = known.voxel_size_nm, known.size_source
+    offset, offset_source = known.offset, known.offset_source
     for one in sizes:
         found = _numbers(name, one, attributes, axes, reverse)
         edges = stated_size(name, f"attribute {one.key}", *found) if found else None
@@ -347,7 +350,8 @@ def geometry_of(
                     f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
                     f" {size_text(edges)} nm; expected one voxel size"
                 )
-            size, size_source = size or edges, size_source or f"attribute {one.key}"
+            if size is None:
+                size, size_source = edges, f"attribute {one.key}"
     for one in OFFSETS:
         found = _numbers(name, one, attributes, axes, reverse)
         start = _start(name, f"attribute {one.key}", *found, size) if found else None
@@ -357,18 +361,18 @@ def geometry_of(
                     f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start}"
                     " (z, y, x); expected one position"
                 )
-            offset, offset_source = start, offset_source or f"attribute {one.key}"
+            if offset is None:
+                offset, offset_source = start, f"attribute {one.key}"
     read = {one.key for one in sizes}
     _note_unused(
         name, {key: attributes[key] for key in attributes if key not in read}, size, offset
     )
-    named = next((key for key in NAMES if axis_names(attributes.get(key))), None)
     return Geometry(
         voxel_size_nm=size,
         offset=offset,
         size_source=size_source,
         offset_source=offset_source,
-        axes_source="" if named is None else f"attribute {named}",
+        axes_source=known.axes_source or ("" if named is None else f"attribute {named}"),
     )
 
 
@@ -399,9 +403,12 @@ def _note_unused(
     name: str, attributes: Mapping[str, Any], size: SizeNm | None, offset: Vec3 | None
 ) -> None:
     """Note attributes that may state an unknown size or position, or change the voxels."""
-    for key in (*(NOTED if size is None else ()), *(NOTED_PLACES if offset is None else ())):
+    for key in NOTED if size is None else ():
         if attributes.get(key):
             not_used(name, f"attribute {key} is {str(attributes[key])[:100]}")
+    for key in NOTED_PLACES if offset is None else ():
+        if attributes.get(key):
+            notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
     for key, neutral in NOTED_VALUES.items():
         value = attributes.get(key)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value

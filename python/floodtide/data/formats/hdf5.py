@@ -32,7 +32,7 @@ from floodtide.data.formats.geometry import (
     not_used,
     order_of,
 )
-from floodtide.data.formats.readers import Opened, attributes_of, object_volume
+from floodtide.data.formats.readers import Opened, attributes_of, note_absent, object_volume
 from floodtide.errors import InvalidFileError
 
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
@@ -51,6 +51,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         if other is None:
             raise
         return other
+    note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
     names = names_of(volume.name, stated, len(given))

@@ -26,7 +26,7 @@ from floodtide.base.limits import require_decoded
 from floodtide.base.reading import blaming, reason
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats import tiff
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import Geometry, not_used, same_size, size_text
 from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
 from floodtide.errors import InvalidFileError
@@ -78,12 +78,19 @@ def open_folder(reference: str) -> Opened:
     problem = "no number in the names differs in all files, as for channels or tiles"
     if len(forms) > 1:
         problem = f"matches names of {len(forms)} forms"
-    if len(forms) > 1 or not any(len(numbers) == len(files) for numbers in (*varying, {0})):
+    decimal = sorted(files, key=_by_value) != files
+    if decimal:
+        problem = "the files have another order if their numbers are read with a decimal point"
+    if (
+        decimal
+        or len(forms) > 1
+        or not any(len(numbers) == len(files) for numbers in (*varying, {0}))
+    ):
         shown = ", ".join(map(os.path.basename, files[:3]))
         notes.show(
             f"{reference}: {problem}; the order of the sections is {shown}, ..., {os.path.basename(files[-1])}"
         )
-    if len(varying) == 1 and (missing := _missing(sorted(varying[0]))):
+    if len(varying) == 1 and not decimal and (missing := _missing(sorted(varying[0]))):
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.show(
             f"{reference}: no file has the number {shown}; sections beside a gap are neighbours"
@@ -94,6 +101,12 @@ def open_folder(reference: str) -> Opened:
 
 def _parts(name: str) -> list[str]:
     return re.split(r"([0-9]+)", name)
+
+
+def _by_value(path: str) -> list[tuple[int, float, str]]:
+    """Return a key that compares "0.5" in a name as a number with a decimal point."""
+    parts = re.split(r"([0-9]+(?:\.[0-9]+)?)", os.path.basename(path))
+    return [(1, 0, part) if i % 2 == 0 else (0, float(part), "") for i, part in enumerate(parts)]
 
 
 def files_of_pattern(reference: str) -> list[str]:
@@ -271,9 +284,23 @@ class Folder:
             page = pages[0].aspage()
             tiff.note_colours(self._pattern, page)
             require_decoded(path, page.shape, page.dtype.itemsize)
-            if number == 0:
-                self.geometry = tiff.geometry_of_file(path, file)
+            self._compare_size(path, tiff.geometry_of_file(path, file), number)
             return tiff.decoded(path, page, self._tables)
+
+    def _compare_size(self, path: str, stated: Geometry, number: int) -> None:
+        """Take the geometry of the first file, and refuse another voxel size in a later one."""
+        size, edges = self.geometry.voxel_size_nm, stated.voxel_size_nm
+        if number == 0:
+            self.geometry = stated
+        elif edges is not None and size is None:
+            not_used(
+                self._pattern,
+                f"voxels of {size_text(edges)} nm, which the first file does not state",
+            )
+        elif edges is not None and size is not None and not same_size(size, edges):
+            raise InvalidFileError(
+                f"{path}: states voxels of {size_text(edges)} nm, expected {size_text(size)} nm as {self._files[0]}"
+            )
 
     def _decoded(self, number: int) -> NDArray[Any]:
         picture = self._read(number)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3, slices
@@ -22,6 +23,9 @@ from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 CACHE_BYTES = 64 << 20
 """Size of the cache for decoded chunks, in bytes, as for HDF5."""
+
+MANY_ABSENT = 0.1
+"""Share of absent chunks above which a note says so."""
 
 _XYZ = ("cloudvolume", "nibabel")
 """Libraries whose arrays have the axes x, y, z."""
@@ -57,6 +61,15 @@ def array_volume(
     if array.ndim == 3 and not array.dtype.isnative and array.dtype.kind in "iuf":
         return object_volume(array, name, geometry=geometry)  # swaps the bytes of each block
     return Opened(_core.data.array_volume(array, name), geometry)
+
+
+def note_absent(name: str, absent: int, expected: int, writer: str = "") -> None:
+    """Note chunks that do not exist: any if `writer` has written all of them, else if they are many."""
+    if absent > (0 if writer else MANY_ABSENT * expected):
+        more = f" ({writer} wrote all of them)" if writer else ""
+        notes.show(
+            f"{name}: {absent} of {expected} chunks do not exist{more}, and are read as the fill value"
+        )
 
 
 def object_volume(

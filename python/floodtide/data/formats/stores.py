@@ -22,10 +22,12 @@ from floodtide.base.limits import require_decoded
 from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.geometry import (
+    NAMES,
     NO_SIZE,
     SIZES,
     WRITTEN_BY,
     Geometry,
+    axis_names,
     geometry_of,
     is_triple,
     names_of,
@@ -34,12 +36,11 @@ from floodtide.data.formats.geometry import (
     size_of,
 )
 from floodtide.data.formats.names import refuse_other
-from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, object_volume
+from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, note_absent, object_volume
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
 _ENDINGS = (".gz", ".br", ".zst", ".zstd", ".bz2", ".xz", ".lz4")
-_MANY = 0.1  # share of absent chunks above which a note says so
 _MOST = 1 << 16  # files that rank 0 looks at
 _FEW = 64  # files that every other rank looks at: a volume is listed once, and each rank refuses what it would misread
 
@@ -63,10 +64,21 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     store = _opened(reference, {"driver": driver, **_file(array.parent)})
     image, level = _image_around(array.parent, reference)
     names: tuple[str, ...] | None
+    attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
+    attributes |= _axes_of_transform(attributes)
     if level is not None:
         names, geometry = geometry_of_level(reference, image, level, store.rank)
+        own = {
+            key: value for key, value in attributes.items() if key in NAMES and axis_names(value)
+        }
+        stated = names_of(reference, own, store.rank)
+        if stated not in (None, names):
+            raise InvalidFileError(
+                f"{reference}: its attributes name the axes {', '.join(stated or ())}, expected"
+                f" {', '.join(names)} as its OME-Zarr metadata do"
+            )
+        geometry = geometry_of(reference, attributes, names, known=geometry)
     else:
-        attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
         names = names_of(reference, attributes, store.rank)
         geometry = geometry_of(reference, attributes, names)
     opened = _volume(reference, store, names, channel, geometry, array)
@@ -75,6 +87,16 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     known, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
     _check_chunks(reference, array.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
+
+
+def _axes_of_transform(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of the axes that the `transform` of Cellmap states, as attribute `axes`, if it states any."""
+    transform = attributes.get("transform")
+    if not isinstance(transform, Mapping) or "axes" in attributes:
+        return {}
+    named = axis_names(transform) or ()
+    turned = transform.get("order") == "F"  # the fastest axis comes first
+    return {"axes": list(named[::-1] if turned else named)} if named else {}
 
 
 def open_n5(reference: str, channel: int | None = None) -> Opened:
@@ -117,7 +139,9 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     channels = store.shape[-1]
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
-    i, j, k = scale.get("voxel_offset", (0, 0, 0))
+    i, j, k = (
+        int(n) for n in scale.get("voxel_offset", (0, 0, 0))
+    )  # tensorstore refuses fractions
     unknown = info.get(NO_SIZE) is True
     geometry = Geometry(
         voxel_size_nm=None if unknown else size_of(reference, "its info", (z, y, x)),
@@ -127,12 +151,13 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         axes_source="precomputed stores x, y, z",
     )
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
+    known: Callable[[str], object] = re.compile(r"[0-9a-f]+\.shard").fullmatch
     if scale.get("sharding") is None:
         known = _names_of_precomputed(
             (i, j, k), scale["size"], store.chunk_layout.write_chunk.shape[:3]
         )
-        chunks, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
-        _check_chunks(reference, chunks, known, _chunks_of(store) // channels, writer)
+    folder, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
+    _check_chunks(reference, folder, known, _chunks_of(store) // channels, writer)
     return opened
 
 
@@ -163,7 +188,7 @@ def _volume(
 
 
 def _chunks_of(store: Any) -> int:
-    """Return the number of files of chunks that an array has if all exist."""
+    """Return the number of files of chunks, or of shards, that an array has if all exist."""
     sizes = zip(store.shape, store.chunk_layout.write_chunk.shape, strict=True)
     return math.prod(-(-n // (size or n or 1)) for n, size in sizes)
 
@@ -201,11 +226,7 @@ def _check_chunks(
             " the separator and the chunk size of the metadata"
         )
     own = isinstance(writer, str) and writer.startswith("floodtide")
-    if expected - found > (0 if own else _MANY * expected):
-        more = f" ({writer} wrote all of them)" if own else ""
-        notes.show(
-            f"{name}: {expected - found} of {expected} chunks do not exist{more}, and are read as the fill value"
-        )
+    note_absent(name, expected - found, expected, writer if own else "")
 
 
 def _names_of_precomputed(

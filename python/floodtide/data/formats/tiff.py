@@ -338,7 +338,15 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     edges = [pixels[key] for key in (f"PhysicalSize{axis}" for axis in "ZYX") if key in pixels]
     units = [pixels.get(f"PhysicalSize{axis}Unit", "µm") for axis in "ZYX"]
     in_pixels = [axis for axis in "ZYX" if plane.get(f"Position{axis}Unit") == "pixel"]
-    start = [plane.get(f"Position{axis}", 0) for axis in in_pixels]  # else the place of a stage
+    start = [plane.get(f"Position{axis}", 0) for axis in in_pixels]
+    others = {
+        key: plane[key]
+        for key in (f"Position{a}" for a in "ZYX" if a not in in_pixels)
+        if plane.get(key)
+    }
+    if others:
+        shown = ", ".join(f"{key} = {value}" for key, value in others.items())
+        notes.show(f"{path}: its OME metadata state {shown}, the place of a stage: not used")
     return _geometry(path, "its OME metadata", edges, units, start)
 
 

@@ -225,7 +225,9 @@ def typed(dtype: Any, version: int = 2) -> Any:
 
 
 FUNLIB = {"axis_names": ["z", "y", "x"], "units": ["nm"] * 3, "offset": [-40, 0, 80]}
-CELLMAP = {"transform": {"axes": ["x", "y", "z"], "scale": [8, 4, 40], "units": ["nm"] * 3}}
+CELLMAP = {
+    "transform": {"axes": ["x", "y", "z"], "order": "F", "scale": [8, 4, 40], "units": ["nm"] * 3}
+}
 ZARR = [
     Case("plain-2", zarr_array(version=2)),
     Case("plain-3", zarr_array()),
@@ -563,7 +565,7 @@ HDF5 = [
     Case("soft-link", hdf5(write=soft)),
     Case("external-link", hdf5(write=external), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("virtual", hdf5(write=virtual), refused="FLOODTIDE_ALLOW_EXTERNAL"),
-    Case("unwritten", hdf5(write=unwritten), voxels=FILLED),
+    Case("unwritten", hdf5(write=unwritten), voxels=FILLED, note="1 of 2 chunks do not exist"),
     Case("lzf", hdf5(compression="lzf", chunks=True), refused="h5repack"),
     Case("blosc", hdf5(write=blosc), refused="filter Blosc (32001), which is not installed"),
     Case("scale-offset", hdf5(scaleoffset=0, chunks=True)),

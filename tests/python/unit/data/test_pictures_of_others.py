@@ -150,6 +150,34 @@ def test_missing_numbers_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not capsys.readouterr().err
 
 
+def test_numbers_with_a_decimal_point_are_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in ("0.25", "0.5", "1.0"):
+        Image.fromarray(STACK[0]).save(tmp_path / f"z{number}.png")
+    data.Volume(f"{tmp_path}/*.png")
+    said = capsys.readouterr().err
+    assert "the order of the sections is z0.5.png, z0.25.png, z1.0.png" in said
+    assert said.count("\n") == 1
+
+
+def test_files_of_a_folder_that_state_other_voxel_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, edge in enumerate((0.004, 0.004, 0.008, 0.004)):
+        more = {"resolution": (1 / edge, 1 / edge), "metadata": {"spacing": 0.04, "unit": "um"}}
+        tifffile.imwrite(tmp_path / f"{number}.tif", STACK[0], imagej=True, **more)
+    volume = data.Volume(f"{tmp_path}/*.tif")
+    with pytest.raises(
+        errors.InvalidFileError,
+        match=r"2\.tif: states voxels of 40 x 8 x 8 nm, expected 40 x 4 x 4",
+    ):
+        volume.read()
+    tifffile.imwrite(tmp_path / "0.tif", STACK[0])
+    assert data.Volume(f"{tmp_path}/*.tif").geometry.voxel_size_nm is None
+    assert "which the first file does not state" in capsys.readouterr().err
+
+
 def test_a_file_of_several_pictures_in_a_folder_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

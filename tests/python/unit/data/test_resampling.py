@@ -174,7 +174,9 @@ def test_convert_resamples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert found.geometry.voxel_size_nm == (8.0, 8.0, 8.0)
 
 
-def test_a_part_of_a_volume_stays_at_its_place(tmp_path: Path) -> None:
+def test_a_part_of_a_volume_stays_at_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with h5py.File(tmp_path / "part.h5", "w") as file:
         file["v"] = np.ones((4, 6, 8), np.uint8)
         file["v"].attrs["box_start"] = [7, 0, 3]
@@ -186,3 +188,5 @@ def test_a_part_of_a_volume_stays_at_its_place(tmp_path: Path) -> None:
             resample_nm=(new,) * 3,
         )
         assert made.geometry.offset == expected
+        noted = "puts the first voxel at 3.5, 0, 1.5" in capsys.readouterr().err
+        assert noted == (new == 40.0)

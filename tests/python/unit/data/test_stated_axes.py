@@ -17,6 +17,7 @@ import tifffile
 
 from floodtide import cli, data, errors
 from floodtide.data.formats import stores
+from floodtide.data.formats.geometry import Geometry
 
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
@@ -94,6 +95,39 @@ def test_transformations_of_level_and_image_are_combined(tmp_path: Path) -> None
     assert geometry.voxel_size_nm == (80, 8, 16)
     assert geometry.offset == (-1, 2, 0)
     assert "OME-Zarr" in geometry.size_source
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"_ARRAY_DIMENSIONS": ["x", "y", "z"]}, "name the axes x, y, z, expected z, y, x as its"),
+        ({"voxel_size": [80, 8, 8]}, "40 x 4 x 8 nm, attribute voxel_size of 80 x 8 x 8 nm"),
+        (
+            {"_ARRAY_DIMENSIONS": ["z", "y", "x"], "voxel_size": [40, 4, 8], "offset": [400, 8, 8]},
+            "",
+        ),
+    ],
+)
+def test_a_level_that_states_its_own_geometry(
+    tmp_path: Path, stated: dict[str, Any], said: str
+) -> None:
+    name = ome_zarr(tmp_path / "v.zarr", "zyx", ARRAY)
+    zarr.open_array(f"{name}/s0").attrs.update(stated)
+    if said:
+        with pytest.raises(errors.InvalidFileError, match=said):
+            data.Volume(name)
+    else:
+        assert data.Volume(name).geometry.offset == (10, 2, 1)
+
+
+def test_the_transform_of_cellmap_orders_the_axes(tmp_path: Path) -> None:
+    transform = {"axes": ["x", "y", "z"], "scale": [4.0, 5.0, 40.0], "translate": [8.0, 5.0, 40.0]}
+    array = zarr.create_array(
+        f"{tmp_path}/v.zarr", data=ARRAY.T, attributes={"transform": transform}
+    )
+    volume = data.Volume(f"{tmp_path}/v.zarr")
+    np.testing.assert_array_equal(volume.read(), np.asarray(array).T)
+    assert volume.geometry == Geometry(voxel_size_nm=(40.0, 5.0, 4.0), offset=(1, 1, 2))
 
 
 def test_another_transformation_is_refused(tmp_path: Path) -> None:
@@ -250,10 +284,10 @@ def test_attributes_of_n5(tmp_path: Path, attributes: dict[str, Any]) -> None:
 # Neuroglancer precomputed
 
 
-def precomputed(folder: Path, offset: list[int], chunk: int = 2) -> str:
+def precomputed(folder: Path, offset: list[int], chunk: int = 2, **more: Any) -> str:
     scale = {
         "size": [6, 5, 4], "encoding": "raw", "chunk_size": [chunk] * 3, "resolution": [8, 4, 40],
-        "voxel_offset": offset,
+        "voxel_offset": offset, **more,
     }  # fmt: skip
     store = tensorstore.open(
         {
@@ -303,6 +337,39 @@ def test_many_absent_chunks_are_noted(tmp_path: Path, capsys: pytest.CaptureFixt
         path.unlink()
     assert data.Volume(name).read().min() == 0
     assert "7 of 18 chunks do not exist" in capsys.readouterr().err
+
+
+def test_lost_shards_are_noted_and_compressed_ones_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bits = {"preshift_bits": 0, "minishard_bits": 0, "shard_bits": 3, "hash": "identity"}
+    name = precomputed(
+        tmp_path / "v", [0, 0, 0], 4, sharding={"@type": "neuroglancer_uint64_sharded_v1", **bits}
+    )
+    assert data.Volume(name).read().min() == 1
+    assert not capsys.readouterr().err
+    shards = sorted((tmp_path / "v/8_4_40").iterdir())
+    for path in shards[1:]:
+        path.unlink()
+    data.Volume(name)
+    assert f"{len(shards) - 1} of {len(shards)} chunks do not exist" in capsys.readouterr().err
+    shards[0].rename(f"{shards[0]}.gz")
+    with pytest.raises(errors.InvalidFileError, match=r"ending \.gz"):
+        data.Volume(name)
+
+
+def test_absent_chunks_of_hdf5_are_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        part = file.create_dataset("part", (4, 4, 4), "u1", chunks=(2, 2, 2))
+        part[:2, :2, :2] = 1
+        file.create_dataset("whole", (4, 4, 4), "u1", chunks=(2, 2, 2))[:] = 0
+        file.create_dataset("unwritten", (4, 4, 4), "u1")
+    for name, said in (("part", "7 of 8 chunks"), ("whole", ""), ("unwritten", "1 of 1 chunks")):
+        data.Volume(f"{tmp_path}/v.h5:{name}")
+        assert said in (err := capsys.readouterr().err)
+        assert bool(said) == bool(err)
 
 
 @pytest.mark.parametrize("version", [2, 3])

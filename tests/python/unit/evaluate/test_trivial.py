@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodtide import data, errors, evaluate
+from floodtide import cli, data, errors, evaluate
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.evaluate import trivial
 
@@ -114,6 +114,18 @@ def test_a_segmentation_of_unknown_place_says_where_it_is_compared(tmp_path: Pat
     assert "part has 3 x 6 x 9 voxels and does not say where it lies in" in text
     assert "(4 x 6 x 9): compared with 0:3,0:6,0:9" in text
     assert "where it lies" not in run(f"{tmp_path}/v.h5:truth", f"{tmp_path}/v.h5:truth")
+
+
+def test_an_earlier_segmentation_is_scored_in_the_same_box(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = np.repeat(np.arange(1, 5), 54).reshape(4, 6, 9)
+    data.write_volume(tmp_path / "v.h5", {"truth": truth, "part": truth[:3]})
+    names = [f"{tmp_path}/v.h5:{name}" for name in ("truth", "truth", "part")]
+    assert cli.run(["evaluate", *names[:2], "--before", names[2]]) == 2
+    said = capsys.readouterr().err
+    assert "box 0:4,0:6,0:9 is not inside" in said
+    assert said.count("\n") == 1
 
 
 def test_json_keeps_its_names_and_adds_the_trivial_answers(volumes: str) -> None:

@@ -246,6 +246,11 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
             r"expected [[z, y, x], ...]",
         ),
         (
+            lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32)),
+            ["--offsets", "[[-1.9,0,0],[0,-1,0],[0,0,-1]]"],
+            r"expected [[z, y, x], ...]",
+        ),
+        (
             lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST),
             ["--threshold", "2"],
             "expected 0 to 1",
