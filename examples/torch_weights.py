@@ -8,28 +8,24 @@ import floodtide as ft
 
 
 def to_torch(state):
-    """Return tensors in PyTorch's layout."""
-    return {
-        name: torch.from_numpy(array.transpose(4, 3, 0, 1, 2).copy() if array.ndim == 5 else array)
-        for name, array in state.items()
-    }
-
-
-def to_floodtide(tensors):
-    """Return C-contiguous float32 arrays in floodtide's layout."""
-    arrays = {name: tensor.detach().cpu().float().numpy() for name, tensor in tensors.items()}
-    return {
-        name: np.ascontiguousarray(array.transpose(2, 3, 4, 1, 0) if array.ndim == 5 else array)
-        for name, array in arrays.items()
-    }
+    """Return tensors with PyTorch's names and axes."""
+    tensors = {}
+    for name, array in state.items():
+        tensor = torch.from_numpy(
+            array.transpose(4, 3, 0, 1, 2).copy() if array.ndim == 5 else array
+        )
+        tensors[name.replace("/", ".").replace("weights", "weight").replace("biases", "bias")] = (
+            tensor
+        )
+    return tensors
 
 
 def forward(tensors, image, logits, depth):
     """Compute what FFN.forward computes, for tensors of shape (z, y, x)."""
 
     def convolve(value, name):
-        weights = tensors[f"seed_update/{name}/weights"]
-        biases = tensors[f"seed_update/{name}/biases"]
+        weights = tensors[f"seed_update.{name}.weight"]
+        biases = tensors[f"seed_update.{name}.bias"]
         return torch.nn.functional.conv3d(value, weights, biases, padding=weights.shape[-1] // 2)
 
     stream = convolve(convolve(torch.stack([image, logits])[None], "conv0_a").relu(), "conv0_b")
@@ -44,5 +40,5 @@ image, logits = np.random.default_rng(1).normal(size=(2, 17, 17, 17)).astype(np.
 theirs = forward(tensors, torch.from_numpy(image), torch.from_numpy(logits), depth=3)
 assert np.allclose(theirs.numpy(), model.forward(image, logits), atol=1e-4)
 
-model.load_state_dict(to_floodtide(tensors))  # tensors that PyTorch has trained, for example
+model.load_state_dict(tensors)  # that PyTorch has trained, for example
 model.save("from_torch.h5")  # ft.nn.load and floodtide segment read the file

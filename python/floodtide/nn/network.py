@@ -14,6 +14,7 @@ from floodtide import _core
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.typed import typed
 from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
+from floodtide.nn.torch_names import from_torch
 
 Array = npt.NDArray[np.float32]
 Core = _core.Ffn | _core.UNet
@@ -73,8 +74,12 @@ class Network:
             _core.save_network(os.fsencode(path), self.core, statistics)
 
     @typed()
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy the arrays of `state` into the network.
+
+        Args:
+            state: {name: float32 array} as of `state_dict`, or the state of a PyTorch module with the same layers:
+                PyTorch's names and axes (`encoder0.conv_a.weight`), as in a safetensors file.
 
         Raises:
             InvalidArgumentError: If names are missing or unknown, an array is not float32, or a value is not finite.
@@ -82,6 +87,8 @@ class Network:
             InUseError: If another thread trains the network.
         """
         own = self._named(self.core.parameters())
+        if not own.keys() & state.keys():
+            state = from_torch(state, own)
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:
             raise InvalidArgumentError(

@@ -8,30 +8,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from floodtide.base import reading
 from floodtide.base.files import replace_bytes
 from floodtide.base.libraries import library
 from floodtide.base.networks import NETWORKS, section_of
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.network import Array, Network
+from floodtide.nn.torch_names import from_torch, to_torch
 
-_NAMES = {
-    "weights": "weight", "biases": "bias", "scale": "weight", "shift": "bias",
-    "mean": "running_mean", "variance": "running_var",
-}  # fmt: skip
 _OF_UNETS = ("in_channels", "classes", "output")  # beside the architecture
-_CONVOLUTION, _UP = (4, 3, 0, 1, 2), (3, 4, 0, 1, 2)  # PyTorch's axes in ours
 _ARCHITECTURE = "floodtide"  # name of the metadata
 
 
 def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
     """Write a network as a safetensors file (float32), which `read` and PyTorch read.
 
-    `encoder0/conv_a/weights` of shape (kz, ky, kx, in, out) becomes `encoder0.conv_a.weight` of shape
-    (out, in, kz, ky, kx), and of a transposed convolution (in, out, kz, ky, kx). Arrays of a two-dimensional U-Net have
-    no axis z. The metadata `floodtide` is the architecture (JSON).
+    docs/formats.md has names and axes. The metadata `floodtide` is the architecture (JSON).
 
     Args:
         network: The network, with its present parameters.
@@ -43,10 +35,7 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
     options = network.core.options
     known |= {name: getattr(options, name) for name in _OF_UNETS if hasattr(options, name)}
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in notes.items()}
-    tensors = {
-        _theirs(name): _turned(array, name, section.flat)
-        for name, array in network.state_dict().items()
-    }
+    tensors = to_torch(network.state_dict(), section.flat)
     module = library("safetensors.numpy", "convert to safetensors", "safetensors")
     replace_bytes(path, module.save(tensors, texts | {_ARCHITECTURE: json.dumps(known)}))
 
@@ -74,13 +63,7 @@ def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
         raise InvalidFileError(
             f"load: {path}: the metadata `{_ARCHITECTURE}` describe no network: {error!r}"
         ) from None
-    ours = {_theirs(name): name for name, _, _ in core.layout()}
-    arrays = {
-        ours.get(name, name): _turned_back(tensor, ours.get(name, name))
-        for name, tensor in tensors.items()
-        if not name.endswith(".num_batches_tracked")  # of PyTorch's batch normalisation
-    }
-    return core, arrays
+    return core, from_torch(tensors, (name for name, _, _ in core.layout()))
 
 
 def metadata(path: str) -> dict[str, str]:
@@ -112,23 +95,3 @@ def _opened(path: str) -> Iterator[Any]:
         raise InvalidFileError(
             f"load: {path}: {error}; expected a safetensors file of float32 arrays"
         ) from None
-
-
-def _theirs(name: str) -> str:
-    layer, _, array = name.rpartition("/")
-    return f"{layer.replace('/', '.')}.{_NAMES[array]}"
-
-
-def _turned(array: Array, name: str, flat: bool) -> Array:
-    """Return an array with PyTorch's order of axes; of a two-dimensional network without z."""
-    if array.ndim != 5:
-        return array
-    turned = array.transpose(_UP if "/up/" in name else _CONVOLUTION)
-    return np.ascontiguousarray(turned[:, :, 0] if flat else turned)
-
-
-def _turned_back(tensor: Array, name: str) -> Array:
-    if tensor.ndim not in (4, 5):
-        return tensor
-    whole = tensor[:, :, None] if tensor.ndim == 4 else tensor
-    return whole.transpose(np.argsort(_UP if "/up/" in name else _CONVOLUTION))

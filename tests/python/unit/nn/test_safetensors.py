@@ -45,6 +45,10 @@ def test_a_flood_filling_network_comes_back(
     save(network, str(path), {})
     equal(network, ft.nn.load(path))
     tensors = load_file(path)
+    other = network.like()
+    other.load_state_dict({name: array + 1 for name, array in tensors.items()})
+    for name, array in network.state_dict().items():
+        np.testing.assert_array_equal(other.state_dict()[name], array + 1)
     assert tensors["seed_update.conv0_a.weight"].shape == (features, 2, 3, 3, 3)
 
 
@@ -180,3 +184,5 @@ def test_modules_of_pytorch_load_and_write_the_file(tmp_path: Path) -> None:
     expected = theirs.eval()(image).detach().movedim(1, -1).numpy()
     found = ft.nn.load(tmp_path / "b.safetensors").forward(image[:, 0].numpy()[None])
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
+    ours.load_state_dict(theirs.state_dict())
+    equal(ours, ft.nn.load(tmp_path / "b.safetensors"))
