@@ -49,6 +49,17 @@ def test_the_caption_of_its_picture_has_the_figures_of_the_page() -> None:
         assert figure in home, f"README: {figure}"
 
 
+def test_the_paper_is_short_and_has_the_figures_of_the_pages() -> None:
+    paper = (ROOT / "paper.md").read_text("utf-8").partition("# Summary")[2]
+    assert len(paper.split()) <= 1000
+    evidence = paper.partition("# Evidence")[2].partition("# ")[0]
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    for figure in re.findall(r"\d+\.\d+", evidence):
+        assert re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", pages), f"paper.md: {figure}"
+    cited = {*re.findall(r"@(\w+)", paper)}
+    assert cited == {*re.findall(r"^@\w+\{(\w+)", (ROOT / "paper.bib").read_text("utf-8"), re.M)}
+
+
 @pytest.mark.extra
 def test_a_researcher_reaches_a_score(tmp_path: Path) -> None:
     """The commands for a TIFF stack run as they stand, but for six seconds instead of half an hour."""
