@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base import limits
+from floodtide.base import limits, notes
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_in
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Volume
-from floodtide.data.boxes import Progress, intersection, slices, total
+from floodtide.data.boxes import Progress, box_text, intersection, slices, total
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.table import HDF5, format_of
@@ -241,8 +241,15 @@ def places_of(pieces: Pieces, reconciled: Reconciled) -> list[Place] | None:
     found: list[Place] = []
     tables = 0
     for number in range(len(pieces.cut)):
-        table = read_places(pieces.reference(number), pieces.cut.subvolume(number)[0])
+        box = pieces.cut.subvolume(number)
+        table = read_places(pieces.reference(number), box[0])
         tables += table is not None
+        if outside := [
+            one.zyx for one in table or () if not intersection((one.zyx, (1, 1, 1)), box)
+        ]:
+            raise InvalidFileError(
+                f"{pieces.path(number)}: its table has a place at {outside[0]}, expected places in {box_text(box)}"
+            )
         ids = (reconciled.ids[number], reconciled.global_ids[number])
         known = dict(zip(*(of.tolist() for of in ids), strict=True))
         for one in table or ():
@@ -252,6 +259,10 @@ def places_of(pieces: Pieces, reconciled: Reconciled) -> list[Place] | None:
                 found.append(dataclasses.replace(one, segments=(a, b)))
     if not tables:
         return None
+    if tables < len(pieces.cut):
+        notes.show(
+            f"{tables} of {len(pieces.cut)} subvolumes have a table of places: those of the others are missing"
+        )
     found.sort(key=lambda one: -doubt(one.kind, one.score, one.voxels, pieces.threshold))
     visible = (one for one in found if _is_visible(one, pieces, reconciled))
     return list(itertools.islice(visible, MOST))

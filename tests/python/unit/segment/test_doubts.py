@@ -174,11 +174,18 @@ def test_subvolumes_have_places_of_the_whole(
         assert cli.run(["evaluate", out, truth, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["places"]["mistakes"] == 3
     damaged, *others = Path(folder).glob("*.csv")
+    text = damaged.read_text()
+    damaged.write_text(re.sub(r"\n\d+(,.*)\n", r"\n9999\1\n", text, count=1))
+    assert cli.run(["reconcile", folder, f"{tmp_path}/new.h5:s"]) == 2
+    assert "its table has a place at (9999, " in capsys.readouterr().err
     damaged.write_text("my notes")
     assert cli.run(["reconcile", folder, f"{tmp_path}/new.h5:s"]) == 2
     assert f"{damaged}: cannot be read" in capsys.readouterr().err
     assert not Path(tmp_path, "new.h5").exists()
-    for table in (damaged, *others):
+    damaged.unlink()
+    assert cli.run(["reconcile", folder, f"{tmp_path}/out.h5:s"]) == 0
+    assert f"{len(others)} of {len(others) + 1} subvolumes have a table" in capsys.readouterr().err
+    for table in others:
         table.unlink()
     assert cli.run(["reconcile", folder, f"{tmp_path}/out.h5:s", "--json"]) == 0
     assert not table_of(f"{tmp_path}/out.h5:s").exists()  # the older one told of other segments
