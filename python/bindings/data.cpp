@@ -42,6 +42,12 @@ void register_files(py::module_& m) {
       py::arg("file"), py::arg("dataset"), py::call_guard<py::gil_scoped_release>(),
       "How many chunks of a dataset do not exist, and how many it has if all exist.");
   m.def(
+      "require_block",
+      [](const std::string& file, const std::string& dataset, const std::vector<std::int64_t>& start,
+         const std::vector<std::int64_t>& count) { data::Hdf5File::open(file).require_block(dataset, start, count); },
+      py::arg("file"), py::arg("dataset"), py::arg("start"), py::arg("count"), py::call_guard<py::gil_scoped_release>(),
+      "Raise an InvalidFileError if a chunk of a block is damaged. The block must be inside the dataset.");
+  m.def(
       "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
       "Whether an HDF5 file has a dataset or group of this name.");

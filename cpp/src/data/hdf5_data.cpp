@@ -141,14 +141,19 @@ void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::
                     Show{count}, " for an array of ", elements, " elements");
 }
 
+void Hdf5File::require_block(const std::string& dataset, std::span<const std::int64_t> start,
+                             std::span<const std::int64_t> count) const {
+  impl_->try_first(dataset);
+  const Hdf5Lock lock;
+  const auto try_block = [&] { check_hdf5_block(impl_->path, dataset, start, count); };
+  require_chunks(impl_->dataset(dataset), start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset));
+}
+
 void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                         ElementType type, void* out) const {
   const Hdf5Lock lock;
   const hid_t id = impl_->dataset(dataset);
-  if (!impl_->writing) {
-    const auto try_block = [&] { check_hdf5_block(impl_->path, dataset, start, count); };
-    require_chunks(id, start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset));
-  }
+  if (!impl_->writing) require_block(dataset, start, count);
   const BlockSpaces spaces = block_spaces(id, start, count);
   if (H5Dread(id, native_type(type), spaces.memory.id(), spaces.file.id(), H5P_DEFAULT, out) < 0) {
     raise_unreadable(impl_->where(dataset));

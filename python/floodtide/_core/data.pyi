@@ -36,6 +36,7 @@ __all__: list[str] = [
     "limits",
     "parse_dataset_name",
     "python_volume",
+    "require_block",
     "synth",
 ]
 
@@ -357,6 +358,12 @@ def python_volume(
     chunks: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     dtype: str,
 ) -> Volume: ...
+def require_block(
+    file: str,
+    dataset: str,
+    start: collections.abc.Sequence[int],
+    count: collections.abc.Sequence[int],
+) -> None: ...
 def synth(
     shape: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     seed: int,

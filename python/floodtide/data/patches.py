@@ -23,7 +23,7 @@ from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, is_inside, parse_boxes
-from floodtide.data.formats.hdf5 import by_h5py
+from floodtide.data.formats.hdf5 import by_h5py, read_by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
 from floodtide.data.volumes import as_volume, require_same_size
 from floodtide.errors import (
@@ -361,16 +361,18 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
         path, dataset = path_and_dataset(volume.groups)
     except InvalidArgumentError:
         raise InvalidArgumentError(f"{where}, expected FILE.h5:DATASET, {_EXPECTED}") from None
-    with reading(path, _EXPECTED), h5py.File(path, "r") as file:
-        if dataset not in file:
+    with reading(path, _EXPECTED):
+        found = _core.data.exists(path, dataset)  # the core reads untrusted metadata in a child
+    if not found:
+        with h5py.File(path, "r") as file:
             names = ", ".join(name for name in file if isinstance(file[name], h5py.Dataset))
-            raise InvalidArgumentError(
-                f"{where}, which has no dataset '{dataset}', expected {_EXPECTED}; its datasets are: {names}"
-            )
+        raise InvalidArgumentError(
+            f"{where}, which has no dataset '{dataset}', expected {_EXPECTED}; its datasets are: {names}"
+        )
     with by_h5py(path, dataset) as array:
         if array.is_virtual or array.external:
             raise InvalidFileError(f"{volume.groups}: has its values in another dataset or file")
-        numbers = np.asarray(array[...])
+    numbers = read_by_h5py(path, dataset)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InvalidArgumentError(f"{volume.groups}: expected {_EXPECTED}")
     sections = as_volume(volume.image).shape[0]

@@ -124,14 +124,32 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
         return None
 
     def read(where: tuple[int | slice, ...]) -> NDArray[Any]:
-        with by_h5py(path, dataset) as array:
-            found: NDArray[Any] = array[where]
-        return found
+        return read_by_h5py(path, dataset, where)
 
     source = _Turned(read, *order_of(name, names, shape, channel), shape, dtype)
     geometry = geometry_of(name, stated, names)
     chunks = source.kept(chunks)
     return object_volume(source, name, chunks=chunks, geometry=geometry, file=path)
+
+
+def read_by_h5py(
+    path: str, dataset: str, where: tuple[int | slice, ...] | None = None
+) -> NDArray[Any]:
+    """Return what is at an index with a number or a slice for each axis; None: the whole array.
+
+    Raises:
+        InvalidFileError: As `by_h5py`; also if a chunk is damaged, which h5py does not notice.
+    """
+    with by_h5py(path, dataset) as array:
+        at = where or (slice(None),) * array.ndim
+        ranges = [
+            (i, i + 1) if isinstance(i, int) else i.indices(n)[:2]
+            for i, n in zip(at, array.shape, strict=True)
+        ]
+        first, count = [a for a, _ in ranges], [b - a for a, b in ranges]
+        _core.data.require_block(path, dataset, first, count)
+        found: NDArray[Any] = np.asarray(array[at])
+    return found
 
 
 @contextlib.contextmanager

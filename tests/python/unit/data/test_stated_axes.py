@@ -372,6 +372,18 @@ def test_absent_chunks_of_hdf5_are_noted(
         assert bool(said) == bool(err)
 
 
+def test_a_damaged_chunk_that_h5py_reads_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        array = file.create_dataset(
+            "v", (2, 4, 4, 4), "u1", chunks=(2, 4, 4, 4), compression="gzip"
+        )
+        array.attrs["axes"] = ["c", "x", "y", "z"]  # another order: read by h5py
+        array.id.write_direct_chunk((0, 0, 0, 0), b"short", filter_mask=1)
+    volume = data.Volume(f"{tmp_path}/v.h5:v", channel=0)
+    with pytest.raises(errors.InvalidFileError, match="has not the size of 128 bytes"):
+        volume.read()
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_absent_chunks_of_zarr_are_noted(
     tmp_path: Path, version: Any, capsys: pytest.CaptureFixture[str]
