@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check that a wheel can be published: it runs on other Linux machines and names no path of the build machine.
 
-    python packaging/check_wheel.py dist/floodtide-*.whl --forbid "$PWD"
+    python packaging/check_wheel.py dist/floodtide-*.whl --glibc 2.28 --forbid "$PWD"
 
 Prints a summary as JSON, or one line per problem and exits with 1. Needs `readelf` (Debian: binutils).
 """
@@ -95,14 +95,24 @@ def problems_of(binary: Binary, inside: frozenset[str], tag: tuple[int, int] | N
     return [f"{binary.name} {problem}" for problem in found]
 
 
-def check(wheel: Path, forbidden: list[str]) -> tuple[list[str], dict[str, object]]:
-    """Return (problems, summary) of a wheel; the wheel is good if there are no problems."""
+def check(
+    wheel: Path, forbidden: list[str], glibc: str | None = None
+) -> tuple[list[str], dict[str, object]]:
+    """Return (problems, summary) of a wheel; the wheel is good if there are no problems.
+
+    Args:
+        wheel: The file.
+        forbidden: Texts that no file of the wheel may contain.
+        glibc: Version of glibc with which the wheel must run, None for the tag's own.
+    """
     problems = []
     platform = wheel.stem.split("-")[-1]
     tags = [(int(a), int(b)) for a, b in re.findall(r"manylinux_(\d+)_(\d+)_", platform)]
     tag = min(tags, default=None)
     if tag is None:
         problems.append(f"the platform is {platform}: expected manylinux_*, run auditwheel")
+    elif glibc and tag > tuple(map(int, glibc.split("."))):
+        problems.append(f"the platform is {platform}: expected glibc {glibc} or older")
     size = wheel.stat().st_size
     if size > MAX_BYTES:
         problems.append(f"{size / 1e6:.1f} MB: expected at most {MAX_BYTES / 1e6:.0f} MB")
@@ -140,9 +150,10 @@ def check(wheel: Path, forbidden: list[str]) -> tuple[list[str], dict[str, objec
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("wheel", type=Path)
+    parser.add_argument("--glibc", metavar="VERSION", help="the oldest glibc that must do")
     parser.add_argument("--forbid", action="append", default=[], metavar="PATH")
     options = parser.parse_args()
-    problems, summary = check(options.wheel, options.forbid)
+    problems, summary = check(options.wheel, options.forbid, options.glibc)
     for problem in problems:
         print(problem, file=sys.stderr)
     if not problems:

@@ -70,6 +70,15 @@ def test_an_unrepaired_wheel_with_a_path_is_refused(tmp_path: Path) -> None:
     assert summary["vendored"] == ["floodtide.libs/libgomp-1.so"]
 
 
+def test_a_tag_newer_than_wanted_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "floodtide-0.1.0-cp311-cp311-manylinux_2_35_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("floodtide/made.py", "")
+    assert CHECKS["check"](wheel, [], "2.35")[0] == []
+    found = CHECKS["check"](wheel, [], "2.28")[0]
+    assert found == ["the platform is manylinux_2_35_x86_64: expected glibc 2.28 or older"]
+
+
 def test_h5py_and_floodtide_share_a_process() -> None:
     command = [sys.executable, str(ROOT / "packaging/try_h5py.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
