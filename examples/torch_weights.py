@@ -11,12 +11,9 @@ def to_torch(state):
     """Return tensors with PyTorch's names and axes."""
     tensors = {}
     for name, array in state.items():
-        tensor = torch.from_numpy(
-            array.transpose(4, 3, 0, 1, 2).copy() if array.ndim == 5 else array
-        )
-        tensors[name.replace("/", ".").replace("weights", "weight").replace("biases", "bias")] = (
-            tensor
-        )
+        turned = array.transpose(4, 3, 0, 1, 2).copy() if array.ndim == 5 else array
+        name = name.replace("/", ".").replace("weights", "weight").replace("biases", "bias")
+        tensors[name] = torch.from_numpy(turned)
     return tensors
 
 

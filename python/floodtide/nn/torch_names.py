@@ -31,7 +31,7 @@ def from_torch(tensors: Mapping[str, Any], names: Iterable[str]) -> dict[str, Te
     """Return arrays with floodtide's names and axes.
 
     Args:
-        tensors: Tensors, or tensors of PyTorch in the memory of the CPU. Other names than PyTorch's are kept.
+        tensors: Arrays, or tensors of PyTorch in the memory of the CPU. Other names than PyTorch's are kept.
         names: The names of the arrays of the network.
     """
     ours = {_theirs(name): name for name in names}

@@ -139,9 +139,7 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     channels = store.shape[-1]
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
-    i, j, k = (
-        int(n) for n in scale.get("voxel_offset", (0, 0, 0))
-    )  # tensorstore refuses fractions
+    i, j, k = map(int, scale.get("voxel_offset", (0, 0, 0)))  # tensorstore has refused fractions
     unknown = info.get(NO_SIZE) is True
     geometry = Geometry(
         voxel_size_nm=None if unknown else size_of(reference, "its info", (z, y, x)),
