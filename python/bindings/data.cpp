@@ -46,7 +46,7 @@ void register_files(py::module_& m) {
       [](const std::string& file, const std::string& dataset, const std::vector<std::int64_t>& start,
          const std::vector<std::int64_t>& count) { data::Hdf5File::open(file).require_block(dataset, start, count); },
       py::arg("file"), py::arg("dataset"), py::arg("start"), py::arg("count"), py::call_guard<py::gil_scoped_release>(),
-      "Raise an InvalidFileError if a chunk of a block is damaged. The block must be inside the dataset.");
+      "Raise an InvalidFileError if a chunk of a block is damaged, an OutOfRangeError if the block is not inside the dataset.");
   m.def(
       "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),

@@ -125,18 +125,23 @@ void Hdf5File::require_shape(const std::string& dataset, ElementType type, std::
                     " for an array of ", elements, " elements");
 }
 
+namespace {
+
+void require_inside(std::span<const std::int64_t> shape, std::span<const std::int64_t> start,
+                    std::span<const std::int64_t> count, const std::string& where) {
+  bool inside = start.size() == shape.size() && count.size() == shape.size();
+  for (std::size_t axis = 0; inside && axis < count.size(); ++axis) {
+    inside = start[axis] >= 0 && count[axis] >= 0 && start[axis] <= shape[axis] - count[axis];
+  }
+  FLOODTIDE_REQUIRE(inside, out_of_range, where, ": block at ", Show{start}, " of size ", Show{count}, " is not inside shape ",
+                    Show{shape});
+}
+
+}  // namespace
+
 void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::span<const std::int64_t> start,
                              std::span<const std::int64_t> count, std::size_t elements) const {
-  const DatasetInfo found = checked_info(dataset, type);
-  const auto fits = [&] {
-    if (start.size() != found.shape.size() || count.size() != found.shape.size()) return false;
-    for (std::size_t axis = 0; axis < count.size(); ++axis) {
-      if (start[axis] < 0 || count[axis] < 0 || start[axis] > found.shape[axis] - count[axis]) return false;
-    }
-    return true;
-  };
-  FLOODTIDE_REQUIRE(fits(), out_of_range, impl_->where(dataset), ": block at ", Show{start}, " of size ", Show{count},
-                    " is not inside shape ", Show{found.shape});
+  require_inside(checked_info(dataset, type).shape, start, count, impl_->where(dataset));
   FLOODTIDE_REQUIRE(elements == element_count(dataset, count), shape_mismatch, impl_->where(dataset), ": block of size ",
                     Show{count}, " for an array of ", elements, " elements");
 }
@@ -145,8 +150,10 @@ void Hdf5File::require_block(const std::string& dataset, std::span<const std::in
                              std::span<const std::int64_t> count) const {
   impl_->try_first(dataset);
   const Hdf5Lock lock;
+  const hid_t id = impl_->dataset(dataset);
+  require_inside(shape_of_space(SpaceHandle(H5Dget_space(id)).id()), start, count, impl_->where(dataset));
   const auto try_block = [&] { check_hdf5_block(impl_->path, dataset, start, count); };
-  require_chunks(impl_->dataset(dataset), start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset));
+  require_chunks(id, start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset));
 }
 
 void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,

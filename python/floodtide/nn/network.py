@@ -14,7 +14,6 @@ from floodtide import _core
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.typed import typed
 from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
-from floodtide.nn.torch_names import from_torch
 
 Array = npt.NDArray[np.float32]
 Core = _core.Ffn | _core.UNet
@@ -88,6 +87,8 @@ class Network:
         """
         own = self._named(self.core.parameters())
         if not own.keys() & state.keys():
+            from floodtide.nn.torch_names import from_torch
+
             state = from_torch(state, own)
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:

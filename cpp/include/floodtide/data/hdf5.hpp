@@ -150,7 +150,7 @@ class Hdf5File {
   /// dataset without chunks counts as one. Returns (0, 0) if its values are elsewhere, or of more than 65,536 chunks.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> absent_chunks(const std::string& dataset) const;
   /// Throws Error(invalid_file) if a chunk of a block has not the size that it should have: the library gives random values for
-  /// such a chunk. All reading functions call this. The block must be inside the dataset.
+  /// such a chunk. Throws Error(out_of_range) if the block is not inside the dataset. All reading functions call this.
   void require_block(const std::string& dataset, std::span<const std::int64_t> start,
                      std::span<const std::int64_t> count) const;
   /// Return true if checksums cover all values of the dataset. Reading verifies these checksums.
