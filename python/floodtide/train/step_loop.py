@@ -6,10 +6,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import math
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from floodtide import _core, errors
 from floodtide import config as configuration
@@ -35,6 +38,29 @@ class Step:
     number: int
     loss: float
     lr: float
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _by_one_thread(
+    method: Callable[Concatenate[StepLoop, P], R],
+) -> Callable[Concatenate[StepLoop, P], R]:
+    """Return a method that raises an InUseError, and does nothing, while another thread is in such a method."""
+
+    @functools.wraps(method)
+    def alone(loop: StepLoop, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not loop._used.acquire(blocking=False):
+            raise errors.InUseError(
+                f"Trainer.{method.__name__}: another thread uses this trainer, expected one thread for each trainer"
+            )
+        try:
+            return method(loop, *args, **kwargs)
+        finally:
+            loop._used.release()
+
+    return alone
 
 
 class StepLoop:
@@ -68,6 +94,7 @@ class StepLoop:
         self._requests = requests
         self._on_record = on_record
         self._closed = False
+        self._used = threading.RLock()  # by a thread, whose callbacks may use the trainer
 
     def begin(self) -> None:
         """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""
@@ -191,8 +218,10 @@ class StepLoop:
         self.core.copy_average(self.setup.average.core)
         return self.setup.average
 
+    @_by_one_thread
     def step(self) -> Step:
         """Run one training step, then write records and checkpoints that are due, and validate. Collective."""
+        self._require_open("step")
         # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
         training = self.setup.config.training
         requests = self._requests.bits(self.setup.config.run, decides=self.comm.rank == 0)
@@ -280,6 +309,7 @@ class StepLoop:
             yield step
         self.close()
 
+    @_by_one_thread
     def save(self) -> Path:
         """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
         config = self.setup.config
@@ -304,8 +334,10 @@ class StepLoop:
         self._requests.saved()
         return path
 
+    @_by_one_thread
     def validate(self) -> Record:
         """Validate the network on the held-out data; return the scores, and record them in the log. Collective."""
+        self._require_open("validate")
         learner = self.setup.learner
         if learner.held_out is None:
             raise errors.ConfigurationError(
@@ -372,6 +404,13 @@ class StepLoop:
             self._requests.signal = StopRequest()
             raise KeyboardInterrupt
 
+    def _require_open(self, work: str) -> None:
+        if self._closed:
+            raise errors.InvalidArgumentError(
+                f"Trainer.{work}: {self.directory.path}: this trainer is closed, expected a new one, which resumes"
+            )
+
+    @_by_one_thread
     def close(self) -> None:
         """Close log and events, and merge the traces of the ranks. A second call does nothing. Collective."""
         if self._closed:

@@ -28,7 +28,7 @@ from thread_programs import (
 )
 
 from floodtide import config, nn, optim
-from floodtide.errors import InUseError
+from floodtide.errors import InUseError, InvalidArgumentError
 from floodtide.segment import Segmenter
 from floodtide.segment.predict import Predictor
 from floodtide.train import Trainer
@@ -178,6 +178,30 @@ def test_nobody_changes_a_network_during_a_training_step(tmp_path: Path) -> None
             pass
     assert refused
     assert all("the network is in use by" in message and "\n" not in message for message in refused)
+
+
+def test_one_thread_uses_a_trainer(tmp_path: Path) -> None:
+    training_volume.write_volume(tmp_path)
+    document = training_volume.document(tmp_path, training={"steps": 3, "walkers": 2})
+    refused = []
+    with Trainer.from_config(config.from_dict(document)) as trainer:
+
+        def hook(_: Any, __: Any) -> None:
+            for use in (trainer.step, trainer.save, trainer.run, trainer.close):
+                with pytest.raises(InUseError) as error:
+                    in_thread(use)
+                refused.append(str(error.value))
+
+        trainer.register_comm_hook(None, hook)
+        trainer.run()
+        assert trainer.steps_done == 3
+    assert {message.partition(":")[0] for message in refused} == {
+        "Trainer.step",
+        "Trainer.save",
+        "Trainer.close",
+    }
+    with pytest.raises(InvalidArgumentError, match="this trainer is closed"):
+        trainer.step()
 
 
 def test_two_threads_do_not_train_one_network() -> None:
