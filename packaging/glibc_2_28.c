@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the static libstdc++ of GCC 12 and our code would take from a glibc newer than 2.28. packaging/wheel.sh links this file into
-// each binary of the wheel.
+// Functions that the static libstdc++ of GCC 12 and our code would take from a glibc newer than 2.28. packaging/wheel.sh links
+// this file into each binary of the wheel.
 #include <pthread.h>
 #include <sys/random.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 // libstdc++ counts references without atomic instructions while this is true. False is always right.
 HIDDEN char __libc_single_threaded = 0;
 
-// std::random_device asks this first, which came with glibc 2.36.
+// std::random_device calls this function first. glibc has had it since 2.36.
 HIDDEN unsigned arc4random(void) {
   unsigned value = 0;
   while (getrandom(&value, sizeof value, 0) != sizeof value) {
@@ -18,8 +18,8 @@ HIDDEN unsigned arc4random(void) {
   return value;
 }
 
-// std::condition_variable waits with this on the monotonic clock, which came with glibc 2.30. As libstdc++ did before, wait until the
-// same moment of the system's clock: callers ask the monotonic clock again afterwards.
+// std::condition_variable calls this function to wait on the monotonic clock. glibc has had it since 2.30. As older versions of
+// libstdc++ did, wait until the same moment of the system's clock. Callers ask the monotonic clock again afterwards.
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
   struct timespec now;
   struct timespec moment;
@@ -37,7 +37,7 @@ HIDDEN int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mu
   return pthread_cond_timedwait(condition, mutex, &moment);
 }
 
-// glibc 2.29 has a second version of these, which differs in not setting errno through a hook.
+// glibc 2.29 has second versions of these functions. They set errno without a hook.
 #define ONE(name)                                         \
   double old_##name(double);                              \
   __asm__(".symver old_" #name "," #name "@GLIBC_2.2.5"); \

@@ -23,7 +23,7 @@ _CONVOLUTION, _UP = (4, 3, 0, 1, 2), (3, 4, 0, 1, 2)  # PyTorch's axes in ours
 
 
 def to_torch(state: Mapping[str, Tensor], flat: bool) -> dict[str, Tensor]:
-    """Return arrays with PyTorch's names and axes; those of a two-dimensional network (`flat`) without z."""
+    """Return arrays with PyTorch's names and axes. Arrays of a two-dimensional network (`flat`) have no axis z."""
     return {_theirs(name): _turned(array, name, flat) for name, array in state.items()}
 
 
