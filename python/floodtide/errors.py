@@ -82,9 +82,9 @@ class CommunicationError(Error):
 
 
 class RankError(CommunicationError):
-    """A failed rank of `floodtide.run`. `rank` is the number of the rank."""
+    """A failed rank of `floodtide.run`. `rank` is its number; None: several ended without a result."""
 
-    rank = -1
+    rank: int | None = None
 
 
 class InUseError(Error):

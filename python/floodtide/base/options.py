@@ -349,6 +349,8 @@ class Checked:
                 raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
             if field.metadata.get("path"):
                 _require_names(key, value)
+                if value == "" and field.default:
+                    raise ConfigurationError(f"{key} is empty, expected a name")
 
     @property
     def _prefix(self) -> str:

@@ -185,7 +185,7 @@ def _results(folder: Path, np: int, status: int, *, interrupted: bool) -> list[A
         _, rank, message, trace = failures[0]  # mpiexec ends the others
         error, cause = RankError(f"run: rank {rank} failed: {message}"), Exception(f"\n{trace}")
     elif missing:
-        rank, cause = missing[0], None
+        rank, cause = (missing[0] if len(missing) == 1 else None), None
         which = f"rank {rank}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
         error = RankError(
             f"run: {which} ended without a result (mpiexec's exit status is {status})"

@@ -25,7 +25,7 @@ from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, is_inside, parse_boxes
 from floodtide.data.formats.hdf5 import by_h5py, read_by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
-from floodtide.data.volumes import as_volume, require_same_size
+from floodtide.data.volumes import as_volume, require_same_grid
 from floodtide.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -256,8 +256,11 @@ class Patches(Samples):
     def _image(self, volume: TrainingVolume) -> _core.data.LabelledImage:
         first = as_volume(volume.image)
         labels = list(volume.masks.values()) or [volume.labels]
-        for other in [*(one.image for one in volume.channels), *labels]:
-            require_same_size(f"volume '{volume.name}'", as_volume(other), first)
+        for channel in volume.channels:
+            require_same_grid(f"volume '{volume.name}'", as_volume(channel.image), first)
+        for part in labels:
+            place = volume.labels_box_start
+            require_same_grid(f"volume '{volume.name}'", as_volume(part), first, place)
         values, refuse = self.task.values()
         none = [] if self.options.unlabelled is None else [(self.options.unlabelled, -1)]
         if none and any(value == self.options.unlabelled for value, label in values if label >= 0):

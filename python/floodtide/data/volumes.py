@@ -330,15 +330,32 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
         )
 
 
-def require_same_grid(what: str, a: Volume, b: Volume) -> None:
-    """Raise ShapeError unless two volumes have the same voxel size and first voxel, as far as both state them."""
-    require_same_size(what, a, b)
-    mine, other = a.whole.offset, b.whole.offset
-    if mine is not None and other is not None and mine != other:
+def require_same_grid(
+    what: str, other: Volume, image: Volume, start: tuple[int, int, int] = (0, 0, 0)
+) -> None:
+    """Raise ShapeError unless a volume lies on its image, as far as both state voxel size and first voxel.
+
+    If only one of them states a place, a note says how they are laid on each other.
+
+    Args:
+        what: What the message begins with.
+        start: Voxel (z, y, x) of the image at which the other volume shall begin.
+    """
+    require_same_size(what, other, image)
+    first, its = other.whole.offset, image.whole.offset
+    z, y, x = (a - b for a, b in zip(first or (0, 0, 0), its or (0, 0, 0), strict=True))
+    if (z, y, x) == start or (first is None and its is None):
+        return
+    if first is not None and its is not None:
         raise ShapeError(
-            f"{what}: {a.name} begins at voxel {mine} ({a.geometry.offset_source}), {b.name} at {other}"
-            f" ({b.geometry.offset_source}), expected the same voxels (z, y, x)"
+            f"{what}: {other.name} begins at voxel {first} ({other.whole.offset_source}), {image.name} at {its}"
+            f" ({image.whole.offset_source}), expected {f'{start} voxels' if any(start) else 'no voxel'} between them"
         )
+    one, unplaced = (other, image) if its is None else (image, other)
+    notes.show(
+        f"{what}: {one.name} begins at voxel {one.whole.offset} ({one.whole.offset_source}), {unplaced.name} states no"
+        f" place: the first voxel of {other.name} is laid on voxel {start} of the image"
+    )
 
 
 def name_of(volume: VolumeLike | NDArray[Any] | Source) -> str:

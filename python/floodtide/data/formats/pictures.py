@@ -38,6 +38,8 @@ CACHE_BYTES = 256 << 20
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 PICTURES = (*TIFF, ".png")
+_INCH_NM = 25.4e6
+_PRINTED_NM = 10_000  # larger pixels are those of screens and printers
 _PNG_PALETTE = 3  # kind of colours in the header of a PNG file
 _WILD = re.compile(r"[*?\[]")
 
@@ -267,9 +269,15 @@ class Folder:
             )
         if depth == 16 and kind != 0:
             raise InvalidFileError(f"{path}: has colours of 16 bits, expected one channel")
-        if kind != _PNG_PALETTE:
-            return np.asarray(pillow.imread(path))
         with library("PIL.Image", path, "formats").open(path) as image:
+            edges = [_INCH_NM / dots for dots in reversed(image.info.get("dpi", ())) if dots > 0]
+            if edges and max(edges) < _PRINTED_NM:
+                not_used(
+                    self._pattern,
+                    f"pixels of {size_text(edges)} nm (pHYs), which say nothing of the sections",
+                )
+            if kind != _PNG_PALETTE:
+                return np.asarray(pillow.imread(path))
             table = np.reshape(image.getpalette(), (-1, 3))
             return self._tables.values(path, np.asarray(image), table)
 

@@ -92,6 +92,7 @@ def test_overrides_reach_values_tables_and_lists(example: Path) -> None:
         ("data.volumes.1.name=x", "not the index of one of the 1 tables"),
         ("training", "expected section.key=value"),
         ("run=5", r"\[run\] is an integer"),
+        ("run.dir=", "run.dir is empty, expected a name"),
         ("run.dir=$FLOODTIDE_NO_SUCH/x", "environment variable FLOODTIDE_NO_SUCH is not set"),
         ("run.dir=\udcff\udcfe", "run.dir is not valid UTF-8"),
     ],

@@ -286,8 +286,12 @@ def test_no_format_invents_a_voxel_size(
         np.testing.assert_array_equal(copy.read(), STACK)
         last = there
     assert "1 nm is written, and marked as unknown" in capsys.readouterr().err
-    labels = data.convert(data.Volume(STACK.astype(np.uint32)), f"{tmp_path}/l.zarr").name
-    assert "voxel size" in refused(capsys, "init", last, "--labels", labels, "--minutes", "1")
+    with h5py.File(tmp_path / "l.h5", "w") as file:  # at the same place
+        labels = file.create_dataset("raw", data=STACK.astype(np.uint32))
+        labels.attrs["box_start"] = np.int64(offset or (0, 0, 0))
+    assert "voxel size" in refused(
+        capsys, "init", last, "--labels", f"{tmp_path}/l.h5:raw", "--minutes", "1"
+    )
 
 
 def test_another_voxel_size_than_the_stated_one_is_noted(
@@ -301,3 +305,16 @@ def test_another_voxel_size_than_the_stated_one_is_noted(
         "states voxels of 40 x 4 x 4 nm, and the copy states 30 x 4 x 4 nm"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(("dots", "noted"), [(None, 0), (72, 0), (25.4e6 / 10, 1)])
+def test_pixel_sizes_of_png_files_are_noted(
+    tmp_path: Path, dots: float | None, noted: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stated = {} if dots is None else {"dpi": (dots, dots)}
+    for number in range(3):
+        Image.fromarray(np.full((8, 8), number, np.uint8)).save(
+            tmp_path / f"{number}.png", **stated
+        )
+    assert data.Volume(f"{tmp_path}/*.png").whole.voxel_size_nm is None
+    assert capsys.readouterr().err.count("pixels of 10 x 10 nm (pHYs)") == noted

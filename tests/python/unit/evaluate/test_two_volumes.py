@@ -13,6 +13,7 @@ import pytest
 import tensorstore
 
 from floodtide import cli, config, data, errors, evaluate
+from floodtide.base import notes
 from floodtide.base.tasks import Affinities, Classes
 from floodtide.data import no_label
 from floodtide.data.patches import UNLABELLED
@@ -83,6 +84,37 @@ def test_labels_of_other_voxels_than_the_image_are_refused(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert says in said
+
+
+@pytest.mark.parametrize(
+    ("places", "start", "says"),
+    [
+        (([1, 0, 0], None), None, "i.h5:x begins at voxel (1, 0, 0) (attribute box_start), "),
+        ((None, [0, 3, 0]), None, "l.h5:x begins at voxel (0, 3, 0) (attribute box_start), "),
+        ((None, [0, 3, 0]), (0, 3, 0), ""),
+        (([1, 0, 0], [1, 0, 0]), None, ""),
+        (([1, 0, 0], [1, 3, 0]), (0, 3, 0), ""),
+        ((None, [0, 2, 0]), (0, 3, 0), "the first voxel of"),
+    ],
+)
+def test_a_place_that_one_volume_alone_states_is_noted(
+    tmp_path: Path, places: Any, start: Any, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, labels = (
+        stored(tmp_path / f"{name}.h5", array, **({"box_start": place} if place else {}))
+        for name, array, place in zip(
+            "il", (LABELS.astype(np.uint8), LABELS[:, : -3 if start else None]), places, strict=True
+        )
+    )
+    volume = data.TrainingVolume(image, labels, name="v", labels_start=start)
+    data.Patches(volume, data.DataOptions(volumes=[volume], patch=(5, 5, 5)), task=Affinities())
+    assert capsys.readouterr().err.count("\n") == bool(says)
+    if not start:
+        notes._shown.clear()
+        require_volumes_fit(config.Config(data=data.DataOptions(volumes=[volume])))
+        said = capsys.readouterr().err
+        assert said.count("\n") == bool(says)
+        assert says in said
 
 
 def test_rounded_and_unknown_voxel_sizes_are_accepted(
