@@ -23,7 +23,7 @@ from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import no_label
 from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, is_inside, parse_boxes
-from floodtide.data.formats.hdf5 import by_h5py, read_by_h5py
+from floodtide.data.formats.hdf5 import by_h5py, datasets_of, read_by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
 from floodtide.data.volumes import as_volume, require_same_grid
 from floodtide.errors import (
@@ -357,8 +357,6 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
     """Return the number of the group of each section of the image."""
     if not volume.groups:
         return None
-    import h5py
-
     where = f"volume '{volume.name}': groups is '{volume.groups}'"
     try:
         path, dataset = path_and_dataset(volume.groups)
@@ -367,10 +365,8 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
     with reading(path, _EXPECTED):
         found = _core.data.exists(path, dataset)  # the core reads untrusted metadata in a child
     if not found:
-        with h5py.File(path, "r") as file:
-            names = ", ".join(name for name in file if isinstance(file[name], h5py.Dataset))
         raise InvalidArgumentError(
-            f"{where}, which has no dataset '{dataset}', expected {_EXPECTED}; its datasets are: {names}"
+            f"{where}, which has no dataset '{dataset}', expected {_EXPECTED}; its datasets are: {datasets_of(path)}"
         )
     with by_h5py(path, dataset) as array:
         if array.is_virtual or array.external:

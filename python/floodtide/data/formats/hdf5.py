@@ -33,7 +33,7 @@ from floodtide.data.formats.geometry import (
     order_of,
 )
 from floodtide.data.formats.readers import Opened, attributes_of, note_absent, object_volume
-from floodtide.errors import InvalidFileError
+from floodtide.errors import Error, InvalidFileError
 
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
@@ -130,6 +130,15 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
     geometry = geometry_of(name, stated, names)
     chunks = source.kept(chunks)
     return object_volume(source, name, chunks=chunks, geometry=geometry, file=path)
+
+
+def datasets_of(path: str) -> str:
+    """Return the names of the datasets of a file, for messages; empty if it cannot be read."""
+    try:
+        _core.data.Volume(path, "?")
+    except Error as error:  # the core follows links with care, h5py does not
+        return str(error).partition("its datasets are: ")[2]
+    return ""
 
 
 def read_by_h5py(

@@ -168,11 +168,7 @@ def forms() -> str:
 
 def _datasets(path: str) -> str:
     """Return a hint that lists the datasets of an HDF5 file; empty if there is no such file."""
-    listed = ""
-    try:
-        _core.data.Volume(path, "?")
-    except Error as error:  # it lists the datasets that the file has
-        listed = str(error).partition("its datasets are: ")[2]
+    listed = hdf5.datasets_of(path)
     names = listed.split(", ")
     for first in names:
         with contextlib.suppress(Error):

@@ -526,6 +526,8 @@ def test_groups_must_fit(tmp_path: Path) -> None:
         given_ = volume(ZEROS, MASK, groups=f"{tmp_path}/g.h5:g")
         with pytest.raises(errors.InvalidArgumentError, match=message):
             Patches(given_, WHOLE, task=Classes())
+    with h5py.File(tmp_path / "g.h5", "a") as file:
+        file["circle"] = h5py.SoftLink("/circle")  # raises in h5py
     missing = volume(ZEROS, MASK, groups=f"{tmp_path}/g.h5:none")
     with pytest.raises(errors.Error, match=r"g\.h5.*'none'.*datasets are: g$") as caught:
         Patches(missing, WHOLE, task=Classes())
