@@ -17,7 +17,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,26 +108,36 @@ def exists(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def read_bytes(path: str | os.PathLike[str], expected: str, limit: int = LARGEST_TEXT) -> bytes:
-    """Return the content of a regular file of at most `limit` bytes.
+@contextlib.contextmanager
+def opened(path: str | os.PathLike[str], expected: str) -> Iterator[BinaryIO]:
+    """Yield an open regular file; every failure of the block is an InvalidFileError, as in `reading`.
 
     Raises:
-        InvalidFileError: If the file is missing, is larger, or is not a regular file. Reading a FIFO or a device might
-            never end.
+        InvalidFileError: If the file is missing, or is not a regular file. Reading a FIFO or a device might never end.
     """
     with reading(path, expected):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InvalidFileError(
                     f"{os.fspath(path)}: is not a regular file; expected {expected}"
                 )
-            if status.st_size > limit:
-                raise InvalidFileError(
-                    f"{os.fspath(path)}: has {status.st_size} bytes; expected {expected}, of at most {limit} bytes"
-                )
-            return file.read(limit)
+            yield file
+
+
+def read_bytes(path: str | os.PathLike[str], expected: str, limit: int = LARGEST_TEXT) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes.
+
+    Raises:
+        InvalidFileError: If the file is missing, is larger, or is not a regular file.
+    """
+    with opened(path, expected) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise InvalidFileError(
+                f"{os.fspath(path)}: has {size} bytes; expected {expected}, of at most {limit} bytes"
+            )
+        return file.read(limit)
 
 
 def read_text(path: str | os.PathLike[str], expected: str = "text in UTF-8") -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base.files import make_folder, path_and_dataset, replace_bytes
-from floodtide.base.reading import reading
+from floodtide.base.reading import LARGEST_ARRAY, opened, reading
 from floodtide.data import Vec3, Volume
 from floodtide.data.formats.geometry import WRITTEN_BY
 from floodtide.errors import InvalidFileError
@@ -58,10 +58,13 @@ def path_in(folder: str | Path, start_zyx: Vec3) -> Path:
 def read_origins(path: str | Path) -> dict[int, OriginInfo]:
     """Return the origins of the segments in a file of google/ffn, with seeds in voxels of the whole volume."""
     name = Path(path).name
-    with reading(path, _EXPECTED):
+    with opened(path, _EXPECTED) as file:
         x, y, z = (int(part) for part in name.removeprefix("seg-").removesuffix(".npz").split("_"))
-        with zipfile.ZipFile(path) as archive:
-            raw = archive.read("origins.npy")
+        with zipfile.ZipFile(file) as archive:
+            entry = archive.getinfo("origins.npy")
+            if entry.file_size > LARGEST_ARRAY:
+                raise ValueError(f"origins of {entry.file_size} bytes, more than {LARGEST_ARRAY}")
+            raw = archive.read(entry)
         stored = _unpickled(raw)
         if not isinstance(stored, Mapping):
             raise InvalidFileError(f"{path}: origins are no dictionary, expected {_EXPECTED}")

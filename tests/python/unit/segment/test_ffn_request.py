@@ -2,6 +2,7 @@
 """Requests and files of google/ffn: what they become, what is refused, and that they are read back."""
 
 import json
+import os
 import sys
 import types
 import zipfile
@@ -365,6 +366,20 @@ def test_a_depth_other_than_the_checkpoint_s_is_refused(
 class _Evil:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return print, ("run by a pickle",)
+
+
+def test_a_pipe_and_a_huge_table_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "seg-0_0_0.npz")
+    with pytest.raises(errors.InvalidFileError, match="is not a regular file"):
+        read_origins(tmp_path / "seg-0_0_0.npz")
+    with (
+        zipfile.ZipFile(tmp_path / "seg-1_0_0.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("origins.npy", "w") as file,
+    ):
+        for _ in range(257):
+            file.write(bytes(1 << 20))
+    with pytest.raises(errors.InvalidFileError, match="origins of 269484032 bytes"):
+        read_origins(tmp_path / "seg-1_0_0.npz")
 
 
 def test_a_pickle_that_would_run_something_is_refused(
