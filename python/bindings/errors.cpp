@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "bindings.hpp"
-#include "floodtide/base/failure.hpp"
 #include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::bindings {

@@ -9,8 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <limits>
-#include <string>
 #include <vector>
 
 #include "floodtide/base/error.hpp"

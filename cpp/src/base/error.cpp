@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/base/error.hpp"
 
+#include <new>
+#include <system_error>
+
 namespace floodtide {
 
 std::string_view name(ErrorCode code) noexcept {
@@ -19,20 +22,24 @@ std::string_view name(ErrorCode code) noexcept {
   return "unknown";
 }
 
-bool is_input_error(ErrorCode code) noexcept {
-  switch (code) {
-    case ErrorCode::invalid_argument:
-    case ErrorCode::shape_mismatch:
-    case ErrorCode::out_of_range:
-    case ErrorCode::unsupported:
-    case ErrorCode::invalid_file: return true;
-    case ErrorCode::io:
-    case ErrorCode::numerical:
-    case ErrorCode::communication:
-    case ErrorCode::in_use:
-    case ErrorCode::internal: return false;
+bool is_input_error(ErrorCode code) noexcept { return code <= ErrorCode::invalid_file; }
+
+Error as_error(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::io, "out of memory"};
+  } catch (const std::length_error&) {  // a container larger than its maximum size
+    return {ErrorCode::io, "out of memory"};
+  } catch (const std::system_error& error) {
+    return {ErrorCode::io, str_cat("the system refuses: ", error.what(), " (limits of threads, memory or open files?)")};
+  } catch (const std::exception& error) {
+    return {ErrorCode::internal, error.what()};
+  } catch (...) {
+    return {ErrorCode::internal, "an exception of unknown type"};
   }
-  return false;
 }
 
 }  // namespace floodtide

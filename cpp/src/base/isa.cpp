@@ -39,16 +39,6 @@ std::string find_amx_missing() {
 
 }  // namespace
 
-std::string_view name(Isa level) noexcept {
-  switch (level) {
-    case Isa::reference: return "reference";
-    case Isa::generic: return "generic";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
-  }
-  return "unknown";
-}
-
 Isa processor_isa() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -64,8 +54,8 @@ Isa processor_isa() noexcept {
 
 Isa isa_up_to(std::string_view cap) {
   if (cap.empty()) return processor_isa();
-  for (const Isa level : {Isa::reference, Isa::generic, Isa::avx2, Isa::avx512}) {
-    if (name(level) != cap) continue;
+  for (const auto& [known, level] : names_of(Isa{}).rows) {
+    if (known != cap) continue;
     FLOODTIDE_REQUIRE(level <= processor_isa(), unsupported, "FLOODTIDE_ISA is '", cap, "', this processor has at most '",
                       name(processor_isa()), "'");
     return level;

@@ -15,7 +15,6 @@
 
 #include "base/team.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/immovable.hpp"
 
 namespace floodtide {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/base/random.hpp"
 
-#include <bit>
 #include <cmath>
 #include <numbers>
 

@@ -26,17 +26,14 @@ void check_number(const std::string& where, const ParameterSpec& spec, double va
   require_in(spec.limits, value, where);
 }
 
-}  // namespace
-
-std::string_view name(ValueKind kind) noexcept {
-  switch (kind) {
-    case ValueKind::real: return "real";
-    case ValueKind::integer: return "integer";
-    case ValueKind::boolean: return "boolean";
-    case ValueKind::text: return "text";
-  }
-  return "unknown";
+template <class T>
+const T& value_of(const ParameterValues& values, std::string_view name) {
+  const auto found = values.find(name);
+  FLOODTIDE_REQUIRE(found != values.end(), internal, "parameters: no value '", name, "'");
+  return std::get<T>(found->second);
 }
+
+}  // namespace
 
 ParameterValues resolve(std::string_view what, std::span<const ParameterSpec> specs, const ParameterValues& given) {
   ParameterValues values;
@@ -63,16 +60,8 @@ ParameterValues resolve(std::string_view what, std::span<const ParameterSpec> sp
   return values;
 }
 
-double number(const ParameterValues& values, std::string_view name) {
-  const auto found = values.find(name);
-  FLOODTIDE_REQUIRE(found != values.end(), internal, "parameters: no value '", name, "'");
-  return std::get<double>(found->second);
-}
+double number(const ParameterValues& values, std::string_view name) { return value_of<double>(values, name); }
 
-std::string text(const ParameterValues& values, std::string_view name) {
-  const auto found = values.find(name);
-  FLOODTIDE_REQUIRE(found != values.end(), internal, "parameters: no value '", name, "'");
-  return std::get<std::string>(found->second);
-}
+std::string text(const ParameterValues& values, std::string_view name) { return value_of<std::string>(values, name); }
 
 }  // namespace floodtide

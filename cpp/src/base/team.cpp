@@ -17,7 +17,6 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/parallel.hpp"
 
 namespace floodtide::detail {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "floodtide/base/immovable.hpp"
 #include "floodtide/base/own_process.hpp"
+#include "floodtide/base/parallel.hpp"
 
 namespace floodtide::detail {
 
@@ -24,8 +25,6 @@ namespace floodtide::detail {
 /// describes.
 class Team : Immovable {
  public:
-  using ChunkFunction = void (*)(void* context, std::int64_t chunk);
-
   ~Team();
 
   /// Calls function(context, chunk) for every chunk in [0, chunks) on up to `threads` threads. Rethrows the first exception

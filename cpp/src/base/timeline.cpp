@@ -13,7 +13,6 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/immovable.hpp"
 #include "floodtide/base/staged_file.hpp"
 
 namespace floodtide {

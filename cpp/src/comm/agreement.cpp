@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "comm/access.hpp"
-#include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::comm {

@@ -2,20 +2,21 @@
 #include "floodtide/comm/collectives.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <limits>
 #include <memory>
-#include <utility>
 
 #include "comm/access.hpp"
 #include "comm/allreduce/steps.hpp"
-#include "comm/allreduce/wire.hpp"
 #include "comm/engine.hpp"
 #include "comm/schedules.hpp"
-#include "floodtide/base/failure.hpp"
+#include "floodtide/base/clock.hpp"
 
 namespace floodtide::comm {
 namespace {
+
+constexpr int kClockTag = 3;
+constexpr int kClockExchanges = 20;
 
 /// Throws Error(shape_mismatch) unless there is one block per rank, in order, and the blocks fill the array.
 void require_blocks(const char* operation, const Communicator& comm, std::span<const std::int64_t> blocks, std::int64_t count) {
@@ -33,13 +34,8 @@ std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, 
   limits[static_cast<std::size_t>(comm.rank()) + 1] = static_cast<std::int64_t>(own);
   Engine& engine = engine_of(comm);
   const std::int64_t count = std::ssize(limits);
-  const Notice notice{.collective = Collective::lengths,
-                      .type = ReduceType::int64,
-                      .count = count,
-                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  const Payload payload{.data = std::as_writable_bytes(std::span(limits)).data(),
-                        .element_bytes = sizeof(std::int64_t),
-                        .type = ReduceType::int64};
+  const Notice notice{.collective = Collective::lengths, .type = ReduceType::int64, .count = count};
+  const Payload payload = Payload::of(ReduceBuffer::of(std::span(limits)), ReduceOp::sum);
   engine.start(notice, engine.allreduce_schedule(allreduce_row("recursive_doubling"), count), payload, words).wait();
   for (std::size_t i = 1; i < limits.size(); ++i) limits[i] += limits[i - 1];
   return limits;
@@ -58,26 +54,25 @@ std::vector<std::byte> failure_record(const std::exception_ptr& failure) {
 
 }  // namespace
 
-MessageSchedule ring_phase(const Communicator& comm, std::span<const std::int64_t> blocks, int first, bool reduce) {
-  const int size = comm.size();
+SharedSchedule ring_phase(const RankPlace& place, std::span<const std::int64_t> blocks, int first, bool reduce) {
   const auto block = [&](int number) {
-    const auto i = static_cast<std::size_t>((number + 2 * size) % size);
+    const auto i = static_cast<std::size_t>((number + 2 * place.size) % place.size);
     return Range{blocks[i], blocks[i + 1]};
   };
   MessageSchedule schedule;
-  for (int step = 0; step + 1 < size; ++step) {
-    const int sent = comm.rank() - first - step;
-    add_step(schedule, {.send_to = (comm.rank() + 1) % size,
+  for (int step = 0; step + 1 < place.size; ++step) {
+    const int sent = place.rank - first - step;
+    add_step(schedule, {.send_to = (place.rank + 1) % place.size,
                         .sent = block(sent),
-                        .receive_from = (comm.rank() + size - 1) % size,
+                        .receive_from = (place.rank + place.size - 1) % place.size,
                         .received = block(sent - 1),
                         .reduce = reduce,
                         .keep = !reduce});
   }
-  return schedule;
+  return std::make_shared<const MessageSchedule>(std::move(schedule));
 }
 
-MessageSchedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root) {
+SharedSchedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root) {
   const int size = comm.size();
   const int place = (comm.rank() - root + size) % size;
   MessageSchedule schedule;
@@ -90,7 +85,7 @@ MessageSchedule binomial_tree(const Communicator& comm, std::int64_t bytes, int 
     }
     add_step(schedule, step);
   }
-  return schedule;
+  return std::make_shared<const MessageSchedule>(std::move(schedule));
 }
 
 Operation start_barrier(Communicator& comm) { return engine_of(comm).start_empty(Collective::barrier); }
@@ -99,12 +94,8 @@ Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int roo
   const int size = comm.size();
   FLOODTIDE_REQUIRE(root >= 0 && root < size, out_of_range, "broadcast: root ", root, " is outside 0 to ", size - 1);
   const auto bytes = static_cast<std::int64_t>(data.size());
-  const Notice notice{.collective = Collective::broadcast,
-                      .root = root,
-                      .count = bytes,
-                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(binomial_tree(comm, bytes, root)),
-                               {.data = data.data()}, words);
+  const Notice notice{.collective = Collective::broadcast, .root = root, .count = bytes};
+  return engine_of(comm).start(notice, binomial_tree(comm, bytes, root), {.data = data.data()}, words);
 }
 
 void broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words) {
@@ -127,12 +118,9 @@ Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, R
                       .op = op,
                       .wire = wire,
                       .count = buffer.count,
-                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
                       .blocks = notice_hash(std::as_bytes(std::span(blocks)))};
-  const Payload payload{
-      .data = buffer.data, .element_bytes = element_bytes(buffer.type), .type = buffer.type, .op = op, .wire = wire};
-  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 1, true)), payload,
-                               words);
+  const auto schedule = ring_phase({comm.rank(), comm.size()}, blocks, 1, true);
+  return engine_of(comm).start(notice, schedule, Payload::of(buffer, op, wire), words);
 }
 
 void reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::span<const std::int64_t> blocks,
@@ -144,16 +132,10 @@ Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::sp
                           std::string_view words) {
   const auto bytes = static_cast<std::int64_t>(data.size());
   require_blocks("allgather", comm, blocks, bytes);
-  const Notice notice{.collective = Collective::allgather,
-                      .count = bytes,
-                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .blocks = notice_hash(std::as_bytes(std::span(blocks)))};
-  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
-                               {.data = data.data()}, words);
-}
-
-void allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks, std::string_view words) {
-  start_allgather(comm, data, blocks, words).wait();
+  const Notice notice{
+      .collective = Collective::allgather, .count = bytes, .blocks = notice_hash(std::as_bytes(std::span(blocks)))};
+  const auto schedule = ring_phase({comm.rank(), comm.size()}, blocks, 0, false);
+  return engine_of(comm).start(notice, schedule, {.data = data.data()}, words);
 }
 
 std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own, std::string_view words) {
@@ -162,17 +144,43 @@ std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<cons
   const std::vector<std::int64_t> limits = exchange_lengths(comm, own.size(), words);
   std::vector<std::byte> joint(static_cast<std::size_t>(limits.back()));
   std::ranges::copy(own, joint.begin() + limits[rank]);
-  allgather(comm, joint, limits, words);
+  start_allgather(comm, joint, limits, words).wait();
   std::vector<std::vector<std::byte>> all;
   for (std::size_t i = 0; i < ranks; ++i) all.emplace_back(joint.begin() + limits[i], joint.begin() + limits[i + 1]);
   return all;
 }
 
+std::int64_t clock_offset_ns(Communicator& comm) {
+  std::int64_t time = 0;
+  const auto bytes = std::as_writable_bytes(std::span(&time, 1));
+  if (comm.rank() == 0) {
+    for (int rank = 1; rank < comm.size(); ++rank) {
+      for (int exchange = 0; exchange < kClockExchanges; ++exchange) {
+        comm.receive(rank, kClockTag, bytes)->wait();
+        time = now_ns();
+        comm.send(rank, kClockTag, bytes)->wait();
+      }
+    }
+    return 0;
+  }
+  std::int64_t fastest = std::numeric_limits<std::int64_t>::max(), offset = 0;
+  for (int exchange = 0; exchange < kClockExchanges; ++exchange) {
+    const std::int64_t start = now_ns();
+    comm.send(0, kClockTag, bytes)->wait();
+    comm.receive(0, kClockTag, bytes)->wait();
+    const std::int64_t end = now_ns();
+    if (end - start >= fastest) continue;
+    fastest = end - start;
+    offset = time - (start + (end - start) / 2);
+  }
+  return offset;
+}
+
 bool all_ok(Communicator& comm, bool ok) {
-  std::array<std::int64_t, 1> value = {ok ? 1 : 0};
-  const ReduceBuffer buffer{std::as_writable_bytes(std::span(value)).data(), 1, ReduceType::int64};
-  allreduce(comm, buffer, ReduceOp::min, {.algorithm = "recursive_doubling", .words = "whether all ranks are fine"});
-  return value[0] == 1;
+  std::int64_t value = ok ? 1 : 0;
+  allreduce(comm, ReduceBuffer::of(std::span(&value, 1)), ReduceOp::min,
+            {.algorithm = "recursive_doubling", .words = "whether all ranks are fine"});
+  return value == 1;
 }
 
 void agree(Communicator& comm, const std::exception_ptr& failure_here) {

@@ -3,16 +3,17 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
 
+#include "comm/access.hpp"
 #include "comm/engine.hpp"
-#include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/isa.hpp"
 #include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::comm {
 namespace {
+
+constexpr std::size_t kLongestRun = 3;  // longer runs of ranks are written as a range
 
 void require_peer(const char* operation, int peer, int tag, int size) {
   FLOODTIDE_REQUIRE(peer >= 0 && peer < size, out_of_range, operation, ": rank ", peer, " is outside 0 to ", size - 1);
@@ -54,6 +55,20 @@ class SelfCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> self() { return std::make_unique<SelfCommunicator>(); }
+
+std::string name_ranks(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    const bool is_run = end - i > kLongestRun;
+    if (!is_run) end = i + 1;
+    text += str_cat(i == 0 ? "" : ", ", ranks[i]);
+    if (is_run) text += str_cat("-", ranks[end - 1]);
+    i = end;
+  }
+  return text;
+}
 
 std::size_t element_bytes(ReduceType type) noexcept {
   switch (type) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
-#include "floodtide/comm/rank_list.hpp"
 
 namespace floodtide::comm {
 namespace {

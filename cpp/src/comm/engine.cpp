@@ -4,19 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <exception>
-#include <functional>
 #include <new>
 #include <thread>
 
 #include "comm/access.hpp"
 #include "comm/backoff.hpp"
-#include "comm/process.hpp"
 #include "comm/schedules.hpp"
-#include "comm/tags.hpp"
-#include "floodtide/base/error.hpp"
-#include "floodtide/base/immovable.hpp"
-#include "floodtide/comm/rank_list.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -153,8 +146,8 @@ void Engine::launch(const std::shared_ptr<OperationState>& state) {
   drop_done();
 }
 
-Operation Engine::start(Notice notice, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
-                        std::string_view words, NextStage next) {
+Operation Engine::start(Notice notice, SharedSchedule schedule, const Payload& payload, std::string_view words,
+                        NextStage next) {
   return add(notice, words, [&](OperationState& state) { prepare_own(state, std::move(schedule), payload, std::move(next)); });
 }
 
@@ -166,8 +159,7 @@ Operation Engine::start_empty(Collective collective, std::string_view words) {
   return add({.collective = collective}, words, [](OperationState&) {});
 }
 
-void Engine::prepare_own(OperationState& state, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
-                         NextStage next) {
+void Engine::prepare_own(OperationState& state, SharedSchedule schedule, const Payload& payload, NextStage next) {
   const std::int64_t segment = Execution::segment_elements(payload, static_cast<std::size_t>(state.notice.segment_bytes));
   state.scratch = borrow(Execution::scratch_bytes(*schedule, payload, segment));
   state.execution = std::make_unique<Execution>(comm_, std::move(schedule), payload, segment, operation_tag(state.number),
@@ -187,7 +179,7 @@ Ballot Engine::await_others(std::int64_t joined_at) {
   return operation.state_->ballot;
 }
 
-Operation Engine::follow(const Ballot& agreed, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload) {
+Operation Engine::follow(const Ballot& agreed, SharedSchedule schedule, const Payload& payload) {
   return add_agreed(agreed, [&](OperationState& state) { prepare_own(state, std::move(schedule), payload); });
 }
 
@@ -267,7 +259,7 @@ void Engine::explain(OperationState& state) {
   state.accounts[static_cast<std::size_t>(comm_.rank())] = account_of(state.notice, state.words);
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(state.accounts));
   const auto length = static_cast<std::int64_t>(bytes.size());
-  auto schedule = std::make_shared<const MessageSchedule>(ring_phase(comm_, even_blocks(length, comm_.size()), 0, false));
+  auto schedule = ring_phase({comm_.rank(), comm_.size()}, even_blocks(length, comm_.size()), 0, false);
   state.execution = std::make_unique<Execution>(comm_, std::move(schedule), Payload{.data = bytes.data()}, length,
                                                 operation_tag(state.number), std::span<std::byte>{});
 }
@@ -389,7 +381,7 @@ std::vector<std::string> Engine::pending() const {
   return lines;
 }
 
-std::shared_ptr<const MessageSchedule> Engine::allreduce_schedule(const AllreduceRow& row, std::int64_t count) {
+SharedSchedule Engine::allreduce_schedule(const AllreduceRow& row, std::int64_t count) {
   const std::span<const int> nodes = row.nodes_only ? comm_.nodes() : std::span<const int>{};
   const std::lock_guard lock(mutex_);
   const std::pair key(&row, count);

@@ -14,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,8 +75,8 @@ class Engine : Immovable {
   /// Starts a collective. `notice` says what it is, and `words` is the caller's description of the values. Both must be the
   /// same on all ranks (`words` sets notice.called). `next` returns further steps after those of the schedule (execution.hpp).
   /// With one rank, the operation is done at once.
-  [[nodiscard]] Operation start(Notice notice, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
-                                std::string_view words = {}, NextStage next = {});
+  [[nodiscard]] Operation start(Notice notice, SharedSchedule schedule, const Payload& payload, std::string_view words = {},
+                                NextStage next = {});
   /// Starts the transport's own allreduce.
   [[nodiscard]] Operation start_library(Notice notice, const ReduceBuffer& buffer, std::string_view words = {});
   /// Starts a collective without values: a barrier, or a service. A service announces further collectives, so that ranks that
@@ -95,7 +94,7 @@ class Engine : Immovable {
   /// collectives of the other ranks differ, or need values of a rank that has joined.
   [[nodiscard]] Ballot await_others(std::int64_t joined_at);
   /// For join(): takes part, with these values, in the collective that await_others() returned.
-  [[nodiscard]] Operation follow(const Ballot& agreed, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload);
+  [[nodiscard]] Operation follow(const Ballot& agreed, SharedSchedule schedule, const Payload& payload);
   [[nodiscard]] Operation follow_library(const Ballot& agreed, const ReduceBuffer& buffer);
   [[nodiscard]] std::int64_t next_number() const noexcept { return next_number_; }
 
@@ -111,7 +110,7 @@ class Engine : Immovable {
   [[nodiscard]] std::vector<std::string> pending() const;
 
   /// Return the schedule of an allreduce. Schedules are cached.
-  [[nodiscard]] std::shared_ptr<const MessageSchedule> allreduce_schedule(const AllreduceRow& row, std::int64_t count);
+  [[nodiscard]] SharedSchedule allreduce_schedule(const AllreduceRow& row, std::int64_t count);
 
   /// While this object exists, collectives do not become members of the open group. Services use it.
   class GroupAside : Immovable {
@@ -129,8 +128,7 @@ class Engine : Immovable {
   Operation add(const Notice& notice, std::string_view words, Prepare&& prepare);
   template <class Prepare>
   Operation add_agreed(const Ballot& agreed, Prepare&& prepare);
-  void prepare_own(OperationState& state, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
-                   NextStage next = {});
+  void prepare_own(OperationState& state, SharedSchedule schedule, const Payload& payload, NextStage next = {});
   void prepare_library(OperationState& state, const ReduceBuffer& buffer);
   void launch(const std::shared_ptr<OperationState>& state);
   void require_sound() const;
@@ -159,7 +157,7 @@ class Engine : Immovable {
   std::optional<std::vector<std::shared_ptr<OperationState>>> group_;  // members of the open group
 
   std::vector<AlignedBuffer<std::byte>> spare_;
-  std::map<std::pair<const AllreduceRow*, std::int64_t>, std::shared_ptr<const MessageSchedule>> schedules_;
+  std::map<std::pair<const AllreduceRow*, std::int64_t>, SharedSchedule> schedules_;
 };
 
 }  // namespace floodtide::comm

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "comm/access.hpp"
@@ -35,13 +34,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 256);
 
-/// Return the limits of equal blocks: 0, n, 2 n, ... with one block of n elements per rank.
-std::vector<std::int64_t> equal_blocks(int ranks, std::int64_t length) {
-  std::vector<std::int64_t> limits(static_cast<std::size_t>(ranks) + 1);
-  for (std::size_t i = 0; i < limits.size(); ++i) limits[i] = static_cast<std::int64_t>(i) * length;
-  return limits;
-}
-
 /// Return the limits of the blocks in bytes. `counts` has the number of items of each block.
 std::vector<std::int64_t> limits_of(std::span<const std::int64_t> counts, std::int64_t item_bytes) {
   std::vector<std::int64_t> limits = {0};
@@ -67,7 +59,7 @@ std::string problem_of_splits(const Items& items, std::span<const std::int64_t> 
 
 }  // namespace
 
-MessageSchedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
+SharedSchedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
   const int size = comm.size();
   const auto block = [](std::span<const std::int64_t> limits, int rank) {
     const auto i = static_cast<std::size_t>(rank);
@@ -79,7 +71,7 @@ MessageSchedule pairwise(const Communicator& comm, std::span<const std::int64_t>
     const int from = (comm.rank() - distance + size) % size;
     add_step(schedule, {.send_to = to, .sent = block(sent, to), .receive_from = from, .received = block(received, from)});
   }
-  return schedule;
+  return std::make_shared<const MessageSchedule>(std::move(schedule));
 }
 
 /// Data of both stages of an exchange. The operation keeps it alive.
@@ -116,7 +108,7 @@ class ExchangePlan {
     const auto limits = take_counts();
     const auto rank = static_cast<std::size_t>(comm_.rank());
     std::ranges::copy(data_, out_->data_.data() + limits[rank]);
-    return {.schedule = std::make_shared<const MessageSchedule>(ring_phase(comm_, limits, 0, false)),
+    return {.schedule = ring_phase({comm_.rank(), comm_.size()}, limits, 0, false),
             .payload = {.data = out_->data_.data()},
             .segment = kDefaultSegmentBytes};
   }
@@ -128,7 +120,7 @@ class ExchangePlan {
     const auto sent = limits_of(splits_, item_bytes_);
     const auto rank = static_cast<std::size_t>(comm_.rank());
     std::copy_n(data_.begin() + sent[rank], sent[rank + 1] - sent[rank], out_->data_.data() + limits[rank]);
-    return {.schedule = std::make_shared<const MessageSchedule>(pairwise(comm_, sent, limits)),
+    return {.schedule = pairwise(comm_, sent, limits),
             .payload = {.data = out_->data_.data(), .source = data_.data()},
             .segment = kDefaultSegmentBytes};
   }
@@ -171,6 +163,21 @@ class ExchangePlan {
   std::vector<std::int64_t> splits_;
 };
 
+std::vector<std::int64_t> header_blocks(const Communicator& comm) {
+  return even_blocks(comm.size() * std::int64_t{sizeof(Header)}, comm.size());
+}
+
+/// Starts the exchange of headers, after which `second` of the plan returns the second stage.
+Operation start(Communicator& comm, Collective collective, SharedSchedule headers, const std::shared_ptr<ExchangePlan>& plan,
+                Stage (ExchangePlan::*second)()) {
+  if (comm.size() == 1) {
+    static_cast<void>((*plan.*second)());
+    return {};
+  }
+  return engine_of(comm).start({.collective = collective, .count = -1}, std::move(headers), plan->header_payload(), {},
+                               [plan, second] { return (*plan.*second)(); });
+}
+
 void Exchange::require_done() const {
   if (failed_rank_ < 0) return;
   throw AgreedError(invalid_ ? ErrorCode::invalid_argument : ErrorCode::shape_mismatch, failure_, failed_rank_, ranks_);
@@ -179,15 +186,8 @@ void Exchange::require_done() const {
 Operation start_allgather(Communicator& comm, const Items& items, std::shared_ptr<Exchange> out) {
   auto plan = std::make_shared<ExchangePlan>(comm, items, std::move(out));
   plan->write_headers(items, items.problem, {}, false);
-  if (comm.size() == 1) {
-    static_cast<void>(plan->gather());
-    return {};
-  }
-  const Notice notice{
-      .collective = Collective::allgather, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  const auto blocks = equal_blocks(comm.size(), sizeof(Header));
-  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
-                               plan->header_payload(), {}, [plan] { return plan->gather(); });
+  return start(comm, Collective::allgather, ring_phase({comm.rank(), comm.size()}, header_blocks(comm), 0, false), plan,
+               &ExchangePlan::gather);
 }
 
 Operation start_alltoall(Communicator& comm, const Items& items, std::span<const std::int64_t> splits,
@@ -195,15 +195,8 @@ Operation start_alltoall(Communicator& comm, const Items& items, std::span<const
   const std::string problem = items.problem.empty() ? problem_of_splits(items, splits, comm.size()) : items.problem;
   auto plan = std::make_shared<ExchangePlan>(comm, items, std::move(out));
   plan->write_headers(items, problem, splits, true);
-  if (comm.size() == 1) {
-    static_cast<void>(plan->swap());
-    return {};
-  }
-  const Notice notice{
-      .collective = Collective::alltoall, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  const auto blocks = equal_blocks(comm.size(), sizeof(Header));
-  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(pairwise(comm, blocks, blocks)),
-                               plan->header_payload(), {}, [plan] { return plan->swap(); });
+  const auto blocks = header_blocks(comm);
+  return start(comm, Collective::alltoall, pairwise(comm, blocks, blocks), plan, &ExchangePlan::swap);
 }
 
 }  // namespace floodtide::comm

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "comm/reduce/reduce.hpp"
-#include "floodtide/base/error.hpp"
 #include "floodtide/base/memory.hpp"
 
 namespace floodtide::comm {
@@ -31,8 +30,8 @@ std::int64_t parts(const MessageStep& step, std::int64_t segment) {
 
 }  // namespace
 
-Execution::Execution(Communicator& comm, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
-                     std::int64_t segment, int tag, std::span<std::byte> scratch, NextStage next)
+Execution::Execution(Communicator& comm, SharedSchedule schedule, const Payload& payload, std::int64_t segment, int tag,
+                     std::span<std::byte> scratch, NextStage next)
     : comm_(comm),
       schedule_(std::move(schedule)),
       payload_(payload),

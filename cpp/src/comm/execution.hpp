@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "floodtide/base/error.hpp"
 #include "floodtide/base/immovable.hpp"
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
@@ -32,13 +33,24 @@ struct Payload {
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
 
+  /// Return the payload of a reduction of this array.
+  [[nodiscard]] static Payload of(const ReduceBuffer& buffer, ReduceOp op, Wire wire = Wire::native) noexcept {
+    return {
+        .data = buffer.data, .element_bytes = comm::element_bytes(buffer.type), .type = buffer.type, .op = op, .wire = wire};
+  }
   [[nodiscard]] std::size_t wire_bytes() const noexcept { return wire == Wire::bf16 ? 2 : element_bytes; }
 };
+
+/// Throws Error(invalid_argument) unless arrays of this type can be sent in this format.
+inline void require_wire(const char* operation, Wire wire, ReduceType type) {
+  FLOODTIDE_REQUIRE(wire == Wire::native || type == ReduceType::float32, invalid_argument, operation, ": the wire format ",
+                    name(wire), " is for float32, got ", name(type));
+}
 
 /// Further steps that can be planned only after the first ones, because they depend on the data received. They must not need
 /// scratch memory.
 struct Stage {
-  std::shared_ptr<const MessageSchedule> schedule;
+  SharedSchedule schedule;
   Payload payload;
   std::int64_t segment = 1;  ///< elements
 };
@@ -48,8 +60,8 @@ class Execution : Immovable {
  public:
   /// `scratch` has at least scratch_bytes(...) bytes. `scratch` and the arrays of the payload must outlive the execution.
   /// `next` may be empty. The thread that drives the execution calls it once, without the lock of the Python interpreter.
-  Execution(Communicator& comm, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload, std::int64_t segment,
-            int tag, std::span<std::byte> scratch, NextStage next = {});
+  Execution(Communicator& comm, SharedSchedule schedule, const Payload& payload, std::int64_t segment, int tag,
+            std::span<std::byte> scratch, NextStage next = {});
 
   /// Return the number of elements of a segment whose message has at most `segment_bytes` bytes, at least 1.
   [[nodiscard]] static std::int64_t segment_elements(const Payload& payload, std::size_t segment_bytes);
@@ -99,7 +111,7 @@ class Execution : Immovable {
   [[nodiscard]] bool has_left(Departure& departure);
 
   Communicator& comm_;
-  std::shared_ptr<const MessageSchedule> schedule_;
+  SharedSchedule schedule_;
   Payload payload_;
   std::int64_t segment_;
   int tag_;

@@ -6,9 +6,7 @@
 
 #include "comm/access.hpp"
 #include "comm/engine.hpp"
-#include "comm/process.hpp"
 #include "comm/schedules.hpp"
-#include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
 
@@ -41,7 +39,6 @@ void Engine::close_group(std::string_view words) {
     state->notice = {.collective = Collective::group,
                      .algorithm = std::ranges::all_of(state->notices, is_allreduce) ? 0 : -1,
                      .count = std::ssize(members),
-                     .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
                      .blocks = notice_hash(bytes)};
     state->members = std::move(members);
     for (const auto& member : state->members) {
@@ -74,8 +71,7 @@ bool Engine::is_gathering(const OperationState& state) const {
 /// Sends the list of the members to the ranks that have joined.
 void Engine::tell_members(OperationState& group) {
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(group.notices));
-  auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm_, std::ssize(bytes), group.ballot.caller()));
-  prepare_own(group, std::move(schedule), {.data = bytes.data()});
+  prepare_own(group, binomial_tree(comm_, std::ssize(bytes), group.ballot.caller()), {.data = bytes.data()});
 }
 
 /// Advances the members of a group one after another, because they share the group's tags. Finished members leave the group.

@@ -25,27 +25,21 @@ void follow_allreduce(Communicator& comm, const Ballot& agreed) {
   fill_neutral(buffer, notice.op);
   const AllreduceRow& row = allreduce_rows()[static_cast<std::size_t>(notice.algorithm)];
   if (row.schedule == nullptr) return engine.follow_library(agreed, buffer).wait();
-  const Payload payload{.data = buffer.data,
-                        .element_bytes = element_bytes(notice.type),
-                        .type = notice.type,
-                        .op = notice.op,
-                        .wire = notice.wire};
+  const Payload payload = Payload::of(buffer, notice.op, notice.wire);
   engine.follow(agreed, engine.allreduce_schedule(row, notice.count), payload).wait();
 }
 
 void follow_broadcast(Communicator& comm, const Ballot& agreed) {
   const Notice& notice = agreed.notice();
   std::vector<std::byte> ignored(static_cast<std::size_t>(notice.count));
-  auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm, notice.count, notice.root));
-  engine_of(comm).follow(agreed, std::move(schedule), {.data = ignored.data()}).wait();
+  engine_of(comm).follow(agreed, binomial_tree(comm, notice.count, notice.root), {.data = ignored.data()}).wait();
 }
 
 /// Takes part in the members of a group, one after another. The other ranks first send a list of the members.
 void follow_group(Communicator& comm, const Ballot& agreed) {
   std::vector<Notice> members(static_cast<std::size_t>(agreed.notice().count));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(members));
-  auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm, std::ssize(bytes), agreed.caller()));
-  engine_of(comm).follow(agreed, std::move(schedule), {.data = bytes.data()}).wait();
+  engine_of(comm).follow(agreed, binomial_tree(comm, std::ssize(bytes), agreed.caller()), {.data = bytes.data()}).wait();
   for (const Notice& member : members) follow_allreduce(comm, agreed.about(member));
 }
 

@@ -10,10 +10,10 @@
 #include <thread>
 #include <utility>
 
+#include "comm/access.hpp"
 #include "comm/backoff.hpp"
 #include "comm/last_resort.hpp"
 #include "comm/mpi/table.hpp"
-#include "comm/process.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/mpi.hpp"
 
@@ -185,28 +185,17 @@ class MpiRequest final : public Request {
   std::size_t next_ = 0;
 };
 
-int library_type(ReduceType type) {
-  switch (type) {
-    case ReduceType::float32: return kFloodtideMpiFloat32;
-    case ReduceType::float64: return kFloodtideMpiFloat64;
-    case ReduceType::int64: return kFloodtideMpiInt64;
-    case ReduceType::int32: return kFloodtideMpiInt32;
-    case ReduceType::uint8:  // overflowing sums saturate in some libraries (open-mpi/ompi#8045), but wrap around in ours
-    case ReduceType::int8:
-    case ReduceType::float16: break;
-  }
-  raise(ErrorCode::unsupported, "allreduce 'mpi': MPI libraries have no ", name(type),
-        " that all of them reduce alike; use 'ring'");
-}
+static_assert(int{kFloodtideMpiSum} == int(ReduceOp::sum) && int{kFloodtideMpiMin} == int(ReduceOp::min) &&
+              int{kFloodtideMpiMax} == int(ReduceOp::max) && int{kFloodtideMpiProduct} == int(ReduceOp::product));
+static_assert(int{kFloodtideMpiFloat32} == int(ReduceType::float32) && int{kFloodtideMpiFloat64} == int(ReduceType::float64) &&
+              int{kFloodtideMpiInt64} == int(ReduceType::int64) && int{kFloodtideMpiInt32} == int(ReduceType::int32));
 
-int library_operation(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum: return kFloodtideMpiSum;
-    case ReduceOp::min: return kFloodtideMpiMin;
-    case ReduceOp::max: return kFloodtideMpiMax;
-    case ReduceOp::product: return kFloodtideMpiProduct;
-  }
-  raise(ErrorCode::internal, "allreduce 'mpi': unknown operation");
+/// Return the type as the plug-in has it. Overflowing sums of 8-bit integers saturate in some libraries (open-mpi/ompi#8045),
+/// but wrap around in ours.
+int library_type(ReduceType type) {
+  FLOODTIDE_REQUIRE(type <= ReduceType::int32, unsupported, "allreduce 'mpi': MPI libraries have no ", name(type),
+                    " that all of them reduce alike; use 'ring'");
+  return static_cast<int>(type);
 }
 
 class MpiCommunicator final : public Communicator {
@@ -286,10 +275,9 @@ class MpiCommunicator final : public Communicator {
   template <class Body>
   void for_library_parts(const ReduceBuffer& buffer, ReduceOp op, Body&& body) const {
     const int type = library_type(buffer.type);
-    const int operation = library_operation(op);
     const auto limit = static_cast<std::int64_t>(max_message_bytes_ / element_bytes(buffer.type));
     for (std::int64_t first = 0; first < buffer.count; first += limit) {
-      body(buffer.part(first, std::min(limit, buffer.count - first)), type, operation);
+      body(buffer.part(first, std::min(limit, buffer.count - first)), type, static_cast<int>(op));
     }
   }
 

@@ -35,7 +35,7 @@ struct Notice {
   Wire wire = Wire::native;
   std::int32_t root = -1;  ///< root of a broadcast
   std::int64_t count = 0;  ///< number of elements, or of bytes for broadcast and allgather; -1 if it differs by rank
-  std::int64_t segment_bytes = 0;
+  std::int64_t segment_bytes = std::int64_t{kDefaultSegmentBytes};
   std::int64_t blocks = 0;  ///< hash of the limits of the blocks
   std::int64_t called = 0;  ///< hash of the caller's words for the values (shape, type, operation); 0 without words
 

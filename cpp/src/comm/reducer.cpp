@@ -45,6 +45,7 @@ std::vector<Slot> make_slots(const std::vector<Range>& parts, const ReducerOptio
     slot.range = {parts[bucket.front()].begin, parts[bucket.back()].end};
     slot.parts = std::move(bucket);
     slot.wire = wire;
+    slot.algorithm = chosen_row(options.algorithm, wire, slot.range.size()).name;
   };
   for (std::vector<std::size_t>& bucket : cut_buckets(std::span(parts).subspan(exact), options.bucket_bytes)) {
     for (std::size_t& part : bucket) part += exact;
@@ -145,8 +146,7 @@ struct Reducer::Impl {
         continue;
       }
       if (timeline != nullptr) slot.event = timeline->begin(event);
-      const ReduceBuffer buffer{std::as_writable_bytes(part).data(), std::ssize(part), ReduceType::float32};
-      Operation operation = start_allreduce(comm, buffer, ReduceOp::sum, {slot.algorithm, slot.wire});
+      Operation operation = start_allreduce(comm, ReduceBuffer::of(part), ReduceOp::sum, {slot.algorithm, slot.wire});
       {
         const std::lock_guard lock(mutex);
         slot.operation = std::move(operation);
@@ -218,9 +218,6 @@ Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range>
                  Timeline* timeline) {
   check(values, parts, options);
   impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
-  for (Slot& slot : impl_->slots) {
-    slot.algorithm = chosen_row(options.algorithm, slot.wire, slot.range.size()).name;
-  }
   if (comm.size() == 1) return;  // with one rank, operations are done at once
   impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });
 }

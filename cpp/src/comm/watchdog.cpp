@@ -9,15 +9,12 @@
 #include <exception>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "comm/watchdog_judge.hpp"
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/immovable.hpp"
 
 namespace floodtide::comm {
 namespace {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/progress.hpp"

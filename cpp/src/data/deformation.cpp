@@ -70,21 +70,16 @@ Tensor<double, 3> spread(const Tensor<double, 3>& points, std::size_t axis, std:
   Shape<3> shape = points.shape();
   shape[axis] = count;
   Tensor<double, 3> result(shape);
-  for (std::int64_t z = 0; z < shape[0]; ++z) {
-    for (std::int64_t y = 0; y < shape[1]; ++y) {
-      for (std::int64_t x = 0; x < shape[2]; ++x) {
-        Vec3 at{z, y, x};
-        const std::int64_t voxel = at[axis];
-        const auto weights = spline_weights(static_cast<double>(voxel % kControlSpacing) / kControlSpacing);
-        double sum = 0;
-        for (std::int64_t k = 0; k < 4; ++k) {
-          at[axis] = voxel / kControlSpacing + k;
-          sum += weights[static_cast<std::size_t>(k)] * points.view().at(at);
-        }
-        result.view()(z, y, x) = sum;
-      }
+  for_each_voxel({{}, shape}, [&](const Vec3& voxel) {
+    Vec3 at = voxel;
+    const auto weights = spline_weights(static_cast<double>(voxel[axis] % kControlSpacing) / kControlSpacing);
+    double sum = 0;
+    for (std::int64_t k = 0; k < 4; ++k) {
+      at[axis] = voxel[axis] / kControlSpacing + k;
+      sum += weights[static_cast<std::size_t>(k)] * points.view().at(at);
     }
-  }
+    result.view().at(voxel) = sum;
+  });
   return result;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/distance.hpp"
 
-#include <algorithm>
 #include <vector>
 
 #include "floodtide/base/error.hpp"

@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <string_view>
-#include <utility>
 
 #include "data/hdf5_check.hpp"
 #include "data/hdf5_impl.hpp"
@@ -86,6 +83,13 @@ SpaceHandle make_space(std::span<const std::int64_t> shape) {
   if (shape.empty()) return SpaceHandle(H5Screate(H5S_SCALAR));
   const std::vector<hsize_t> sizes = hdf5_sizes(shape);
   return SpaceHandle(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
+}
+
+bool make_attribute(hid_t file, const std::string& object, const std::string& name, hid_t type, const SpaceHandle& space,
+                    const void* value) {
+  const AttributeHandle attribute(
+      H5Acreate_by_name(file, object.c_str(), name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  return attribute.valid() && H5Awrite(attribute.id(), type, value) >= 0;
 }
 
 void raise_unreadable(const std::string& what) {

@@ -19,10 +19,7 @@ void Hdf5File::write_attribute_raw(const std::string& object, const std::string&
   impl_->require_object(object);
   FLOODTIDE_REQUIRE(elements == element_count(object, shape), shape_mismatch, impl_->where(object), ": attribute ", attribute,
                     " of shape ", Show{shape}, " from ", elements, " values");
-  const SpaceHandle space = make_space(shape);
-  const AttributeHandle handle(H5Acreate_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), native_type(type),
-                                                 space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  if (!handle.valid() || H5Awrite(handle.id(), native_type(type), values) < 0) {
+  if (!make_attribute(impl_->file.id(), object, attribute, native_type(type), make_space(shape), values)) {
     impl_->give_up(impl_->where(object) + ": attribute " + attribute);
   }
   const std::size_t bytes = elements * size_in_bytes(type);
@@ -48,11 +45,8 @@ void Hdf5File::write_attribute(const std::string& object, const std::string& att
   const TypeHandle type(H5Tcopy(H5T_C_S1));
   H5Tset_size(type.id(), H5T_VARIABLE);
   H5Tset_cset(type.id(), H5T_CSET_UTF8);
-  const SpaceHandle space = make_space({});
-  const AttributeHandle handle(H5Acreate_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), type.id(), space.id(),
-                                                 H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   const char* pointer = text.c_str();
-  if (!handle.valid() || H5Awrite(handle.id(), type.id(), &pointer) < 0) {
+  if (!make_attribute(impl_->file.id(), object, attribute, type.id(), make_space({}), &pointer)) {
     impl_->give_up(impl_->where(object) + ": attribute " + attribute);
   }
   const std::uint32_t checksum = crc32c(std::string_view(pointer));  // HDF5 ends a text at its first zero
@@ -171,21 +165,15 @@ bool Hdf5File::has_attribute(const std::string& object, const std::string& attri
   return found > 0;
 }
 
-template <>
-Array<std::int64_t> Hdf5File::read_attribute<std::int64_t>(const std::string& object, const std::string& attribute) const {
+template <class T>
+Array<T> Hdf5File::read_attribute(const std::string& object, const std::string& attribute) const {
   impl_->try_first(object);
   const Hdf5Lock lock;
   impl_->require_object(object);
-  return read_numbers<std::int64_t>(impl_->file.id(), object, attribute, impl_->where(object));
+  return read_numbers<T>(impl_->file.id(), object, attribute, impl_->where(object));
 }
-
-template <>
-Array<double> Hdf5File::read_attribute<double>(const std::string& object, const std::string& attribute) const {
-  impl_->try_first(object);
-  const Hdf5Lock lock;
-  impl_->require_object(object);
-  return read_numbers<double>(impl_->file.id(), object, attribute, impl_->where(object));
-}
+template Array<std::int64_t> Hdf5File::read_attribute(const std::string& object, const std::string& attribute) const;
+template Array<double> Hdf5File::read_attribute(const std::string& object, const std::string& attribute) const;
 
 std::int64_t Hdf5File::read_integer(const std::string& object, const std::string& attribute) const {
   const auto array = read_attribute<std::int64_t>(object, attribute);

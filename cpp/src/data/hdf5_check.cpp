@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -17,7 +16,6 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -62,6 +62,10 @@ struct Hdf5File::Impl {
 /// Return a data space of this shape. An empty shape makes a scalar.
 [[nodiscard]] SpaceHandle make_space(std::span<const std::int64_t> shape);
 
+/// Create an attribute and write its value. Return false if this fails.
+[[nodiscard]] bool make_attribute(hid_t file, const std::string& object, const std::string& name, hid_t type,
+                                  const SpaceHandle& space, const void* value);
+
 // Layout of floodtide's own files, which reveals damage when the files are read. The format of HDF5 1.10 has checksums of all
 // metadata. Datasets have a checksum for each chunk (HDF5's Fletcher-32 filter, which every tool verifies). Small datasets are
 // stored in the metadata. Parameters have one CRC-32C over all arrays instead (train/network_file.hpp). HDF5 protects neither

@@ -66,10 +66,7 @@ bool mark(hid_t file, const std::string& object, const std::string& command) {
   const TypeHandle type(H5Tcopy(H5T_C_S1));
   H5Tset_size(type.id(), command.size());
   H5Tset_strpad(type.id(), H5T_STR_NULLPAD);
-  const SpaceHandle space(H5Screate(H5S_SCALAR));
-  const AttributeHandle attribute(
-      H5Acreate_by_name(file, object.c_str(), kWrittenBy, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  return attribute.valid() && H5Awrite(attribute.id(), type.id(), command.data()) >= 0;
+  return make_attribute(file, object, kWrittenBy, type.id(), make_space({}), command.data());
 }
 
 /// Attribute `format` of a file, empty if there is none that is a text.
@@ -147,20 +144,32 @@ Hdf5Result normalised(Hdf5Result result) {
 
 }  // namespace
 
-Hdf5File Hdf5File::create(const std::string& path, std::size_t chunk_cache_bytes) {
+Hdf5File Hdf5File::start(const std::string& path, const Hdf5Result& result, bool joins, std::size_t chunk_cache_bytes) {
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
+  impl->result = result;
   impl->staged.emplace(path);
+  if (joins) impl->staged->copy_target();
   const PropertyHandle access = file_access(chunk_cache_bytes);
   const PropertyHandle creation = file_creation();
   impl->links = link_access(impl->refused_file);
   // By the descriptor of the file that was made with O_EXCL: HDF5 opens by name, and a link that somebody puts in the place of
   // the temporary name would be followed.
-  impl->file = FileHandle(H5Fcreate(impl->staged->open_name().c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
-  if (!impl->file.valid()) raise(ErrorCode::io, path, ": cannot be written: ", hdf5_cause());
+  const std::string name = impl->staged->open_name();
+  impl->file = FileHandle(joins ? H5Fopen(name.c_str(), H5F_ACC_RDWR, access.id())
+                                : H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
+  FLOODTIDE_REQUIRE(impl->file.valid(), io, path,
+                    joins ? ": nothing can be added to it: " : ": cannot be written: ", hdf5_cause());
   impl->writing = true;
+  for (const std::string& object : result.objects) {
+    if (joins && impl->exists(object) && H5Ldelete(impl->file.id(), object.c_str(), H5P_DEFAULT) < 0) impl->give_up(path);
+  }
   return Hdf5File(std::move(impl));
+}
+
+Hdf5File Hdf5File::create(const std::string& path, std::size_t chunk_cache_bytes) {
+  return start(path, {}, false, chunk_cache_bytes);
 }
 
 bool Hdf5File::joins_others(const std::string& path, const Hdf5Result& result) {
@@ -183,27 +192,7 @@ void Hdf5File::check_output(const std::string& path, const Hdf5Result& result) {
 
 Hdf5File Hdf5File::create(const std::string& path, const Hdf5Result& wanted, std::size_t chunk_cache_bytes) {
   const Hdf5Result result = normalised(wanted);
-  const bool joins = joins_others(path, result);
-  const Hdf5Lock lock;
-  if (!joins) {
-    Hdf5File file = create(path, chunk_cache_bytes);
-    file.impl_->result = result;
-    return file;
-  }
-  auto impl = std::make_unique<Impl>();
-  impl->path = path;
-  impl->result = result;
-  impl->staged.emplace(path);
-  impl->staged->copy_target();
-  const PropertyHandle access = file_access(chunk_cache_bytes);
-  impl->links = link_access(impl->refused_file);
-  impl->file = FileHandle(H5Fopen(impl->staged->open_name().c_str(), H5F_ACC_RDWR, access.id()));
-  if (!impl->file.valid()) raise(ErrorCode::io, path, ": nothing can be added to it: ", hdf5_cause());
-  impl->writing = true;
-  for (const std::string& object : result.objects) {
-    if (impl->exists(object) && H5Ldelete(impl->file.id(), object.c_str(), H5P_DEFAULT) < 0) impl->give_up(path);
-  }
-  return Hdf5File(std::move(impl));
+  return start(path, result, joins_others(path, result), chunk_cache_bytes);
 }
 
 void Hdf5File::commit() {

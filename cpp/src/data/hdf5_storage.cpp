@@ -96,9 +96,13 @@ namespace {
 constexpr std::int64_t kCompactBytes = 4096;                 // in the object's header; HDF5 allows 64 KiB
 constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;  // of a dataset without chunks of the caller's choice
 
-/// Attributes stay in the object's header, whatever their number: HDF5 moves more than eight into a heap, where large ones
-/// have no checksum.
-void keep_attributes_in_header(hid_t properties) { H5Pset_attr_phase_change(properties, 65'535, 0); }
+/// Return creation properties of objects whose attributes stay in their header, whatever their number: HDF5 moves more than
+/// eight into a heap, where large ones have no checksum.
+PropertyHandle creation(hid_t kind) {
+  PropertyHandle properties(H5Pcreate(kind));
+  H5Pset_attr_phase_change(properties.id(), 65'535, 0);
+  return properties;
+}
 
 /// Blocks of rows of about kChunkBytes, of equal size but for the last.
 std::vector<hsize_t> rows_of(std::span<const std::int64_t> shape, std::int64_t bytes) {
@@ -126,11 +130,7 @@ PropertyHandle file_access(std::size_t chunk_cache_bytes) {
   return access;
 }
 
-PropertyHandle file_creation() {
-  PropertyHandle properties(H5Pcreate(H5P_FILE_CREATE));
-  keep_attributes_in_header(properties.id());
-  return properties;
-}
+PropertyHandle file_creation() { return creation(H5P_FILE_CREATE); }
 
 PropertyHandle link_creation() {
   PropertyHandle properties(H5Pcreate(H5P_LINK_CREATE));
@@ -138,16 +138,11 @@ PropertyHandle link_creation() {
   return properties;
 }
 
-PropertyHandle group_creation() {
-  PropertyHandle properties(H5Pcreate(H5P_GROUP_CREATE));
-  keep_attributes_in_header(properties.id());
-  return properties;
-}
+PropertyHandle group_creation() { return creation(H5P_GROUP_CREATE); }
 
 PropertyHandle dataset_creation(ElementType type, std::span<const std::int64_t> shape, const DatasetOptions& options,
                                 const std::string& where) {
-  PropertyHandle properties(H5Pcreate(H5P_DATASET_CREATE));
-  keep_attributes_in_header(properties.id());
+  PropertyHandle properties = creation(H5P_DATASET_CREATE);
   FLOODTIDE_REQUIRE(options.gzip >= 0 && options.gzip <= 9, invalid_argument, where, ": gzip level is ", options.gzip,
                     ", expected 0 to 9");
   FLOODTIDE_REQUIRE(options.gzip == 0 || !options.chunks.empty(), invalid_argument, where, ": gzip needs chunks");

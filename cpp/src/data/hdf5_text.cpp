@@ -34,12 +34,6 @@ hid_t reference_type() {
   return type;
 }
 
-std::uint64_t number(const unsigned char* bytes, std::size_t size) {
-  std::uint64_t value = 0;
-  for (std::size_t i = size; i-- > 0;) value = value << 8 | bytes[i];
-  return value;
-}
-
 /// Source: HDF5 File Format Specification Version 3.0, III.E "Disk Format: Level 1E - Global Heap".
 class Collection {
  public:
@@ -47,7 +41,7 @@ class Collection {
       : stream_(path, std::ios::binary), what_(what), at_(begin), end_(file_bytes) {
     std::array<unsigned char, kHeaderBytes> header{};
     read(header.data(), header.size());
-    const std::uint64_t size = number(header.data() + 8, 8);
+    const std::uint64_t size = hdf5_number(header.data() + 8, 8);
     require(std::memcmp(header.data(), "GCOL\x01", 5) == 0 && size >= kHeaderBytes && size <= file_bytes - begin);
     end_ = begin + size;
   }
@@ -57,7 +51,7 @@ class Collection {
     for (;;) {
       std::array<unsigned char, kHeaderBytes> header{};
       read(header.data(), header.size());
-      const std::uint64_t index = number(header.data(), 2), size = number(header.data() + 8, 8);
+      const std::uint64_t index = hdf5_number(header.data(), 2), size = hdf5_number(header.data() + 8, 8);
       require(index != 0 && size <= end_ - at_);  // 0: the free space at the end
       if (index == wanted) {
         std::string bytes(size, '\0');
@@ -99,13 +93,13 @@ std::vector<std::string> read_variable_texts(hid_t attribute, std::size_t count,
   }
   std::vector<std::string> texts;
   for (const Reference& reference : references) {
-    const std::uint64_t length = number(reference.data(), 4), address = number(reference.data() + 4, 8);
+    const std::uint64_t length = hdf5_number(reference.data(), 4), address = hdf5_number(reference.data() + 4, 8);
     std::string& text = texts.emplace_back();
     if (length == 0) continue;
     FLOODTIDE_REQUIRE(superblock.base <= superblock.file_bytes && address < superblock.file_bytes - superblock.base,
                       invalid_file, what, ": is damaged: its text is not in the file");
     const std::string bytes =
-        Collection(path, superblock.base + address, superblock.file_bytes, what).object(number(reference.data() + 12, 4));
+        Collection(path, superblock.base + address, superblock.file_bytes, what).object(hdf5_number(reference.data() + 12, 4));
     text = bytes.substr(0, std::min<std::size_t>(bytes.find('\0'), length));
   }
   return texts;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -25,13 +24,6 @@ constexpr const char* kAllowExternal = "FLOODTIDE_ALLOW_EXTERNAL";
 
 using Bytes = std::array<unsigned char, kSuperblockBytes>;
 
-/// A little-endian number of `size` bytes.
-std::uint64_t number(const Bytes& bytes, std::size_t at, std::size_t size) {
-  std::uint64_t value = 0;
-  for (std::size_t i = size; i-- > 0;) value = value << 8 | bytes.at(at + i);
-  return value;
-}
-
 /// Source: HDF5 File Format Specification Version 3.0, II.A "Disk Format: Level 0A - Format Signature and Superblock".
 Superblock parse(const Bytes& bytes, std::uint64_t file_bytes, const std::string& path) {
   const int version = bytes[8];
@@ -42,8 +34,8 @@ Superblock parse(const Bytes& bytes, std::uint64_t file_bytes, const std::string
   FLOODTIDE_REQUIRE(offset_size == 2 || offset_size == 4 || offset_size == 8, invalid_file, path,
                     ": is damaged: its HDF5 superblock has addresses of ", offset_size, " bytes, expected 2, 4 or 8");
   const std::size_t addresses = version == 0 ? 24 : version == 1 ? 28 : 12;  // base, one other, end of file
-  return {version,     number(bytes, addresses + 2 * offset_size, offset_size),
-          file_bytes,  number(bytes, addresses, offset_size),
+  return {version,     hdf5_number(bytes.data() + addresses + 2 * offset_size, offset_size),
+          file_bytes,  hdf5_number(bytes.data() + addresses, offset_size),
           offset_size, bytes[old ? 14 : 10]};
 }
 
@@ -54,27 +46,23 @@ herr_t refuse_link(const char*, const char*, const char* file, const char*, unsi
 
 /// Names of registered filters (https://github.com/HDFGroup/hdf5_plugins, docs/RegisteredFilterPlugins.md).
 std::string filter_name(H5Z_filter_t id, const char* stored) {
-  struct Row {
-    H5Z_filter_t id;
-    const char* name;
-  };
-  static constexpr std::array<Row, 14> kRows{{{H5Z_FILTER_DEFLATE, "gzip"},
-                                              {H5Z_FILTER_SZIP, "SZIP"},
-                                              {307, "BZIP2"},
-                                              {32000, "LZF"},
-                                              {32001, "Blosc"},
-                                              {32004, "LZ4"},
-                                              {32008, "bitshuffle"},
-                                              {32010, "fpzip"},
-                                              {32013, "ZFP"},
-                                              {32015, "Zstandard"},
-                                              {32017, "SZ"},
-                                              {32023, "FCIDECOMP"},
-                                              {32024, "JPEG"},
-                                              {32026, "Blosc2"}}};
-  for (const Row& row : kRows) {
-    if (row.id == id) return row.name;
-  }
+  using Row = std::pair<H5Z_filter_t, const char*>;
+  static constexpr std::array kRows{Row{H5Z_FILTER_DEFLATE, "gzip"},
+                                    Row{H5Z_FILTER_SZIP, "SZIP"},
+                                    Row{307, "BZIP2"},
+                                    Row{32000, "LZF"},
+                                    Row{32001, "Blosc"},
+                                    Row{32004, "LZ4"},
+                                    Row{32008, "bitshuffle"},
+                                    Row{32010, "fpzip"},
+                                    Row{32013, "ZFP"},
+                                    Row{32015, "Zstandard"},
+                                    Row{32017, "SZ"},
+                                    Row{32023, "FCIDECOMP"},
+                                    Row{32024, "JPEG"},
+                                    Row{32026, "Blosc2"}};
+  const auto known = std::ranges::find(kRows, id, &Row::first);
+  if (known != kRows.end()) return known->second;
   std::string text(stored);
   std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
   return text.empty() ? "unknown" : text;
@@ -125,6 +113,12 @@ void require_size(hid_t dataset, hid_t properties, const std::string& where) {
 }
 
 }  // namespace
+
+std::uint64_t hdf5_number(const unsigned char* bytes, std::size_t size) {
+  std::uint64_t value = 0;
+  for (std::size_t i = size; i-- > 0;) value = value << 8 | bytes[i];
+  return value;
+}
 
 Superblock require_hdf5_file(const std::string& path) {
   const InputFile file(path, "an HDF5 file");

@@ -26,6 +26,8 @@ struct Superblock {
 /// Check that a path names a regular file with a superblock, which is not truncated. Return the superblock. Throws
 /// Error(invalid_file).
 Superblock require_hdf5_file(const std::string& path);
+/// Return a little-endian number of `size` bytes.
+[[nodiscard]] std::uint64_t hdf5_number(const unsigned char* bytes, std::size_t size);
 
 /// Return true if files may refer to other files: the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1. The first call reads
 /// the variable.

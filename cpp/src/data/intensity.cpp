@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <vector>
 
 #include "data/purposes.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/partition.hpp"
 
-#include <algorithm>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -12,7 +11,6 @@
 #include "data/partition_block.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/data/labels.hpp"
-#include "floodtide/data/volume.hpp"
 
 namespace floodtide::data {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "data/class_index.hpp"
 #include "data/purposes.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <utility>
 
 #include "data/with_type.hpp"
 #include "floodtide/base/error.hpp"
@@ -14,8 +13,7 @@ namespace {
 
 /// Throws Error(invalid_file) naming the voxel that has row-major number `flat` in a box.
 [[noreturn]] void refuse_voxel(const std::string& name, const Box& box, std::int64_t flat, double value, const char* expected) {
-  const Vec3 at{box.start[0] + flat / (box.size[1] * box.size[2]), box.start[1] + flat / box.size[2] % box.size[1],
-                box.start[2] + flat % box.size[2]};
+  const Vec3 at = box.start + position_of(flat, box.size);
   raise(ErrorCode::invalid_file, name, ": voxel ", Show{at}, " (z, y, x) is ", value, ", expected ", expected);
 }
 

@@ -2,7 +2,6 @@
 #include "floodtide/flood/face_max.hpp"
 
 #include <algorithm>
-#include <functional>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/tensor/box.hpp"
@@ -14,19 +13,15 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) noexcept { return a / 
 
 /// Return the first maximum, in row-major order, of the face at `side` * deltas[axis].
 FaceMove face_maximum(View<const float, 3> logits, const Vec3& deltas, std::size_t axis, std::int64_t side) {
-  Vec3 low{-deltas[0], -deltas[1], -deltas[2]};
+  Vec3 low = Vec3{} - deltas;
   Vec3 high = deltas;
   low[axis] = high[axis] = side * deltas[axis];
-  const Vec3 centre{logits.shape(0) / 2, logits.shape(1) / 2, logits.shape(2) / 2};
-  FaceMove best{logits(centre[0] + low[0], centre[1] + low[1], centre[2] + low[2]), low};
-  for (std::int64_t z = low[0]; z <= high[0]; ++z) {
-    for (std::int64_t y = low[1]; y <= high[1]; ++y) {
-      for (std::int64_t x = low[2]; x <= high[2]; ++x) {
-        const float value = logits(centre[0] + z, centre[1] + y, centre[2] + x);
-        if (value > best.logit) best = {value, {z, y, x}};
-      }
-    }
-  }
+  const Vec3 centre = Box{{}, logits.shape()}.middle();
+  FaceMove best{logits.at(centre + low), low};
+  for_each_voxel({low, high - low + Vec3{1, 1, 1}}, [&](const Vec3& offset) {
+    const float value = logits.at(centre + offset);
+    if (value > best.logit) best = {value, offset};
+  });
   return best;
 }
 
@@ -95,9 +90,7 @@ std::optional<Vec3> FaceMaxMoves::next(const std::function<bool(const Vec3&)>& v
 void FaceMaxMoves::evaluated(const Vec3& position, View<const float, 3> logits) {
   done_.insert(cell(position));
   const FaceMoves moves = face_maxima(logits, deltas_, threshold_);
-  for (const FaceMove& move : moves.span()) {
-    queue_.push_back(position + move.offset);
-  }
+  for (const FaceMove& move : moves.span()) queue_.push_back(position + move.offset);
 }
 
 }  // namespace floodtide::flood

@@ -53,14 +53,10 @@ std::optional<Box> TrainingFlood::advance() {
 
 std::vector<Vec3> fixed_moves(const Vec3& deltas) {
   std::vector<Vec3> moves{{0, 0, 0}};
-  for (const std::int64_t z : {-1, 0, 1}) {
-    for (const std::int64_t y : {-1, 0, 1}) {
-      for (const std::int64_t x : {-1, 0, 1}) {
-        const Vec3 move{z * deltas[0], y * deltas[1], x * deltas[2]};
-        if (std::ranges::find(moves, move) == moves.end()) moves.push_back(move);
-      }
-    }
-  }
+  for_each_voxel({{-1, -1, -1}, {3, 3, 3}}, [&](const Vec3& step) {
+    const Vec3 move = by_axis([&](std::size_t axis) { return step[axis] * deltas[axis]; });
+    if (std::ranges::find(moves, move) == moves.end()) moves.push_back(move);
+  });
   return moves;
 }
 

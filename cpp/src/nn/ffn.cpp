@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <shared_mutex>
 
 #include "floodtide/base/error.hpp"

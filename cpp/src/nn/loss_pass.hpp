@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "floodtide/base/memory.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"

@@ -2,7 +2,6 @@
 #include "floodtide/nn/unet.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "floodtide/base/error.hpp"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/parameter_specs.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/specification.hpp"
 
 namespace floodtide::optim {
 
@@ -19,16 +19,6 @@ const Row& find_row(std::string_view kind, std::span<const Row> rows, std::strin
     known += (known.empty() ? "" : ", ") + row.name;
   }
   raise(ErrorCode::invalid_argument, kind, ": there is no '", name, "'; expected one of: ", known);
-}
-
-inline ParameterSpec real(std::string name, double standard, std::string help, Limits limits) {
-  return {std::move(name), ValueKind::real, standard, "", std::move(help), limits};
-}
-inline ParameterSpec boolean(std::string name, std::string help) {
-  return {std::move(name), ValueKind::boolean, 0.0, "", std::move(help)};
-}
-inline ParameterSpec choice(std::string name, std::string standard, std::string help, std::vector<std::string> choices) {
-  return {std::move(name), ValueKind::text, std::move(standard), "", std::move(help), {}, std::move(choices)};
 }
 
 }  // namespace floodtide::optim

@@ -56,12 +56,7 @@ std::span<const ScaleRow> scale_rows() {
       {"sqrt", &square_root, {}, "the base rate times the square root of the number of workers"},
       {"paper",
        &paper,
-       {{"linear_workers",
-         ValueKind::integer,
-         16.0,
-         "workers",
-         "largest number of workers for which the rate grows linearly",
-         {1, 1e9}},
+       {integer("linear_workers", 16, "largest number of workers for which the rate grows linearly", {1, 1e9}, "workers"),
         choice(
             "anchor", "continuous",
             "rate beyond linear_workers: continuous, the base rate times the square root of (linear_workers times the number of"

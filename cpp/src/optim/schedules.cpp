@@ -81,7 +81,7 @@ Course cyclic(const ParameterValues& values, std::int64_t /*steps*/) {
 }
 
 ParameterSpec updates(std::string name, double standard, std::string help, Limits limits = kSomeUpdates) {
-  return {std::move(name), ValueKind::integer, standard, "updates", std::move(help), limits};
+  return integer(std::move(name), standard, std::move(help), limits, "updates");
 }
 ParameterSpec total_steps() { return updates("total_steps", 10'000, "updates until the end of the schedule"); }
 

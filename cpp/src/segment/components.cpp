@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/tensor/box.hpp"
 
 namespace floodtide::segment {
 namespace {
@@ -34,22 +34,18 @@ Tensor<std::int32_t, 3> connected_components(View<const std::uint8_t, 3> mask, s
   std::vector<std::int32_t> parents(static_cast<std::size_t>(mask.size()));
   std::vector<std::int64_t> sizes(parents.size());
   std::int32_t voxel = 0;
-  for (std::int64_t z = 0; z < shape[0]; ++z) {
-    for (std::int64_t y = 0; y < shape[1]; ++y) {
-      for (std::int64_t x = 0; x < shape[2]; ++x, ++voxel) {
-        parents[static_cast<std::size_t>(voxel)] = voxel;
-        if (mask.data()[voxel] == 0) continue;
-        const Vec3 at{z, y, x};
-        for (std::size_t axis = 0; axis < 3; ++axis) {
-          const auto neighbour = static_cast<std::int32_t>(voxel - strides[axis]);
-          if (at[axis] == 0 || mask.data()[neighbour] == 0) continue;
-          const std::int32_t a = root_of(parents, neighbour);
-          const std::int32_t b = root_of(parents, voxel);
-          parents[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
-        }
-      }
+  for_each_voxel({{}, shape}, [&](const Vec3& at) {
+    const std::int32_t here = voxel++;
+    parents[static_cast<std::size_t>(here)] = here;
+    if (mask.data()[here] == 0) return;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const auto neighbour = static_cast<std::int32_t>(here - strides[axis]);
+      if (at[axis] == 0 || mask.data()[neighbour] == 0) continue;
+      const std::int32_t a = root_of(parents, neighbour);
+      const std::int32_t b = root_of(parents, here);
+      parents[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
     }
-  }
+  });
   for (voxel = 0; voxel < mask.size(); ++voxel) {
     if (mask.data()[voxel] != 0) ++sizes[static_cast<std::size_t>(root_of(parents, voxel))];
   }

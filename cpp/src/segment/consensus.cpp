@@ -23,10 +23,6 @@ std::vector<std::uint64_t> ids_of(View<const std::int32_t, 3> labels, std::int64
 
 }  // namespace
 
-std::size_t SplitConsensus::PairHash::operator()(const Pair& pair) const noexcept {
-  return std::hash<std::uint64_t>{}(pair.a * 0x9E3779B97F4A7C15ULL ^ pair.b);
-}
-
 SplitConsensus::SplitConsensus(std::span<const Entry> counts, std::int64_t min_size) {
   std::vector<Entry> parts;
   for (const Entry& entry : counts) {

@@ -11,7 +11,6 @@
 
 #include "data/distance.hpp"
 #include "floodtide/base/error.hpp"
-#include "segment/filters.hpp"
 
 namespace floodtide::segment {
 namespace {
@@ -53,13 +52,9 @@ Grown grown(View<const std::uint64_t, 3> labels, const std::array<double, 3>& vo
       fronts.push({out.distance.view().at(next), age++, next});
     }
   };
-  for (std::int64_t z = 0; z < labels.shape(0); ++z) {
-    for (std::int64_t y = 0; y < labels.shape(1); ++y) {
-      for (std::int64_t x = 0; x < labels.shape(2); ++x) {
-        if (labels(z, y, x) != 0) spread({z, y, x});
-      }
-    }
-  }
+  for_each_voxel(whole, [&](const Vec3& voxel) {
+    if (labels.at(voxel) != 0) spread(voxel);
+  });
   while (!fronts.empty()) {
     const Vec3 voxel = fronts.top().voxel;
     fronts.pop();
@@ -106,23 +101,20 @@ std::vector<DecisionPoint> decision_points(View<const std::uint64_t, 3> labels, 
   std::map<std::pair<std::uint64_t, std::uint64_t>, Contact> contacts;
   for (int neighbour = 1; neighbour < 8; ++neighbour) {
     const Vec3 step{neighbour >> 2 & 1, neighbour >> 1 & 1, neighbour & 1};
-    for (std::int64_t z = within.start[0]; z < within.end()[0]; ++z) {
-      for (std::int64_t y = within.start[1]; y < within.end()[1]; ++y) {
-        for (std::int64_t x = within.start[2]; x < within.end()[2]; ++x) {
-          const Vec3 here{z, y, x}, there = here + step;
-          if (!whole.contains(there)) continue;
-          const std::uint64_t a = all.labels.view().at(here), b = all.labels.view().at(there);
-          if (a == 0 || b == 0 || a == b) continue;
-          const double distance = (all.distance.view().at(here) + all.distance.view().at(there)) / 2;
-          const auto [found, is_new] = contacts.try_emplace(std::minmax(a, b), Contact{distance, {}});
-          Contact& contact = found->second;
-          if (distance > contact.distance) continue;
-          if (distance < contact.distance) contact = {distance, {}};
-          contact.places.push_back(here);
-        }
-      }
-    }
+    for_each_voxel(within, [&](const Vec3& here) {
+      const Vec3 there = here + step;
+      if (!whole.contains(there)) return;
+      const std::uint64_t a = all.labels.view().at(here), b = all.labels.view().at(there);
+      if (a == 0 || b == 0 || a == b) return;
+      const double distance = (all.distance.view().at(here) + all.distance.view().at(there)) / 2;
+      const auto [found, is_new] = contacts.try_emplace(std::minmax(a, b), Contact{distance, {}});
+      Contact& contact = found->second;
+      if (distance > contact.distance) return;
+      if (distance < contact.distance) contact = {distance, {}};
+      contact.places.push_back(here);
+    });
   }
+
   std::vector<DecisionPoint> points;
   for (const auto& [pair, contact] : contacts) {
     points.push_back({pair.first, pair.second, central(contact.places), contact.distance});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "segment/filters.hpp"
 
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
@@ -60,9 +59,7 @@ Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
   for (std::int64_t i = 0; i < raw.size(); ++i) {
     image.data()[i] = (raw.data()[i] - offset) / scale;
     if (!std::isfinite(image.data()[i])) {
-      const std::int64_t plane = raw.shape(1) * raw.shape(2);
-      const Vec3 voxel{i / plane, i % plane / raw.shape(2), i % raw.shape(2)};
-      raise(ErrorCode::invalid_argument, "segment: image is ", raw.data()[i], " at voxel ", Show{voxel},
+      raise(ErrorCode::invalid_argument, "segment: image is ", raw.data()[i], " at voxel ", Show{position_of(i, raw.shape())},
             " (z, y, x), expected finite numbers");
     }
   }
@@ -82,9 +79,9 @@ std::int64_t deleted_voxels(const Move& move) {
 class Flooder::Timer : Immovable {
  public:
   Timer(Flooder& flooder, const std::string& name)
-      : calls_(flooder.counters_[name + "-calls"]),
-        time_ms_(flooder.counters_[name + "-time-ms"]),
-        sum_s_(flooder.times_s_[name]),
+      : calls_(flooder.found_.counters[name + "-calls"]),
+        time_ms_(flooder.found_.counters[name + "-time-ms"]),
+        sum_s_(flooder.found_.times_s[name]),
         start_s_(now_s()) {}
   ~Timer() {
     sum_s_ += now_s() - start_s_;
@@ -139,7 +136,7 @@ void Flooder::set_initial(View<const std::int64_t, 3> labels) {
   require_result_here();
   FLOODTIDE_REQUIRE(labels.shape() == interior_.size, shape_mismatch, "segment: the initial segmentation has ",
                     Show{labels.shape()}, " voxels (z, y, x), the image ", Show{interior_.size});
-  FLOODTIDE_ASSERT(origins_.empty());
+  FLOODTIDE_ASSERT(found_.origins.empty());
   Tensor<std::int32_t, 3> ids(labels.shape());
   for (std::int64_t i = 0; i < labels.size(); ++i) {
     const std::int64_t label = std::max<std::int64_t>(labels.data()[i], 0);
@@ -163,14 +160,7 @@ void Flooder::set_mask(Tensor<std::uint8_t, 3> mask) {
 
 Vec3 Flooder::margin() const noexcept { return Box{{}, options_.fov}.middle(); }
 
-void Flooder::count(std::string_view name, std::int64_t amount) {
-  const auto found = counters_.find(name);
-  if (found != counters_.end()) {
-    found->second += amount;
-  } else {
-    counters_.emplace(name, amount);
-  }
-}
+void Flooder::count(std::string_view name, std::int64_t amount) { found_.counters[std::string(name)] += amount; }
 
 /// True if a field of view fits at `position`, and no segment has this voxel.
 bool Flooder::is_free(const Vec3& position) {
@@ -208,7 +198,7 @@ void Flooder::evaluate(const Vec3& position) {
   {
     const Timer inference(*this, "inference");
     predictor_(image_fov_.view(), logits_fov_.view(), answer_.view());
-    ++evaluations_;
+    ++found_.evaluations;
   }
   const auto answer = answer_.span();
   FLOODTIDE_REQUIRE(std::none_of(answer.begin(), answer.end(), [](float value) { return std::isnan(value); }), numerical,
@@ -315,7 +305,7 @@ void Flooder::finish() {
   }
   const Box visited{growth.visited_low, growth.visited_high - growth.visited_low + Vec3{1, 1, 1}};
   const Box box = intersection(visited.grown(margin()), interior_);
-  const auto id = initial_ + static_cast<std::int32_t>(origins_.size() + 1);
+  const auto id = initial_ + static_cast<std::int32_t>(found_.origins.size() + 1);
   const auto [voxels, overlaps] = measure(box, id);
   if (voxels < options_.min_segment_size) {
     mark_failed(seed);
@@ -329,8 +319,8 @@ void Flooder::finish() {
   count("voxels-segmented", voxels);
   count("voxels-overlapping", overlapping);
   count("valid-time-ms", walltime_ms);
-  overlaps_.insert(overlaps_.end(), overlaps.begin(), overlaps.end());
-  origins_.push_back({id, seed, growth.iterations, voxels, growth.walltime_s});
+  found_.overlaps.insert(found_.overlaps.end(), overlaps.begin(), overlaps.end());
+  found_.origins.push_back({id, seed, growth.iterations, voxels, growth.walltime_s});
 }
 
 std::int64_t Flooder::settled_voxels(std::int64_t failed, std::int64_t waiting, std::int64_t calls) const {
@@ -366,7 +356,7 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress,
     seed_ = static_cast<std::int64_t>(i);
     const Vec3& seed = seeds[i];
     if (!in_segment(seed)) --waiting;
-    const std::size_t segments = origins_.size();
+    const std::size_t segments = found_.origins.size();
     report(progress, settled_voxels(failed, waiting, 0), total);
     const bool resumed = growth_.has_value();
     if (resumed || may_start_at(seed)) {
@@ -378,7 +368,7 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress,
       finish();
     }
     if (!in_segment(seed)) ++failed;
-    if (origins_.size() > segments) waiting = outside(seeds.subspan(i + 1));
+    if (found_.origins.size() > segments) waiting = outside(seeds.subspan(i + 1));
   }
   seed_ = std::ssize(seeds);
   report(progress, total, total);
@@ -389,14 +379,14 @@ Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
   taken_ = true;
   Tensor<std::int32_t, 3> labels = without_halo(segmentation_, interior_);
   for (std::int32_t& label : labels.span()) label = std::max(label, 0);
-  for (Origin& origin : origins_) {
+  for (Origin& origin : found_.origins) {
     origin.start = origin.start + start - interior_.start;
   }
-  const auto largest = initial_ + static_cast<std::int64_t>(origins_.size());
+  const auto largest = initial_ + static_cast<std::int64_t>(found_.origins.size());
   Tensor<std::uint8_t, 3> probability;
   if (probability_->size() > 0) probability = without_halo(probability_, interior_);
-  return {std::move(labels),    start,   volume_shape,          std::move(origins_), std::move(overlaps_),
-          std::move(counters_), largest, std::move(probability)};
+  return {std::move(labels),          start,   volume_shape,          std::move(found_.origins), std::move(found_.overlaps),
+          std::move(found_.counters), largest, std::move(probability)};
 }
 
 }  // namespace floodtide::segment

@@ -13,17 +13,13 @@ namespace floodtide::segment {
 
 FlooderState Flooder::state() const {
   FlooderState state;
+  static_cast<Findings&>(state) = found_;
   state.growth = growth_;
   state.moves = moves_.state();
   state.touched = canvas_.touched();
   state.logits = Tensor<float, 3>(state.touched.size);
   copy_box(canvas_.logits(), state.touched, state.logits.view());
   state.next_seed = seed_;
-  state.evaluations = evaluations_;
-  state.origins = origins_;
-  state.overlaps = overlaps_;
-  state.counters = counters_;
-  state.times_s = times_s_;
   // Timers that run now add their times at their ends only.
   if (growth_) {
     state.growth->walltime_s += now_s() - growth_start_s_;
@@ -57,11 +53,7 @@ void Flooder::restore(FlooderState state, View<const std::int32_t, 3> segmentati
   growth_ = state.growth;
   seed_ = state.next_seed;
   resumed_at_ = state.next_seed;
-  evaluations_ = state.evaluations;
-  origins_ = std::move(state.origins);
-  overlaps_ = std::move(state.overlaps);
-  counters_ = std::move(state.counters);
-  times_s_ = std::move(state.times_s);
+  found_ = std::move(state);
 }
 
 }  // namespace floodtide::segment

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "data/distance.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/limits.hpp"
-#include "segment/filters.hpp"
 
 namespace floodtide::segment {
 namespace {

@@ -63,14 +63,14 @@ void write_triple(data::Hdf5File& file, const std::string& dataset, const std::s
 std::vector<std::int64_t> read_numbers(const data::Hdf5File& file, const std::string& dataset, std::int64_t columns) {
   std::vector<std::int64_t> values;
   std::vector<std::int64_t> shape;
-  if (file.info(dataset).type == data::ElementType::int32) {
-    const data::Array<std::int32_t> stored = file.read_array<std::int32_t>(dataset);
+  const auto take = [&](const auto& stored) {
     values.assign(stored.values.begin(), stored.values.end());
     shape = stored.shape;
+  };
+  if (file.info(dataset).type == data::ElementType::int32) {
+    take(file.read_array<std::int32_t>(dataset));
   } else {
-    data::Array<std::int64_t> stored = file.read_array<std::int64_t>(dataset);
-    values = std::move(stored.values);
-    shape = stored.shape;
+    take(file.read_array<std::int64_t>(dataset));
   }
   const std::size_t axes = columns == 1 ? 1 : 2;
   FLOODTIDE_REQUIRE(shape.size() == axes && (axes == 1 || shape[1] == columns), invalid_file, file.path(), ": ", dataset,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,16 +19,11 @@ struct Rule {
 
 std::vector<Vec3> cube(const Vec3& radius) {
   std::vector<Vec3> offsets;
-  for (std::int64_t z = -radius[0]; z <= radius[0]; ++z) {
-    for (std::int64_t y = -radius[1]; y <= radius[1]; ++y) {
-      for (std::int64_t x = -radius[2]; x <= radius[2]; ++x) {
-        if (z != 0 || y != 0 || x != 0) offsets.push_back({z, y, x});
-      }
-    }
-  }
+  for_each_voxel(Box{{}, {1, 1, 1}}.grown(radius), [&](const Vec3& offset) {
+    if (offset != Vec3{}) offsets.push_back(offset);
+  });
   return offsets;
 }
-
 std::vector<Vec3> disk(std::int64_t radius) {
   std::vector<Vec3> offsets = cube({0, radius, radius});
   std::erase_if(offsets, [radius](const Vec3& o) { return o[1] * o[1] + o[2] * o[2] > radius * radius; });
@@ -42,10 +36,7 @@ struct Planes {
   std::int64_t first;
   std::int64_t last;
 
-  [[nodiscard]] bool has(const Vec3& voxel) const {
-    return voxel[0] >= first && voxel[0] < last && voxel[1] >= 0 && voxel[1] < image.shape(1) && voxel[2] >= 0 &&
-           voxel[2] < image.shape(2);
-  }
+  [[nodiscard]] Box box() const { return {{first, 0, 0}, {last - first, image.shape(1), image.shape(2)}}; }
   [[nodiscard]] std::span<const float> values() const {
     const std::int64_t plane = image.shape(1) * image.shape(2);
     return {image.data() + first * plane, static_cast<std::size_t>((last - first) * plane)};
@@ -65,15 +56,9 @@ bool is_maximum(const Planes& planes, const Rule& rule, const Vec3& voxel) {
 /// Return the peaks above `least`, the brightest first.
 std::vector<Vec3> peaks_of(const Planes& planes, const Rule& rule, float least) {
   std::vector<Vec3> found;
-  const auto [bz, by, bx] = rule.border;
-  for (std::int64_t z = planes.first + bz; z < planes.last - bz; ++z) {
-    for (std::int64_t y = by; y < planes.image.shape(1) - by; ++y) {
-      for (std::int64_t x = bx; x < planes.image.shape(2) - bx; ++x) {
-        const Vec3 voxel{z, y, x};
-        if (planes.image.at(voxel) > least && is_maximum(planes, rule, voxel)) found.push_back(voxel);
-      }
-    }
-  }
+  for_each_voxel(planes.box().grown(Vec3{} - rule.border), [&](const Vec3& voxel) {
+    if (planes.image.at(voxel) > least && is_maximum(planes, rule, voxel)) found.push_back(voxel);
+  });
   std::ranges::stable_sort(found, [&](const Vec3& a, const Vec3& b) { return planes.image.at(a) > planes.image.at(b); });
   return found;
 }
@@ -86,14 +71,15 @@ std::vector<Vec3> spaced(const std::vector<Vec3>& peaks, const Planes& planes, c
   if (rule.squared > 0) {
     std::erase_if(near, [&](const Vec3& o) { return o[0] * o[0] + o[1] * o[1] + o[2] * o[2] >= rule.squared; });
   }
-  Tensor<std::uint8_t, 3> rejected({planes.last - planes.first, planes.image.shape(1), planes.image.shape(2)});
+  const Box box = planes.box();
+  Tensor<std::uint8_t, 3> rejected(box.size);
   std::vector<Vec3> kept;
   for (const Vec3& peak : peaks) {
-    if (rejected.view()(peak[0] - planes.first, peak[1], peak[2]) != 0) continue;
+    if (rejected.view().at(peak - box.start) != 0) continue;
     kept.push_back(peak);
     for (const Vec3& offset : near) {
       const Vec3 other = peak + offset;
-      if (planes.has(other)) rejected.view()(other[0] - planes.first, other[1], other[2]) = 1;
+      if (box.contains(other)) rejected.view().at(other - box.start) = 1;
     }
   }
   return kept;
@@ -107,9 +93,8 @@ void add_peaks(const Planes& planes, const Rule& rule, float least, std::vector<
 /// Return a mask without the voxels that have a voxel 0 beside them.
 Tensor<std::uint8_t, 3> eroded(const Tensor<std::uint8_t, 3>& mask) {
   Tensor<std::uint8_t, 3> out(mask.shape());
-  const auto [nz, ny, nx] = mask.shape();
-  const std::array<std::int64_t, 3> sizes{nz, ny, nx};
-  const std::array<std::int64_t, 3> steps{ny * nx, nx, 1};
+  const Vec3& sizes = mask.shape();
+  const Vec3 steps{sizes[1] * sizes[2], sizes[2], 1};
   for (std::int64_t i = 0; i < mask.size(); ++i) {
     std::uint8_t kept = mask.data()[i];
     for (std::size_t axis = 0; axis < 3 && kept != 0; ++axis) {
@@ -133,11 +118,10 @@ std::vector<Vec3> dense_seeds(const SeedSearch& search) {
     mask.data()[i] = (search.image.data()[i] > threshold) != invert ? 1 : 0;
   }
   for (std::int64_t i = 0; i < erosions; ++i) mask = eroded(mask);
-  const auto [nz, ny, nx] = mask.shape();
   std::vector<Vec3> seeds;
   seeds.reserve(static_cast<std::size_t>(std::ranges::count(mask.span(), std::uint8_t{1})));
   for (std::int64_t i = 0; i < mask.size(); ++i) {
-    if (mask.data()[i] != 0) seeds.push_back({i / (ny * nx), i / nx % ny, i % nx});
+    if (mask.data()[i] != 0) seeds.push_back(position_of(i, mask.shape()));
   }
   report(search.progress, 1, 1);
   return seeds;
@@ -181,23 +165,18 @@ std::vector<Vec3> disk_peak_seeds(const SeedSearch& search) {
 }
 
 std::vector<Vec3> brightest_seeds(const SeedSearch& search) {
-  const auto [nz, ny, nx] = search.image.shape();
-  const auto [mz, my, mx] = search.margin;
+  const Vec3& shape = search.image.shape();
   std::vector<std::int64_t> voxels;
-  for (std::int64_t z = mz; z < nz - mz; ++z) {
-    for (std::int64_t y = my; y < ny - my; ++y) {
-      for (std::int64_t x = mx; x < nx - mx; ++x) {
-        const std::int64_t voxel = (z * ny + y) * nx + x;
-        if ((search.bits(voxel) & ~kClosedByShift) == 0) voxels.push_back(voxel);
-      }
-    }
-  }
+  for_each_voxel(Box{{}, shape}.grown(Vec3{} - search.margin), [&](const Vec3& at) {
+    const std::int64_t voxel = (at[0] * shape[1] + at[1]) * shape[2] + at[2];
+    if ((search.bits(voxel) & ~kClosedByShift) == 0) voxels.push_back(voxel);
+  });
   const float* image = search.image.data();
   std::ranges::sort(voxels,
                     [image](std::int64_t a, std::int64_t b) { return image[a] != image[b] ? image[a] > image[b] : a > b; });
   std::vector<Vec3> seeds;
   seeds.reserve(voxels.size());
-  for (const std::int64_t voxel : voxels) seeds.push_back({voxel / (ny * nx), voxel / nx % ny, voxel % nx});
+  for (const std::int64_t voxel : voxels) seeds.push_back(position_of(voxel, shape));
   report(search.progress, 1, 1);
   return seeds;
 }

@@ -4,13 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <optional>
-#include <span>
-#include <string>
 #include <type_traits>
-#include <variant>
 
 #include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <vector>
 
@@ -18,8 +17,7 @@ namespace floodtide::train {
 template <class Prepare>
 void validate_parts(nn::Network& network, std::int64_t count, comm::Communicator& communicator, const Progress& progress,
                     const Prepare& prepare) {
-  std::exception_ptr failure;
-  try {
+  comm::agree_after(communicator, [&] {
     network.parameters_changed();  // the caller may have written to them
     auto body = prepare();
     const std::uint64_t version = network.use().version();
@@ -28,10 +26,7 @@ void validate_parts(nn::Network& network, std::int64_t count, comm::Communicator
       network.use().require_version(version, "validation");
       report(progress, part + 1, count);
     }
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  comm::agree(communicator, failure);
+  });
 }
 
 /// Add the counts of all ranks. Collective.

@@ -10,10 +10,8 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "floodtide/base/error.hpp"
 #include "floodtide/base/memory.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "train/exchange.hpp"

@@ -7,28 +7,17 @@
 #include <cstring>
 #include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
-#include "floodtide/comm/rank_list.hpp"
 
 namespace floodtide::train {
-namespace {
-
-constexpr std::size_t kHashes = 3;
-constexpr std::array<const char*, kHashes> kNames = {"other parameters", "other averaged parameters",
-                                                     "another optimizer state"};
-
-std::array<std::uint64_t, kHashes> listed(const ReplicaHashes& hashes) {
-  return {hashes.parameters, hashes.average, hashes.optimizer};
-}
-
-}  // namespace
 
 void require_equal(comm::Communicator& communicator, const ReplicaHashes& hashes, std::int64_t step) {
-  const std::array<std::uint64_t, kHashes> own = listed(hashes);
+  constexpr std::size_t kHashes = 3;
+  const std::array<std::uint64_t, kHashes> own = {hashes.parameters, hashes.average, hashes.optimizer};
+  const char* const names[kHashes] = {"other parameters", "other averaged parameters", "another optimizer state"};
   std::array<std::int64_t, 2 * kHashes> bounds{};  // the smallest hash of all ranks, and the complement of the largest
   for (std::size_t i = 0; i < kHashes; ++i) {
     bounds[i] = std::bit_cast<std::int64_t>(own[i]);
@@ -56,7 +45,7 @@ void require_equal(comm::Communicator& communicator, const ReplicaHashes& hashes
   }
   std::ranges::sort(others);
   throw comm::AgreedError(ErrorCode::communication,
-                          str_cat("train: ", comm::name_ranks(others), others.size() == 1 ? " holds " : " hold ", kNames[part],
+                          str_cat("train: ", comm::name_ranks(others), others.size() == 1 ? " holds " : " hold ", names[part],
                                   " than ", comm::name_ranks(most->second), " after step ", step, "; they are not saved"),
                           others.front());
 }

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "floodtide/base/error.hpp"
 #include "train/over_ranks.hpp"

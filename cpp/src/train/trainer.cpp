@@ -6,7 +6,6 @@
 #include <cmath>
 #include <exception>
 #include <iterator>
-#include <optional>
 #include <utility>
 #include <variant>
 
@@ -14,8 +13,6 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/hash.hpp"
 #include "floodtide/base/timeline.hpp"
-#include "floodtide/comm/activity.hpp"
-#include "floodtide/comm/clock_offset.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "train/checkpoint.hpp"
 #include "train/exchange.hpp"
@@ -196,11 +193,8 @@ struct Trainer::Impl {
   }
 
   StepReport report_of(const PassResult& local) {
-    StepReport report;
-    report.step = step;
-    report.loss = local.loss_sum / static_cast<double>(std::max<std::int64_t>(local.examples, 1));
-    report.lr = updates.rate(step);
-    return report;
+    const auto examples_here = static_cast<double>(std::max<std::int64_t>(local.examples, 1));
+    return {.step = step, .loss = local.loss_sum / examples_here, .lr = updates.rate(step)};
   }
 
   // Computes the message of this rank. Returns an exception in out_failure, which the caller throws after the other ranks know
@@ -288,17 +282,13 @@ struct Trainer::Impl {
 
 Trainer::Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
                  const optim::Scaling& scaling, comm::Communicator& communicator, const TrainerOptions& options) {
-  std::exception_ptr failure;
   nn::NetworkUse::Hold training;
-  try {
+  comm::agree_after(communicator, [&] {
     check(options, communicator);
     impl_ =
         std::make_unique<Impl>(std::move(walkers), std::move(optimizer), std::move(schedule), scaling, communicator, options);
     training = impl_->walkers->use().step();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  comm::agree(communicator, failure);
+  });
   impl_->connect();  // if this throws, it throws on all ranks
   std::ranges::copy(impl_->walkers->parameters(), impl_->gradients().begin());
   comm::broadcast(communicator, std::as_writable_bytes(impl_->gradients()), 0);
@@ -340,14 +330,8 @@ void Trainer::set_bucket_hook(comm::BucketHook hook) { impl_->gradient_sum->set_
 std::shared_ptr<const void> Trainer::bucket_memory() const noexcept { return impl_->message; }
 
 void Trainer::trace(const std::string& path) {
-  std::exception_ptr failure;
   const std::int64_t offset_ns = comm::clock_offset_ns(impl_->communicator);
-  try {
-    impl_->timeline.open(path, impl_->communicator.rank(), offset_ns);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  comm::agree(impl_->communicator, failure);
+  comm::agree_after(impl_->communicator, [&] { impl_->timeline.open(path, impl_->communicator.rank(), offset_ns); });
 }
 
 std::uint64_t Trainer::begin_activity(std::string_view name) {
@@ -390,16 +374,12 @@ void Trainer::save(const std::string& path, const std::string& configuration, co
 void Trainer::load(const std::string& path) {
   Impl& t = *impl_;
   Checkpoint checkpoint;
-  std::exception_ptr failure;
   nn::NetworkUse::Hold training;
-  try {
+  // Nothing changes before all ranks have read the whole checkpoint, and the same one.
+  comm::agree_after(t.communicator, [&] {
     training = t.walkers->use().step();
     checkpoint = read_checkpoint(path, t.state());
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  // Nothing changes before all ranks have read the whole checkpoint, and the same one.
-  comm::agree(t.communicator, failure);
+  });
   t.require_equal_replicas(checkpoint.parameters, checkpoint.average, checkpoint.optimizer, checkpoint.step);
   restore(checkpoint, t.state());
   t.step = checkpoint.step;

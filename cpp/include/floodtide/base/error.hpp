@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ostream>
+#include <exception>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -16,7 +16,7 @@
 namespace floodtide {
 
 /// Kind of failure that an Error reports. The exit status of the command line is 2 for errors that the user can fix by changing
-/// the input (see is_input_error). It is 1 for all other errors.
+/// the input (see is_input_error): those up to invalid_file. It is 1 for all other errors.
 enum class ErrorCode {
   invalid_argument,  ///< a value outside what the operation accepts
   shape_mismatch,    ///< arrays or volumes whose sizes do not fit each other
@@ -45,6 +45,10 @@ class FLOODTIDE_EXPORT Error : public std::runtime_error {
  private:
   ErrorCode code_;
 };
+
+/// Return any exception as an Error. An Error keeps its code. Exceptions of the standard library for missing memory or refused
+/// system resources (threads, open files) become ErrorCode::io, and all other exceptions ErrorCode::internal.
+[[nodiscard]] Error as_error(const std::exception_ptr& exception);
 
 /// Return one string with all parts, each written with operator<<.
 template <class... Parts>

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+
+#include "floodtide/base/named.hpp"
 
 namespace floodtide {
 
 /// Instruction-set levels for which kernels exist, in ascending order.
 enum class Isa { reference, generic, avx2, avx512 };
 
-[[nodiscard]] std::string_view name(Isa level) noexcept;
+constexpr Names<Isa, 4> names_of(Isa) {
+  return {"level", {{{"reference", Isa::reference}, {"generic", Isa::generic}, {"avx2", Isa::avx2}, {"avx512", Isa::avx512}}}};
+}
 
 /// Return the highest level that the processor supports.
 [[nodiscard]] Isa processor_isa() noexcept;

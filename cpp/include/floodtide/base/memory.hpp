@@ -37,7 +37,8 @@ class AlignedBuffer {
 
  public:
   AlignedBuffer() noexcept = default;
-  explicit AlignedBuffer(std::int64_t count);
+  explicit AlignedBuffer(std::int64_t count)
+      : data_(static_cast<T*>(allocate_bytes(checked_bytes(count, sizeof(T))))), count_(count) {}
   AlignedBuffer(const AlignedBuffer&) = delete;
   AlignedBuffer& operator=(const AlignedBuffer&) = delete;
   AlignedBuffer(AlignedBuffer&& other) noexcept
@@ -61,10 +62,6 @@ class AlignedBuffer {
   T* data_ = nullptr;
   std::int64_t count_ = 0;
 };
-
-template <class T>
-AlignedBuffer<T>::AlignedBuffer(std::int64_t count)
-    : data_(static_cast<T*>(allocate_bytes(checked_bytes(count, sizeof(T))))), count_(count) {}
 
 /// Memory for intermediate values. Its owner passes it from one pass to the next, so that the passes of all layers share one
 /// block. One thread uses it at a time.

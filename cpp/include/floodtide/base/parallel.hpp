@@ -5,6 +5,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "floodtide/base/immovable.hpp"
+
 namespace floodtide {
 
 /// Set the number of threads that parallel_for uses when the calling thread calls it, or a thread that has not set a number
@@ -15,13 +17,9 @@ void set_num_threads(int count);
 /// Return the number of threads that parallel_for uses: the value of set_num_threads, or 1 inside another parallel_for.
 [[nodiscard]] int num_threads();
 /// While an object of this class exists, num_threads() of the calling thread is 1, also for libraries that use OpenMP.
-class OneThread {
+class OneThread : Immovable {
  public:
   OneThread();
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  OneThread(OneThread&&) = delete;
-  OneThread& operator=(OneThread&&) = delete;
   ~OneThread();
 
  private:

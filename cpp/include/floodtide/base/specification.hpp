@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -11,13 +10,20 @@
 #include <vector>
 
 #include "floodtide/base/limits.hpp"
+#include "floodtide/base/named.hpp"
 
 namespace floodtide {
 
 /// Type of a parameter of a registered component. Integers and booleans are stored as `double`.
 enum class ValueKind { real, integer, boolean, text };
 
-[[nodiscard]] std::string_view name(ValueKind kind) noexcept;
+constexpr Names<ValueKind, 4> names_of(ValueKind) {
+  return {"kind",
+          {{{"real", ValueKind::real},
+            {"integer", ValueKind::integer},
+            {"boolean", ValueKind::boolean},
+            {"text", ValueKind::text}}}};
+}
 
 using ParameterValue = std::variant<double, std::string>;
 using ParameterValues = std::map<std::string, ParameterValue, std::less<>>;

@@ -43,8 +43,6 @@ class StagedFile {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Return the path of the file that commit() will replace or create.
   [[nodiscard]] const std::string& target() const noexcept { return target_; }
-  /// True if the target existed when this object was constructed.
-  [[nodiscard]] bool replaces() const noexcept { return before_.has_value(); }
   /// Return a name with which a library can open the temporary file again: /proc/self/fd/N for our open descriptor N. This
   /// name leads to the file that the constructor created, even if another file now has the temporary name. Without /proc,
   /// return the temporary name.

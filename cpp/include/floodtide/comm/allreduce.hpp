@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -94,11 +93,10 @@ struct AllreduceOptions {
 /// Replace the values by their sum, minimum, maximum or product over all ranks, and wait until this is done. Collective. Throws
 /// as start_allreduce.
 void allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options = {});
-void allreduce(Communicator& comm, std::span<float> values, ReduceOp op, std::string_view algorithm = kDefaultAllreduce,
-               std::size_t segment_bytes = kDefaultSegmentBytes);
-void allreduce(Communicator& comm, std::span<double> values, ReduceOp op, std::string_view algorithm = kDefaultAllreduce,
-               std::size_t segment_bytes = kDefaultSegmentBytes);
-void allreduce(Communicator& comm, std::span<std::int64_t> values, ReduceOp op, std::string_view algorithm = kDefaultAllreduce,
-               std::size_t segment_bytes = kDefaultSegmentBytes);
+template <class T, std::size_t Extent>
+void allreduce(Communicator& comm, std::span<T, Extent> values, ReduceOp op, std::string_view algorithm = kDefaultAllreduce,
+               std::size_t segment_bytes = kDefaultSegmentBytes) {
+  allreduce(comm, ReduceBuffer::of(values), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
+}
 
 }  // namespace floodtide::comm

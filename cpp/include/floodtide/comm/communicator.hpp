@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "floodtide/base/immovable.hpp"
@@ -62,6 +63,16 @@ struct ReduceBuffer {
   std::int64_t count;
   ReduceType type;
 
+  /// Return a view of an array of float, double or std::int64_t.
+  template <class T, std::size_t Extent>
+  [[nodiscard]] static ReduceBuffer of(std::span<T, Extent> values) noexcept {
+    constexpr bool is_float = std::is_same_v<T, float>, is_double = std::is_same_v<T, double>;
+    static_assert(is_float || is_double || std::is_same_v<T, std::int64_t>);
+    return {std::as_writable_bytes(values).data(), std::ssize(values),
+            is_float    ? ReduceType::float32
+            : is_double ? ReduceType::float64
+                        : ReduceType::int64};
+  }
   [[nodiscard]] ReduceBuffer part(std::int64_t first, std::int64_t length) const noexcept {
     return {data + static_cast<std::size_t>(first) * element_bytes(type), length, type};
   }
@@ -173,6 +184,9 @@ class Communicator : Immovable {
   void locate();
   void number_nodes(std::span<const std::string> names);
 };
+
+/// Return ranks as text for a message: "rank 3" or "ranks 0, 2, 5-9". `ranks` is in increasing order.
+[[nodiscard]] std::string name_ranks(std::span<const int> ranks);
 
 /// Return a communicator with one rank, which sends no messages.
 [[nodiscard]] std::unique_ptr<Communicator> self();

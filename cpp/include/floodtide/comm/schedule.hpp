@@ -3,7 +3,7 @@
 // receives another. One executor runs all schedules.
 #pragma once
 
-#include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -27,6 +27,7 @@ struct MessageStep {
 struct MessageSchedule {
   std::vector<MessageStep> steps;
 };
+using SharedSchedule = std::shared_ptr<const MessageSchedule>;
 
 /// A rank, the number of ranks, and their nodes.
 struct RankPlace {

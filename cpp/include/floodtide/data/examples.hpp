@@ -8,9 +8,9 @@
 // not depend on the number of ranks. Over all walkers, an epoch has each example once.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +22,9 @@
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::data {
+
+class ClassIndex;
+class Deal;
 
 struct ExampleOptions {
   Vec3 patch_size{49, 49, 49};  ///< odd
@@ -55,7 +58,7 @@ class ExampleSource : Immovable {
   ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress = {});
   ~ExampleSource();
 
-  [[nodiscard]] const std::vector<Source>& sources() const noexcept;
+  [[nodiscard]] const std::vector<Source>& sources() const noexcept { return sources_; }
   /// Return the number of examples of an epoch, over all walkers.
   [[nodiscard]] std::int64_t examples() const noexcept;
   /// Return the number of examples of one walker in every epoch.
@@ -68,11 +71,14 @@ class ExampleSource : Immovable {
   /// Return the next cursor. After the end of the shard, the next epoch begins.
   [[nodiscard]] Cursor next(const Cursor& cursor) const;
   /// For benchmarks: from now on, sleep for `seconds` before every load().
-  void set_load_delay(double seconds) noexcept;
+  void set_load_delay(double seconds) noexcept { load_delay_s_ = seconds; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  ExampleOptions options_;
+  std::vector<Source> sources_;
+  std::unique_ptr<const ClassIndex> index_;
+  std::unique_ptr<const Deal> deal_;
+  std::atomic<double> load_delay_s_ = 0;
 };
 
 inline constexpr Limits kPrefetch{0, 1024};  ///< items that are read in advance, for each slot

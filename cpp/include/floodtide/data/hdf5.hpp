@@ -3,10 +3,10 @@
 // calls of the HDF5 library.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,31 +24,16 @@ enum class ElementType { uint8, int8, uint16, int16, uint32, int32, uint64, int6
 [[nodiscard]] std::size_t size_in_bytes(ElementType type) noexcept;
 [[nodiscard]] bool is_integer(ElementType type) noexcept;
 
+/// Return the element type of a C++ type.
 template <class T>
 [[nodiscard]] constexpr ElementType element_type() noexcept {
-  if constexpr (std::is_same_v<T, std::uint8_t>)
-    return ElementType::uint8;
-  else if constexpr (std::is_same_v<T, std::int8_t>)
-    return ElementType::int8;
-  else if constexpr (std::is_same_v<T, std::uint16_t>)
-    return ElementType::uint16;
-  else if constexpr (std::is_same_v<T, std::int16_t>)
-    return ElementType::int16;
-  else if constexpr (std::is_same_v<T, std::uint32_t>)
-    return ElementType::uint32;
-  else if constexpr (std::is_same_v<T, std::int32_t>)
-    return ElementType::int32;
-  else if constexpr (std::is_same_v<T, std::uint64_t>)
-    return ElementType::uint64;
-  else if constexpr (std::is_same_v<T, std::int64_t>)
-    return ElementType::int64;
-  else if constexpr (std::is_same_v<T, float>)
-    return ElementType::float32;
-  else {
-    static_assert(std::is_same_v<T, double>, "no HDF5 element type for this C++ type");
-    return ElementType::float64;
-  }
+  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8, "no HDF5 element type for this type");
+  constexpr bool is_float = std::is_floating_point_v<T>;
+  // Integers are in the order of their sizes, without a sign and with one.
+  constexpr int integer = 2 * std::countr_zero(sizeof(T)) + (std::is_signed_v<T> ? 1 : 0);
+  return is_float ? (sizeof(T) == 4 ? ElementType::float32 : ElementType::float64) : static_cast<ElementType>(integer);
 }
+static_assert(element_type<std::uint8_t>() == ElementType::uint8 && element_type<std::int64_t>() == ElementType::int64);
 
 /// Properties of a dataset. `chunks` is empty for contiguous storage.
 struct DatasetInfo {
@@ -237,6 +222,9 @@ class Hdf5File {
  private:
   struct Impl;
   explicit Hdf5File(std::unique_ptr<Impl> impl) noexcept;
+  /// Start a new file or, if the result `joins` others, a copy of the file at `path` without an older result.
+  [[nodiscard]] static Hdf5File start(const std::string& path, const Hdf5Result& result, bool joins,
+                                      std::size_t chunk_cache_bytes);
   /// Return true if the result is added to an existing file with other objects. Throws the errors of check_output().
   [[nodiscard]] static bool joins_others(const std::string& path, const Hdf5Result& result);
 
@@ -260,10 +248,5 @@ class Hdf5File {
 
   std::unique_ptr<Impl> impl_;
 };
-
-template <>
-Array<std::int64_t> Hdf5File::read_attribute<std::int64_t>(const std::string& object, const std::string& attribute) const;
-template <>
-Array<double> Hdf5File::read_attribute<double>(const std::string& object, const std::string& attribute) const;
 
 }  // namespace floodtide::data

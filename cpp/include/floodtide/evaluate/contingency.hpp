@@ -51,6 +51,16 @@ class ContingencyTable {
     bool operator==(const Entry&) const = default;
   };
 
+  /// A pair of ids, for hash tables.
+  struct Pair {
+    std::uint64_t segment;
+    std::uint64_t object;
+    bool operator==(const Pair&) const = default;
+  };
+  struct PairHash {
+    std::size_t operator()(const Pair& pair) const noexcept;
+  };
+
   /// Count voxels. segmentation[i] and truth[i] belong to the same voxel. Throws Error(shape_mismatch) if sizes differ.
   void add(std::span<const std::uint64_t> segmentation, std::span<const std::uint64_t> truth);
   /// Add the counts of another table, for example the entries() of another rank. Throws Error(invalid_argument) for a count
@@ -70,15 +80,6 @@ class ContingencyTable {
   [[nodiscard]] Matching matching() const;
 
  private:
-  struct Pair {
-    std::uint64_t segment;
-    std::uint64_t object;
-    bool operator==(const Pair&) const = default;
-  };
-  struct PairHash {
-    std::size_t operator()(const Pair& pair) const noexcept;
-  };
-
   std::unordered_map<Pair, std::int64_t, PairHash> counts_;
 };
 

@@ -28,15 +28,7 @@ class SplitConsensus {
   [[nodiscard]] std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const;
 
  private:
-  struct Pair {
-    std::uint64_t a, b;
-    bool operator==(const Pair&) const = default;
-  };
-  struct PairHash {
-    std::size_t operator()(const Pair& pair) const noexcept;
-  };
-
-  std::unordered_map<Pair, std::uint64_t, PairHash> ids_;
+  std::unordered_map<evaluate::ContingencyTable::Pair, std::uint64_t, evaluate::ContingencyTable::PairHash> ids_;
   std::uint64_t largest_ = 0;
 };
 

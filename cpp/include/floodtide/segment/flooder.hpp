@@ -3,11 +3,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -95,11 +93,11 @@ class Flooder {
   /// flooding finds.
   [[nodiscard]] std::shared_ptr<const Tensor<std::int32_t, 3>> shared_segmentation() const noexcept { return segmentation_; }
   [[nodiscard]] std::shared_ptr<const Tensor<std::uint8_t, 3>> shared_probability() const noexcept { return probability_; }
-  [[nodiscard]] const std::vector<Origin>& origins() const noexcept { return origins_; }
-  [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return overlaps_; }
-  [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+  [[nodiscard]] const std::vector<Origin>& origins() const noexcept { return found_.origins; }
+  [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return found_.overlaps; }
+  [[nodiscard]] const Counters& counters() const noexcept { return found_.counters; }
   /// Return the number of evaluations of the network so far.
-  [[nodiscard]] std::int64_t evaluations() const noexcept { return evaluations_; }
+  [[nodiscard]] std::int64_t evaluations() const noexcept { return found_.evaluations; }
 
   /// Give voxels to segments of an earlier segmentation, before any flooding. They stay as they are: objects end at them. New
   /// segments get ids above them.
@@ -187,13 +185,9 @@ class Flooder {
   std::int64_t seed_ = 0;                                 ///< index of the seed in segment_all()
   std::optional<std::int64_t> resumed_at_;                ///< seed at which the next segment_all() begins, after restore()
   std::int64_t segmented_ = 0;                            ///< voxels of all segments
-  std::int64_t evaluations_ = 0;
-  std::int32_t initial_ = 0;  ///< largest id of the initial segmentation
-  bool taken_ = false;        ///< true after take_result()
-  std::vector<Origin> origins_;
-  std::vector<Overlap> overlaps_;
-  Counters counters_;
-  std::map<std::string, double, std::less<>> times_s_;
+  std::int32_t initial_ = 0;                              ///< largest id of the initial segmentation
+  bool taken_ = false;                                    ///< true after take_result()
+  Findings found_;
 };
 
 }  // namespace floodtide::segment

@@ -23,18 +23,22 @@ struct Growth {
   double walltime_s = 0.0;
 };
 
+/// What a Flooder has found and counted so far, without its arrays.
+struct Findings {
+  std::int64_t evaluations = 0;  ///< evaluations of the network
+  std::vector<Origin> origins;
+  std::vector<Overlap> overlaps;
+  Counters counters;
+  std::map<std::string, double, std::less<>> times_s;  ///< sums of the times among the counters
+};
+
 /// What a Flooder has found so far, without the two arrays of the image's size (segmentation and probability).
-struct FlooderState {
+struct FlooderState : Findings {
   std::optional<Growth> growth;  ///< no value: no object is under way
   flood::FaceMaxMoves::State moves;
   Box touched;                 ///< the part of the canvas that the last object has reached
   Tensor<float, 3> logits;     ///< the canvas in this box
   std::int64_t next_seed = 0;  ///< index of the seed of the object under way, else of the next seed
-  std::int64_t evaluations = 0;
-  std::vector<Origin> origins;
-  std::vector<Overlap> overlaps;
-  Counters counters;
-  std::map<std::string, double, std::less<>> times_s;  ///< sums of the times among the counters
 };
 
 }  // namespace floodtide::segment

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "floodtide/base/immovable.hpp"
 #include "floodtide/base/limits.hpp"
@@ -22,7 +21,6 @@
 #include "floodtide/optim/scaling.hpp"
 #include "floodtide/optim/schedule.hpp"
 #include "floodtide/tensor/parameters.hpp"
-#include "floodtide/train/metrics.hpp"
 #include "floodtide/train/walkers.hpp"
 
 namespace floodtide::train {

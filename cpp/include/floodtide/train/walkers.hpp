@@ -15,7 +15,6 @@
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/sample_network.hpp"
 #include "floodtide/tensor/view.hpp"
-#include "floodtide/train/metrics.hpp"
 
 namespace floodtide::train {
 
@@ -28,6 +27,23 @@ struct WalkersOptions {
   int readers = 1;          ///< examples that the rank reads at the same time, over all its walkers
   bool cycle = true;        ///< true: a walker repeats its shard without end
   std::int64_t epochs = 1;  ///< if not `cycle`: number of epochs after which a walker has no more examples
+};
+
+/// Sums over training steps. Compute ratios after the sum over ranks, because ranks may have different numbers of walkers.
+struct Metrics {
+  std::int64_t fovs = 0;           ///< fields of view, or images, computed
+  std::int64_t examples = 0;       ///< examples started
+  std::int64_t dropped = 0;        ///< fields of view whose gradients came too late and were dropped
+  std::int64_t staleness_sum = 0;  ///< sum over the fields of view used: number of updates since their parameters were copied
+  std::int64_t true_positive = 0;  ///< voxels; prediction and label count as object from probability 0.5
+  std::int64_t false_positive = 0;
+  std::int64_t false_negative = 0;
+  std::int64_t true_negative = 0;
+  double loss_sum = 0;   ///< sum of the mean losses of the fields of view
+  double data_s = 0;     ///< seconds of waiting for examples, summed over ranks
+  double compute_s = 0;  ///< seconds of forward and backward passes, summed over ranks
+  double reduce_s = 0;   ///< seconds of the gradient allreduce, waiting for other ranks included, summed over ranks
+  double update_s = 0;   ///< seconds of clipping and optimizer, summed over ranks
 };
 
 /// Result of one pass of the walkers of a rank.

@@ -40,15 +40,19 @@ MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
   const auto shard = [&](int owner) { return owner < shards ? chunk_range(count, shards, owner) : Range{0, 0}; };
 
   MessageSchedule plan;
-  for (int distance = 1; distance < ranks; ++distance) {
-    const int to = (own + distance) % ranks;
-    const int from = (own + ranks - distance) % ranks;
-    add_step(plan, {.send_to = here[static_cast<std::size_t>(to)],
-                    .sent = shard(to),
-                    .receive_from = here[static_cast<std::size_t>(from)],
-                    .received = shard(own),
-                    .reduce = true});
-  }
+  const auto exchange_in_node = [&](bool reduce) {
+    for (int distance = 1; distance < ranks; ++distance) {
+      const int to = (own + distance) % ranks;
+      const int from = (own + ranks - distance) % ranks;
+      add_step(plan, {.send_to = here[static_cast<std::size_t>(to)],
+                      .sent = shard(reduce ? to : own),
+                      .receive_from = here[static_cast<std::size_t>(from)],
+                      .received = shard(reduce ? own : from),
+                      .reduce = reduce,
+                      .keep = !reduce});
+    }
+  };
+  exchange_in_node(true);
   if (own < shards) {
     std::vector<int> owners;
     int place_among_owners = 0;
@@ -58,15 +62,7 @@ MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
     }
     append_rabenseifner(plan, {owners, place_among_owners}, shard(own));
   }
-  for (int distance = 1; distance < ranks; ++distance) {
-    const int to = (own + distance) % ranks;
-    const int from = (own + ranks - distance) % ranks;
-    add_step(plan, {.send_to = here[static_cast<std::size_t>(to)],
-                    .sent = shard(own),
-                    .receive_from = here[static_cast<std::size_t>(from)],
-                    .received = shard(from),
-                    .keep = true});
-  }
+  exchange_in_node(false);
   return plan;
 }
 

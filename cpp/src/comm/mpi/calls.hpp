@@ -7,7 +7,6 @@
 #include <mpi.h>
 
 #include <cstdio>
-#include <memory>
 #include <mutex>
 
 #include "comm/mpi/table.hpp"

@@ -3,7 +3,6 @@
 // may be compiled with different compilers.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 extern "C" {

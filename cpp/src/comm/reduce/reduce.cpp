@@ -18,12 +18,8 @@ const ReduceLoops& loops() {
   static_assert(std::extent_v<decltype(ReduceLoops::reduce), 0> == kReduceTypes);
   static_assert(std::extent_v<decltype(ReduceLoops::reduce), 1> == kReduceOps);
 #if defined(__x86_64__)
-  switch (active_isa()) {
-    case Isa::avx512: return kReduceAvx512;
-    case Isa::avx2: return kReduceAvx2;
-    case Isa::generic:
-    case Isa::reference: break;
-  }
+  if (active_isa() == Isa::avx512) return kReduceAvx512;
+  if (active_isa() == Isa::avx2) return kReduceAvx2;
 #endif
   return kReduceGeneric;
 }

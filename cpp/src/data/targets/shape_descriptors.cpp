@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "data/objects.hpp"
-#include "floodtide/base/error.hpp"
 #include "floodtide/data/intensity.hpp"
 #include "floodtide/data/targets.hpp"
 

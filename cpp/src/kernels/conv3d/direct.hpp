@@ -16,38 +16,36 @@ constexpr Strides dense_strides(std::int64_t y, std::int64_t x, std::int64_t cha
   return {channels, (x + 2) * channels, (y + 2) * (x + 2) * channels};
 }
 
-/// Task: compute some rows of out = conv(f(input)) + bias, then apply mask, residual and final ReLU, if given. Backward-data is
-/// the same with flipped, transposed weights. A row is the x extent at one (z, y). The index of a row is z * y_extent + y.
-struct ForwardTask {
+/// What the tasks of a convolution have in common. A row is the x extent at one (z, y). Its index is z * y_extent + y.
+struct Rows {
   std::int64_t y, x;                          ///< sizes without the halo
-  Strides in_strides, out_strides;            ///< of the input; of the output, mask and residual
+  Strides in_strides, out_strides;            ///< of the input; of the output, its gradient, mask and residual
   std::int64_t used_in;                       ///< number of input channels
   std::int64_t out_channels;                  ///< number of output channels, a multiple of DirectKernels::multiple
-  std::int64_t padding;                       ///< number of channels after them that become zero, a multiple of 8
   std::int64_t kernel_z, kernel_y, kernel_x;  ///< 1 or 3
-  std::int64_t row_begin, row_end;
-  const float* input;     ///< voxel (0, 0, 0); so are mask, residual and out
-  const float* weights;   ///< packed: [group][kz, ky][used_in][kx][channels of the group], see DirectKernels::group
-  const float* bias;      ///< [out_channels]
-  const float* mask;      ///< the sum becomes 0 where the mask is not positive; layout of the output; may be null
-  const float* residual;  ///< added after the mask; layout of the output; may be null, may be `out`
-  float* out;
-  bool relu_input, relu_output;
+  std::int64_t row_begin = 0, row_end = 0;    ///< the task's rows
+};
+
+/// Task: compute some rows of out = conv(f(input)) + bias, then apply mask, residual and final ReLU, if given. Backward-data is
+/// the same with flipped, transposed weights.
+struct ForwardTask : Rows {
+  std::int64_t padding = 0;         ///< number of channels after the output channels that become zero, a multiple of 8
+  const float* input = nullptr;     ///< voxel (0, 0, 0); so are mask, residual and out
+  const float* weights = nullptr;   ///< packed: [group][kz, ky][used_in][kx][channels of the group], see DirectKernels::group
+  const float* bias = nullptr;      ///< [out_channels]
+  const float* mask = nullptr;      ///< the sum becomes 0 where the mask is not positive; layout of the output; may be null
+  const float* residual = nullptr;  ///< added after the mask; layout of the output; may be null, may be `out`
+  float* out = nullptr;
+  bool relu_input = false, relu_output = false;
 };
 
 /// Task: add the contribution of some rows to the gradients of weights and biases.
-struct WeightsTask {
-  std::int64_t y, x;
-  Strides in_strides, out_strides;  ///< of the input and of the output's gradient
-  std::int64_t used_in;
-  std::int64_t out_channels;
-  std::int64_t kernel_z, kernel_y, kernel_x;
-  std::int64_t row_begin, row_end;
-  const float* input;  ///< voxel (0, 0, 0); so is output_grad
-  const float* output_grad;
-  float* weight_grad;  ///< [kz, ky, kx][used_in][out_channels], added to
-  float* bias_grad;    ///< [out_channels], added to
-  bool relu_input;
+struct WeightsTask : Rows {
+  const float* input = nullptr;  ///< voxel (0, 0, 0); so is output_grad
+  const float* output_grad = nullptr;
+  float* weight_grad = nullptr;  ///< [kz, ky, kx][used_in][out_channels], added to
+  float* bias_grad = nullptr;    ///< [out_channels], added to
+  bool relu_input = false;
 };
 
 /// Functions of one instruction-set file.

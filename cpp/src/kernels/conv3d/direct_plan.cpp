@@ -47,7 +47,8 @@ class DirectPlan final : public Conv3dPlan {
 
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
                Workspace&) override {
-    direct::ForwardTask task = task_template(kernels_, in_, shape_.in_channels, out_, shape_.out_channels);
+    direct::ForwardTask task{rows_of(in_, shape_.in_channels, out_, computed_)};
+    task.padding = out_ - computed_;
     task.input = input + origin(in_);
     task.weights = forward_weights_.data();
     task.bias = bias_.data();
@@ -60,7 +61,9 @@ class DirectPlan final : public Conv3dPlan {
 
   void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
                      Workspace&) override {
-    direct::ForwardTask task = task_template(backward_kernels_, out_, shape_.out_channels, in_, shape_.in_channels);
+    const std::int64_t grads = computed(backward_kernels_, shape_.in_channels);
+    direct::ForwardTask task{rows_of(out_, shape_.out_channels, in_, grads)};
+    task.padding = in_ - grads;
     task.input = output_grad + origin(out_);
     task.weights = backward_weights_.data();
     task.bias = zero_bias_.data();
@@ -79,16 +82,7 @@ class DirectPlan final : public Conv3dPlan {
     float* const bias_sums = weight_sums + chunks * weight_count;  // [chunk][computed_]
     parallel_for(chunks, [&](std::int64_t chunk) {
       const Range rows = chunk_range(rows_, chunks, chunk);
-      direct::WeightsTask task{};
-      task.y = shape_.y;
-      task.x = shape_.x;
-      task.in_strides = direct::dense_strides(shape_.y, shape_.x, in_);
-      task.out_strides = direct::dense_strides(shape_.y, shape_.x, out_);
-      task.out_channels = computed_;
-      task.used_in = in;
-      task.kernel_z = shape_.kernel_z;
-      task.kernel_y = shape_.kernel_y;
-      task.kernel_x = shape_.kernel_x;
+      direct::WeightsTask task{rows_of(in_, in, out_, computed_)};
       task.row_begin = rows.begin;
       task.row_end = rows.end;
       task.input = input + origin(in_);
@@ -132,20 +126,18 @@ class DirectPlan final : public Conv3dPlan {
     }
   }
 
-  direct::ForwardTask task_template(const direct::DirectKernels& kernels, std::int64_t in_channels, std::int64_t used_in,
-                                    std::int64_t out_channels, std::int64_t used_out) const {
-    direct::ForwardTask task{};
-    task.y = shape_.y;
-    task.x = shape_.x;
-    task.in_strides = direct::dense_strides(shape_.y, shape_.x, in_channels);
-    task.out_strides = direct::dense_strides(shape_.y, shape_.x, out_channels);
-    task.used_in = used_in;
-    task.out_channels = computed(kernels, used_out);
-    task.padding = out_channels - task.out_channels;
-    task.kernel_z = shape_.kernel_z;
-    task.kernel_y = shape_.kernel_y;
-    task.kernel_x = shape_.kernel_x;
-    return task;
+  /// Return what the tasks from `in_stored` to `out_stored` stored channels have in common.
+  [[nodiscard]] direct::Rows rows_of(std::int64_t in_stored, std::int64_t used_in, std::int64_t out_stored,
+                                     std::int64_t out_channels) const {
+    return {.y = shape_.y,
+            .x = shape_.x,
+            .in_strides = direct::dense_strides(shape_.y, shape_.x, in_stored),
+            .out_strides = direct::dense_strides(shape_.y, shape_.x, out_stored),
+            .used_in = used_in,
+            .out_channels = out_channels,
+            .kernel_z = shape_.kernel_z,
+            .kernel_y = shape_.kernel_y,
+            .kernel_x = shape_.kernel_x};
   }
 
   void run(const direct::DirectKernels& kernels, const direct::ForwardTask& whole) const {

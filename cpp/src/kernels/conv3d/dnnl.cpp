@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <dnnl.hpp>
-#include <utility>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -24,6 +23,16 @@ using dnnl::memory;
 constexpr std::int64_t kSlice = 64;  // channels of a slice
 constexpr std::int64_t kChunks = 64;
 constexpr std::int64_t kFloatsOfLine = kAlignment / sizeof(float);
+
+/// Calls `body`, and converts oneDNN's exceptions to Error(internal). Only this file knows oneDNN's exceptions.
+template <class Body>
+auto guarded(Body body) {
+  try {
+    return body();
+  } catch (const dnnl::error& error) {
+    raise(ErrorCode::internal, "conv3d: oneDNN: ", error.what());
+  }
+}
 
 /// Return oneDNN's engine. The first call limits oneDNN to the instructions of active_isa(), as FLOODTIDE_ISA asks.
 dnnl::engine make_engine() {
@@ -223,11 +232,13 @@ class DnnlPlan final : public Conv3dPlan {
   /// Calls body(slice, stream) for all slices in parallel. oneDNN runs on one thread in each call.
   template <class Body>
   void for_each(std::vector<Slice>& slices, Body body) {
-    parallel_for(std::ssize(slices), [&](std::int64_t i) {
-      const OneThread one_thread;
-      dnnl::stream stream(engine_);
-      body(slices[static_cast<std::size_t>(i)], stream);
-      stream.wait();
+    guarded([&] {
+      parallel_for(std::ssize(slices), [&](std::int64_t i) {
+        const OneThread one_thread;
+        dnnl::stream stream(engine_);
+        body(slices[static_cast<std::size_t>(i)], stream);
+        stream.wait();
+      });
     });
   }
   static std::size_t index_of(const std::vector<Slice>& slices, const Slice& slice) {
@@ -302,44 +313,11 @@ class DnnlPlan final : public Conv3dPlan {
   std::int64_t scratch_floats_ = 0;
 };
 
-/// Calls the plan, and converts oneDNN's exceptions to Error(internal). Only this file knows oneDNN's exceptions.
-class GuardedPlan final : public Conv3dPlan {
- public:
-  explicit GuardedPlan(const Conv3dShape& shape) {
-    guarded([&] { plan_ = std::make_unique<DnnlPlan>(shape); });
-  }
-  void set_weights(const float* weights, const float* bias, Passes passes, Workspace& workspace) override {
-    guarded([&] { plan_->set_weights(weights, bias, passes, workspace); });
-  }
-  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
-               Workspace& workspace) override {
-    guarded([&] { plan_->forward(input, on_input, residual, relu_output, out, workspace); });
-  }
-  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
-                     Workspace& workspace) override {
-    guarded([&] { plan_->backward_data(output_grad, relu_mask, accumulate, out_input_grad, workspace); });
-  }
-  void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                        float* out_bias_grad, Workspace& workspace) override {
-    guarded([&] { plan_->backward_weights(input, on_input, output_grad, out_weight_grad, out_bias_grad, workspace); });
-  }
-
- private:
-  template <class Body>
-  static void guarded(Body body) {
-    try {
-      body();
-    } catch (const dnnl::error& error) {
-      raise(ErrorCode::internal, "conv3d: oneDNN: ", error.what());
-    }
-  }
-  std::unique_ptr<DnnlPlan> plan_;
-};
-
 }  // namespace
 }  // namespace floodtide::kernels
 
 extern "C" FLOODTIDE_EXPORT floodtide::kernels::Conv3dPlan* floodtide_dnnl_make_plan(
     const floodtide::kernels::Conv3dShape& shape) {
-  return new floodtide::kernels::GuardedPlan(shape);
+  using namespace floodtide::kernels;
+  return guarded([&] { return new DnnlPlan(shape); });
 }

@@ -4,7 +4,6 @@
 #include "kernels/conv3d/winograd.hpp"
 #include "kernels/conv3d/winograd_products.hpp"
 #include "kernels/conv3d/winograd_transforms.hpp"
-#include "kernels/conv3d/winograd_weights.hpp"
 
 // Winograd's minimal filtering in one to three dimensions. Each instruction-set file instantiates these kernels.
 //

@@ -123,11 +123,9 @@ class WinogradPlan final : public Conv3dPlan {
   }
 
  private:
-  [[nodiscard]] std::int64_t weights_chunks() const {
-    return std::min(kWeightsChunks, tiles_along(tiles(tiling_), kernels_.weights_tiles));
-  }
   /// Return the number of blocks of tiles that backward-weights transforms.
   [[nodiscard]] std::int64_t weights_blocks() const { return tiles_along(tiles(tiling_), kernels_.weights_tiles); }
+  [[nodiscard]] std::int64_t weights_chunks() const { return std::min(kWeightsChunks, weights_blocks()); }
   /// Return the floats of a block of transformed tiles, and of its gradient of the biases.
   [[nodiscard]] std::int64_t block_floats() const {
     return winograd::weights_scratch_floats(tiling_, kernels_, shape_.in_channels, shape_.out_channels) + shape_.out_channels;

@@ -56,10 +56,6 @@ void UpConvolution::set_weights(const float* weights, const float* bias, Passes 
   });
 }
 
-std::int64_t UpConvolution::in_offset() const noexcept {
-  return activation_offset({shape_.z, shape_.y, shape_.x, shape_.in_channels, 1}, shape_.in_channels, 0, 0, 0);
-}
-
 std::int64_t UpConvolution::out_offset(std::int64_t tap) const noexcept {
   const Vec3& pool = shape_.pool;
   const Conv3dShape out{shape_.z * pool[0], shape_.y * pool[1], shape_.x * pool[2], 1, 1};
@@ -67,18 +63,20 @@ std::int64_t UpConvolution::out_offset(std::int64_t tap) const noexcept {
          shape_.out_begin;
 }
 
-direct::Strides UpConvolution::in_strides() const noexcept {
-  return direct::dense_strides(shape_.y, shape_.x, shape_.in_channels);
-}
-
-direct::Strides UpConvolution::out_strides() const noexcept {
+direct::Rows UpConvolution::task_rows(bool backward) const noexcept {
   const Vec3& pool = shape_.pool;
+  const direct::Strides in = direct::dense_strides(shape_.y, shape_.x, shape_.in_channels);
   const direct::Strides dense = direct::dense_strides(shape_.y * pool[1], shape_.x * pool[2], shape_.out_stored);
-  return {dense.voxel * pool[2], dense.row * pool[1], dense.plane * pool[0]};
-}
-
-std::int64_t UpConvolution::in_floats() const noexcept {
-  return activation_size(shape_.z, shape_.y, shape_.x, shape_.in_channels);
+  const direct::Strides out{dense.voxel * pool[2], dense.row * pool[1], dense.plane * pool[0]};
+  return {.y = shape_.y,
+          .x = shape_.x,
+          .in_strides = backward ? out : in,
+          .out_strides = backward ? in : out,
+          .used_in = backward ? shape_.out_channels : shape_.in_channels,
+          .out_channels = backward ? shape_.in_channels : shape_.out_channels,
+          .kernel_z = 1,
+          .kernel_y = 1,
+          .kernel_x = 1};
 }
 
 std::int64_t UpConvolution::out_floats() const noexcept {
@@ -87,15 +85,12 @@ std::int64_t UpConvolution::out_floats() const noexcept {
 }
 
 template <class Body>
-void UpConvolution::for_each_row(Body body) const {
+void UpConvolution::for_each_row(bool backward, Body body) const {
   const std::int64_t of_example = shape_.z * shape_.y, rows = shape_.examples * of_example,
                      chunks = std::min(kForwardChunks, rows);
   parallel_for(chunks, [&](std::int64_t chunk) {
     const Range range = chunk_range(rows, chunks, chunk);
-    direct::ForwardTask task{};
-    task.y = shape_.y;
-    task.x = shape_.x;
-    task.kernel_z = task.kernel_y = task.kernel_x = 1;
+    direct::ForwardTask task{task_rows(backward)};
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       task.row_begin = row % of_example;
       task.row_end = task.row_begin + 1;
@@ -105,11 +100,7 @@ void UpConvolution::for_each_row(Body body) const {
 }
 
 void UpConvolution::forward(const float* input, float* out) const {
-  for_each_row([&](direct::ForwardTask& task, std::int64_t example, std::int64_t tap) {
-    task.in_strides = in_strides();
-    task.out_strides = out_strides();
-    task.used_in = shape_.in_channels;
-    task.out_channels = shape_.out_channels;
+  for_each_row(false, [&](direct::ForwardTask& task, std::int64_t example, std::int64_t tap) {
     task.input = input + example * in_floats() + in_offset();
     task.weights = forward_weights_.data() + tap * shape_.in_channels * shape_.out_channels;
     task.bias = bias_.data();
@@ -119,11 +110,7 @@ void UpConvolution::forward(const float* input, float* out) const {
 }
 
 void UpConvolution::backward_data(const float* output_grad, float* out_input_grad) const {
-  for_each_row([&](direct::ForwardTask& task, std::int64_t example, std::int64_t tap) {
-    task.in_strides = out_strides();
-    task.out_strides = in_strides();
-    task.used_in = shape_.out_channels;
-    task.out_channels = shape_.in_channels;
+  for_each_row(true, [&](direct::ForwardTask& task, std::int64_t example, std::int64_t tap) {
     task.input = output_grad + example * out_floats() + out_offset(tap);
     task.weights = backward_weights_.data() + tap * shape_.in_channels * shape_.out_channels;
     task.bias = zero_bias_.data();
@@ -142,14 +129,7 @@ void UpConvolution::backward_weights(const float* input, const float* output_gra
   float* const sums = workspace.floats(sums_floats());  // for each chunk: gradients of the weights, then of the biases
   parallel_for(chunks, [&](std::int64_t chunk) {
     const Range range = chunk_range(rows, chunks, chunk);
-    direct::WeightsTask task{};
-    task.y = shape_.y;
-    task.x = shape_.x;
-    task.in_strides = in_strides();
-    task.out_strides = out_strides();
-    task.used_in = shape_.in_channels;
-    task.out_channels = shape_.out_channels;
-    task.kernel_z = task.kernel_y = task.kernel_x = 1;
+    direct::WeightsTask task{task_rows(false)};
     float* const here = sums + chunk * floats;
     std::fill_n(here, floats, 0.0F);
     task.bias_grad = here + weights;

@@ -46,14 +46,18 @@ class UpConvolution {
   [[nodiscard]] std::int64_t taps() const noexcept { return volume<3>(shape_.pool); }
   /// Return the offset, in an example, of the first output voxel of kernel element `tap`.
   [[nodiscard]] std::int64_t out_offset(std::int64_t tap) const noexcept;
-  [[nodiscard]] std::int64_t in_offset() const noexcept;
-  [[nodiscard]] std::int64_t in_floats() const noexcept;
+  [[nodiscard]] std::int64_t in_offset() const noexcept {
+    return activation_offset({shape_.z, shape_.y, shape_.x, shape_.in_channels, 1}, shape_.in_channels, 0, 0, 0);
+  }
+  [[nodiscard]] std::int64_t in_floats() const noexcept {
+    return activation_size(shape_.z, shape_.y, shape_.x, shape_.in_channels);
+  }
   [[nodiscard]] std::int64_t out_floats() const noexcept;
-  [[nodiscard]] direct::Strides in_strides() const noexcept;
-  [[nodiscard]] direct::Strides out_strides() const noexcept;
+  /// Return what all tasks of forward and backward-weights, or of backward-data, have in common.
+  [[nodiscard]] direct::Rows task_rows(bool backward) const noexcept;
   /// Calls body(task of one input row, example, tap) for all rows. The taps of a row are called in order.
   template <class Body>
-  void for_each_row(Body body) const;
+  void for_each_row(bool backward, Body body) const;
   [[nodiscard]] std::int64_t sums_floats() const noexcept;
 
   UpConvolutionShape shape_;
