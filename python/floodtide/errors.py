@@ -82,7 +82,7 @@ class CommunicationError(Error):
 
 
 class RankError(CommunicationError):
-    """A failed rank of `floodtide.run`. `rank` is its number; None: several ended at the same time."""
+    """A failed rank of `floodtide.run`. `rank` is its number; None: several ended without a result."""
 
     rank: int | None = None
 

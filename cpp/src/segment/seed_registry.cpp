@@ -52,7 +52,7 @@ std::span<const SeedPolicyRow> seed_policy_rows() {
           {voxels("disk_peaks_min_distance_2d", 3, "distance between peaks", {0, 1024}),
            real("disk_peaks_threshold_rel", 0.5, "a peak is above this share of the largest intensity of its plane",
                 {-1e6, 1e6}),
-           integer("disk_peaks_disk_radius", 1, "a peak is the maximum of a disk of this radius", {0, 1024})},
+           voxels("disk_peaks_disk_radius", 1, "a peak is the maximum of a disk of this radius", {0, 1024})},
           "peaks of the intensity in each plane z, the brightest first"),
       row("fill_empty", "PolicyFillEmptySpace", &empty_space_seeds, {},
           "peaks of the distance from the segments of `initial`, sorted by z, y, x"),

@@ -11,13 +11,11 @@ import contextlib
 import fcntl
 import os
 import pickle
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,52 +87,8 @@ def run(
         program = [sys.executable, "-m", "floodtide.comm.notebook_rank", name, repr(limit_s)]
         with (folder / "caller").open("wb") as alive:
             fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the lock is released
-            with _Deaths(folder, np) as deaths:
-                status, interrupted = _watch([mpiexec, "-n", str(np), *program], folder, np)
-        return _results(folder, np, status, deaths.first, interrupted=interrupted)
-
-
-class _Deaths:
-    """A thread that finds the first rank that ends without a result. mpiexec then ends the others within milliseconds.
-
-    The ranks call the function when FOLDER/watched exists.
-
-    Attributes:
-        first: This rank; several if the thread was too late to tell; none if all ranks have results.
-    """
-
-    def __init__(self, folder: Path, np: int) -> None:
-        self.first: list[int] = []
-        self._folder, self._np, self._over = folder, np, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> _Deaths:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        with contextlib.ExitStack() as files:
-            running, poll = {}, select.poll()
-            for rank in range(self._np):
-                started = self._folder / f"started-{rank}"
-                while not started.exists():
-                    if self._over.wait(0.01):
-                        return
-                file = os.pidfd_open(int(started.read_text()))
-                files.callback(os.close, file)
-                poll.register(file, select.POLLIN)
-                running[file] = rank
-            (self._folder / "watched").touch()
-            while running and not self._over.is_set() and not self.first:
-                for file, _ in poll.poll(200):
-                    poll.unregister(file)
-                    if not (self._folder / f"result-{running[file]}").exists():
-                        self.first.append(running[file])
-                    del running[file]
+            status, interrupted = _watch([mpiexec, "-n", str(np), *program], folder, np)
+        return _results(folder, np, status, interrupted=interrupted)
 
 
 def _mpiexec() -> str:
@@ -218,9 +172,7 @@ def _signal_ranks(folder: Path, number: signal.Signals) -> None:
                 os.kill(pid, number)
 
 
-def _results(
-    folder: Path, np: int, status: int, first: list[int], *, interrupted: bool
-) -> list[Any]:
+def _results(folder: Path, np: int, status: int, *, interrupted: bool) -> list[Any]:
     failures = sorted(pickle.loads(path.read_bytes()) for path in folder.glob("failure-*"))
     if interrupted:
         for _, _, message, _ in failures:
@@ -233,7 +185,6 @@ def _results(
         _, rank, message, trace = failures[0]  # mpiexec ends the others
         error, cause = RankError(f"run: rank {rank} failed: {message}"), Exception(f"\n{trace}")
     elif missing:
-        missing = first if len(first) == 1 else missing
         rank, cause = (missing[0] if len(missing) == 1 else None), None
         which = f"rank {rank}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
         error = RankError(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of `floodtide.run`: `python -m floodtide.comm.notebook_rank FOLDER TIMEOUT_S`, started by mpiexec.
 
-The program reads FOLDER/task, waits for FOLDER/watched, calls the function and writes FOLDER/result-<rank> or
-FOLDER/failure-<rank>. Ranks other than 0 print nothing but their errors.
+The program reads FOLDER/task, calls the function and writes FOLDER/result-<rank> or FOLDER/failure-<rank>. Ranks other
+than 0 print nothing but their errors.
 """
 
 from __future__ import annotations
@@ -33,10 +33,6 @@ def main(folder: Path, timeout_s: float) -> int:
         if rank > 0:
             sys.stdout.flush()
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        while not (
-            folder / "watched"
-        ).exists():  # else the caller may not see which rank ends first
-            time.sleep(0.005)
         function, args, kwargs = pickle.loads((folder / "task").read_bytes())
         _write(folder / f"result-{rank}", cloudpickle.dumps(function(*args, **kwargs)))
     except BaseException as error:

@@ -118,15 +118,11 @@ def leaves_python() -> None:
 
 @pytest.mark.parametrize("function", [killed, leaves_python])
 def test_ranks_without_a_result_are_named(function: Callable[[], Any]) -> None:
-    """mpiexec ends the other ranks, too."""
-    says = r"1(, 2)? ended without a result \(mpiexec's exit status is [0-9]+\)"
-    named = set()
-    for _ in range(3):  # a busy machine may be too late to tell
-        with pytest.raises(ft.errors.RankError, match=says) as caught:
-            ft.run(function, np=3)
-        named.add(caught.value.rank)
-    assert 1 in named
-    assert named <= {1, None}
+    """mpiexec ends the other ranks, too, and nobody knows which one was the first."""
+    says = r"1 ended without a result \(mpiexec's exit status is [0-9]+\)"
+    with pytest.raises(ft.errors.RankError, match=says) as caught:
+        ft.run(function, np=2)
+    assert caught.value.rank is None or "run: rank 1 ended" in str(caught.value)
 
 
 SLEEPER = """
