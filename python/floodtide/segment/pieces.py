@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits, reading
-from floodtide.base.files import make_folder, replace_bytes
+from floodtide.base.files import make_folder, replace_bytes, temporaries
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
@@ -342,7 +342,10 @@ class Pieces:
             StorageError: If the file cannot be written.
         """
         start, size = self.cut.subvolume(number)
-        write_places(table_of(self.reference(number)), places, start, self.threshold)
+        table = table_of(self.reference(number))
+        for stale in temporaries(table):  # of processes that were killed
+            stale.unlink(missing_ok=True)
+        write_places(table, places, start, self.threshold)
         file = _core.data.Hdf5Writer(str(self.path(number)), command, [DATASET])
         try:
             file.create(DATASET, "uint32", list(size), [min(n, _CHUNK) for n in size], 4)

@@ -19,6 +19,10 @@ import pytest
 from launch import ENVIRONMENT, MPIEXEC, assert_one_line, shared
 from processes import kill_job
 
+from floodtide.base.files import temporary
+from floodtide.data.places import table_of
+from floodtide.segment import Pieces
+
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 SHAPE = (96, 96, 160)
@@ -105,6 +109,8 @@ def test_a_unet_segments_alike_on_any_ranks_and_after_a_kill(tmp_path: Path) -> 
         if ranks == 3:
             assert kill_after(start(2, line(pieces)), pieces, 5, 0.0)
             assert 5 <= len(list(pieces.glob("[!.]*.h5"))) < 27
+            part = Pieces.open(pieces)  # a table was begun, too
+            temporary(table_of(part.reference(next(part.missing())))).touch()
         result = shared(ranks, line(pieces))
         assert result.status == 0, result.stderr
         assert result.stdout.count("subvolumes: 27\n") == 1  # rank 0 alone prints
