@@ -94,7 +94,7 @@ class StepLoop:
         self._requests = requests
         self._on_record = on_record
         self._closed = False
-        self._used = threading.RLock()  # by a thread, whose callbacks may use the trainer
+        self._used = threading.RLock()  # callbacks of its thread may use the trainer, too
 
     def begin(self) -> None:
         """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""

@@ -118,7 +118,7 @@ def leaves_python() -> None:
 
 @pytest.mark.parametrize("function", [killed, leaves_python])
 def test_ranks_without_a_result_are_named(function: Callable[[], Any]) -> None:
-    """mpiexec ends the other ranks, too, and nobody knows which one was the first."""
+    """mpiexec ends the other ranks, too. floodtide cannot tell which rank ended first."""
     says = r"1 ended without a result \(mpiexec's exit status is [0-9]+\)"
     with pytest.raises(ft.errors.RankError, match=says) as caught:
         ft.run(function, np=2)

@@ -23,7 +23,7 @@ struct Growth {
   double walltime_s = 0.0;
 };
 
-/// What a Flooder has found and counted so far, without its arrays.
+/// The segments and counters that a Flooder has so far. Its arrays are not here.
 struct Findings {
   std::int64_t evaluations = 0;  ///< evaluations of the network
   std::vector<Origin> origins;

@@ -16,7 +16,7 @@ constexpr Strides dense_strides(std::int64_t y, std::int64_t x, std::int64_t cha
   return {channels, (x + 2) * channels, (y + 2) * (x + 2) * channels};
 }
 
-/// What the tasks of a convolution have in common. A row is the x extent at one (z, y). Its index is z * y_extent + y.
+/// Sizes and strides that all tasks of a convolution share. A row is the x extent at one (z, y). Its index is z * y_extent + y.
 struct Rows {
   std::int64_t y, x;                          ///< sizes without the halo
   Strides in_strides, out_strides;            ///< of the input; of the output, its gradient, mask and residual

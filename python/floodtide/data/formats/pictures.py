@@ -39,7 +39,7 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 PICTURES = (*TIFF, ".png")
 _INCH_NM = 25.4e6
-_PRINTED_NM = 10_000  # larger pixels are those of screens and printers
+_PRINTED_NM = 10_000  # larger pixels state the resolution of a screen or printer
 _PNG_PALETTE = 3  # kind of colours in the header of a PNG file
 _WILD = re.compile(r"[*?\[]")
 

@@ -117,6 +117,15 @@ def test_a_place_that_one_volume_alone_states_is_noted(
         assert says in said
 
 
+def test_stated_places_must_agree_with_labels_start(tmp_path: Path) -> None:
+    image = stored(tmp_path / "i.h5", LABELS.astype(np.uint8), box_start=[1, 0, 0])
+    labels = stored(tmp_path / "l.h5", LABELS[:, :-3], box_start=[1, 2, 0])
+    volume = data.TrainingVolume(image, labels, name="v", labels_start=(0, 3, 0))
+    options = data.DataOptions(volumes=[volume], patch=(5, 5, 5))
+    with pytest.raises(errors.ShapeError, match=r"expected \(0, 3, 0\) voxels between them"):
+        data.Patches(volume, options, task=Affinities())
+
+
 def test_rounded_and_unknown_voxel_sizes_are_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
