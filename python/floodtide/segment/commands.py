@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, config
-from floodtide.base import reading
+from floodtide.base import notes, reading
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_of, refuse_inputs
@@ -71,22 +71,28 @@ def _segmented(file: str, settings: config.Config, out: str, box: str | None) ->
     options, image, part, size_nm = prepared(file, settings, box)
     path, dataset = path_and_dataset(out)
     checkpoint = Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
-    notes = {
+    stated = {
         "image": options.image,
         "checkpoint": options.checkpoint,
         "options": json.dumps(config.to_dict(options)),
         "floodtide_version": _core.__version__,
     }
     if size_nm is not None:
-        notes["voxel_size_nm"] = json.dumps(size_nm)
+        stated["voxel_size_nm"] = json.dumps(size_nm)
     with output(out, [file, *_inputs(options)]):
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         start_s = time.monotonic()
         with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
             result = segmenter.segment(image, part, progress, checkpoint=checkpoint)
-        result.write(path, dataset, notes)
+        result.write(path, dataset, stated)
         if options.checkpoint_interval > 0:
             remove_checkpoints(checkpoint)
+    if not result.segments:
+        notes.warn(
+            f"{out}: no segment was found; expected a lower segment.move_threshold (now {options.move_threshold:g}, a"
+            " trained network hardly answers more than 1 - training.softness), or a smaller segment.min_segment_size"
+            f" (now {options.min_segment_size})"
+        )
     return {
         "segments": result.segments,
         "coverage": result.coverage,

@@ -284,6 +284,7 @@ class Folder:
     def _tiff(self, path: str, number: int) -> NDArray[Any]:
         """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
         with library("tifffile", path, "formats").TiffFile(path) as file:
+            tiff.require_end_of_pages(path, file)
             pages = [page for page in file.pages if not page.is_reduced]
             if len(pages) != 1:
                 raise InvalidFileError(

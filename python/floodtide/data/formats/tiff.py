@@ -83,7 +83,7 @@ class Sections:
     """
 
     def __init__(self, path: str, file: Any, number: int | None = None) -> None:
-        _require_end_of_pages(path, file)
+        require_end_of_pages(path, file)
         every = [one for one in file.series if not one.keyframe.is_reduced] or [*file.series[:1]]
         if number is not None:
             if number >= len(every):
@@ -118,7 +118,7 @@ class Sections:
             )
 
 
-def _require_end_of_pages(path: str, file: Any) -> None:
+def require_end_of_pages(path: str, file: Any) -> None:
     """Refuse a list of pages that is a circle, which tifffile would follow for ever."""
     form, handle = file.tiff, file.filehandle
     order: Any = "little" if form.byteorder == "<" else "big"

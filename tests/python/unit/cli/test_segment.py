@@ -117,6 +117,18 @@ def test_a_box_of_a_named_volume_is_segmented(folder, capsys):
         assert json.loads(file["ids"].attrs["options"])["mean"] == 120.0
 
 
+def test_a_segmentation_without_a_segment_says_what_to_lower(folder, capsys):
+    assert run(folder, *overrides("segment.move_threshold=0.99")) == 0
+    said = capsys.readouterr().err
+    assert (
+        f"{folder}/out.h5:ids: no segment was found; expected a lower segment.move_threshold"
+        in said
+    )
+    assert "(now 0.99," in said
+    assert run(folder) == 0
+    assert "no segment" not in capsys.readouterr().err
+
+
 def test_files_may_be_named_directly_and_the_report_has_a_line_a_value(folder, capsys):
     settings = [f"segment.image={folder}/image.h5:flat", "segment.mean=128", "segment.std=33"]
     assert run(folder, *overrides(*settings, "run.threads=1")) == 0
