@@ -45,11 +45,16 @@ class Checkpoint:
 
     Attributes:
         forward: The same; after `read`, that of the checkpoint.
+
+    Raises:
+        InvalidFileError: If something else than a file has this name.
     """
 
     def __init__(
         self, path: Path, interval_s: float, settings: Mapping[str, Any], forward: str
     ) -> None:
+        if path.exists() and not reading.exists(path):
+            raise InvalidFileError(f"{path}: is no regular file, expected {_EXPECTED}, or nothing")
         self.path = path
         self._interval_s = interval_s
         self._settings = json.loads(json.dumps(settings))
