@@ -36,9 +36,9 @@ HEADER = f"""\
 | what | threads | time in ms (10 % to 90 %) | GFLOP/s | share of peak | {ELSEWHERE} | memory in MiB |
 |---|---|---|---|---|---|---|"""
 NOTE = """\
-Times are medians. *Share of peak* is the rate of a direct convolution that takes the measured time, divided by the
-peak rate of multiply-adds in the same run: Winograd's convolutions exceed 1. Memory is the growth of the process
-during two steps. Other programs run in turn with floodtide, PyTorch in two memory formats
+Times are medians. *Share of peak* compares floodtide with a direct convolution at the peak rate of multiply-adds of
+the same run. Winograd's method needs fewer multiply-adds, so its share can exceed 1. Memory is the growth of the
+process during two steps. Other programs and floodtide took turns. PyTorch used the better of two memory formats
 (compiled: channels last)."""
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
 CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
