@@ -15,6 +15,7 @@ from floodtide.errors import InvalidArgumentError
 
 Array = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
+_NO_TENSORS = frozenset({np.ndarray, str, float, int, type(None)})
 
 
 @functools.lru_cache(maxsize=64)
@@ -28,8 +29,9 @@ def name_of_type(dtype: np.dtype[Any]) -> str:
 
 def words_for(arrays: Sequence[Array]) -> str:
     """Return a description of arrays that ranks compare, such as "float32 (2, 3)"."""
-    described = [f"{name_of_type(array.dtype)} {array.shape}" for array in arrays]
-    return described[0] if len(arrays) == 1 else f"{len(arrays)} arrays: {', '.join(described)}"
+    if len(arrays) == 1:
+        return f"{name_of_type(arrays[0].dtype)} {arrays[0].shape}"
+    return f"{len(arrays)} arrays: {', '.join(words_for([array]) for array in arrays)}"
 
 
 def in_place(call: str, array: object) -> Array:
@@ -66,7 +68,11 @@ def accepts_tensors(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not any(map(_has_tensor, (*args, *kwargs.values()))):
+        for value in (*args, *kwargs.values()):
+            # most are arrays, names and numbers, and looking into them is long beside a small collective
+            if type(value) not in _NO_TENSORS and _has_tensor(value):
+                break
+        else:
             return function(*args, **kwargs)
         given: list[tuple[np.ndarray[Any, Any], Any]] = []
 

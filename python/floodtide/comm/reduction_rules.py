@@ -112,9 +112,10 @@ class Rule:
 
     def after(self, values: Array, contributors: int) -> None:
         """Divide by `contributors` for Average and scale the reduced values, in place."""
-        if self.op is Average:
-            wide = _wide(values)
-            np.divide(values, wide(contributors), out=values, dtype=wide, casting="same_kind")
+        if self.op is Average and values.dtype.itemsize == 2:
+            np.divide(values, contributors, out=values, dtype=np.float32, casting="same_kind")
+        elif self.op is Average:
+            values /= contributors
         if self.postscale_factor != 1:
             _scale(values, self.postscale_factor)
 

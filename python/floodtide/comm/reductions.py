@@ -7,7 +7,6 @@ shapes and types.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -215,11 +214,12 @@ def _start_allreduces(
         rule.require(buffer)
         rule.before(buffer)
     chosen = rule.algorithm or os.environ.get("FLOODTIDE_ALLREDUCE") or _core.comm.default_allreduce
-    with compared_as_one(comm, words) if len(buffers) != 1 else contextlib.nullcontext():
-        operations = [
-            comm.start_allreduce(buffer, rule.reduction, chosen, rule.wire or "native", words)
-            for buffer in buffers
-        ]
+    how = rule.reduction, chosen, rule.wire or "native", words
+    if len(buffers) == 1:
+        operations = [comm.start_allreduce(buffers[0], *how)]
+    else:
+        with compared_as_one(comm, words):
+            operations = [comm.start_allreduce(buffer, *how) for buffer in buffers]
 
     def result() -> Result:
         for buffer, operation in zip(buffers, operations, strict=True):
