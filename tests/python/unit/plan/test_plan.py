@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: geometry for any voxel size, configurations that train, wrong input, and previews with a known network."""
+"""Plans: geometry for any voxel size, configurations that train, and wrong input."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -16,38 +15,21 @@ import pytest
 import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plans import measure_nothing, planned, refused
+from plans import planned, refused
 from scipy import ndimage
 
-from floodtide import cli, config, data, nn, segment
-from floodtide.base import progress
+from floodtide import cli, config, data, nn
 from floodtide.base.networks import FfnOptions, UNetConfig
 from floodtide.base.tasks import BY_KIND, Affinities
 from floodtide.data import Volume, parse_box
 from floodtide.data.boxes import intersection
-from floodtide.data.look import FIB25
 from floodtide.errors import InvalidArgumentError
-from floodtide.nn.load import load_ffn
-from floodtide.plan import document, geometry, judging, known, segmenting, unets
+from floodtide.plan import document, geometry, judging, unets
 from floodtide.plan.known import known_network
 from floodtide.train import read_log
 
-SHAPE = (40, 64, 100)
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with stack.tif and labels.tif."""
-    folder = tmp_path_factory.mktemp("stack")
-    image, labels = data.synth(SHAPE, seed=3)
-    tifffile.imwrite(folder / "stack.tif", image)
-    tifffile.imwrite(folder / "labels.tif", labels.astype(np.int32))
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    measure_nothing(monkeypatch)
+SHAPE = (40, 64, 100)  # of the fixture `stack`
+pytestmark = pytest.mark.usefixtures("fast")
 
 
 shapes = st.tuples(*[st.integers(12, 300)] * 3)
@@ -464,15 +446,6 @@ def test_a_voxel_size_that_the_image_states_needs_no_option(
     assert "200 x 150 x 150 nm (--voxel-nm)" in (tmp_path / "v.toml").read_text()
 
 
-@pytest.fixture
-def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A published network for voxels of 8 nm that floods bright voxels."""
-    bright_network.save(tmp_path / "bright.h5")
-    images = dataclasses.replace(FIB25, voxel_size_nm=(8.0, 8.0, 8.0))
-    monkeypatch.setattr(known, "published", lambda _: (images, str(tmp_path / "bright.h5")))
-    return "fib25"
-
-
 def test_a_network_for_other_voxels(
     stack: Path, tmp_path: Path, network: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -569,128 +542,6 @@ def test_levels_are_compared() -> None:
     assert judging.same_levels(130, 35, 128, 33)
     assert not judging.same_levels(148, 55, 128, 33)
     assert not judging.same_levels(0.5, 0.2, 128, 33)
-
-
-def test_previews(
-    tmp_path: Path,
-    network: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """At the network's voxels, and at finer ones, which are resampled and come back on the image's grid."""
-    monkeypatch.chdir(tmp_path)
-    bright_network.write_volume(tmp_path / "volume.h5", (32, 36, 40))
-    raw = Volume("volume.h5:raw").read()
-    from scipy import ndimage
-
-    truth = ndimage.label(raw > 128)[0].astype(np.int32)
-    data.write_volume("truth.h5", {"labels": truth})
-    line = [
-        "segment",
-        "volume.h5:raw",
-        "--model",
-        network,
-        "--preview",
-    ]
-    line += [
-        "--set",
-        "segment.min_segment_size=20",
-        "--set",
-        "segment.mean=128.0",
-        "--set",
-        "segment.std=33.0",
-    ]
-    assert cli.run([*line, "--voxel-nm", "8,8,8", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["box"] == "0:32,0:36,0:40"
-    assert not found["stopped"]
-    options = segment.SegmentOptions(mean=128.0, std=33.0, reflect=True, min_segment_size=20)
-    expected = segment.Segmenter(load_ffn(tmp_path / "bright.h5"), options).segment(raw)
-    whole = Volume("volume-preview.h5:segmentation").read()
-    np.testing.assert_array_equal(whole, expected.segmentation)
-    assert found["coverage"] == expected.coverage
-    assert Path("volume-preview.png").stat().st_size > 10_000
-    assert cli.run([*line, "--voxel-nm", "4,8,8", "--box", "2:30,0:36,4:40"]) == 0
-    text = capsys.readouterr()
-    assert "resampled to 8 x 8 x 8 nm for fib25" in text.err
-    assert cli.run(["evaluate", "volume-preview.h5:segmentation", "truth.h5:labels"]) == 0
-    assert "best grey level" in capsys.readouterr().out
-    part = Volume("volume-preview.h5:segmentation")
-    assert part.shape == (28, 36, 36)
-    assert part.geometry.offset == (2, 0, 4)
-    for size in ("8,8,8", "4,8,8"):
-        text = refused(*line, "--voxel-nm", size, "--box", "2:33,0:36,0:40", capsys=capsys)
-        assert "box 2:33,0:36,0:40 is not inside the image of 32 x 36 x 40 voxels" in text
-
-
-def test_a_whole_image_with_a_known_network(
-    tmp_path: Path, network: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
-    line = [
-        "segment",
-        f"{tmp_path}/volume.h5:raw",
-        "--model",
-        network,
-        "--out",
-        f"{tmp_path}/o.h5:s",
-    ]
-    line += ["--set", "segment.min_segment_size=20"]
-    text = refused(*line, "--voxel-nm", "4,4,4", capsys=capsys)
-    assert "--resample-nm 8,8,8" in text
-    assert cli.run([*line, "--voxel-nm", "8,8,8", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["segments"] > 0
-    assert report["mean"] != 128.0  # the image has other grey levels
-
-
-def test_previews_end_in_time(
-    tmp_path: Path,
-    network: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("floodtide.plan.segmenting.LIMIT_S", 0.0)
-    bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
-    line = ["segment", "volume.h5:raw", "--model", network, "--preview", "--voxel-nm", "8,8,8"]
-    assert cli.run(line) == 0
-    assert "the time was over" in capsys.readouterr().out
-
-
-def test_the_time_left_of_a_preview_is_at_most_its_limit(
-    tmp_path: Path, network: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first objects of a box settle slowly: by their speed alone, the preview would take many minutes."""
-    monkeypatch.chdir(tmp_path)
-    seen = []
-    made = progress.bar
-
-    def bar(*arguments: Any, **options: Any) -> progress.bar:
-        limit_s = options["at_most_s"]()
-        assert limit_s is not None
-        seen.append(limit_s)
-        return made(*arguments, **options)
-
-    monkeypatch.setattr(progress, "bar", bar)
-    bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
-    line = ["segment", "volume.h5:raw", "--model", network, "--preview", "--voxel-nm", "8,8,8"]
-    assert cli.run(line) == 0
-    assert len(seen) == 1
-    assert 0.0 < seen[0] <= segmenting.LIMIT_S
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        ["a.tif", "--preview"],
-        ["a.tif", "--model", "fib25"],
-        ["a.tif", "--model", "fib25", "--preview", "--estimate"],
-        ["a.toml"],
-    ],
-)
-def test_options_belong_together(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "expected" in refused("segment", *line, capsys=capsys)
 
 
 def test_a_run_is_a_known_network(

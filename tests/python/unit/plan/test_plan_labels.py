@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plans import measure_nothing, planned, refused
+from plans import planned, refused
 
 from floodtide import cli, data
 from floodtide.data import Volume
@@ -16,10 +16,7 @@ from floodtide.data.boxes import parse_boxes
 from floodtide.plan import unets
 from floodtide.train import read_log
 
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    measure_nothing(monkeypatch)
+pytestmark = pytest.mark.usefixtures("fast")
 
 
 def masks(folder: Path) -> tuple[str, str]:
