@@ -64,6 +64,11 @@ def _opened(nibabel: Any, path: str, file: Any) -> Opened:
     affine = None
     if int(header["sform_code"]) > 0 or int(header["qform_code"]) > 0:
         affine = header.get_best_affine()
+        if int(header["sform_code"]) > 0 and int(header["qform_code"]) > 0:
+            other = header.get_qform()
+            far = np.abs(affine - other) > SAME * max(np.abs(affine).max(), np.abs(other).max())
+            if far[:3, 3].any() or nibabel.aff2axcodes(affine) != nibabel.aff2axcodes(other):
+                notes.show(f"{path}: sform and qform state different places: sform is used")
         if not np.isfinite(affine).all() or np.linalg.matrix_rank(affine[:3, :3]) < 3:
             raise InvalidFileError(
                 f"{path}: its affine is {affine.tolist()}, expected three directions"

@@ -40,6 +40,7 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())
 PICTURES = (*TIFF, ".png")
 _INCH_NM = 25.4e6
 _PRINTED_NM = 10_000  # larger pixels state the resolution of a screen or printer
+_PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_PALETTE = 3  # kind of colours in the header of a PNG file
 _WILD = re.compile(r"[*?\[]")
 
@@ -270,6 +271,16 @@ class Folder:
         if depth == 16 and kind != 0:
             raise InvalidFileError(f"{path}: has colours of 16 bits, expected one channel")
         with library("PIL.Image", path, "formats").open(path) as image:
+            frames = getattr(image, "n_frames", 1)
+            if frames != 1:
+                raise InvalidFileError(
+                    f"{path}: holds {frames} pictures, expected one in each file of {self._pattern}"
+                )
+            if "transparency" in image.info:
+                notes.show(
+                    f"{self._pattern}: states that some values are transparent (tRNS); they are read like others"
+                )
+            tiff.note_turned(self._pattern, image.getexif().get(tiff.ORIENTATION, 1))
             edges = [_INCH_NM / dots for dots in reversed(image.info.get("dpi", ())) if dots > 0]
             if edges and max(edges) < _PRINTED_NM:
                 not_used(
@@ -293,15 +304,22 @@ class Folder:
             page = pages[0].aspage()
             tiff.note_colours(self._pattern, page)
             require_decoded(path, page.shape, page.dtype.itemsize)
-            self._compare_size(path, tiff.geometry_of_file(path, file), number)
+            self._compare(path, tiff.geometry_of_file(self._pattern, file), number)
             return tiff.decoded(path, page, self._tables)
 
-    def _compare_size(self, path: str, stated: Geometry, number: int) -> None:
-        """Take the geometry of the first file, and refuse another voxel size in a later one."""
+    def _compare(self, path: str, stated: Geometry, number: int) -> None:
+        """Take the geometry of the first file. Refuse another voxel size in a later one, and note another place."""
         size, edges = self.geometry.voxel_size_nm, stated.voxel_size_nm
         if number == 0:
             self.geometry = stated
-        elif edges is not None and size is None:
+            return
+        z, y, x = self.geometry.offset or (0, 0, 0)
+        if (stated.offset or (0, 0, 0)) not in ((z, y, x), (z + number, y, x)):
+            notes.show(
+                f"{self._pattern}: its files state places that do not follow each other: those after the first file"
+                " are not used"
+            )
+        if edges is not None and size is None:
             not_used(
                 self._pattern,
                 f"voxels of {size_text(edges)} nm, which the first file does not state",
@@ -330,8 +348,10 @@ class Folder:
 def _depth_and_kind(path: str) -> tuple[int, int]:
     """Return the bits of a sample and the kind of colours of a PNG file, as its header states them."""
     with open(path, "rb") as file:
-        depth, kind = file.read(26)[24:]
-    return depth, kind
+        start = file.read(26)
+    if len(start) < 26 or not start.startswith(_PNG):
+        raise InvalidFileError(f"{path}: is no PNG file, or is cut off")
+    return start[24], start[25]
 
 
 def _has_one_bit(path: str) -> bool:

@@ -36,7 +36,8 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
     "float64": "double",
 }
 PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
-_ORIENTATION = 274  # a tag; 1: the first row is the top, and the first column is at the left
+# Tags; Orientation 1: the first row is the top, and the first column is at the left
+ORIENTATION, _NO_DATA = 274, 42113
 # Values of ResolutionUnit. Only tifffile writes the last two.
 _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
@@ -119,7 +120,9 @@ class Sections:
 
 
 def require_end_of_pages(path: str, file: Any) -> None:
-    """Refuse a list of pages that is a circle, which tifffile would follow for ever."""
+    """Refuse a file without pages, and a list of pages that is a circle, which tifffile would follow for ever."""
+    if not file.pages:
+        raise InvalidFileError(f"{path}: holds no picture; it may be cut off")
     form, handle = file.tiff, file.filehandle
     order: Any = "little" if form.byteorder == "<" else "big"
     page, seen = file.pages[0].offset, set[int]()
@@ -196,11 +199,21 @@ def note_colours(name: str, page: Any) -> None:
     if page.photometric == _WHITE_IS_ZERO:
         how = "it is read so" if _white_is_zero(page) else "its values are read as they are stored"
         notes.show(f"{name}: states that 0 is white; {how}")
-    turned = page.tags.valueof(_ORIENTATION, default=1)
-    if turned != 1:
+    turned = page.tags.valueof(ORIENTATION, default=1)
+    note_turned(name, turned)
+    empty = page.tags.valueof(_NO_DATA)
+    if empty is not None:
         notes.show(
-            f"{name}: states that its pictures are turned or mirrored (Orientation {int(turned)}); they are read as"
-            " they are stored"
+            f"{name}: states that the value {empty} is no data (GDAL_NODATA); it is read like others"
+        )
+
+
+def note_turned(name: str, orientation: Any) -> None:
+    """Note a value of Orientation by which the first row is not the top, or the first column not at the left."""
+    if orientation != 1:
+        notes.show(
+            f"{name}: states that its pictures are turned or mirrored (Orientation {int(orientation)}); they are read"
+            " as they are stored"
         )
 
 
@@ -290,14 +303,22 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
     if "voxel_size_nm" in stated:
         size, offset = stated["voxel_size_nm"] or [], stated.get("offset")
         return _geometry(path, "its metadata", size, ["nm"] * 3, offset)
-    for key in ("spacing", "unit", "resolution", "voxel_size", "PhysicalSizeX", "PhysicalSizeZ"):
+    for key in (
+        "spacing", "unit", "resolution", "voxel_size", "PhysicalSizeX", "PhysicalSizeZ", "offset",
+    ):  # fmt: skip
         if key in stated:
             not_used(path, f"its description states {key} = {str(stated[key])[:60]}")
+    tags = file.pages[0].tags
+    for key in ("ModelPixelScaleTag", "ModelTiepointTag", "ModelTransformationTag"):
+        if key in tags:
+            not_used(path, f"its GeoTIFF metadata state {key}")
+    if not file.is_ome and "<OME" in (file.pages[0].description or ""):
+        not_used(path, "its OME metadata are cut off")
     if file.is_imagej:
-        return _of_imagej(path, file.imagej_metadata or {}, file.pages[0].tags)
+        return _of_imagej(path, file.imagej_metadata or {}, tags)
     if file.is_ome and file.ome_metadata:
         return _of_ome(path, file.ome_metadata, number)
-    _note_resolution(path, file.pages[0].tags)
+    _note_resolution(path, tags)
     return Geometry()
 
 
@@ -334,7 +355,12 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
         not_used(path, "its OME metadata are in another file")
     images = _listed_tags(library("tifffile", path, "formats").xml2dict(text)["OME"].get("Image"))
     pixels = images[number].get("Pixels", {}) if number < len(images) else {}
-    plane = next(iter(_listed_tags(pixels.get("Plane"))), {})
+    planes = {
+        int(one.get("TheZ", 0)): one
+        for one in _listed_tags(pixels.get("Plane"))
+        if (int(one.get("TheC", 0)), int(one.get("TheT", 0))) == (0, 0)
+    }
+    plane = planes.get(0, {})
     edges = [pixels[key] for key in (f"PhysicalSize{axis}" for axis in "ZYX") if key in pixels]
     units = [pixels.get(f"PhysicalSize{axis}Unit", "µm") for axis in "ZYX"]
     in_pixels = [axis for axis in "ZYX" if plane.get(f"Position{axis}Unit") == "pixel"]
@@ -347,6 +373,15 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     if others:
         shown = ", ".join(f"{key} = {value}" for key, value in others.items())
         notes.show(f"{path}: its OME metadata state {shown}, the place of a stage: not used")
+    apart = {
+        one["PositionZ"] - plane["PositionZ"] - z
+        for z, one in planes.items()
+        if "Z" in in_pixels and one.get("PositionZUnit") == "pixel"
+    }
+    if 0 < len(start) < 3 or any(apart):
+        what = "sections that are not one voxel apart" if any(apart) else "no place along each axis"
+        notes.show(f"{path}: its OME metadata state {what}: the place is not used")
+        start = []
     return _geometry(path, "its OME metadata", edges, units, start)
 
 

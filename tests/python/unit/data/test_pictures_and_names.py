@@ -387,7 +387,7 @@ PNG = [
     Case("1-bit-beside-16", bits_beside(ARRAY.astype("u2"), [3]), refused="is bool of shape (5, 6), expected uint16"),
     Case("interlaced", png(interlaced=True)),
     Case("gamma", png(chunks=((b"gAMA", struct.pack(">I", 45455)),))),
-    Case("transparent-grey", png(chunks=((b"tRNS", b"\0\x07"),))),
+    Case("transparent-grey", png(chunks=((b"tRNS", b"\0\x07"),)), note="some values are transparent (tRNS)"),
     Case("palette", png(kind=3), note="its values are indices of a colour table"),
     Case("palette-of-4-bits", png(4, kind=3, colours=PALETTE[:16]), voxels=ARRAY % 16, note="indices of a colour"),
     Case("grey-palette", png(kind=3, colours=np.repeat(np.arange(256)[::-1], 3)), voxels=255 - ARRAY),
