@@ -50,6 +50,9 @@ WRITTEN_BY = "written_by"
 NO_SIZE = "floodtide_voxel_size_unknown"
 """Key of an info whose `resolution` of 1 nm stands for an unknown voxel size: the format has no other way."""
 
+NO_PLACE = "floodtide_position_unknown"
+"""Key of an info whose `voxel_offset` of 0 stands for an unknown position."""
+
 
 @dataclass(frozen=True)
 class Stated:

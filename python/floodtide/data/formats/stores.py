@@ -23,6 +23,7 @@ from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.geometry import (
     NAMES,
+    NO_PLACE,
     NO_SIZE,
     SIZES,
     WRITTEN_BY,
@@ -140,12 +141,12 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
     i, j, k = map(int, scale.get("voxel_offset", (0, 0, 0)))  # tensorstore has refused fractions
-    unknown = info.get(NO_SIZE) is True
+    unknown, unplaced = info.get(NO_SIZE) is True, info.get(NO_PLACE) is True
     geometry = Geometry(
         voxel_size_nm=None if unknown else size_of(reference, "its info", (z, y, x)),
-        offset=(k, j, i),
+        offset=None if unplaced else (k, j, i),
         size_source="" if unknown else "its info",
-        offset_source="its info",
+        offset_source="" if unplaced else "its info",
         axes_source="precomputed stores x, y, z",
     )
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)

@@ -343,8 +343,11 @@ def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
             " are read as they are stored"
         )
     pixels = [tags[name].value for name in ("YResolution", "XResolution") if name in tags]
-    origin = [stated.get(f"{axis}origin", 0) for axis in "zyx"]
-    offset = [-n for n in origin] if is_triple(origin) and any(origin) else None
+    places = [f"{axis}origin" for axis in "zyx"]
+    origin = [stated.get(key, 0) for key in places]
+    offset = (
+        [-n for n in origin] if is_triple(origin) and not stated.keys().isdisjoint(places) else None
+    )
     edges: list[Any] = [below / above for above, below in pixels if above > 0]
     edges = [stated.get("spacing"), *edges] if "spacing" in stated else edges
     return _geometry(path, "its ImageJ metadata", edges, units, offset)

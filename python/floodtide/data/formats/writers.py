@@ -25,7 +25,7 @@ from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.outputs import PRECOMPUTED
 from floodtide.base.reading import blaming
 from floodtide.data.boxes import Box, Vec3, as_vec3, slices
-from floodtide.data.formats.geometry import NO_SIZE, WRITTEN_BY, Geometry
+from floodtide.data.formats.geometry import NO_PLACE, NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
 from floodtide.errors import InvalidArgumentError, StorageError
 
@@ -66,8 +66,11 @@ class Plan:
         return "voxel" if self.geometry.voxel_size_nm is None else "nm"
 
     @property
-    def offset(self) -> Vec3:
-        return self.geometry.offset or (0, 0, 0)
+    def offset(self) -> list[float] | None:
+        """The first voxel in `unit`; None: unknown."""
+        if self.geometry.offset is None:
+            return None
+        return [n * size for n, size in zip(self.geometry.offset, self.size, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,8 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), GZIP)
         if plan.geometry.voxel_size_nm is not None:
             file.attribute(dataset, "resolution", np.array(plan.geometry.voxel_size_nm, np.float64))
-        if any(plan.offset):
-            file.attribute(dataset, "box_start", list(plan.offset))
+        if plan.geometry.offset is not None:
+            file.attribute(dataset, "box_start", list(plan.geometry.offset))
         for name, text in plan.notes.items():
             file.attribute(dataset, name, text)
         yield Writer(plan.chunks, write, file.finish)
@@ -116,7 +119,7 @@ def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
         "axis_names": ["z", "y", "x"],
         "units": [plan.unit] * 3,
         "voxel_size": list(plan.size),
-        "offset": [n * size for n, size in zip(plan.offset, plan.size, strict=True)],
+        **({} if plan.offset is None else {"offset": plan.offset}),
     }
     metadata = {
         "shape": list(plan.shape),
@@ -153,8 +156,8 @@ def n5(reference: str, plan: Plan) -> Iterator[Writer]:
     }
     if plan.geometry != Geometry():
         metadata |= {"units": [plan.unit] * 3, "resolution": list(plan.size[::-1])}
-        sizes = zip(plan.offset[::-1], plan.size[::-1], strict=True)
-        metadata["offset"] = [n * size for n, size in sizes]
+    if plan.offset is not None:
+        metadata["offset"] = plan.offset[::-1]
     with _new_folder(reference, {"attributes.json": {"n5": "2.0.0"}}) as folder:
         store = _created(reference, folder, {"driver": "n5", "metadata": metadata})
         yield _store_writer(store.T, plan.chunks)
@@ -181,7 +184,7 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
             "encoding": "raw",
             "chunk_size": list(plan.chunks[::-1]),
             "resolution": list(plan.size[::-1]),
-            "voxel_offset": list(plan.offset[::-1]),
+            "voxel_offset": list((plan.geometry.offset or (0, 0, 0))[::-1]),
         },
     }
     with _new_folder(reference.removeprefix(PRECOMPUTED), {}) as folder:
@@ -193,6 +196,8 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
                 " unknown (--voxel-nm states it)"
             )
             marks[NO_SIZE] = True
+        if plan.geometry.offset is None:
+            marks[NO_PLACE] = True
         info = folder / "info"
         info.write_text(json.dumps({**json.loads(info.read_text()), **marks}))
         tensorstore = tensorstore_library(reference)
