@@ -61,14 +61,20 @@ class Stated:
     Attributes:
         unit: Its unit; None: the array's attribute `units`, else nm.
         reverse: True if the numbers are in the reverse order of the array's axes.
+        part: The item of a dictionary that has the numbers, beside its own `axes` and `units`; "": it is none.
+        quantities: True if each number has its unit: "40 nm" or [40, "nm"].
     """
 
     key: str
     unit: str | None = None
     reverse: bool = False
+    part: str = ""
+    quantities: bool = False
 
 
 SIZES = (
+    Stated("transform", "nm", part="scale"),  # Cellmap
+    Stated("dimension_units", quantities=True),  # tensorstore
     Stated("voxel_size"),  # funlib, gunpowder
     Stated("resolution"),  # floodtide, CREMI, N5
     Stated("voxel_size_nm", "nm"),
@@ -77,6 +83,7 @@ SIZES = (
     Stated("spacings", reverse=True),  # as in NRRD: the fastest axis comes first
 )
 OFFSETS = (
+    Stated("transform", "nm", part="translate"),
     Stated("box_start", "voxel"),  # floodtide
     Stated("offset"),
     Stated("space origin", reverse=True),  # as in NRRD
@@ -93,6 +100,7 @@ NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_va
 UNITS = ("units", "unit", "space units")
 NAMES = (
     "dimension_names", "axis_names", "axes", "_ARRAY_DIMENSIONS", "axistags", "DIMENSION_LABELS",
+    "transform",
 )  # fmt: skip
 KEYS = (
     *dict.fromkeys(
@@ -228,7 +236,9 @@ def axis_names(given: Any) -> tuple[str, ...] | None:
     """Return the names of axes of a list, of a text such as "zyx", or of vigra's axistags; None if it has none."""
     given = _parsed(given)
     if isinstance(given, Mapping):
+        turned = given.get("order") == "F"  # of Cellmap: the fastest axis comes first
         given = given.get("axes")
+        given = given[::-1] if turned and isinstance(given, list) else given
     if isinstance(given, str):
         given = re.split(r"[\s,;]+", given.strip()) if re.search(r"[\s,;]", given) else list(given)
         if not all(one.lower() in AXES for one in given):
@@ -322,7 +332,6 @@ def geometry_of(
     attributes: Mapping[str, Any],
     axes: Sequence[str] | None = None,
     *,
-    reverse: bool = False,
     sizes: Sequence[Stated] = SIZES,
     known: Geometry | None = None,
 ) -> Geometry:
@@ -330,22 +339,15 @@ def geometry_of(
 
     Args:
         axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
-        reverse: True if the numbers are in the order x, y, z (N5).
         sizes: The attributes that state a voxel size.
         known: What something else states already; the attributes must not contradict it.
     """
     named = next((key for key in NAMES if axis_names(attributes.get(key))), None)
-    transform = attributes.get("transform")
-    if isinstance(transform, Mapping) and not {"resolution", "voxel_size"} & set(attributes):
-        # of Cellmap, which names its axes
-        axes, reverse = axis_names(transform.get("axes")) or ("z", "y", "x"), False
-        stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
-        attributes = {**stated, **({"units": transform["units"]} if "units" in transform else {})}
     known = known or Geometry()
     size, size_source = known.voxel_size_nm, known.size_source
     offset, offset_source = known.offset, known.offset_source
     for one in sizes:
-        found = _numbers(name, one, attributes, axes, reverse)
+        found = _numbers(name, one, attributes, axes)
         edges = stated_size(name, f"attribute {one.key}", *found) if found else None
         if edges is not None:
             if size is not None and not same_size(size, edges):
@@ -356,7 +358,7 @@ def geometry_of(
             if size is None:
                 size, size_source = edges, f"attribute {one.key}"
     for one in OFFSETS:
-        found = _numbers(name, one, attributes, axes, reverse)
+        found = _numbers(name, one, attributes, axes)
         start = _start(name, f"attribute {one.key}", *found, size) if found else None
         if start is not None:
             if offset is not None and start != offset:
@@ -380,18 +382,28 @@ def geometry_of(
 
 
 def _numbers(
-    name: str, one: Stated, attributes: Mapping[str, Any], axes: Sequence[str] | None, reverse: bool
+    name: str, one: Stated, attributes: Mapping[str, Any], axes: Sequence[str] | None
 ) -> tuple[SizeNm, list[str]] | None:
     """Return the numbers (z, y, x) of an attribute and their units; None without it, or with a note if it is wrong."""
-    values = _parsed(attributes.get(one.key))
+    values, units = _parsed(attributes.get(one.key)), _units_of(attributes)
     if values is None:
         return None
-    units = next((attributes[key] for key in UNITS if key in attributes), None)
-    given, turned = one.unit, one.reverse
-    if given is None:
-        given, turned = "nm" if units is None else units, one.reverse != reverse
-    found = _in_order(values, axes, turned)
-    named = _in_order([given] * 3 if isinstance(given, str) else given, axes, turned)
+    given = one.unit
+    if one.part:
+        if not isinstance(values, Mapping) or not {"scale", "translate"} & set(values):
+            text = f"{name}: attribute {one.key} is {str(values)[:100]}"
+            notes.show(f"{text}, expected axes, scale and translate: not used")
+            return None
+        axes, units = axis_names(values.get("axes")) or ("z", "y", "x"), _units_of(values)
+        given, values = given if units is None else units, values.get(one.part)
+        if values is None:
+            return None
+    elif one.quantities:
+        values, given = _quantities(values)
+    elif given is None:
+        given = "nm" if units is None else units
+    found = in_order(values, axes, one.reverse)
+    named = in_order([given] * 3 if isinstance(given, str) else given, axes, one.reverse)
     if found is not None and named is not None and is_triple(found):
         return (float(found[0]), float(found[1]), float(found[2])), [*map(str, named)]
     text = f"{name}: attribute {one.key} is {str(values)[:100]}"
@@ -400,6 +412,21 @@ def _numbers(
         raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
     notes.show(f"{text}, expected three numbers: not used")
     return None
+
+
+def _units_of(attributes: Mapping[str, Any]) -> Any:
+    return next((attributes[key] for key in UNITS if key in attributes), None)
+
+
+def _quantities(values: Any) -> tuple[Any, Any]:
+    """Return the numbers and the units of values such as "40 nm", [40, "nm"], "nm" and null."""
+    found: list[tuple[Any, str]] = []
+    for one in values if isinstance(values, list | tuple) else ():
+        text = " ".join(map(str, one)) if isinstance(one, list | tuple) else str(one or "")
+        number = re.match(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)", text, re.IGNORECASE)
+        unit = text[number.end() :] if number else text
+        found.append((float(number[1]) if number else 1.0, unit.strip()))
+    return ([n for n, _ in found], [unit for _, unit in found]) if found else (values, "")
 
 
 def _note_unused(
@@ -438,7 +465,7 @@ def _start(
     return voxels_of(name, [n * (factor or 1.0) / m for n, factor, m in edges], what)
 
 
-def _in_order(values: Any, axes: Sequence[str] | None, reverse: bool) -> list[Any] | None:
+def in_order(values: Any, axes: Sequence[str] | None, reverse: bool = False) -> list[Any] | None:
     """Return what belongs to z, y and x of a list with a value for each axis, or for these three."""
     if not isinstance(values, list | tuple):
         return None

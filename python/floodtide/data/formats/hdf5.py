@@ -216,7 +216,7 @@ class _Turned:
 
 def _attribute(volume: _core.data.Volume, key: str) -> Any:
     """Return an attribute as JSON would hold it: a text, or a list of texts or numbers. A note names other types."""
-    if key in (*NAMES, *UNITS):
+    if key in (*NAMES, *UNITS, "dimension_units"):
         try:
             texts = volume.texts(key)
         except InvalidFileError as error:

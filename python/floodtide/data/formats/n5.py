@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the attributes of an N5 dataset and of the groups above it state. Numbers are in the order x, y, z.
+"""What the attributes of an N5 dataset and of the groups above it state. Numbers are in the order of its dimensions.
+
+`axes` names the dimensions. Without it they are x, y, z.
 
 Paintera and n5-viewer write a group with the datasets s0, s1, ... The group states the voxel size of
 s0, and the group or each level states how many voxels of s0 make one voxel of the level.
@@ -8,7 +10,7 @@ s0, and the group or each level states how many voxels of s0 make one voxel of t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from floodtide.base import notes
 from floodtide.base.reading import read_json
 from floodtide.data.formats.geometry import (
     NAMES,
+    OFFSETS,
     SIZES,
     UNITS,
     Geometry,
@@ -23,6 +26,7 @@ from floodtide.data.formats.geometry import (
     Stated,
     axis_names,
     geometry_of,
+    in_order,
     is_triple,
     names_of,
     not_used,
@@ -36,18 +40,23 @@ from floodtide.errors import InvalidFileError
 _LEVEL = re.compile(r"s(\d+)")
 _BIGDATAVIEWER = re.compile(r"/setup\d+/timepoint\d+/s\d+$")
 _FACTORS = ("downsamplingFactors", "scales")
-_SIZES = (*(one.key for one in SIZES), "pixelResolution", "transform")
+_SIZES = (*(one.key for one in SIZES), "pixelResolution")
 _ABOVE = (
     *(*_SIZES, *UNITS, *_FACTORS),
     *("axes", "offset", "translate", "affineTransform", "multiscales"),
 )
 _REVERSED = ("axis_names", "_ARRAY_DIMENSIONS")  # of funlib and xarray, which name the axes z, y, x
+_NAMES = tuple(
+    key for key in NAMES if key != "transform"
+)  # it names the axes of Cellmap's arrays, z, y, x
 _ONE = (1.0, 1.0, 1.0)
 _MOST = 8  # groups above a dataset that are looked at
 
 
-def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) -> Geometry:
-    """Return the geometry of an N5 dataset."""
+def geometry_of_dataset(
+    name: str, folder: Path, attributes: Mapping[str, Any], axes: Sequence[str]
+) -> Geometry:
+    """Return the geometry of an N5 dataset with axes of these names, in the order of `dimensions`."""
     above, level = _above(folder), _LEVEL.fullmatch(folder.name)
     if _BIGDATAVIEWER.search(folder.absolute().as_posix()) and not set(UNITS) & set(attributes):
         not_used(name, "the .xml file of BigDataViewer has the voxel size")
@@ -58,15 +67,20 @@ def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) 
     inherited = {} if own or level is None else above
     if level is None and not own and any(key in above for key in _SIZES):
         not_used(name, "a group above states a voxel size for s0, s1, ...")
-    stated = _of_attributes(name, {**inherited, **attributes})
+    others = [axis for axis in axis_names(inherited.get("axes")) or axes if axis in ("z", "y", "x")]
+    if others != [axis for axis in axes if axis in ("z", "y", "x")]:
+        raise InvalidFileError(
+            f"{name}: its group names the axes {', '.join(others)}, expected {', '.join(axes)} as the dataset does"
+        )
+    stated = _of_attributes(name, {**inherited, **attributes}, axes)
     size = stated.voxel_size_nm
     if size is None and "multiscales" in above:
         not_used(name, "the multiscales of a group above")
     if level is None or size is None:
         return stated
-    factors = _ONE if level[1] == "0" else _factors(name, int(level[1]), above, attributes)
+    factors = _ONE if level[1] == "0" else _factors(name, int(level[1]), above, attributes, axes)
     if own:
-        base = _size(above) or _size(_attributes(folder.with_name("s0")))
+        base = _size(above, axes) or _size(_attributes(folder.with_name("s0")), axes)
         if factors is None or (base is None and factors == _ONE):
             return stated
         if base is None:
@@ -90,31 +104,37 @@ def names_of_dataset(
     Raises:
         InvalidFileError: As `names_of`.
     """
-    turned = {
-        key: attributes[key][::-1] for key in _REVERSED if isinstance(attributes.get(key), list)
-    }
-    names = names_of(name, {**attributes, **turned}, rank)
+    stated = {key: attributes[key] for key in _NAMES if key in attributes}
+    turned = {key: stated[key][::-1] for key in _REVERSED if isinstance(stated.get(key), list)}
+    names = names_of(name, {**stated, **turned}, rank)
     if names is None and _LEVEL.fullmatch(folder.name):
         return names_of(name, {"axes": _above(folder).get("axes")}, rank)
     return names
 
 
-def _of_attributes(name: str, attributes: Mapping[str, Any]) -> Geometry:
-    """Return the geometry that some attributes state, without a look at levels."""
+def _of_attributes(name: str, attributes: Mapping[str, Any], axes: Sequence[str]) -> Geometry:
+    """Return the geometry that some attributes state in the order of these axes, without a look at levels."""
     if "axis_names" in attributes:  # funlib writes all numbers in the order z, y, x
         twice = {"resolution"} if "voxel_size" in attributes else set()
         kept = {key: attributes[key] for key in attributes if key not in twice}
         return geometry_of(name, kept, axis_names(attributes["axis_names"]))
-    plain = {key: value for key, value in attributes.items() if key not in NAMES}
+    plain = {key: value for key, value in attributes.items() if key not in _NAMES}
+    for one in (
+        *SIZES,
+        *OFFSETS,
+    ):  # of PlantSeg and floodtide, with the order z, y, x in all formats
+        values = plain.get(one.key)
+        if one.unit is not None and isinstance(values, list) and len(values) == 3:
+            of_axis = dict(zip("zyx", values, strict=True))
+            plain[one.key] = [of_axis[axis] for axis in axes if axis in of_axis]
     pixels = plain.get("pixelResolution")  # of n5-viewer
     unit = pixels.get("unit") if isinstance(pixels, Mapping) else plain.get("units")
     if pixels is None or unit is None:
-        return geometry_of(name, plain, reverse=True)
+        return geometry_of(name, plain, axes)
     plain["pixelResolution"] = pixels.get("dimensions") if isinstance(pixels, Mapping) else pixels
-    if not any(one.key in plain for one in SIZES):
+    if not any(one.key in plain for one in SIZES if not one.part):
         plain["units"] = unit  # of the offset, too
-    pixel_size = Stated("pixelResolution", unit, reverse=True)
-    return geometry_of(name, plain, reverse=True, sizes=(pixel_size, *SIZES))
+    return geometry_of(name, plain, axes, sizes=(Stated("pixelResolution", unit), *SIZES))
 
 
 def _scaled(name: str, stated: Geometry, size: SizeNm, factors: SizeNm | None) -> Geometry:
@@ -143,7 +163,11 @@ def _times(size: SizeNm, factors: SizeNm) -> SizeNm:
 
 
 def _factors(
-    name: str, level: int, above: Mapping[str, Any], attributes: Mapping[str, Any]
+    name: str,
+    level: int,
+    above: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    axes: Sequence[str],
 ) -> SizeNm | None:
     """Return how many voxels of s0 (z, y, x) make one voxel of a level; None if nothing states it."""
     lists = next((above[key] for key in _FACTORS if key in above), None)
@@ -152,17 +176,19 @@ def _factors(
         found = lists[level]
     if found is None:
         return None
-    if not is_triple(found) or min(found) <= 0:
+    factors = in_order(found, axes)
+    if not is_triple(factors) or min(factors or ()) <= 0:
         raise InvalidFileError(
             f"{name}: the downsampling factors are {str(found)[:100]}, expected three numbers above 0"
         )
-    x, y, z = map(float, found)
+    z, y, x = map(float, factors or ())
     return z, y, x
 
 
-def _size(attributes: Mapping[str, Any]) -> SizeNm | None:
+def _size(attributes: Mapping[str, Any], axes: Sequence[str]) -> SizeNm | None:
     kept = {key: value for key, value in attributes.items() if key != "offset"}
-    return _of_attributes("its group", kept).voxel_size_nm
+    axes = axis_names(attributes.get("axes")) or axes
+    return _of_attributes("its group", kept, axes).voxel_size_nm
 
 
 def _above(folder: Path) -> dict[str, Any]:

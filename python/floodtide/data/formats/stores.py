@@ -66,7 +66,6 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     image, level = _image_around(array.parent, reference)
     names: tuple[str, ...] | None
     attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
-    attributes |= _axes_of_transform(attributes)
     if level is not None:
         names, geometry = geometry_of_level(reference, image, level, store.rank)
         own = {
@@ -90,16 +89,6 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     return opened
 
 
-def _axes_of_transform(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of the axes that the `transform` of Cellmap states, as attribute `axes`, if it states any."""
-    transform = attributes.get("transform")
-    if not isinstance(transform, Mapping) or "axes" in attributes:
-        return {}
-    named = axis_names(transform) or ()
-    turned = transform.get("order") == "F"  # the fastest axis comes first
-    return {"axes": list(named[::-1] if turned else named)} if named else {}
-
-
 def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
     from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
@@ -119,7 +108,7 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
         source = "N5 stores x, y, z"
-    geometry = geometry_of_dataset(reference, path.parent, attributes)
+    geometry = geometry_of_dataset(reference, path.parent, attributes, names or ("x", "y", "z"))
     geometry = dataclasses.replace(geometry, axes_source=source)
     opened = _volume(reference, store, names, channel, geometry, path)
     known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)

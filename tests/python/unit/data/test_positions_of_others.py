@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import pytest
 import tensorstore
 
@@ -17,7 +16,7 @@ from floodtide import data
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
 import zarr
-from other_programs import ARRAY, NM
+from other_programs import ARRAY, NM, Case, hdf5, n5, ordered, parametrized, zarr_array
 
 COPIES = ("c.zarr", "c.n5", "c.h5:x", "c.tif", "precomputed://c")
 ZERO = [0.0, 0.0, 0.0]
@@ -57,3 +56,111 @@ def test_copies_state_a_position_only_if_their_original_does(
         assert stated_in(name) in (place, ...), copy
         original = name  # the next is a copy of the copy
     assert data.convert(original, f"{tmp_path}/last.zarr").geometry.offset == expected
+
+
+def by_tensorstore(driver: str, names: str, units: Any, array: Any = ARRAY, **more: Any) -> Any:
+    """Return a function that writes an array with labels and units of its axes through tensorstore."""
+
+    def make(folder: Path) -> str:
+        path = f"{folder}/v.{driver.removesuffix('3')}"
+        stored = ordered(names, array)
+        domain = {"labels": list(names), "shape": list(stored.shape)}
+        spec = {
+            "driver": driver,
+            "kvstore": {"driver": "file", "path": f"{path}/"},
+            "schema": {"dtype": array.dtype.name, "domain": domain, "dimension_units": units},
+        }
+        tensorstore.open(spec, create=True).result().write(stored).result()
+        file = Path(path, "attributes.json" if driver == "n5" else "zarr.json")
+        document = json.loads(file.read_text())
+        (document if driver == "n5" else document["attributes"]).update(more)
+        file.write_text(json.dumps(document))
+        return path
+
+    return make
+
+
+ZYX = ["40 nm", "4 nm", "8 nm"]
+XYZ = {"axes": ["x", "y", "z"]}
+GROUP = {"g": {"resolution": [40, 4, 8], "offset": [80, 4, 0], "axes": ["z", "y", "x"]}}
+N5_AXES = [
+    Case("n5-zyx", by_tensorstore("n5", "zyx", ZYX), NM),
+    Case("n5-xyz", by_tensorstore("n5", "xyz", ZYX[::-1], offset=[8, 4, 0]), NM, (0, 1, 1)),
+    Case("n5-yxz", by_tensorstore("n5", "yxz", [ZYX[1], ZYX[2], ZYX[0]], offset=[4, -8, 80]), NM, (2, 1, -1)),
+    Case("n5-um", by_tensorstore("n5", "zyx", ["0.04 um", "4 nm", "8 nm"]), NM),
+    Case("n5-czyx", by_tensorstore("n5", "czyx", [None, *ZYX], offset=[0, 80, 4, 8]), NM, (2, 1, 1)),
+    Case("n5-no-unit", by_tensorstore("n5", "zyx", [None, *ZYX[1:]]), note="are no length"),
+    Case("n5-pixels", n5({"axes": ["z", "y", "x"], "pixelResolution": {"dimensions": NM, "unit": "nm"}},
+         array=ARRAY.T), NM, voxels=ARRAY),
+    Case("n5-plantseg", n5({"element_size_um": [0.04, 0.004, 0.008]}), NM),
+    Case("n5-group", n5(groups=GROUP, path="g/s0", array=ARRAY.T), NM, (2, 1, 0), voxels=ARRAY),
+    Case("n5-group-s1", n5({"downsamplingFactors": [1, 2, 4]}, GROUP, "g/s1", array=ARRAY.T), (40, 8, 32), (2, 0, 0),
+         voxels=ARRAY, note="puts the first voxel at 2, 0.5, 0"),
+    Case("n5-other-group", n5(XYZ, GROUP, "g/s0"), refused="its group names the axes z, y, x, expected x, y, z as"),
+]  # fmt: skip
+
+
+@parametrized(N5_AXES)
+def test_numbers_of_n5_are_in_the_order_of_its_axes(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.check(tmp_path, capsys)
+
+
+TRANSFORM = {
+    "axes": ["z", "y", "x"], "units": ["nm"] * 3, "scale": [40, 4, 8], "translate": [80, -8, 8],
+}  # fmt: skip
+PLACE = (2, -2, 1)
+PIXELS = {"unit": "um", "dimensions": [0.008, 0.004, 0.04]}
+
+
+def moved(**more: Any) -> Any:
+    return zarr_array(attributes={"transform": TRANSFORM, **more})
+
+
+CELLMAP = [
+    Case("alone", moved(), NM, PLACE),
+    Case("same-size", moved(voxel_size=NM), NM, PLACE),
+    Case("same-place", moved(resolution=NM, offset=[80, -8, 8]), NM, PLACE),
+    Case("resolution", moved(resolution=[30, 4, 8]), refused="transform states voxels of 40 x 4 x 8 nm, attribute"),
+    Case("element-size", moved(element_size_um=[0.03, 0.004, 0.008]), refused="expected one voxel size"),
+    Case("offset", moved(offset=[0, 0, 0]), refused="expected one position"),
+    Case("other-axes", moved(axis_names=["x", "y", "z"]), refused="names the axes z, y, x, expected x, y, z"),
+    Case("matrix", zarr_array(attributes={"transform": [[1, 0], [0, 1]]}), note="expected axes, scale and trans"),
+    Case("text", hdf5({"transform": json.dumps({**TRANSFORM, "axes": ["x", "y", "z"], "scale": [8, 4, 40],
+         "translate": [8, -8, 80]})}, ordered("xyz")), NM, PLACE),
+    Case("n5", n5({"transform": TRANSFORM, "pixelResolution": PIXELS}), NM, PLACE),
+    Case("n5-resolution", n5({"transform": TRANSFORM, "resolution": [8, 4, 40]}), NM, PLACE),
+    Case("n5-contradicts", n5({"transform": {**TRANSFORM, "scale": [30, 4, 8]}, "pixelResolution": PIXELS}),
+         refused="expected one voxel size"),
+]  # fmt: skip
+
+
+@parametrized(CELLMAP)
+def test_a_transform_agrees_with_other_attributes_or_is_refused(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.check(tmp_path, capsys)
+
+
+UNITS = [
+    Case("zyx", by_tensorstore("zarr3", "zyx", ZYX), NM),
+    Case("xyz", by_tensorstore("zarr3", "xyz", ZYX[::-1]), NM),
+    Case("czyx", by_tensorstore("zarr3", "czyx", [None, *ZYX]), NM),
+    Case("m", by_tensorstore("zarr3", "zyx", ["4e-8 m", [0.004, "um"], "8nm"]), NM),
+    Case("one-nm", by_tensorstore("zarr3", "zyx", ["40 nm", "nm", "nm"]), (40, 1, 1)),
+    Case("none", by_tensorstore("zarr3", "zyx", [None, "", "1"])),
+    Case("some", by_tensorstore("zarr3", "zyx", [None, *ZYX[1:]]), note="are no length"),
+    Case("pixels", by_tensorstore("zarr3", "zyx", ["2 px", "px", "px"]), note="are no length"),
+    Case("same", by_tensorstore("zarr3", "zyx", ZYX, voxel_size=NM, offset=[80, -8, 8]), NM, PLACE),
+    Case("other", by_tensorstore("zarr3", "zyx", ZYX, voxel_size=[30, 4, 8]), refused="expected one voxel size"),
+    Case("two", hdf5({"dimension_units": ["4 nm"] * 2}), note="expected three numbers"),
+    Case("hdf5", hdf5({"dimension_units": ZYX}), NM),
+]  # fmt: skip
+
+
+@parametrized(UNITS)
+def test_units_of_dimensions_of_tensorstore(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.check(tmp_path, capsys)
