@@ -165,6 +165,12 @@ def not_used(name: str, what: str) -> None:
     notes.show(f"{name}: {what}: not used; --voxel-nm states a voxel size")
 
 
+def shown(value: Any, most: int = 100) -> str:
+    """Return a value for a message, with ... if it is cut."""
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def is_triple(values: Any) -> bool:
     """Return True for three finite numbers."""
     return (
@@ -249,7 +255,12 @@ def axis_names(given: Any) -> tuple[str, ...] | None:
     found = [AXES.get(str(one).lower().rstrip("^"), "") for one in plain]
     if not any(found):
         return None  # dim_0, dim_1, ...
-    return tuple(a or str(b) for a, b in zip(found, plain, strict=True))
+    whole = ("c", "z", "y", "x")[-len(found) :]
+    if len(found) in (3, 4) and all(
+        a == b or not c for a, b, c in zip(found, whole, plain, strict=True)
+    ):
+        return whole  # some have no name, as labels of HDF5 dimensions
+    return tuple(a or str(b or "?") for a, b in zip(found, plain, strict=True))
 
 
 def _parsed(given: Any) -> Any:
@@ -269,8 +280,9 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
         if names is None:
             texts = [one for one in given if isinstance(one, str)] if type(given) is list else []
             if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in texts):
+                listed = ", ".join(one or "?" for one in texts)
                 notes.show(
-                    f"{name}: {key} names the axes {', '.join(texts)}, which are not known: taken as z, y, x"
+                    f"{name}: {key} names the axes {listed}, which are not known: taken as z, y, x"
                 )
             continue
         if len(names) != rank or (found is not None and names != found):
@@ -391,7 +403,7 @@ def _numbers(
     given = one.unit
     if one.part:
         if not isinstance(values, Mapping) or not {"scale", "translate"} & set(values):
-            text = f"{name}: attribute {one.key} is {str(values)[:100]}"
+            text = f"{name}: attribute {one.key} is {shown(values)}"
             notes.show(f"{text}, expected axes, scale and translate: not used")
             return None
         axes, units = axis_names(values.get("axes")) or ("z", "y", "x"), _units_of(values)
@@ -406,8 +418,8 @@ def _numbers(
     named = in_order([given] * 3 if isinstance(given, str) else given, axes, one.reverse)
     if found is not None and named is not None and is_triple(found):
         return (float(found[0]), float(found[1]), float(found[2])), [*map(str, named)]
-    text = f"{name}: attribute {one.key} is {str(values)[:100]}"
-    text += f" in {str(units)[:60]}" if units is not None else ""
+    text = f"{name}: attribute {one.key} is {shown(values)}"
+    text += f" in {shown(units, 60)}" if units is not None else ""
     if one.key == "box_start":  # of floodtide itself
         raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
     notes.show(f"{text}, expected three numbers: not used")
@@ -435,16 +447,16 @@ def _note_unused(
     """Note attributes that may state an unknown size or position, or change the voxels."""
     for key in NOTED if size is None else ():
         if attributes.get(key):
-            not_used(name, f"attribute {key} is {str(attributes[key])[:100]}")
+            not_used(name, f"attribute {key} is {shown(attributes[key])}")
     for key in NOTED_PLACES if offset is None else ():
         if attributes.get(key):
-            notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
+            notes.show(f"{name}: attribute {key} is {shown(attributes[key])}: not used")
     for key, neutral in NOTED_VALUES.items():
         value = attributes.get(key)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         if value not in (None, neutral) and str(value).lower() != "nan":
             notes.show(
-                f"{name}: attribute {key} is {str(value)[:100]}: not used, the voxels are read as they are stored"
+                f"{name}: attribute {key} is {shown(value)}: not used, the voxels are read as they are stored"
             )
 
 

@@ -36,6 +36,8 @@ from floodtide.data.formats.readers import Opened, attributes_of, note_absent, o
 from floodtide.errors import Error, InvalidFileError
 
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
+_TEXTS = (*NAMES, *UNITS, "dimension_units")
+_EMPTY = "null attribute buffer"  # HDF5's words for an attribute without a value
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
 
@@ -216,22 +218,20 @@ class _Turned:
 
 def _attribute(volume: _core.data.Volume, key: str) -> Any:
     """Return an attribute as JSON would hold it: a text, or a list of texts or numbers. A note names other types."""
-    if key in (*NAMES, *UNITS, "dimension_units"):
+    readers: list[Callable[[str], Any]] = [volume.numbers, volume.integers]
+    readers.insert(0 if key in _TEXTS else 2, volume.texts)
+    problems: list[str] = []
+    for read in readers:
         try:
-            texts = volume.texts(key)
+            found = read(key)
         except InvalidFileError as error:
-            if " is not a text" not in str(error):
+            problems.append(reason(error))
+            if key in _TEXTS and " is not a text" not in problems[0]:  # damaged
                 raise
-            return f"unreadable ({reason(error)})"
-        return texts[0] if len(texts) == 1 else texts
-    with contextlib.suppress(InvalidFileError):  # of another type, or damaged
-        return volume.numbers(key)
-    try:
-        return volume.integers(key)
-    except InvalidFileError as error:
-        if key == "box_start":
-            raise
-        problem = reason(error)
-    with contextlib.suppress(InvalidFileError):
-        return volume.text(key)
+            continue
+        return found[0] if found and isinstance(found[0], str) and len(found) == 1 else found
+    if any(_EMPTY in text for text in problems):
+        return [] if key in _TEXTS else "empty"
+    text = next((text for text in problems if ": elements are " in text), problems[0])
+    problem = text.partition(f"attribute {key}")[2].partition(", expected")[0].strip(": ")
     return f"unreadable ({problem})"

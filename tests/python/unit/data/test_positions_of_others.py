@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import pytest
 import tensorstore
 
@@ -161,6 +162,44 @@ UNITS = [
 
 @parametrized(UNITS)
 def test_units_of_dimensions_of_tensorstore(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.check(tmp_path, capsys)
+
+
+def dimension(at: int, label: str, array: Any = ARRAY) -> Any:
+    """Return a function that writes an HDF5 dataset with a label at one of its axes."""
+
+    def write(file: h5py.File) -> None:
+        file.create_dataset("raw", data=array).dims[at].label = label
+
+    return hdf5(write=write)
+
+
+RECORD = np.array([(40, 4, 8)], [("z", "f4"), ("y", "f4"), ("x", "f4")])
+UNUSUAL = [
+    Case("bytes", hdf5({"resolution": np.array([b"40", b"4", b"8"])}),
+         note="attribute resolution is ['40', '4', '8'], expected three numbers: not used"),
+    Case("record", hdf5({"resolution": RECORD}),
+         note="is unreadable (elements are compound records of 12 bytes), expected three numbers: not used"),
+    Case("empty", hdf5({"resolution": h5py.Empty("f4")}),
+         note="attribute resolution is empty, expected three numbers: not used"),
+    Case("empty-units", hdf5({"resolution": NM, "units": h5py.Empty("f4")}), NM),
+    Case("empty-box-start", hdf5({"box_start": h5py.Empty("i8")}),
+         refused="box_start is empty, expected three integers"),
+    Case("numbers-as-units", hdf5({"resolution": NM, "units": [1, 2, 3]}), note="(z, y, x) in '1, 2, 3', as stated"),
+    Case("many", hdf5({"resolution": np.arange(5000.0)}), note="..., expected three numbers: not used"),
+    Case("label-z", dimension(0, "z")),
+    Case("label-x", dimension(2, "x")),
+    Case("label-x-first", dimension(0, "x"), refused="names the axes x, ?, ?, expected z, y, x"),
+    Case("label-of-no-axis", dimension(1, "row number"), note="names the axes ?, row number, ?, which are not known"),
+    Case("one-name", zarr_array(dimension_names=[None, None, "x"])),
+    Case("one-name-of-four", zarr_array(ARRAY[None], dimension_names=["c", None, None, None])),
+]  # fmt: skip
+
+
+@parametrized(UNUSUAL)
+def test_attributes_of_unusual_types_are_named_in_a_whole_sentence(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case.check(tmp_path, capsys)
