@@ -6,6 +6,7 @@ The core calls an object from several of its own threads at a time. It reads arr
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -18,7 +19,16 @@ from floodtide.base import notes
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3, slices
-from floodtide.data.formats.geometry import KEYS, NAMES, Geometry, axis_names, geometry_of, plain
+from floodtide.data.formats.geometry import (
+    KEYS,
+    NAMES,
+    OFFSETS,
+    SIZES,
+    Geometry,
+    axis_names,
+    geometry_of,
+    plain,
+)
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 CACHE_BYTES = 64 << 20
@@ -130,10 +140,39 @@ def open_object(source: Any, name: str) -> Opened:
     _require_zyx(source, name, attributes)
     if is_array:
         return array_volume(source, name)
+    known = Geometry()
     if type(source).__module__.startswith("tensorstore"):  # its positions may begin anywhere
+        attributes, known = _stated_by_store(source, name)
         store = source[tensorstore_library("the array").d[:].translate_to[0]]
         source = Store(store, "the array")
-    return object_volume(source, name)._replace(geometry=geometry_of(name, attributes))
+    geometry = geometry_of(name, attributes, known=known)
+    return object_volume(source, name)._replace(geometry=geometry)
+
+
+def _stated_by_store(store: Any, name: str) -> tuple[dict[str, Any], Geometry]:
+    """Return the units of the dimensions of a tensorstore array, as an attribute, and where its domain begins.
+
+    The array may be a part of the stored one, or a transposed or thinned one. Units and domain are those of the part.
+    Attributes of the stored array are not, so that they are noted.
+    """
+    _shape(store, name)  # refuses other than three axes
+    units = [one and [one.multiplier, one.base_unit] for one in store.dimension_units]
+    metadata: dict[str, Any] = {}
+    with contextlib.suppress(ValueError, TypeError, NotImplementedError):  # of an array in memory
+        metadata = store.spec().to_json().get("metadata") or {}
+    stored = {**metadata, **metadata.get("attributes", {})}
+    places = [one.key for one in OFFSETS if one.key in stored]
+    sizes = [one.key for one in SIZES if one.key in stored and not any(units)]
+    if sizes or places:
+        text = ", ".join(dict.fromkeys([*sizes, *places]))
+        notes.show(
+            f"{name}: the stored array has the attributes {text}: not used; ft.data.Volume uses them if it gets the"
+            " name of the volume"
+        )
+    if places or not any(store.domain.origin):
+        return {"dimension_units": units}, Geometry()
+    z, y, x = store.domain.origin
+    return {"dimension_units": units}, Geometry(offset=(z, y, x), offset_source="its domain")
 
 
 class Store:

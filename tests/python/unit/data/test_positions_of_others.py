@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import tensorstore
 
-from floodtide import data
+from floodtide import data, errors
+from floodtide.data.formats.geometry import Geometry
 
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
 import zarr
-from other_programs import ARRAY, NM, Case, hdf5, n5, ordered, parametrized, zarr_array
+from other_programs import ARRAY, NM, Case, hdf5, n5, ordered, parametrized, precomputed, zarr_array
 
 COPIES = ("c.zarr", "c.n5", "c.h5:x", "c.tif", "precomputed://c")
 ZERO = [0.0, 0.0, 0.0]
@@ -203,3 +204,51 @@ def test_attributes_of_unusual_types_are_named_in_a_whole_sentence(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case.check(tmp_path, capsys)
+
+
+def store_of(driver: str, path: str) -> Any:
+    kvstore = {"driver": "file", "path": f"{path.removeprefix('precomputed://')}/"}
+    return tensorstore.open({"driver": driver, "kvstore": kvstore}).result()
+
+
+def test_units_and_domain_of_a_tensorstore_object_are_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = store_of("zarr3", by_tensorstore("zarr3", "zyx", ZYX)(tmp_path))
+    found = {
+        "whole": data.Volume(store).geometry,
+        "part": data.Volume(store[1:, 2:, :]).geometry,
+        "thin": data.Volume(store[:, ::2, 3:6:3]).geometry,
+        "turned": data.Volume(store.T[tensorstore.d["z", "y", "x"].transpose[:]]).geometry,
+        "memory": data.Volume(tensorstore.array(ARRAY)).geometry,
+    }
+    assert found == {
+        "whole": Geometry(voxel_size_nm=NM),
+        "part": Geometry(voxel_size_nm=NM, offset=(1, 2, 0)),
+        "thin": Geometry(voxel_size_nm=(40, 8, 24), offset=(0, 0, 1)),
+        "turned": Geometry(voxel_size_nm=NM),
+        "memory": Geometry(),
+    }
+    placed = store_of("neuroglancer_precomputed", precomputed(voxel_offset=[6, -4, 2])(tmp_path))
+    volume = data.Volume(placed[..., 0].T)
+    assert volume.geometry == Geometry(voxel_size_nm=NM, offset=(2, -4, 6))
+    np.testing.assert_array_equal(volume.read(), ARRAY)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(errors.InvalidFileError, match="has 4 axes"):
+        data.Volume(tensorstore.array(ARRAY[None])[:, 2:])
+
+
+def test_attributes_behind_a_tensorstore_object_are_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = store_of("zarr3", moved(voxel_size=NM)(tmp_path))
+    assert data.Volume(store[1:]).geometry == Geometry()
+    assert "has the attributes transform, voxel_size: not used" in capsys.readouterr().err
+
+
+def test_a_transform_of_a_zarr_object_is_used(tmp_path: Path) -> None:
+    array = zarr.open_array(moved()(tmp_path))
+    assert data.Volume(array).geometry == Geometry(voxel_size_nm=NM, offset=PLACE)
+    array.attrs["transform"] = {**TRANSFORM, "axes": ["x", "y", "z"]}
+    with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
+        data.Volume(array)
