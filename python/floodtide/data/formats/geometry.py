@@ -100,7 +100,7 @@ NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_va
 UNITS = ("units", "unit", "space units")
 NAMES = (
     "dimension_names", "axis_names", "axes", "_ARRAY_DIMENSIONS", "axistags", "DIMENSION_LABELS",
-    "transform",
+    "transform", "axisOrder",
 )  # fmt: skip
 KEYS = (
     *dict.fromkeys(

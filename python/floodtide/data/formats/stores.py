@@ -65,7 +65,11 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     store = _opened(reference, {"driver": driver, **_file(array.parent)})
     image, level = _image_around(array.parent, reference)
     names: tuple[str, ...] | None
-    attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
+    attributes = {
+        "dimension_names": document.get("dimension_names"),
+        "axisOrder": _axis_order(array.parent, reference),
+        **_attributes(document),
+    }
     if level is not None:
         names, geometry = geometry_of_level(reference, image, level, store.rank)
         own = {
@@ -87,6 +91,33 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     known, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
     _check_chunks(reference, array.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
+
+
+def _axis_order(array: Path, reference: str) -> list[str] | None:
+    """Return the names of the axes of an array that the `axisOrder` of WEBKNOSSOS states; None without one."""
+    place = array.resolve()
+    for folder in array.absolute().parents[:3]:
+        path = folder / _WEBKNOSSOS
+        for layer in _listed(_json(path, reference).get("dataLayers")) if path.is_file() else ():
+            for mag in _listed(layer.get("mags")):
+                order, steps = mag.get("axisOrder"), mag.get("mag")
+                steps = [*map(str, steps if isinstance(steps, list) else [steps])]
+                size = "-".join(steps if len(set(steps)) > 1 else steps[:1])
+                where = mag.get("path") or f"{layer.get('name')}/{size}"
+                if order is None or (folder / str(where)).resolve() != place:
+                    continue
+                if not isinstance(order, Mapping) or any(
+                    type(n) is not int for n in order.values()
+                ):
+                    raise InvalidFileError(
+                        f"{reference}: {path} has the axisOrder {str(order)[:80]}, expected the index of each axis"
+                    )
+                return sorted(order, key=order.__getitem__)
+    return None
+
+
+def _listed(values: Any) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def open_n5(reference: str, channel: int | None = None) -> Opened:

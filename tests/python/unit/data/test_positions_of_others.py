@@ -252,3 +252,46 @@ def test_a_transform_of_a_zarr_object_is_used(tmp_path: Path) -> None:
     array.attrs["transform"] = {**TRANSFORM, "axes": ["x", "y", "z"]}
     with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
         data.Volume(array)
+
+
+def webknossos(names: str, order: Any, path: str | None = "./color/1", **more: Any) -> Any:
+    """Return a function that writes a mag of WEBKNOSSOS, with its `axisOrder`."""
+
+    def make(folder: Path) -> str:
+        name = Path(zarr_array(ordered(names), **more)(folder))
+        (folder / "set/color").mkdir(parents=True)
+        name.rename(folder / "set/color/1")
+        mag = {"mag": [1, 1, 1], "axisOrder": order, **({} if path is None else {"path": path})}
+        layer = {"name": "color", "dataFormat": "zarr", "mags": [{"mag": [2, 2, 1]}, mag]}
+        stated = {"dataLayers": [layer], "scale": {"factor": [8, 4, 40], "unit": "nanometer"}}
+        (folder / "set/datasource-properties.json").write_text(json.dumps(stated))
+        return f"{folder}/set/color/1"
+
+    return make
+
+
+CXYZ = {"z": 3, "c": 0, "x": 1, "y": 2}
+NOTE = "datasource-properties.json may state a voxel size"
+WEBKNOSSOS = [
+    Case("cxyz-2", webknossos("cxyz", CXYZ, version=2), note=NOTE),
+    Case("cxyz-3", webknossos("cxyz", CXYZ, dimension_names="cxyz"), note=NOTE),
+    Case("xyz", webknossos("xyz", {"x": 0, "y": 1, "z": 2}, None, version=2), note=NOTE),
+    Case("numbered", webknossos("cxyz", CXYZ, dimension_names=["dim_0", "dim_1", "dim_2", "dim_3"]), note=NOTE),
+    Case("other", webknossos("cxyz", CXYZ, dimension_names="czyx"),
+         refused="axisOrder names the axes c, x, y, z, expected c, z, y, x as dimension_names does"),
+    Case("three-of-four", webknossos("cxyz", {"x": 0, "y": 1, "z": 2}, version=2), refused="expected 4 axes"),
+    Case("texts", webknossos("cxyz", {"x": "a", "y": 1, "z": None}, version=2), refused="axisOrder"),
+    Case("elsewhere", webknossos("zyx", CXYZ, "./color/2", version=2), note=NOTE),
+]  # fmt: skip
+
+
+@parametrized(WEBKNOSSOS)
+def test_the_axis_order_of_webknossos_is_used(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.check(tmp_path, capsys)
+
+
+def test_a_channel_of_webknossos_has_the_stated_order(tmp_path: Path) -> None:
+    volume = data.Volume(webknossos("cxyz", CXYZ, version=2)(tmp_path), channel=0)
+    np.testing.assert_array_equal(volume.read(), ARRAY)
