@@ -46,9 +46,8 @@ _ABOVE = (
     *("axes", "offset", "translate", "affineTransform", "multiscales"),
 )
 _REVERSED = ("axis_names", "_ARRAY_DIMENSIONS")  # of funlib and xarray, which name the axes z, y, x
-_NAMES = tuple(
-    key for key in NAMES if key != "transform"
-)  # it names the axes of Cellmap's arrays, z, y, x
+# Cellmap names the axes z, y, x of its arrays in memory. floodtide reads axisOrder for Zarr only.
+_NAMES = tuple(key for key in NAMES if key not in ("transform", "axisOrder"))
 _ONE = (1.0, 1.0, 1.0)
 _MOST = 8  # groups above a dataset that are looked at
 
@@ -119,10 +118,8 @@ def _of_attributes(name: str, attributes: Mapping[str, Any], axes: Sequence[str]
         kept = {key: attributes[key] for key in attributes if key not in twice}
         return geometry_of(name, kept, axis_names(attributes["axis_names"]))
     plain = {key: value for key, value in attributes.items() if key not in _NAMES}
-    for one in (
-        *SIZES,
-        *OFFSETS,
-    ):  # of PlantSeg and floodtide, with the order z, y, x in all formats
+    for one in (*SIZES, *OFFSETS):
+        # PlantSeg and floodtide write these in the order z, y, x to all formats
         values = plain.get(one.key)
         if one.unit is not None and isinstance(values, list) and len(values) == 3:
             of_axis = dict(zip("zyx", values, strict=True))
