@@ -37,6 +37,7 @@ from floodtide.data.formats.geometry import (
     size_of,
 )
 from floodtide.data.formats.names import refuse_other
+from floodtide.data.formats.precomputed_shards import shard_files
 from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, note_absent, object_volume
 from floodtide.errors import InvalidFileError
 
@@ -170,13 +171,17 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         axes_source="precomputed stores x, y, z",
     )
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
-    known: Callable[[str], object] = re.compile(r"[0-9a-f]+\.shard").fullmatch
-    if scale.get("sharding") is None:
-        known = _names_of_precomputed(
-            (i, j, k), scale["size"], store.chunk_layout.write_chunk.shape[:3]
-        )
+    known: Callable[[str], object]
+    chunk, sharding = store.chunk_layout.read_chunk.shape[:3], scale.get("sharding")
+    if sharding is None:
+        known = _names_of_precomputed((i, j, k), scale["size"], chunk)
+        expected = _chunks_of(store) // channels
+    else:
+        files = shard_files(sharding, scale["size"], chunk)
+        known, expected = re.compile(r"[0-9a-f]+\.shard").fullmatch, len(files)
+        known = files.__contains__ if files else known
     folder, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
-    _check_chunks(reference, folder, known, _chunks_of(store) // channels, writer)
+    _check_chunks(reference, folder, known, expected, writer)
     return opened
 
 
