@@ -31,6 +31,7 @@ from floodtide.data.formats.geometry import (
     names_of,
     not_used,
     order_of,
+    plain,
 )
 from floodtide.data.formats.readers import Opened, attributes_of, note_absent, object_volume
 from floodtide.errors import Error, InvalidFileError
@@ -58,7 +59,9 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
     names = names_of(volume.name, stated, len(given))
     unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
-    as_stored = not unsigned and (names is None or names[-3:] == ("z", "y", "x"))
+    size = _size_of_imaris(volume, path, dataset)
+    as_stored = (names is None or names[-3:] == ("z", "y", "x")) and size == volume.shape
+    as_stored &= not unsigned
     if not as_stored and names is not None and len(names) != 3:
         other = _by_h5py(path, dataset, channel)
         if other is not None:
@@ -84,9 +87,30 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     def read(where: tuple[slice, ...]) -> NDArray[Any]:
         return volume.read(*of_slices(where))
 
-    source = _Turned(read, [slice(None)] * 3, (z, y, x), volume.shape, dtype)
+    source = _Turned(read, [slice(None)] * 3, (z, y, x), size, dtype)
     chunks = source.kept(volume.chunks)
     return object_volume(source, volume.name, chunks=chunks, geometry=geometry)
+
+
+def _size_of_imaris(volume: _core.data.Volume, path: str, dataset: str) -> Vec3:
+    """Return the size that Imaris states for an image, which it pads to whole chunks; else the size of the dataset."""
+    group = str(PurePosixPath("/", dataset.strip("/")).parent)
+    keys = ["ImageSizeZ", "ImageSizeY", "ImageSizeX"]
+    if not _IMARIS.fullmatch(dataset) or not _core.data.has_attributes(path, group, keys):
+        return volume.shape
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        stated = [plain(file[group].attrs.get(key, "")) for key in keys]
+    texts = ["".join(map(str, one)) for one in stated]  # each character is an element
+    size = as_vec3([int(one) if one.isdecimal() else 0 for one in texts])
+    if all(0 < n <= m for n, m in zip(size, volume.shape, strict=True)):
+        return size
+    notes.show(
+        f"{volume.name}: {', '.join(keys)} of Imaris are {', '.join(map(repr, texts))}, expected at most"
+        f" {volume.shape}: not used, and padding is read as image"
+    )
+    return volume.shape
 
 
 def _note_elsewhere(name: str, path: str, dataset: str) -> None:
