@@ -8,6 +8,7 @@ t, z, y, x, c of ilastik, and booleans, which HDF5 has as an enumeration.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -33,6 +34,7 @@ from floodtide.data.formats.geometry import (
     order_of,
     plain,
 )
+from floodtide.data.formats.hdf5_elsewhere import require_sources
 from floodtide.data.formats.readers import Opened, attributes_of, note_absent, object_volume
 from floodtide.errors import Error, InvalidFileError
 
@@ -54,6 +56,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         if other is None:
             raise
         return other
+    if os.environ.get("FLOODTIDE_ALLOW_EXTERNAL") == "1":  # else the core has refused other files
+        require_sources(path, dataset, volume.name)
     note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
