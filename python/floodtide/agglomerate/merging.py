@@ -28,8 +28,9 @@ from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.table import format_of
 from floodtide.data.formats.writers import Plan
-from floodtide.data.volumes import require_same_size
+from floodtide.data.volumes import note_place, require_same_size
 from floodtide.segment import Segmenter
+from floodtide.segment.canvas import placed
 from floodtide.segment.commands import prepared
 from floodtide.segment.flooding import call_rate
 
@@ -80,6 +81,8 @@ def resegment(
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         labels = Volume(segmentation)
         require_same_size(_COMMAND, labels, volume)
+        start = placed(labels, volume.shape, volume.geometry.offset)
+        note_place(_COMMAND, labels, volume, start)
     with bar("pairs", _COMMAND, line_every_s=10.0, note=call_rate(segmenter)) as progress:
         found = resegment_on_ranks(
             folder, segmenter, volume, labels, settings.resegment, progress=progress

@@ -22,7 +22,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, of_slices, parse_box, parse_boxes, total
+from floodtide.data.boxes import Box, Vec3, difference, of_slices, parse_box, parse_boxes, total
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import Source, open_object
@@ -343,18 +343,25 @@ def require_same_grid(
     """
     require_same_size(what, other, image)
     first, its = other.whole.offset, image.whole.offset
-    z, y, x = (a - b for a, b in zip(first or (0, 0, 0), its or (0, 0, 0), strict=True))
-    if (z, y, x) == start or (first is None and its is None):
-        return
-    if first is not None and its is not None:
+    if first is not None and its is not None and difference(first, its) != start:
         raise ShapeError(
             f"{what}: {other.name} begins at voxel {first} ({other.whole.offset_source}), {image.name} at {its}"
             f" ({image.whole.offset_source}), expected {f'{start} voxels' if any(start) else 'no voxel'} between them"
         )
+    note_place(what, other, image, start)
+
+
+def note_place(what: str, other: Volume, image: Volume, start: Vec3 = (0, 0, 0)) -> None:
+    """Note that a volume is laid on voxel `start` of an image if only one states a place, which says something else."""
+    first, its = other.whole.offset, image.whole.offset
+    if (first is None) == (its is None) or difference(
+        first or (0, 0, 0), its or (0, 0, 0)
+    ) == start:
+        return
     one, unplaced = (other, image) if its is None else (image, other)
     notes.show(
         f"{what}: {one.name} begins at voxel {one.whole.offset} ({one.whole.offset_source}), {unplaced.name} states no"
-        f" place: the first voxel of {other.name} is laid on voxel {start} of the image"
+        f" place: the first voxel of {other.name} is laid on voxel {start} of {image.name}"
     )
 
 

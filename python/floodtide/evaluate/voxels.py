@@ -22,7 +22,7 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, box_text, difference, intersection
 from floodtide.data.no_label import cleared
-from floodtide.data.volumes import place_of, require_same_size
+from floodtide.data.volumes import note_place, place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
 from floodtide.evaluate.borders import near_border
 
@@ -89,6 +89,8 @@ class Pair:
         segmentation, truth, box = self.segmentation, self.truth, self.box
         require_same_size("evaluate", segmentation, truth)
         start, truth_start = first_voxels(segmentation, truth)
+        if segmentation.shape == truth.shape:
+            note_place("evaluate", segmentation, truth)
         mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
         placed = place_of(truth) is not None
         common = intersection(mine, theirs) if placed or box is not None else mine

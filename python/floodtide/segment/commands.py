@@ -28,10 +28,10 @@ from floodtide.data.formats.table import format_of
 from floodtide.data.image_check import checked_image
 from floodtide.data.look.problems import Reading
 from floodtide.data.places import places_beside, write_places
-from floodtide.data.volumes import require_same_size
+from floodtide.data.volumes import note_place, require_same_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment.blocks import cut_of, in_subvolumes, segment_on_ranks
-from floodtide.segment.canvas import BYTES_PER_VOXEL, seed_bytes_per_voxel
+from floodtide.segment.canvas import BYTES_PER_VOXEL, placed, seed_bytes_per_voxel
 from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.flooding import Segmenter, call_rate, output
 from floodtide.segment.pieces import PLAN, Pieces
@@ -301,10 +301,16 @@ def prepared(
 
 
 def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
-    """Raise a ShapeError if another volume of the options states voxels of another size than the image."""
+    """Raise a ShapeError if another volume of the options states voxels of another size than the image.
+
+    If only one of both states a place, a note says how they are laid on each other.
+    """
     for name in options.volumes[1:]:
         if name != options.shift_mask:  # its voxels are larger
-            require_same_size("segment", Volume(name, channel=0), image)
+            other = Volume(name, channel=0)
+            require_same_size("segment", other, image)
+            start = placed(other, image.shape, image.geometry.offset)
+            note_place("segment", other, image, start)
 
 
 def use_threads(settings: config.Config) -> None:

@@ -34,7 +34,7 @@ from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slices
 from floodtide.data.image_check import checked_image, image_problems
 from floodtide.data.look.problems import Reading, settle
-from floodtide.data.volumes import name_of
+from floodtide.data.volumes import name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
@@ -350,7 +350,7 @@ class Predictor:
         """Return the image of each channel of the network, after checks.
 
         Raises:
-            InvalidArgumentError, ShapeError: If their number is wrong, or their shapes differ.
+            InvalidArgumentError, ShapeError: If their number is wrong, or their shapes, voxel sizes or places differ.
         """
         images: list[Any] = list(image) if isinstance(image, list | tuple) else [image]
         if len(images) != len(self.mean):
@@ -363,6 +363,8 @@ class Predictor:
                 raise ShapeError(
                     f"predict: channels of shapes {images[0].shape} and {one.shape}, expected the same"
                 )
+            if isinstance(one, Volume) and isinstance(images[0], Volume):
+                require_same_grid("predict", one, images[0])
         return images
 
     def settle_channels(self, where: str, images: Sequence[Volume], box: Box | None) -> None:

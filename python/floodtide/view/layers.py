@@ -80,6 +80,9 @@ def layers_of(
         found.append(dataclasses.replace(_layer("truth", truth, True), visible=False))
     for layer in found[1:]:
         require_same_size("view", layer.volume, found[0].volume)
+        if place_of(layer.volume) is None and any(found[0].start):
+            first = f"{found[0].volume.name} begins at voxel {found[0].start}"
+            show(f"view: {first}, {layer.volume.name} states no place: it is shown from (0, 0, 0)")
     stated = [layer.volume.geometry.voxel_size_nm for layer in found]
     return found, size or next((s for s in stated if s is not None), None)
 
