@@ -24,7 +24,7 @@ from floodtide.base.options import Arguments
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3, difference, total
+from floodtide.data.boxes import difference, grown, total
 from floodtide.data.formats.writers import blocks
 from floodtide.data.volumes import as_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
@@ -189,7 +189,8 @@ def decision_points(
         raise InvalidArgumentError(
             f"decision points: {volume.name} holds {volume.dtype}, expected integers"
         )
-    halo = [min(math.ceil(max_distance / edge) + 1, limits.EXTENT.maximum) for edge in voxel_size]
+    most = int(limits.EXTENT.maximum)
+    halo = [min(math.ceil(max_distance / edge) + 1, most) for edge in voxel_size]
     cores = list(blocks(volume.shape, (_BLOCK, _BLOCK, _BLOCK), _BLOCK**3))
     found = []
     with world.agreed():
@@ -207,20 +208,17 @@ def decision_points(
 def _in_block(
     volume: Volume,
     core: Box,
-    halo: Sequence[float],
+    halo: Sequence[int],
     voxel_size: Sequence[float],
     max_distance: float,
 ) -> list[DecisionPoint]:
-    low = [max(0, int(a - h)) for a, h in zip(core[0], halo, strict=True)]
-    high = [int(min(n, a + m + h)) for a, m, h, n in zip(*core, halo, volume.shape, strict=True)]
-    size = difference(high, low)
+    low, size = box = grown(core, halo, volume.shape)
     limits.require_memory(
         f"decision points: {' x '.join(map(str, size))} voxels need",
         _BYTES_PER_VOXEL * math.prod(size),
         "a smaller max_distance",
     )
-    labels = volume.read((as_vec3(low), size))
-    labels = np.ascontiguousarray(np.maximum(labels, 0), dtype=np.uint64)
+    labels = np.ascontiguousarray(np.maximum(volume.read(box), 0), dtype=np.uint64)
     start = difference(core[0], low)
     rows = _core.agglomerate.decision_points(labels, list(voxel_size), max_distance, start, core[1])
     return [

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from floodtide import errors
 from floodtide.base import limits, options
@@ -64,20 +67,25 @@ def parse_box(text: str) -> Box | None:
     text = str(text or "")
     if not text.strip():
         return None
-    number = r"(\d{1,13})"  # no axis is longer than limits.EXTENT, which has 13 digits
-    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([rf"{number}\s*:\s*{number}"] * 3) + r"\s*", text)
-    numbers = [int(number) for number in match.groups()] if match else []
-    if (
-        not all(number in limits.EXTENT for number in numbers)
-        or not numbers
-        or any(a >= b for a, b in zip(numbers[::2], numbers[1::2], strict=True))
-    ):
+    start, ends = parse_ends(text, r"\d{1,13}")  # of limits.EXTENT, which has 13 digits
+    if not ends or max(ends) not in limits.EXTENT:
         raise errors.InvalidArgumentError(
             f"box {options.shown(text)}: expected z0:z1,y0:y1,x0:x1 with z0 < z1, y0 < y1, x0 < x1,"
             " for example 0:64,0:128,0:128"
         )
-    z0, z1, y0, y1, x0, x1 = numbers
-    return (z0, y0, x0), (z1 - z0, y1 - y0, x1 - x0)
+    return as_vec3(start), difference(ends, start)
+
+
+def parse_ends(text: str, number: str) -> tuple[list[int], list[int]]:
+    """Return z0, y0, x0 and z1, y1, x1 of a text "z0:z1,y0:y1,x0:x1"; empty lists unless each end is above its start.
+
+    Args:
+        number: Regular expression of a number.
+    """
+    match = re.fullmatch(",".join([rf"\s*({number})\s*:\s*({number})\s*"] * 3), text)
+    numbers = [int(number) for number in match.groups()] if match else []
+    start, ends = numbers[::2], numbers[1::2]
+    return (start, ends) if all(map(operator.lt, start, ends)) else ([], [])
 
 
 def parse_boxes(text: str) -> list[Box]:
@@ -95,12 +103,32 @@ def box_text(box: Box | None) -> str:
 
 def intersection(a: Box, b: Box) -> Box | None:
     """Return the box that two boxes share; None if they share no voxel."""
-    start = [max(*pair) for pair in zip(a[0], b[0], strict=True)]
-    ends = [min(i + m, j + n) for i, m, j, n in zip(*a, *b, strict=True)]
-    size = [end - begin for begin, end in zip(start, ends, strict=True)]
-    if min(size) < 1:
-        return None
-    return (start[0], start[1], start[2]), (size[0], size[1], size[2])
+    start = as_vec3([*map(max, a[0], b[0])])
+    size = difference([*map(min, total(*a), total(*b))], start)
+    return None if min(size) < 1 else (start, size)
+
+
+def grown(box: Box, by: Sequence[int], shape: Sequence[int]) -> Box:
+    """Return a box with `by` more voxels on each side of an axis, as far as a volume of this shape has them."""
+    low = [max(0, a - more) for a, more in zip(box[0], by, strict=True)]
+    high = [min(b + more, n) for b, more, n in zip(total(*box), by, shape, strict=True)]
+    return as_vec3(low), difference(high, low)
+
+
+def tiles(whole: Box, size: Sequence[int]) -> Iterator[Box]:
+    """Yield the boxes of a size, smaller at the ends, that cover a box, in the order of their first voxels."""
+    for place in itertools.product(*map(range, (0, 0, 0), whole[1], size)):
+        yield total(whole[0], place), as_vec3([*map(min, size, difference(whole[1], place))])
+
+
+def reported(boxes: Sequence[Box], progress: Progress | None) -> Iterator[Box]:
+    """Yield boxes. When the next one is asked for, call progress(voxels done, voxels)."""
+    done, voxels = 0, sum(math.prod(size) for _, size in boxes)
+    for box in boxes:
+        yield box
+        done += math.prod(box[1])
+        if progress is not None:
+            progress(done, voxels)
 
 
 def part_of(progress: Progress, index: int, parts: int) -> Progress:

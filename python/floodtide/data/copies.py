@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
 from floodtide.comm.broadcasts import broadcast_object
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, reported
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
@@ -145,12 +144,8 @@ def write_blocks(
             if writer is not None:
                 boxes = list(blocks(plan.shape, writer.chunks, BLOCK_BYTES // plan.dtype.itemsize))
                 boxes = boxes[rank::size] if shared else boxes
-                total, done = sum(math.prod(part) for _, part in boxes), 0
-                for box in boxes:
+                for box in reported(boxes, progress):
                     writer.write(box, read(box))
-                    done += math.prod(box[1])
-                    if progress is not None:
-                        progress(done, total)
         with agreed():
             if rank == 0 and writer is not None:
                 writer.finish()

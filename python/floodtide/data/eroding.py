@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data import no_label
-from floodtide.data.boxes import Vec3, as_vec3, difference, of_slices, slices
+from floodtide.data.boxes import Vec3, grown, of_slices, slices
 from floodtide.data.volumes import Volume
 
 
@@ -34,16 +34,15 @@ class Eroded:
 
     def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
         """Return the labels of a box."""
-        low = [max(0, part.start - n) for part, n in zip(where, self._steps, strict=True)]
-        ends = zip(where, self._steps, self.shape, strict=True)
-        high = [min(whole, part.stop + n) for part, n, whole in ends]
-        labels = self._volume.read((as_vec3(low), difference(high, low)))
+        box = of_slices(where)
+        around = grown(box, self._steps, self.shape)
+        labels = self._volume.read(around)
         known = no_label.cleared(labels)
         near = np.zeros(labels.shape, bool)
         for axis, steps in enumerate(self._steps):
             near |= _near_another(known, axis, steps)
         labels = np.where(near & (known > 0), labels.dtype.type(0), labels)
-        return np.ascontiguousarray(labels[slices(of_slices(where), low)])
+        return np.ascontiguousarray(labels[slices(box, around[0])])
 
 
 def _near_another(labels: NDArray[Any], axis: int, steps: int) -> NDArray[np.bool_]:

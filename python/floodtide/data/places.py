@@ -15,7 +15,7 @@ from pathlib import Path
 from floodtide.base import reading
 from floodtide.base.files import path_and_dataset, replace_bytes
 from floodtide.base.outputs import PRECOMPUTED, starts_like, volume_folder
-from floodtide.data.boxes import Vec3, as_vec3, difference, total
+from floodtide.data.boxes import Vec3, as_vec3, difference, grown, total
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.volumes import Volume
 
@@ -158,10 +158,8 @@ def belong(places: Sequence[Place], volume: Volume, start: Vec3) -> bool:
 
 
 def _is_in(volume: Volume, voxel: Vec3, segment: int) -> bool:
-    ends = [min(n, a + REACH + 1) for a, n in zip(voxel, volume.shape, strict=True)]
-    low = [max(0, a - REACH) for a in voxel]
-    size = difference(ends, low)
-    return min(size) > 0 and bool((volume.read((as_vec3(low), size)) == segment).any())
+    box = grown((voxel, (1, 1, 1)), (REACH,) * 3, volume.shape)
+    return min(box[1]) > 0 and bool((volume.read(box) == segment).any())
 
 
 def _place(row: Sequence[str]) -> Place:

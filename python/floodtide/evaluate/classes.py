@@ -32,7 +32,7 @@ from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3
+from floodtide.data.boxes import Progress, as_vec3, tiles
 from floodtide.data.no_label import missing
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, ShapeError
@@ -453,7 +453,7 @@ def _add_objects(report: ClassReport, pair: Pair, min_voxels: int) -> None:
     counts = np.zeros((len(places), 2 + len(_THRESHOLDS)), np.int64)
 
     def slabs(region: Box, chunks: Vec3) -> list[Box]:
-        (z0, y0, x0), (nz, ny, nx) = region
+        nz, ny, nx = region[1]
         depth = max(1, BLOCK_VOXELS // (ny * nx)) if report.sections else nz
         voxel = pair.segmentation.dtype.itemsize + pair.truth.dtype.itemsize
         limits.require_memory(
@@ -461,8 +461,7 @@ def _add_objects(report: ClassReport, pair: Pair, min_voxels: int) -> None:
             math.prod((min(depth, nz), ny, nx)) * (voxel + _COMPONENT_BYTES),
             "a smaller box (--box)" + ("" if report.sections else ", or objects by section"),
         )
-        tops = range(z0, z0 + nz, depth)
-        return [((z, y0, x0), (min(depth, z0 + nz - z), ny, nx)) for z in tops]
+        return list(tiles(region, (depth, ny, nx)))
 
     with bar("voxels", "objects") as progress, world.agreed():
         for _, *stored in pair.stored_blocks(progress, own_parts(), slabs):
@@ -489,11 +488,7 @@ def _object_counts(
     table = ContingencyTable()
     table.add(*components)
     segments, objects, both = table.rows().astype(np.int64).T
-    sizes = []
-    for ids in (segments, objects):
-        size = np.zeros(int(ids.max(initial=0)) + 1, np.int64)
-        np.add.at(size, ids, both)
-        sizes.append(size)
+    sizes = [np.bincount(ids, both, minlength=1).astype(np.int64) for ids in (segments, objects)]
     inside = (segments > 0) & (objects > 0)
     union = sizes[0][segments] + sizes[1][objects] - both
     matched = [np.count_nonzero(inside & (20 * both > k * union)) for k in _THRESHOLDS]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data import Vec3
-from floodtide.data.boxes import is_inside
+from floodtide.data.boxes import grown, is_inside, slices
 from floodtide.data.places import END, REACH, SPLIT, Place, table_of
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable
@@ -89,7 +89,7 @@ def _object_at(
     voxel: Vec3, segment: int, labels: NDArray[Any], objects: NDArray[Any]
 ) -> int | None:
     """Return the object that most voxels of a segment around a voxel have; 0: none; None: no voxel of the segment."""
-    box = tuple(slice(max(0, n - REACH), n + REACH + 1) for n in voxel)
+    box = slices(grown((voxel, (1, 1, 1)), (REACH,) * 3, labels.shape))
     own = labels[box] == segment
     if not own.any():
         return None

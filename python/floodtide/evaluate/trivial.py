@@ -51,8 +51,7 @@ def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
     whole = ContingencyTable()
     if len(rows):
         objects, places = np.unique(rows[:, 1], return_inverse=True)
-        counts = np.zeros(len(objects), np.uint64)
-        np.add.at(counts, places, rows[:, 2])
+        counts = np.bincount(places, rows[:, 2]).astype(np.uint64)
         whole.add_rows(np.stack([np.ones_like(objects), objects, counts], axis=1))
     return whole.scores()
 

@@ -20,7 +20,7 @@ from floodtide import _core
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, box_text, difference, intersection
+from floodtide.data.boxes import Progress, box_text, difference, intersection, reported, tiles
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import note_place, place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
@@ -184,16 +184,12 @@ class Pair:
         """
         region, *starts = self.places
         chosen = list((cut or _blocks)(region, self.segmentation.chunks))[parts]
-        total, done = sum(math.prod(size) for _, size in chosen), 0
-        for start, size in chosen:
+        for start, size in reported(chosen, progress):
             labels, objects = (
                 volume.read((difference(start, first), size))
                 for volume, first in zip((self.segmentation, self.truth), starts, strict=True)
             )
             yield start, labels, objects
-            done += math.prod(size)
-            if progress is not None:
-                progress(done, total)
 
     @property
     def assumed_place(self) -> str | None:
@@ -236,10 +232,8 @@ def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:
-    """Yield blocks of whole planes with at most BLOCK_VOXELS voxels; planes that are too large are split along y."""
-    (z0, y0, x0), (nz, ny, nx) = region
+    """Return blocks of whole planes with at most BLOCK_VOXELS voxels; planes that are too large are split along y."""
+    nz, ny, nx = region[1]
     rows = max(1, min(ny, BLOCK_VOXELS // (nx * min(chunks[0], nz))))
     depth = max(1, min(nz, BLOCK_VOXELS // (nx * rows)))
-    for z in range(z0, z0 + nz, depth):
-        for y in range(y0, y0 + ny, rows):
-            yield (z, y, x0), (min(depth, z0 + nz - z), min(rows, y0 + ny - y), nx)
+    return tiles(region, (depth, rows, nx))

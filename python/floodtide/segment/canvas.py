@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ from floodtide.config.segment_options import (
     seed_policies,
 )
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3, difference, is_inside, slices, total
+from floodtide.data.boxes import as_vec3, difference, is_inside, parse_ends, slices, total
 from floodtide.data.no_label import cleared
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.segment.ffn_files import path_in, read_reversed_seeds
@@ -297,18 +296,13 @@ def parse_window(text: str, fov: Sequence[int]) -> Window:
     if not text.strip():
         z, y, x = (size // 2 for size in fov)
         return (-z, -y, -x), (z, y, x)
-    part = r"\s*(-?\d{1,4})\s*:\s*(-?\d{1,4})\s*"
-    match = re.fullmatch(",".join([part] * 3), text)
-    numbers = [int(number) for number in match.groups()] if match else []
-    if not numbers or any(
-        a >= b or max(-a, b) > _LARGEST for a, b in zip(numbers[::2], numbers[1::2], strict=True)
-    ):
+    start, ends = parse_ends(text, r"-?\d{1,4}")
+    if not ends or max(-min(start), *ends) > _LARGEST:
         raise InvalidArgumentError(
             f"segment: shift_mask_fov is {text!r}, expected z0:z1,y0:y1,x0:x1 relative to a position, with z0 < z1,"
             f" y0 < y1, x0 < x1, for example -16:17,-16:17,-16:17, and distances of at most {_LARGEST}"
         )
-    z0, z1, y0, y1, x0, x1 = numbers
-    return (z0, y0, x0), (z1 - 1, y1 - 1, x1 - 1)
+    return as_vec3(start), difference(ends, (1, 1, 1))
 
 
 def shifted_positions(

@@ -24,7 +24,7 @@ from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.outputs import PRECOMPUTED
 from floodtide.base.reading import blaming
-from floodtide.data.boxes import Box, Vec3, as_vec3, slices
+from floodtide.data.boxes import Box, Vec3, as_vec3, slices, tiles
 from floodtide.data.formats.geometry import NO_PLACE, NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
 from floodtide.errors import InvalidArgumentError, StorageError
@@ -317,7 +317,7 @@ def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
 
 
 def blocks(shape: Vec3, chunks: Vec3, most: int) -> Iterator[Box]:
-    """Yield boxes of whole chunks that cover a volume. A box has at most `most` voxels, or is one chunk."""
+    """Return boxes of whole chunks that cover a volume. A box has at most `most` voxels, or is one chunk."""
     size = list(chunks)
     for axis in (2, 1, 0):
         plane = math.prod(size) // size[axis]
@@ -325,9 +325,4 @@ def blocks(shape: Vec3, chunks: Vec3, most: int) -> Iterator[Box]:
         size[axis] = min(chunks[axis] * count, -(-shape[axis] // chunks[axis]) * chunks[axis])
         if size[axis] < shape[axis]:
             break
-    for z in range(0, shape[0], size[0]):
-        for y in range(0, shape[1], size[1]):
-            for x in range(0, shape[2], size[2]):
-                start = (z, y, x)
-                extent = [min(n, whole - a) for n, whole, a in zip(size, shape, start, strict=True)]
-                yield start, (extent[0], extent[1], extent[2])
+    return tiles(((0, 0, 0), shape), size)

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, difference, slices, total
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, difference, slices, tiles, total
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 
@@ -90,8 +89,8 @@ def _scan(
     most = len(layers) * math.prod(shape[1:]) * tile[0]
     for z in layers:
         depth = min(tile[0], shape[0] - z)
-        for (y, x), size in _tiles((shape[1], shape[2]), tile):
-            there = cleared(volume.read((total(first, (z, y, x)), (depth, *size)))) != 0
+        for at, size in tiles(((z, 0, 0), (depth, *shape[1:])), tile):
+            there = cleared(volume.read((total(first, at), size))) != 0
             voxels += int(np.count_nonzero(there))
             read += there.size
             for axis in (1, 2):
@@ -99,10 +98,9 @@ def _scan(
                     starts = np.arange(0, there.shape[axis], cell)
                     there = np.logical_or.reduceat(there, starts, axis=axis)
             height, width = there.shape[1:]
-            mask[z : z + depth, y // cell : y // cell + height, x // cell : x // cell + width] = (
-                there
-            )
-            done += depth * math.prod(size)
+            y, x = at[1] // cell, at[2] // cell
+            mask[z : z + depth, y : y + height, x : x + width] = there
+            done += math.prod(size)
             if progress is not None:
                 progress(min(done, most), most)
         after = min(z + tile[0] * step, shape[0])
@@ -125,14 +123,6 @@ def _tile(chunks: Vec3, shape: Vec3, cell: int) -> list[int]:
         while size[axis] < shape[axis] and math.prod(size) // size[axis] * 2 * size[axis] <= _TILE:
             size[axis] *= 2
     return size
-
-
-def _tiles(
-    extents: tuple[int, int], tile: list[int]
-) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    for y in range(0, extents[0], tile[1]):
-        for x in range(0, extents[1], tile[2]):
-            yield (y, x), (min(tile[1], extents[0] - y), min(tile[2], extents[1] - x))
 
 
 def _boxes(mask: Mask, found: Box, cell: int) -> tuple[Form, list[Box]]:

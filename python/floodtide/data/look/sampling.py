@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, tiles, total
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
 
@@ -77,10 +77,7 @@ def cubes(whole: Box, per_axis: int, cube: int = CUBE) -> list[Box]:
     first, size = whole
     edges = [edge_of(n, cube) for n in size]
     grids = [starts(n, edge, per_axis) for n, edge in zip(size, edges, strict=True)]
-    return [
-        ((first[0] + z, first[1] + y, first[2] + x), (edges[0], edges[1], edges[2]))
-        for z, y, x in itertools.product(*grids)
-    ]
+    return [(total(first, place), as_vec3(edges)) for place in itertools.product(*grids)]
 
 
 def cubes_within(whole: Box, budget: int, cube: int = CUBE) -> list[Box]:
@@ -96,20 +93,13 @@ def columns(whole: Box, budget: int) -> list[Box]:
     """
     first, (depth, height, width) = whole
     if depth * height * width <= budget:
-        rows = max(1, _SLAB // width)
-        return [
-            ((first[0], first[1] + y, first[2]), (depth, min(rows, height - y), width))
-            for y in range(0, height, rows)
-        ]
+        return list(tiles(whole, (depth, max(1, _SLAB // width), width)))
     tile_y, tile_x = min(height, _TILE), min(width, _TILE)
     count = max(4, budget // (depth * tile_y * tile_x))
     rows = min(max(1, height // tile_y), max(1, int(count**0.5)))
     across = max(1, count // rows)
-    return [
-        ((first[0], first[1] + y, first[2] + x), (depth, tile_y, tile_x))
-        for y in starts(height, tile_y, rows)
-        for x in starts(width, tile_x, across)
-    ]
+    places = itertools.product([0], starts(height, tile_y, rows), starts(width, tile_x, across))
+    return [(total(first, place), (depth, tile_y, tile_x)) for place in places]
 
 
 def sample(whole: Box, budget: int, sections: bool) -> list[Box]:
@@ -121,7 +111,7 @@ def slabs(
     volume: Volume, boxes: Sequence[Box], progress: Progress | None
 ) -> Iterator[tuple[int, Array]]:
     """Yield (number of the first section, voxels) for slabs of whole sections of each box, in order of z."""
-    done, total = 0, sum(math.prod(size) for _, size in boxes)
+    done, whole = 0, sum(math.prod(size) for _, size in boxes)
     chunk = volume.chunks[0]
     for (z, y, x), (depth, height, width) in boxes:
         step = max(1, min(depth, _SLAB // max(1, height * width)))
@@ -136,7 +126,7 @@ def slabs(
             at += size
             done += voxels.size
             if progress is not None:
-                progress(done, total)
+                progress(done, whole)
 
 
 def read(volume: Volume, box: Box) -> Array:
