@@ -29,7 +29,7 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.stored import require_same_task
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, is_inside, parse_boxes
+from floodtide.data.boxes import as_vec3, box_text, is_inside, middle, parse_boxes
 from floodtide.data.copies import require_new
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.table import HDF5, format_of
@@ -396,13 +396,13 @@ class Stack(NotPickled):
         part = as_vec3(
             [min(n, math.ceil(_SAMPLE * r)) for n, r in zip(size, self._ratio, strict=True)]
         )
-        first = as_vec3([a + (n - m) // 2 for a, n, m in zip(start, size, part, strict=True)])
-        sample, whole = self.coarse((first, part)), self.coarse((start, size))
+        inner = middle((start, size), part)
+        sample, whole = self.coarse(inner), self.coarse((start, size))
         shape, cost = self.images[0].shape, self.predictor.cost
         begun_s = time.monotonic()
         predicted = self.predictor.predicted(self.images, sample)
         predicted_s = time.monotonic()
-        self.decoded(predicted, (first, part))
+        self.decoded(predicted, inner)
         decoded_s = time.monotonic() - predicted_s
         computed, blocks, block_bytes = cost(shape, whole)
         voxels, outputs = math.prod(whole[1]), self.predictor.outputs

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from floodtide.errors import InvalidArgumentError, UnsupportedError
+from floodtide.errors import InvalidArgumentError, UnsupportedError, on_all_ranks
 
 
 def start_ranks(name: str, ranks: int) -> None:
@@ -38,8 +38,6 @@ def require_several_ranks(name: str) -> None:
 
     world.ensure_init()
     if world.size() == 1:
-        error = InvalidArgumentError(
-            f"{name}: 1 rank, expected at least 2: start it with mpiexec -n 2"
+        raise on_all_ranks(
+            InvalidArgumentError(f"{name}: 1 rank, expected at least 2: start it with mpiexec -n 2")
         )
-        error.agreed = True
-        raise error

@@ -20,7 +20,7 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.writers import Plan
-from floodtide.errors import Error
+from floodtide.errors import Error, on_all_ranks
 from floodtide.evaluate import trivial
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Trainer
@@ -103,9 +103,9 @@ def _trained(directory: Path, steps: int, seed: int) -> nn.FFN:
         with bar("steps", f"train at rate {lr:g}") as progress, notes.no_warnings():
             trainer.run(progress)
         if not trainer.complete:
-            stopped = Error(f"stopped at step {trainer.steps_done}: the same command resumes")
-            stopped.agreed = True  # the signal stopped the training on all ranks
-            raise stopped
+            # the signal stopped the training on all ranks
+            text = f"stopped at step {trainer.steps_done}: the same command resumes"
+            raise on_all_ranks(Error(text))
     # Without the trainer, whose watchdog would end the job if rank 0 segments for long.
     return cast(nn.FFN, trainer.result)
 

@@ -16,10 +16,10 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from floodtide.comm.launching.launchers import Launcher
 ActivityLog = _core.comm.ActivityLog
 Communicator = _core.comm.Communicator
 Watchdog = _core.comm.Watchdog
+Made = TypeVar("Made")
 
 _RANK_0_S = 5.0
 """Seconds that other ranks wait after Ctrl-C, while rank 0 removes unfinished files, reports and ends the job."""
@@ -460,6 +461,16 @@ def agreed() -> Iterator[None]:
         with contextlib.suppress(AttributeError):
             failure.agreed = True  # type: ignore[attr-defined]
         raise failure
+
+
+def from_rank_0(make: Callable[[], Made]) -> Made:
+    """Return on all ranks what a function returns on rank 0. If it fails there, all ranks raise. Collective."""
+    made: Any = None
+    with agreed():
+        if rank() == 0:
+            made = make()
+    result: Made = broadcast_object(made)
+    return result
 
 
 def _rebuilt(failed_rank: int, kind: str, message: str) -> errors.Error:

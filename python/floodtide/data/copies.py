@@ -148,7 +148,6 @@ def write_blocks(
                     writer.write(box, read(box))
         with agreed():
             if rank == 0 and writer is not None:
-                writer.finish()
                 held.close()  # gives the volume its name
     return Volume(destination)
 

@@ -36,17 +36,20 @@ def missing(labels: NDArray[Any]) -> NDArray[np.bool_] | None:
     return none if none.any() else None
 
 
-def cleared(labels: NDArray[Any], name: str = "") -> NDArray[Any]:
+def cleared(labels: NDArray[Any], name: str = "", unlabelled: int | None = None) -> NDArray[Any]:
     """Return labels in which voxels without a label are 0. The same array if they are already.
 
     Args:
         labels: Labels of any type.
         name: The volume, for a note about values that are read as 0; "": no note.
+        unlabelled: A further value of voxels without a label; None: none.
     """
     none = missing(labels)
-    if none is None:
+    if none is not None:
+        if name:
+            value = int(labels[none].max())
+            notes.show(f"{name}: {value} stands for no label, as 0 does")
+        labels = np.where(none, labels.dtype.type(0), labels)
+    if unlabelled is None:
         return labels
-    if name:
-        value = int(labels[none].max())
-        notes.show(f"{name}: {value} stands for no label, as 0 does")
-    return np.where(none, labels.dtype.type(0), labels)
+    return np.where(labels == unlabelled, labels.dtype.type(0), labels)

@@ -27,7 +27,7 @@ from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_te
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import Source, open_object
 from floodtide.data.formats.table import HDF5, format_of, open_volume
-from floodtide.data.formats.writers import CHUNK, GZIP
+from floodtide.data.formats.writers import CHUNK, GZIP, hdf5_file
 from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP, voxel_size_nm=limits.VOXEL_SIZE)
@@ -237,10 +237,8 @@ class _Cleared:
         self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        labels = no_label.cleared(self._volume.read(of_slices(box)), self._volume.name)
-        if self._unlabelled is None:
-            return labels
-        return np.where(labels == self._unlabelled, labels.dtype.type(0), labels)
+        labels = self._volume.read(of_slices(box))
+        return no_label.cleared(labels, self._volume.name, self._unlabelled)
 
 
 def volume_exists(name: str) -> bool:
@@ -392,15 +390,13 @@ def write_volume(
     """
     _WRITE.check("write_volume", gzip=gzip, voxel_size_nm=voxel_size_nm)
     resolution = None if voxel_size_nm is None else np.array(voxel_size_nm, np.float64)
-    with reserved("write_volume", path, unchecked, wait_s=WAIT_S):
-        file = _core.data.Hdf5Writer(os.fspath(path), command, list(arrays))
-        try:
-            for name, array in sorted(arrays.items()):
-                chunks = [min(n, CHUNK) for n in array.shape]
-                file.create(name, array.dtype.name, array.shape, chunks, gzip)
-                if resolution is not None and array.ndim == 3:
-                    file.attribute(name, "resolution", resolution)
-                file.write(name, [0] * array.ndim, np.ascontiguousarray(array))
-            file.finish()
-        finally:
-            file.discard()
+    with (
+        reserved("write_volume", path, unchecked, wait_s=WAIT_S),
+        hdf5_file(os.fspath(path), command, list(arrays)) as file,
+    ):
+        for name, array in sorted(arrays.items()):
+            chunks = [min(n, CHUNK) for n in array.shape]
+            file.create(name, array.dtype.name, array.shape, chunks, gzip)
+            if resolution is not None and array.ndim == 3:
+                file.attribute(name, "resolution", resolution)
+            file.write(name, [0] * array.ndim, np.ascontiguousarray(array))

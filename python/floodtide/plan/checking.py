@@ -50,26 +50,25 @@ def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
             settings = prepared(settings)
         except Error as error:  # on every rank alike
             refused.append(Problem(True, str(error)))
-    report: dict[str, Any] = {}
-    with world.agreed():
-        if world.rank() == 0:
-            volumes, classes, found = (
-                _of_training(settings) if trains and not refused else ([], [], refused)
-            )
-            segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
-            if segments:
-                found = found + _of_segmentation(file, settings)
-            report = {
-                "config": file,
-                "training": trains,
-                "segmentation": segments,
-                "volumes": volumes,
-                "classes": classes or None,
-                "errors": [problem.text for problem in found if problem.error],
-                "warnings": [problem.text for problem in found if not problem.error],
-            }
-    answer: dict[str, Any] = world.broadcast_object(report)
-    return answer
+
+    def report() -> dict[str, Any]:
+        volumes, classes, found = (
+            _of_training(settings) if trains and not refused else ([], [], refused)
+        )
+        segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
+        if segments:
+            found = found + _of_segmentation(file, settings)
+        return {
+            "config": file,
+            "training": trains,
+            "segmentation": segments,
+            "volumes": volumes,
+            "classes": classes or None,
+            "errors": [problem.text for problem in found if problem.error],
+            "warnings": [problem.text for problem in found if not problem.error],
+        }
+
+    return world.from_rank_0(report)
 
 
 def _to_be_trained(settings: config.Config) -> bool:

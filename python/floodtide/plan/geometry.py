@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from floodtide.base.networks import FfnOptions
 from floodtide.data import Box, Vec3
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import as_vec3, total
 from floodtide.data.formats.geometry import size_text
 from floodtide.errors import InvalidArgumentError
 
@@ -44,11 +44,16 @@ class Split:
     reason: str
     test: tuple[Box, ...] = ()
 
+    @property
+    def parts(self) -> list[list[tuple[int, Box]]]:
+        """The boxes of training, validation and, if there are some, test, each with the index of its volume."""
+        trained = [(number, box) for number, own in enumerate(self.training) for box in own]
+        held = [[(self.held_out, box) for box in part] for part in (self.validation, self.test)]
+        return [trained, *(part for part in held if part)]
+
     def holds(self, offset: Vec3) -> bool:
         """Return True if pairs of voxels at an offset (z, y, x) lie in boxes of all parts."""
-        parts = [[box for own in self.training for box in own], self.validation]
-        parts += [self.test] if self.test else []
-        return all(any(_holds(box, offset) for box in part) for part in parts)
+        return all(any(_holds(box, offset) for _, box in part) for part in self.parts)
 
 
 def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> FfnOptions:
@@ -172,12 +177,12 @@ def _whole_boxes(
     roomy: Sequence[tuple[int, Box]],
 ) -> Split | None:
     """Return the split that holds out whole roomy boxes of one volume, at most a third of all voxels; None without."""
-    total = sum(math.prod(box[1]) for _, box in fitting)
+    voxels = sum(math.prod(box[1]) for _, box in fitting)
     best: tuple[float, int, list[Box]] | None = None
     for number in range(len(boxes)):
         chosen: list[Box] = []
         for _, box in reversed([one for one in roomy if one[0] == number]):
-            share = sum(math.prod(size) for _, size in [*chosen, box]) / total
+            share = sum(math.prod(size) for _, size in [*chosen, box]) / voxels
             if share > _MOST_HELD_OUT:
                 continue
             chosen.append(box)
@@ -229,7 +234,7 @@ def cuts(
 
 
 def _moved(box: Box, start: Vec3) -> Box:
-    return as_vec3([a + b for a, b in zip(box[0], start, strict=True)]), box[1]
+    return total(box[0], start), box[1]
 
 
 def _along(shape: Vec3, axis: int, span: tuple[int, int]) -> Box:

@@ -220,13 +220,9 @@ def _three_parts(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split 
         wish.boxes, recipe.patch, recipe.guard, inside=recipe.inside, share=HELD_OUT_FOR_TWO, **more
     ):
         for split in geometry.with_test(two, recipe.patch, recipe.guard, **more):
-            trained = [(n, box) for n, own in enumerate(split.training) for box in own]
-            held = [
-                [(split.held_out, box) for box in part] for part in (split.validation, split.test)
-            ]
             counts = [
                 len({one for n, box in part for one in _kinds(n, labels[n], box, None, wish)})
-                for part in (trained, *held)
+                for part in split.parts
             ]
             if min(counts) >= _FEW_OBJECTS:
                 return split
@@ -247,10 +243,9 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
     }
     second: tuple[Split, list[str]] | None = None
     for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, **more):
-        trained = [(n, box) for n, own in enumerate(split.training) for box in own]
         learnt, held_out = (
             {one for n, box in part for one in _kinds(n, labels[n], box, task, wish)}
-            for part in (trained, [(split.held_out, box) for box in split.validation])
+            for part in split.parts
         )
         if min(len(learnt), len(held_out)) < 2 or not wanted <= learnt:
             continue

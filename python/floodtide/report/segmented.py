@@ -36,7 +36,7 @@ from floodtide.evaluate import trivial
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
-from floodtide.segment import Segmenter
+from floodtide.segment import Segmenter, trained
 from floodtide.segment.decoding import Decoding, kept_decoding
 from floodtide.segment.linking import objects_of
 from floodtide.segment.predict import predictor_of
@@ -182,7 +182,7 @@ def _predicted(
     decoding = Decoding()
     if task.affinity_offsets:
         decoding = kept_decoding(checkpoint, settings.segment)
-    predictor = predictor_of(source, checkpoint, task, decoding.mirror)
+    predictor = predictor_of(source, trained.load(checkpoint), task, decoding.mirror)
     part = small_part(box, (1, 1, 1))
     images = [Volume(volume_name(one.image)) for one in source.inputs]
     predicted = predictor.predicted(images, part, progress)

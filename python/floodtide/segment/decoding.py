@@ -23,7 +23,6 @@ from floodtide.base.files import replace_text
 from floodtide.base.outputs import reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.comm import world
-from floodtide.comm.broadcasts import broadcast_object
 from floodtide.config import Config, SegmentOptions
 from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Box, Volume, parse_box
@@ -34,7 +33,7 @@ from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageEr
 from floodtide.segment import trained
 from floodtide.segment.identity import digest
 from floodtide.segment.linking import AffinityOptions, linked
-from floodtide.segment.predict import Predictor
+from floodtide.segment.predict import predictor_of
 
 FILE = "decoding.json"
 """Name of the file of a run directory that keeps the choice, with the scores of all candidates."""
@@ -86,7 +85,9 @@ def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
 
     Keys that `options` gives replace the choice. Rank 0 chooses, so all ranks have the same bits.
     """
-    return _on_rank_0(checkpoint, _given(options), options.choose_by, choose=True)
+    return world.from_rank_0(
+        lambda: _settled(checkpoint, _given(options), options.choose_by, choose=True)
+    )
 
 
 def kept_decoding(checkpoint: Path, options: SegmentOptions) -> Decoding:
@@ -103,7 +104,9 @@ def decoding_of_file(checkpoint: str, mirrored: bool, given: Row) -> Decoding:
         given: Fields of AffinityOptions.
     """
     given = {**given, "mirror": mirrored}
-    return _on_rank_0(Path(checkpoint), given, "voi", choose=False, predicted=True)
+    return world.from_rank_0(
+        lambda: _settled(Path(checkpoint), given, "voi", choose=False, predicted=True)
+    )
 
 
 def _given(options: SegmentOptions) -> Row:
@@ -112,15 +115,6 @@ def _given(options: SegmentOptions) -> Row:
     if "mirror" in given:
         given["mirror"] = given["mirror"] == "on"
     return given
-
-
-def _on_rank_0(*arguments: Any, **how: Any) -> Decoding:
-    found: Decoding | None = None
-    with world.agreed():
-        if world.rank() == 0:
-            found = _settled(*arguments, **how)
-    decoding: Decoding = broadcast_object(found)
-    return decoding
 
 
 def _settled(
@@ -245,15 +239,11 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
     total, done = len(parts) * len(mirrors) * (1 + len(LINKAGES)), 0
     with bar("passes", "choose", line_every_s=10.0) as progress:
         for number, ((volume, box), (images, labels)) in enumerate(zip(parts, opened, strict=True)):
-            truth = _truth(volume, labels, box, settings.data.unlabelled)
+            place = difference(box[0], volume.labels_box_start), box[1]
+            truth = cleared(labels.read(place), labels.name, settings.data.unlabelled)
             for mirror in mirrors:
-                predicted = Predictor(
-                    network,
-                    mean=[one.mean for one in volume.inputs],
-                    std=[one.std for one in volume.inputs],
-                    mirror=axes if mirror else (),
-                    task=task,
-                ).predicted(images, box)
+                predictor = predictor_of(volume, network, task, axes if mirror else ())
+                predicted = predictor.predicted(images, box)
                 progress(done := done + 1, total)
                 for method in LINKAGES:
                     for key, rows in _candidates(predicted, settings, method, truth):
@@ -286,15 +276,6 @@ def _parts(settings: Config) -> Iterator[tuple[TrainingVolume, Box]]:
     factor = min(1.0, (_MOST_VOXELS / max(1, voxels)) ** (1 / 3))
     for volume, box in found:
         yield volume, middle(box, [max(1, int(n * factor)) for n in box[1]])
-
-
-def _truth(volume: TrainingVolume, labels: Volume, box: Box, unlabelled: int | None) -> Any:
-    """Return the labels of a box, 0 without a label."""
-    found = labels.read((difference(box[0], volume.labels_box_start), box[1]))
-    known = cleared(found, labels.name)
-    return (
-        known if unlabelled is None else np.where(found == unlabelled, known.dtype.type(0), known)
-    )
 
 
 def _candidates(

@@ -353,11 +353,10 @@ class Segmenter:
             "options": options_of(self.options, self.model),
             "seeds": hashlib.sha256(seeds.data).hexdigest()[:16],
         }
-        first, second = passes_of(Path(path))
-        return (
-            Checkpoint(first, interval_s, settings, self.forward),
-            Checkpoint(second, interval_s, settings, self.forward),
+        first, second = (
+            Checkpoint(file, interval_s, settings, self.forward) for file in passes_of(Path(path))
         )
+        return first, second
 
     def segment_at(
         self,

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
 from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes, temporaries
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
+from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.places import Place, table_of, write_places
 from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment.identity import first_difference
@@ -67,11 +67,8 @@ class Cut:
             raise InvalidArgumentError(
                 f"segment: subvolumes of {self.size} voxels, expected at least 1 along each axis"
             )
-        cut = [n for n, whole in zip(self.size, self.box[1], strict=True) if n < whole]
-        overlaps = [
-            o for o, n, w in zip(self.overlap, self.size, self.box[1], strict=True) if n < w
-        ]
-        if min(self.overlap) < 0 or any(2 * o > n for o, n in zip(overlaps, cut, strict=True)):
+        axes = zip(self.overlap, self.size, self.box[1], strict=True)
+        if min(self.overlap) < 0 or any(n < whole and 2 * o > n for o, n, whole in axes):
             raise InvalidArgumentError(
                 f"segment: an overlap of {self.overlap} voxels between subvolumes of {self.size}, expected at most half"
                 " a subvolume"
@@ -122,9 +119,8 @@ class Cut:
     def core(self, number: int) -> Box:
         """Return the box of the voxels that the whole segmentation takes from a subvolume."""
         edges = [self._edges(axis)[i : i + 2] for axis, i in enumerate(self._place(number))]
-        return as_vec3([begin for begin, _ in edges]), as_vec3(
-            [end - begin for begin, end in edges]
-        )
+        begins, ends = zip(*edges, strict=True)
+        return as_vec3(begins), difference(ends, begins)
 
     def neighbours(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs (smaller number, larger number) of subvolumes that share a face, an edge or a corner."""
@@ -346,16 +342,12 @@ class Pieces:
         for stale in temporaries(table):  # of processes that were killed
             stale.unlink(missing_ok=True)
         write_places(table, places, start, self.threshold)
-        file = _core.data.Hdf5Writer(str(self.path(number)), command, [DATASET])
-        try:
+        with hdf5_file(str(self.path(number)), command, [DATASET]) as file:
             file.create(DATASET, "uint32", list(size), [min(n, _CHUNK) for n in size], 4)
             file.attribute(DATASET, "box_start", list(start))
             file.attribute(DATASET, "box_size", list(size))
             file.attribute(DATASET, "volume_shape", list(self.volume_shape))
             file.write(DATASET, [0, 0, 0], labels.astype(np.uint32))
-            file.finish()
-        finally:
-            file.discard()
 
     @property
     def threshold(self) -> float:

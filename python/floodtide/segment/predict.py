@@ -506,11 +506,11 @@ def predict_volume(
 
 
 def predictor_of(
-    source: TrainingVolume, checkpoint: Path, task: Any, mirror: Sequence[int] = ()
+    source: TrainingVolume, model: nn.PatchNetwork, task: Any, mirror: Sequence[int] = ()
 ) -> Predictor:
-    """Return the predictor of a checkpoint, with mean and std of the channels of a training volume."""
+    """Return the predictor of a network, with mean and std of the channels of a training volume."""
     return Predictor(
-        trained.load(checkpoint),
+        model,
         mean=[one.mean for one in source.inputs],
         std=[one.std for one in source.inputs],
         mirror=mirror,

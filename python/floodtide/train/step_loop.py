@@ -108,16 +108,12 @@ class StepLoop:
 
     def _begin(self) -> None:
         self.core = self._new_core()
-        with world.agreed():
-            newest = self.directory.newest_checkpoint()
-        self.checkpoint = world.broadcast_object(newest) or ""
+        self.checkpoint = world.from_rank_0(self.directory.newest_checkpoint)
         if self.checkpoint:
             self._resume(self.checkpoint)
             with world.agreed():
                 self._resume_corrections()
-        with world.agreed():
-            given_up = self.directory.given_up(self.steps_done)
-        self.given_up = bool(world.broadcast_object(given_up))
+        self.given_up = world.from_rank_0(lambda: self.directory.given_up(self.steps_done))
         self._start_log()
         self._record(self._start_record())
         self._print_warnings()
@@ -370,9 +366,7 @@ class StepLoop:
             )
         if not self.complete or self.setup.learner.held_out is None or self._closed:
             return
-        with world.agreed():
-            lacks = self.directory.lacks_validation(self.steps_done)
-        if world.broadcast_object(lacks):
+        if world.from_rank_0(lambda: self.directory.lacks_validation(self.steps_done)):
             self.validate()
 
     def go_on(self) -> None:

@@ -18,7 +18,7 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import reason
-from floodtide.data.boxes import Vec3, slices
+from floodtide.data.boxes import Vec3, box_text, slices
 from floodtide.data.formats.geometry import (
     KEYS,
     NAMES,
@@ -104,14 +104,14 @@ def object_volume(
     before = _identity(file, name)
 
     def read(start: Vec3, extent: Vec3) -> NDArray[Any]:
-        box = slices((start, extent))
+        where = f"{name}: box {box_text((start, extent))} (z, y, x)"
         try:
-            block = np.asarray(source[box])
+            block = np.asarray(source[slices((start, extent))])
         except Error:
             raise
         except Exception as error:
             raise InvalidFileError(
-                f"{name}: box {_text(box)} (z, y, x) cannot be read: {type(error).__name__}: {reason(error)}"
+                f"{where} cannot be read: {type(error).__name__}: {reason(error)}"
             ) from error
         if _identity(file, name) != before:
             raise InvalidFileError(f"{name}: {file} was replaced while the volume was being read")
@@ -119,8 +119,7 @@ def object_volume(
             block = block.astype(np.uint8)  # True may be any byte: Pillow has 255
         if block.shape != extent or block.dtype.newbyteorder("=") != dtype:
             raise InvalidFileError(
-                f"{name}: box {_text(box)} (z, y, x) was read as {block.dtype} of shape {block.shape},"
-                f" expected {dtype} of shape {extent}"
+                f"{where} was read as {block.dtype} of shape {block.shape}, expected {dtype} of shape {extent}"
             )
         return block.astype(dtype, copy=False)
 
@@ -251,7 +250,3 @@ def _identity(file: str | None, name: str) -> tuple[int, int] | None:
     except OSError as error:
         raise InvalidFileError(f"{name}: {file} cannot be read: {reason(error)}") from None
     return status.st_dev, status.st_ino
-
-
-def _text(box: tuple[slice, ...]) -> str:
-    return ",".join(f"{part.start}:{part.stop}" for part in box)

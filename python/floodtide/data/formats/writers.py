@@ -80,26 +80,39 @@ class Writer:
     Attributes:
         chunks: Voxels (z, y, x) of a chunk.
         write: Writes the block of a box.
-        finish: Called after the last block.
         shared: What `shared_writer` needs in another process of this job; "": only this one can write.
     """
 
     chunks: Vec3
     write: Callable[[Box, NDArray[Any]], None]
-    finish: Callable[[], None] = lambda: None
     shared: str = ""
+
+
+@contextmanager
+def hdf5_file(path: str, command: str, datasets: list[str]) -> Iterator[_core.data.Hdf5Writer]:
+    """Yield an HDF5 file to write, which takes its name at the end of the block. If the block fails, it is removed.
+
+    Args:
+        command: The command that writes it. It may replace its own older datasets of an existing file.
+        datasets: The names of the datasets.
+    """
+    file = _core.data.Hdf5Writer(path, command, datasets)
+    try:
+        yield file
+        file.finish()
+    finally:
+        file.discard()
 
 
 @contextmanager
 def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
     """Write a dataset of an HDF5 file."""
     path, dataset = path_and_dataset(reference)
-    file = _core.data.Hdf5Writer(path, plan.command, [dataset])
+    with hdf5_file(path, plan.command, [dataset]) as file:
 
-    def write(box: Box, block: NDArray[Any]) -> None:
-        file.write(dataset, list(box[0]), np.ascontiguousarray(block))
+        def write(box: Box, block: NDArray[Any]) -> None:
+            file.write(dataset, list(box[0]), np.ascontiguousarray(block))
 
-    try:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), GZIP)
         if plan.geometry.voxel_size_nm is not None:
             file.attribute(dataset, "resolution", np.array(plan.geometry.voxel_size_nm, np.float64))
@@ -107,9 +120,7 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
             file.attribute(dataset, "box_start", list(plan.geometry.offset))
         for name, text in plan.notes.items():
             file.attribute(dataset, name, text)
-        yield Writer(plan.chunks, write, file.finish)
-    finally:
-        file.discard()
+        yield Writer(plan.chunks, write)
 
 
 @contextmanager

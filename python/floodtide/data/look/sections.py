@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,9 +138,9 @@ class SectionSums:
         inside = float(np.median(stds[good])) if good.any() else 0.0
         return Sections(
             first=self.first,
-            means=_floats(means + self.offset),
-            stds=_floats(stds),
-            correlations=_floats(correlations),
+            means=tuple((means + self.offset).tolist()),
+            stds=tuple(stds.tolist()),
+            correlations=tuple(correlations.tolist()),
             findings=tuple(Finding(self.first + at, kind) for at, kind in findings),
             drift=float(np.ptp(level)) / inside if inside > 0 else 0.0,
             contrast_drift=float(contrast.max() / contrast.min())
@@ -205,7 +204,3 @@ def _running(values: Row) -> Row:
 def _spread(values: Row) -> float:
     """Return the standard deviation that the median absolute deviation stands for."""
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
-
-
-def _floats(values: Sequence[Any] | Row) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)

@@ -207,7 +207,8 @@ def test_a_new_task_and_a_new_network_know_only_the_interface(folder: Path) -> N
     seen = trainer.data.seen(0)
     assert seen.truth.shape == seen.known.shape == (*seen.image.shape, 1) == (4, 16, 16, 1)
     volume = settings.data.volumes[0]
-    predictor = predictor_of(volume, folder / "new/checkpoints/step-30.h5", settings.task)
+    network: Any = nn.load(folder / "new/checkpoints/step-30.h5")
+    predictor = predictor_of(volume, network, settings.task)
     image = data.Volume(str(volume.image))
     found = predictor.predicted(image)
     objects = settings.task.objects(found, segments_of)
