@@ -206,11 +206,7 @@ def decision_points(
 
 
 def _in_block(
-    volume: Volume,
-    core: Box,
-    halo: Sequence[int],
-    voxel_size: Sequence[float],
-    max_distance: float,
+    volume: Volume, core: Box, halo: Sequence[int], voxel_size: Sequence[float], max_distance: float
 ) -> list[DecisionPoint]:
     low, size = box = grown(core, halo, volume.shape)
     limits.require_memory(

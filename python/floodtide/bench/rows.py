@@ -53,11 +53,7 @@ def now() -> str:
 
 def stamped(row: Row) -> Row:
     """Return the row with the processor, the version of floodtide and the date (UTC) added."""
-    return row | {
-        "processor": _core.processor_name(),
-        "version": _core.__version__,
-        "date": now(),
-    }
+    return row | {"processor": _core.processor_name(), "version": _core.__version__, "date": now()}
 
 
 @contextmanager
@@ -102,12 +98,7 @@ def rated(times: Sequence[float], flops: float, peaks: Sequence[float]) -> Row:
     row = spread(times)
     gflops, peak = flops / row["median_s"] * 1e-9, float(np.median(peaks))
     best = flops / row["min_s"] * 1e-9 / max(peaks)
-    return row | {
-        "gflops": gflops,
-        "peak_gflops": peak,
-        "ratio": gflops / peak,
-        "best_ratio": best,
-    }
+    return row | {"gflops": gflops, "peak_gflops": peak, "ratio": gflops / peak, "best_ratio": best}
 
 
 def timed_in_turn(

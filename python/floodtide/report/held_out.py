@@ -54,9 +54,8 @@ class Patch(NamedTuple):
         return self.truth.ndim == 3
 
 
-Picture = tuple[
-    Array, Array | None, Array | None
-]  # (y, x, 3) in [0, 1]; true and predicted classes
+Picture = tuple[Array, Array | None, Array | None]
+"""A picture (y, x, 3) in [0, 1], and true and predicted classes to outline; None: none."""
 
 
 def pictures(run: Run) -> tuple[dict[str, Any] | None, list[str]]:

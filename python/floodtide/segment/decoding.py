@@ -208,10 +208,7 @@ def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
             return table | {"file": str(file)}, ""
     except LockedError:
         raise
-    except (
-        StorageError,
-        _Unknown,
-    ) as error:  # a folder that cannot be written, or nothing to choose on
+    except (StorageError, _Unknown) as error:  # cannot be written, or nothing to choose on
         return None, f"defaults, because {error}"
 
 

@@ -53,10 +53,7 @@ MEMORY_MIB = 2048
 _LARGE = 1024  # voxels along each axis of a block whose halo needs hardly any memory
 
 _PREDICTOR = Arguments(
-    mean=limits.INTENSITY,
-    std=limits.DEVIATION,
-    memory_mib=limits.MEMORY,
-    mirror=limits.AXIS,
+    mean=limits.INTENSITY, std=limits.DEVIATION, memory_mib=limits.MEMORY, mirror=limits.AXIS
 )
 _COMMAND = "floodtide predict"
 _CHUNK = 64  # voxels along each axis of a result's chunks
@@ -201,9 +198,8 @@ class Predictor:
             with world.agreed():
                 if world.rank() < len(shared):
                     kept.append(self._block(images, shared[world.rank()], same))
-            for source, one in enumerate(
-                shared
-            ):  # one at a time: rank 0 has the memory for one more block
+            # One at a time: rank 0 has the memory for one more block.
+            for source, one in enumerate(shared):
                 at = _kept_box(one)
                 if source > 0:
                     sent = world.gather_bytes(kept if source == world.rank() else [])
@@ -472,12 +468,7 @@ def predict_volume(
             means, stds = predictor.mean.tolist(), predictor.std.tolist()
             reading = Reading("predict", means[0], stds[0], "--mean and --std", voxel_size_nm)
             volume, size = checked_image(
-                image,
-                checkpoint,
-                reading,
-                "the prediction",
-                box=part,
-                slices=predictor.model.flat,
+                image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
             )
             volumes = predictor.channels([volume, *map(Volume, channels)])
             predictor.settle_channels("predict", volumes, part)

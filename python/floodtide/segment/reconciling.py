@@ -160,10 +160,7 @@ def _numbered(ranks: Sequence[_Found]) -> Reconciled:
 
 
 def write_reconciled(
-    pieces: Pieces,
-    reconciled: Reconciled,
-    destination: str,
-    progress: Progress | None = None,
+    pieces: Pieces, reconciled: Reconciled, destination: str, progress: Progress | None = None
 ) -> Volume:
     """Write the segmentation with global ids, block by block, to a volume of any format. Collective.
 

@@ -85,7 +85,7 @@ def _scan(
     tile = _tile(volume.chunks, shape, cell)
     step = max(1, -(-math.prod(shape) // (_READ * budget)))
     layers = range(0, shape[0], tile[0] * step)
-    read = done = voxels = 0
+    read = voxels = 0
     most = len(layers) * math.prod(shape[1:]) * tile[0]
     for z in layers:
         depth = min(tile[0], shape[0] - z)
@@ -100,9 +100,8 @@ def _scan(
             height, width = there.shape[1:]
             y, x = at[1] // cell, at[2] // cell
             mask[z : z + depth, y : y + height, x : x + width] = there
-            done += math.prod(size)
             if progress is not None:
-                progress(min(done, most), most)
+                progress(min(read, most), most)
         after = min(z + tile[0] * step, shape[0])
         if z + depth < after:  # not read
             mask[z + depth : after] |= mask[z : z + depth].any(axis=0)
@@ -149,11 +148,7 @@ def _sections(mask: Mask, axes: tuple[int, ...]) -> list[Box]:
             continue
         result = []
         for start, end in runs:
-            box = _tight(np.moveaxis(np.moveaxis(mask, axis, 0)[start:end], 0, axis))
-            assert box is not None
-            first, size = list(box[0]), list(box[1])
-            first[axis] = start
-            tight = (as_vec3(first), as_vec3(size))
+            tight = _tight_between(mask, axis, start, end)
             if not _solid(mask, tight, skip=axis):
                 size = [end - start if i == axis else n for i, n in enumerate(mask.shape)]
                 tight = (as_vec3([start if i == axis else 0 for i in range(3)]), as_vec3(size))
@@ -176,11 +171,8 @@ def _split(mask: Mask, box: Box) -> list[Box]:
             done.append(part)
             continue
         for start, end in runs:
-            inner = _tight(np.moveaxis(np.moveaxis(view, axis, 0)[start:end], 0, axis))
-            assert inner is not None
-            first = list(total(part[0], inner[0]))
-            first[axis] += start
-            open_.append((as_vec3(first), inner[1]))
+            first, size = _tight_between(view, axis, start, end)
+            open_.append((total(part[0], first), size))
         if len(open_) + len(done) > _MOST:
             return []
     return sorted(done)
@@ -223,6 +215,13 @@ def _tight(mask: Mask) -> Box | None:
             return None
         ends.append((int(at[0]), int(at[-1]) + 1))
     return as_vec3([a for a, _ in ends]), as_vec3([b - a for a, b in ends])
+
+
+def _tight_between(mask: Mask, axis: int, start: int, end: int) -> Box:
+    """Return the smallest box around True in the planes from `start` to `end` of an axis; there must be some."""
+    box = _tight(np.moveaxis(np.moveaxis(mask, axis, 0)[start:end], 0, axis))
+    assert box is not None
+    return total(box[0], [start if axis == other else 0 for other in range(3)]), box[1]
 
 
 def _cut(volume: Volume, whole: Box, box: Box, cell: int, open_: bool) -> Box:
