@@ -46,14 +46,10 @@ ONNX = ("onnxruntime", "openvino")
 _SLOW, _SLOW_S = 30.0, 2.0
 
 
-def now() -> str:
-    """Return the time of day in UTC as ISO 8601."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-
-
 def stamped(row: Row) -> Row:
     """Return the row with the processor, the version of floodtide and the date (UTC) added."""
-    return row | {"processor": _core.processor_name(), "version": _core.__version__, "date": now()}
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return row | {"processor": _core.processor_name(), "version": _core.__version__, "date": date}
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
-from floodtide.comm.broadcasts import broadcast_object
 from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, reported
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
@@ -137,7 +136,7 @@ def write_blocks(
                 plan, writer = _created(held, destination, plan, inputs)
         shared = writer.shared if writer else ""
         if on_ranks:
-            shared, plan = broadcast_object((shared, plan))
+            shared, plan = world.broadcast_object((shared, plan))
         with agreed():
             if writer is None and shared:
                 writer = shared_writer(destination, shared, plan)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide.base import reading
-from floodtide.base.options import FLOOD, Range
+from floodtide.base.options import FLOOD, Range, shown
 from floodtide.base.tasks import BY_KIND, TASKS, Task
 from floodtide.errors import InvalidFileError
 from floodtide.optim import advice
@@ -330,11 +330,8 @@ def _require_forms(values: Mapping[str, Any], forms: Mapping[str, Any], where: s
     """Raise InvalidFileError that names the first value of another form."""
     for key, form in forms.items():
         if key in values and not _follows(values[key], form):
-            value = values[key]
-            shown = "a huge number" if type(value) is int and abs(value) > _MOST else repr(value)
-            shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
             raise InvalidFileError(
-                f"{where}: {key} is {shown}, expected what floodtide train writes"
+                f"{where}: {key} is {shown(values[key])}, expected what floodtide train writes"
             )
 
 

@@ -55,9 +55,8 @@ class Distance(PatchTask):
         inside = np.clip(2 * predicted[0].astype(np.float32) - 1, 0, 1)
         affinities = np.zeros((3, *inside.shape), np.float32)
         for axis in range(3):
-            here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
-            before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
-            affinities[axis][here] = np.minimum(inside[here], inside[before])
+            here, values = (np.moveaxis(one, axis, 0) for one in (inside, affinities[axis]))
+            values[1:] = np.minimum(here[1:], here[:-1])
         labels = agglomerate(affinities, NEAREST)
         labels[inside == 0] = 0
         return labels
