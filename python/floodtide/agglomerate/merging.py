@@ -19,14 +19,14 @@ from floodtide.agglomerate.pairs import Pairs
 from floodtide.agglomerate.resegmenting import PairScores, resegment_on_ranks
 from floodtide.base import reading
 from floodtide.base.files import replace_bytes
-from floodtide.base.outputs import files_in, files_of, refuse_inputs, volume_folder
+from floodtide.base.outputs import files_in, files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.segment_options import ResegmentOptions
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats.table import format_of
+from floodtide.data.formats.table import container, format_of
 from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import note_place, require_same_size
 from floodtide.segment import Segmenter
@@ -57,7 +57,7 @@ def resegment(
         segmentation: Name of a volume of segments of the whole image.
         out: Name of the volume of objects to write; None: only scores and merges are written.
         pairs: Folder for the scores of all pairs and the merges; None: beside the segmentation, with its name
-            and `.pairs`.
+            without suffix and `.pairs`.
         overrides: Changed values, as `["resegment.min_iou=0.7"]`.
 
     Returns:
@@ -70,7 +70,7 @@ def resegment(
     with world.agreed():
         settings = config.load(file, overrides)
         options, volume, _, _ = prepared(file, settings)
-        folder = pairs or _pairs_folder(segmentation)
+        folder = pairs or str(container(segmentation).with_suffix(".pairs"))
         inputs: list[str | Path] = [
             *files_of([segmentation, *options.volumes]),
             *files_in(options.checkpoint),
@@ -198,12 +198,6 @@ def _write_tables(pairs: Pairs, found: Merged) -> None:
     lines = [f"{a},{b}" for a, b in zip(found.ids, found.objects, strict=True)]
     text = "\n".join(["segment,object", *lines, ""])
     replace_bytes(pairs.directory / EQUIVALENCES, text.encode())
-
-
-def _pairs_folder(segmentation: str) -> str:
-    """Return the folder of the pairs of a segmentation: its name without suffix, and `.pairs`."""
-    place = volume_folder(segmentation) or format_of(segmentation).path(segmentation)
-    return str(Path(place).with_suffix(".pairs"))
 
 
 def _report(pairs: Pairs, merged: Merged) -> dict[str, Any]:

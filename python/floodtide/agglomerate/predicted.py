@@ -23,7 +23,7 @@ from floodtide import _core, config
 from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
-from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs, volume_folder
+from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs
 from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
@@ -32,7 +32,7 @@ from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, is_inside, middle, parse_boxes
 from floodtide.data.copies import require_new
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
-from floodtide.data.formats.table import HDF5, format_of
+from floodtide.data.formats.table import HDF5, container, format_of
 from floodtide.data.image_check import image_problems
 from floodtide.data.look import problems
 from floodtide.data.look.problems import Reading, settle
@@ -300,8 +300,7 @@ class Stack(NotPickled):
             refuse_inputs("segment", [path, places], self.inputs)
             if is_hdf5:  # before a long prediction
                 hdf5_result(_COMMAND, [dataset])(str(path))
-        top = path if is_hdf5 else Path(volume_folder(out) or path)
-        predicted = f"{top.with_suffix('.predicted.h5')}:predicted"
+        predicted = f"{container(out).with_suffix('.predicted.h5')}:predicted"
         texts = {"image": self.image.name, "checkpoint": str(self.checkpoint)}
         start_s = time.monotonic()
         with bar("voxels", "predict", line_every_s=10.0) as progress:

@@ -78,17 +78,14 @@ def open_folder(reference: str) -> Opened:
     varying = [
         numbers for one in zip(*columns, strict=True) if len(numbers := {*map(int, one)}) > 1
     ]
-    problem = "no number in the names differs in all files, as for channels or tiles"
-    if len(forms) > 1:
-        problem = f"matches names of {len(forms)} forms"
-    decimal = sorted(files, key=_by_value) != files
+    decimal, problem = sorted(files, key=_by_value) != files, ""
     if decimal:
         problem = "the files have another order if their numbers are read with a decimal point"
-    if (
-        decimal
-        or len(forms) > 1
-        or not any(len(numbers) == len(files) for numbers in (*varying, {0}))
-    ):
+    elif len(forms) > 1:
+        problem = f"matches names of {len(forms)} forms"
+    elif not any(len(numbers) == len(files) for numbers in (*varying, {0})):
+        problem = "no number in the names differs in all files, as for channels or tiles"
+    if problem:
         shown = ", ".join(map(os.path.basename, files[:3]))
         notes.show(
             f"{reference}: {problem}; the order of the sections is {shown}, ..., {os.path.basename(files[-1])}"

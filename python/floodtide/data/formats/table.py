@@ -155,9 +155,16 @@ def open_volume(reference: str, channel: int | None = None) -> Opened:
         return row.open(reference, channel)._replace(place=row.place(reference))
 
 
+def container(reference: str) -> Path:
+    """Return the file of a volume, or the folder that is the volume or has it: "volume.zarr" of "volume.zarr/raw"."""
+    row = format_of(reference)
+    folder = None if row is HDF5 else volume_folder(reference)
+    return row.path(reference) if folder is None else Path(folder)
+
+
 def stem(reference: str) -> str:
     """Return the name of the file or folder of a volume, without the extension."""
-    path = Path(volume_folder(reference) or format_of(reference).path(reference))
+    path = container(reference)
     return Path(path.stem).stem if path.suffix == ".gz" else path.stem
 
 
