@@ -62,12 +62,5 @@ def classes_of(
 
 def _name(labels: str) -> str:
     """Return a name for the class of a mask: that of its folder for a pattern of files, else that of its file."""
-    folder = [
-        part for part in labels.replace("\\", "/").split("/")[:-1] if part not in ("", ".", "..")
-    ]
-    name = (
-        folder[-1]
-        if folder and any(c in labels.rsplit("/", 1)[-1] for c in "*?[")
-        else stem(labels)
-    )
+    name = stem(labels)  # of a pattern, the name of the folder
     return name if name and name != "background" else "foreground"
