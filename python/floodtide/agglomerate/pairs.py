@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ class DecisionPoint(NamedTuple):
     distance: float  # about half of the gap between the segments, in nm
 
 
+@dataclass(eq=False)
 class Pairs:
     """Pairs of segments and their scores, in a directory. A file that cannot be written is a StorageError.
 
@@ -57,12 +59,9 @@ class Pairs:
         settings: What all scores have in common: image, segmentation, network and options, as JSON values.
     """
 
-    def __init__(
-        self, directory: Path, points: Sequence[DecisionPoint], settings: Mapping[str, Any]
-    ) -> None:
-        self.directory = directory
-        self.points = list(points)
-        self.settings = dict(settings)
+    directory: Path
+    points: list[DecisionPoint]
+    settings: dict[str, Any]
 
     def __len__(self) -> int:
         """Return the number of batches."""

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from floodtide.base.progress import duration
-from floodtide.data import TrainingVolume, Volume
-from floodtide.data.volumes import volume_exists
+from floodtide.data import TrainingVolume
 from floodtide.evaluate import trivial
 from floodtide.evaluate.trivial import Verdict, is_number, judged
-from floodtide.report import comparison
+from floodtide.report import comparison, planes
 from floodtide.report.segmented import Segmented
 from floodtide.train.recorded_run import Record, Run
 
@@ -59,9 +57,7 @@ def _by_validation(run: Run) -> Verdict | None:
 def _volume_text(table: Record) -> str:
     """Return size, voxel size and normalisation of a training volume; what its file does not tell is left out."""
     parts = []
-    image = os.path.expandvars(str(table.get("image", "")))
-    if image and volume_exists(image):
-        volume = Volume(image)
+    if volume := planes.opened(str(table.get("image", ""))):
         parts.append(" x ".join(map(str, volume.shape)) + f" voxels, {volume.dtype}")
     if is_number(table.get("mean")) and is_number(table.get("std")):
         parts.append(f"normalised with {table['mean']:g} and {table['std']:g}")
