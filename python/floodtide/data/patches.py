@@ -428,10 +428,10 @@ def _values(options: DataOptions) -> set[int]:
                 stored = labels.read(part)
                 none = no_label.missing(stored)
                 values = np.unique(stored if none is None else stored[~none])
-                if values.dtype.kind == "f" and not (np.floor(values) == values).all():
-                    wrong = values[~(np.floor(values) == values)][0]
+                wrong = values[np.floor(values) != values]
+                if len(wrong):
                     raise InvalidFileError(
-                        f"{labels.name}: holds {wrong:g}, expected whole numbers as classes"
+                        f"{labels.name}: holds {wrong[0]:g}, expected whole numbers as classes"
                     )
                 found |= set(values.tolist())
                 done += math.prod(part[1])

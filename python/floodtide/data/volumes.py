@@ -22,7 +22,16 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, difference, of_slices, parse_box, parse_boxes, total
+from floodtide.data.boxes import (
+    Box,
+    Vec3,
+    as_vec3,
+    difference,
+    of_slices,
+    parse_box,
+    parse_boxes,
+    total,
+)
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import Source, open_object
@@ -215,8 +224,9 @@ def none_of(volume: Volume) -> int | None:
     """Return a value besides 0 that stands for no label in the voxels of a sample; None if there is none."""
     if not no_label.may_spell(volume.dtype):
         return None
-    for box in itertools.product(*(_places(n) for n in volume.shape)):
-        block = volume.read(((box[0][0], box[1][0], box[2][0]), (box[0][1], box[1][1], box[2][1])))
+    for along in itertools.product(*(_places(n) for n in volume.shape)):
+        start, size = map(as_vec3, zip(*along, strict=True))
+        block = volume.read((start, size))
         if (none := no_label.missing(block)) is not None:
             return int(block[none].max())
     return None
