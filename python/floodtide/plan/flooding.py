@@ -11,6 +11,7 @@ import numpy as np
 from floodtide import _core, nn
 from floodtide.base.networks import FfnOptions
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import middle
 from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
 from floodtide.plan.wish import FEW_STEPS, ZERO_BOUNDARY, Recipe, Wish, average_over
@@ -118,10 +119,8 @@ def _smallest_object(
     labels: Volume, box: Box, view: FfnOptions
 ) -> tuple[int, dict[str, Any] | None]:
     """Return the largest of _SIZES whose objects have nearly all labelled voxels of a box, and how much they have."""
-    start, size = box
-    depth = max(1, min(size[0], _COUNTED // (size[1] * size[2])))
-    first = start[0] + (size[0] - depth) // 2
-    found = labels.read(((first, start[1], start[2]), (depth, size[1], size[2])))
+    nz, ny, nx = box[1]
+    found = labels.read(middle(box, (max(1, min(nz, _COUNTED // (ny * nx))), ny, nx)))
     values, counts = np.unique(found, return_counts=True)
     counts = counts[values > 0]
     total = int(counts.sum())
