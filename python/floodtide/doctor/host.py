@@ -35,7 +35,6 @@ def about() -> dict[str, Any]:
     Raises:
         UnsupportedError: If the launcher does not match the MPI library.
     """
-    total, available = _memory_bytes()
     return {
         "version": _core.__version__,
         "build": dict(_core.build_info()),
@@ -45,8 +44,8 @@ def about() -> dict[str, Any]:
         "kernels": [{"name": n, "isa": level} for n, level in _core.bench.conv_kernels()],
         "cores": _core.available_cores(),
         "threads": _core.num_threads(),
-        "memory_bytes": total,
-        "memory_available_bytes": available,
+        "memory_bytes": _memory_bytes(),
+        "memory_available_bytes": _core.available_bytes(),
         "onednn_plugin": Path(_core.__file__).with_name("_dnnl.so").exists(),
         "mpi": _mpi(),
     }
@@ -59,13 +58,12 @@ def _mpi() -> dict[str, Any]:
     return mpi_facts() | {"ranks": world.size(), "thread_level": level}
 
 
-def _memory_bytes() -> tuple[int | None, int | None]:
-    """Return (total, free) memory of the machine in bytes; (None, None) if the system does not report them."""
+def _memory_bytes() -> int | None:
+    """Return the memory of the machine in bytes; None if the system does not report it."""
     try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
-        return None, None
+        return None
 
 
 def mpi_facts() -> dict[str, Any]:

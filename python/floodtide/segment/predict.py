@@ -530,7 +530,13 @@ def _predictor(
             f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
             " trained with augmentation.reflectable_axes"
         )
-    return Predictor(network, mean=means, std=stds, mirror=axes, task=trained.task_of(checkpoint))
+    return Predictor(
+        network,
+        mean=_one_or_all(means),
+        std=_one_or_all(stds),
+        mirror=axes,
+        task=trained.task_of(checkpoint),
+    )
 
 
 def _for_channels(name: str, given: float | Sequence[float], channels: int) -> NDArray[np.float32]:
