@@ -12,6 +12,7 @@ import contextlib
 import glob
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,22 @@ os.register_at_fork(after_in_child=_reserved.clear)  # the locks are those of th
 
 def unchecked(path: str) -> None:
     """Check nothing, because the function that writes the file checks it."""
+
+
+def result_dataset(command: str, reference: str) -> tuple[str, str]:
+    """Return the path of the file and the name of the dataset of a result that only HDF5 files can hold.
+
+    Raises:
+        InvalidArgumentError: If the name is that of another format, or has not the form "file:dataset".
+    """
+    name = reference.rstrip("/").lower()
+    folder = any(part.endswith(tuple(STORES)) for part in name.split("/"))
+    made = reference.startswith(PRECOMPUTED) or folder or name.endswith((".tif", ".tiff"))
+    if "://" in reference or (":" not in name and (made or name.endswith((".nii", ".nii.gz")))):
+        how = f"; `floodtide convert FILE.h5:DATASET {shlex.quote(reference)}` makes it afterwards"
+        how = how if made else ""
+        raise InvalidArgumentError(f"{command}: writes FILE.h5:DATASET, and not {reference}{how}")
+    return path_and_dataset(reference)
 
 
 def hdf5_result(command: str, objects: Sequence[str]) -> Check:

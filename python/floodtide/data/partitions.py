@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
-from floodtide.base.outputs import files_of, reserved, unchecked
+from floodtide.base.outputs import files_of, reserved, result_dataset, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.look.labels import require_labels
@@ -70,7 +69,7 @@ def partition(
                 min_size=min_size,
                 box=box,
             )
-            path, dataset = path_and_dataset(out)
+            path, dataset = result_dataset("partition", out)
             if comm.rank == 0:
                 held.enter_context(
                     reserved("partition", path, unchecked, files_of([name_of(labels)]))

@@ -16,8 +16,7 @@ import numpy as np
 from floodtide import _core, config
 from floodtide.base import notes, reading
 from floodtide.base.data_options import TrainingVolume
-from floodtide.base.files import path_and_dataset
-from floodtide.base.outputs import files_of, refuse_inputs
+from floodtide.base.outputs import files_of, refuse_inputs, result_dataset
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
@@ -68,8 +67,8 @@ def segment_volume(
 
 
 def _segmented(file: str, settings: config.Config, out: str, box: str | None) -> dict[str, Any]:
+    path, dataset = result_dataset("segment", out)
     options, image, part, size_nm = prepared(file, settings, box)
-    path, dataset = path_and_dataset(out)
     checkpoint = Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
     stated = {
         "image": options.image,

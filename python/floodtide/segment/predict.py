@@ -25,7 +25,7 @@ from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.networks import section_of
 from floodtide.base.options import Arguments, shown
-from floodtide.base.outputs import files_of, hdf5_result, reserved
+from floodtide.base.outputs import files_of, hdf5_result, reserved, result_dataset
 from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
@@ -556,7 +556,7 @@ def _one_or_all(values: list[float]) -> float | list[float]:
 def _output(
     out: str, inputs: Iterable[str | os.PathLike[str]]
 ) -> contextlib.AbstractContextManager[None]:
-    path, dataset = path_and_dataset(out)
+    path, dataset = result_dataset("predict", out)
     return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
 
 
