@@ -469,8 +469,13 @@ def _start(
     nm = [unit_nm(unit) for unit in units]
     if size is None or None in nm:
         if any(position):
+            why = (
+                "the file states no voxel size"
+                if size is None
+                else f"its unit is {units[nm.index(None)]}"
+            )
             notes.show(
-                f"{name}: {what} is {list(position)}, and no voxel size is known: the position is not used"
+                f"{name}: {what} is {list(position)}, and {why}: the position is not used, also with --voxel-nm"
             )
         return None
     edges = zip(position, nm, size, strict=True)

@@ -103,3 +103,19 @@ def test_a_view_notes_a_segmentation_without_the_place_of_its_image(
     said = capsys.readouterr().err
     assert "i.h5:x begins at voxel (100, 5, -7), " in said
     assert "l.h5:x states no place: it is shown from (0, 0, 0)" in said
+
+
+def test_a_place_in_nm_needs_a_voxel_size_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[Any]
+) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file.create_dataset("x", data=GREY).attrs["offset"] = [4000.0, 20.0, -28.0]
+    words = ["convert", f"{tmp_path}/v.h5:x", f"{tmp_path}/o.h5:x", "--voxel-nm", "40,4,4"]
+    assert cli.run(words) == 0
+    said = capsys.readouterr().err
+    assert "the file states no voxel size: the position is not used, also with --voxel-nm" in said
+    assert said.count("\n") == 1
+    with h5py.File(tmp_path / "v.h5", "a") as file:
+        file["x"].attrs.update({"voxel_size_nm": [8.0, 8.0, 8.0], "units": ["px", "nm", "nm"]})
+    data.Volume(f"{tmp_path}/v.h5:x")
+    assert "its unit is px: the position is not used" in capsys.readouterr().err
