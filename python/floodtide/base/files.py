@@ -26,6 +26,12 @@ def path_and_dataset(reference: str) -> tuple[str, str]:
     """
     require_utf8(reference, "FILE:DATASET")
     path, dataset = _core.data.parse_dataset_name(reference)
+    file, colon, inner = path.partition(":")
+    if colon and os.path.isfile(file) and not os.path.lexists(path):
+        raise InvalidArgumentError(
+            f"{file}: dataset '{inner}:{dataset}': the name of a dataset cannot have a colon here; expected another"
+            " name, for example that of a link to this dataset in the file"
+        )
     return path, dataset
 
 

@@ -255,9 +255,9 @@ def volume_exists(name: str) -> bool:
     """True if there is a volume of this name; False also for a name that no volume can have."""
     try:
         row = format_of(name)
+        path = row.path(name)
     except InvalidArgumentError:
         return False
-    path = row.path(name)
     if row is not HDF5:
         return path.exists()
     return exists(path) and _core.data.exists(str(path), name.rpartition(":")[2])

@@ -28,15 +28,21 @@ def file_and_series(reference: str) -> tuple[str, int | None]:
     return named[1], int(named[2])
 
 
-def refuse_other(reference: str) -> None:
-    """Raise InvalidArgumentError for a file of a format that floodtide does not read: it says what converts it."""
+def refuse_other(reference: str, beginning: str = "") -> None:
+    """Raise InvalidArgumentError for a file of a format that floodtide does not read: it says what converts it.
+
+    Args:
+        beginning: What stands before the reference in the name of the volume, and stays: "precomputed://".
+    """
     kind, scheme, path = reference.rpartition("://")
     if scheme:
         here = (
-            f", as in {path}" if kind in ("file", "zarr://file", "n5://file", "zarr", "n5") else ""
+            f", as in {beginning}{path}"
+            if kind in ("file", "zarr://file", "n5://file", "zarr", "n5")
+            else ""
         )
         raise InvalidArgumentError(
-            f"volume '{reference}': floodtide reads files and folders of this machine, without {kind}://{here}"
+            f"volume '{beginning}{reference}': floodtide reads files and folders of this machine, without {kind}://{here}"
         )
     name = reference.rstrip("/").lower()
     how = "Fiji, or ft.data.convert(ft.data.Volume(array), 'volume.zarr') in Python (import floodtide as ft)"
@@ -44,6 +50,6 @@ def refuse_other(reference: str) -> None:
         how = "a program that unpacks it into a folder"
     if name.endswith((*_OTHERS, *_PACKED)):
         raise InvalidArgumentError(
-            f"volume '{reference}': floodtide does not read {os.path.splitext(name)[1]}; write it as TIFF, HDF5 or Zarr"
-            f" first, with {how}"
+            f"volume '{beginning}{reference}': floodtide does not read {os.path.splitext(name)[1]}; write it as"
+            f" TIFF, HDF5 or Zarr first, with {how}"
         )

@@ -152,7 +152,7 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
 
     folder = reference.removeprefix(PRECOMPUTED)
-    refuse_other(folder)
+    refuse_other(folder, PRECOMPUTED)
     metadata = Path(folder, "info")
     info = _json(metadata, reference)
     finest = _finest(info)

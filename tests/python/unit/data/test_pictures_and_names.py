@@ -510,7 +510,7 @@ def test_a_folder_with_arrays_below_lists_them(
         ("zarr://file:///d/v.zarr", "without zarr://file://, as in /d/v.zarr"),
         ("s3://bucket/v.zarr", "files and folders of this machine, without s3://"),
         ("graphene://https://host/table", "without graphene://https://"),
-        ("precomputed://file:///d/v", "without file://, as in /d/v"),
+        ("precomputed://file:///d/v", "without file://, as in precomputed:///d/v"),
         ("precomputed://gs://bucket/v", "without gs://"),
     ],
 )
