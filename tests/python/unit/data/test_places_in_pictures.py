@@ -65,8 +65,8 @@ def test_the_place_of_an_ome_tiff_is_that_of_its_first_section(
     [
         (lambda i: {"xorigin": -7}, (0, 0, 7), False),
         (lambda i: {"xorigin": -7, "zorigin": -30 - i}, (30, 0, 7), False),
-        (lambda i: {"zorigin": -i}, None, False),
-        (lambda i: {"xorigin": -10 * i}, None, True),
+        (lambda i: {"zorigin": -i}, (0, 0, 0), False),
+        (lambda i: {"xorigin": -10 * i}, (0, 0, 0), True),
         (lambda i: {"zorigin": i - 30}, (30, 0, 0), True),
     ],
 )
