@@ -19,7 +19,7 @@ from floodtide.base.progress import bar
 from floodtide.base.tasks import BY_KIND, Classes, Task
 from floodtide.data import Box, Volume, convert
 from floodtide.data.boxes import Vec3, as_vec3, of_slices
-from floodtide.data.formats.geometry import SAME, SizeNm
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.image import require_image
@@ -242,9 +242,9 @@ def _at_wanted_size(wish: Wish, pairs: Sequence[tuple[Volume, Volume]], out: Pat
     eroded = needs_membrane(wish)
     if resample is None and not eroded:
         return wish
-    # Membranes of two coarse voxels between objects that meet: with one, more objects merge (docs/real_em_training.md).
+    # Wherever two objects meet, a coarse voxel between them must hold at least as much membrane as object.
     ratios = [new / old for new, old in zip(resample or size, size, strict=True)]
-    erode = as_vec3([math.ceil(ratio - SAME) if eroded else 0 for ratio in ratios])
+    erode = as_vec3([math.ceil(ratio / 2) if eroded else 0 for ratio in ratios])
     names = [
         _copies(*pair, out, wish, resample, erode, "" if len(pairs) == 1 else str(number))
         for number, pair in enumerate(pairs)
