@@ -12,7 +12,6 @@ import contextlib
 import glob
 import os
 import re
-import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,6 +57,8 @@ def result_dataset(command: str, reference: str) -> tuple[str, str]:
     folder = any(part.endswith(tuple(STORES)) for part in name.split("/"))
     made = reference.startswith(PRECOMPUTED) or folder or name.endswith((".tif", ".tiff"))
     if "://" in reference or (":" not in name and (made or name.endswith((".nii", ".nii.gz")))):
+        import shlex
+
         how = f"; `floodtide convert FILE.h5:DATASET {shlex.quote(reference)}` makes it afterwards"
         how = how if made else ""
         raise InvalidArgumentError(f"{command}: writes FILE.h5:DATASET, and not {reference}{how}")

@@ -34,7 +34,6 @@ from floodtide.data.formats.geometry import (
     order_of,
     plain,
 )
-from floodtide.data.formats.hdf5_elsewhere import require_sources
 from floodtide.data.formats.readers import Opened, attributes_of, note_absent, object_volume
 from floodtide.errors import Error, InvalidFileError
 
@@ -57,6 +56,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             raise
         return other
     if os.environ.get("FLOODTIDE_ALLOW_EXTERNAL") == "1":  # else the core has refused other files
+        from floodtide.data.formats.hdf5_elsewhere import require_sources
+
         require_sources(path, dataset, volume.name)
     note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}

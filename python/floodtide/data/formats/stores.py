@@ -37,7 +37,6 @@ from floodtide.data.formats.geometry import (
     size_of,
 )
 from floodtide.data.formats.names import refuse_other
-from floodtide.data.formats.precomputed_shards import shard_files
 from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, note_absent, object_volume
 from floodtide.errors import InvalidFileError
 
@@ -177,6 +176,8 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         known = _names_of_precomputed((i, j, k), scale["size"], chunk)
         expected = _chunks_of(store) // channels
     else:
+        from floodtide.data.formats.precomputed_shards import shard_files
+
         files = shard_files(sharding, scale["size"], chunk)
         known, expected = re.compile(r"[0-9a-f]+\.shard").fullmatch, len(files)
         known = files.__contains__ if files else known
