@@ -27,11 +27,12 @@ def library(name: str, what: str, extra: str) -> Any:
     """
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except ImportError as error:
         package = name.partition(".")[0]
-        raise UnsupportedError(
-            f"{what}: needs the Python package {package}, which is not installed; {install(extra)}"
-        ) from None
+        problem = f"which is not installed; {install(extra)}"
+        if not isinstance(error, ModuleNotFoundError):
+            problem = f"which cannot be imported: {error}"
+        raise UnsupportedError(f"{what}: needs the Python package {package}, {problem}") from None
 
 
 _tensorstore_process: int | None = None  # that has started tensorstore's threads

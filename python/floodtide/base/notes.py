@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 _shown: set[str] = set()
 _warns = True
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 def _always() -> bool:
@@ -35,6 +37,10 @@ def speaks() -> bool:
 
 def show(text: str) -> None:
     """Print `floodtide: note: <text>`, unless this process has printed it before."""
+    texts = _collected.get()
+    if texts is not None:
+        texts.append(text)
+        return
     if text in _shown or not speaks():
         return
     _shown.add(text)
@@ -75,6 +81,17 @@ def no_warnings() -> Iterator[None]:
         yield
     finally:
         _warns = before
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[list[str]]:
+    """Yield a list of the notes of this thread inside the block, which are not printed: for one of many equal files."""
+    texts: list[str] = []
+    token = _collected.set(texts)
+    try:
+        yield texts
+    finally:
+        _collected.reset(token)
 
 
 def count_of(number: float, what: str) -> str:

@@ -20,7 +20,14 @@ from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, reported
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
-from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, shared_writer
+from floodtide.data.formats.writers import (
+    Plan,
+    Writer,
+    blocks,
+    new_top,
+    not_written,
+    shared_writer,
+)
 from floodtide.data.resampling import Resampled
 from floodtide.data.volumes import Volume, place_of, settled_size, whole_geometry
 from floodtide.errors import InvalidArgumentError
@@ -153,7 +160,10 @@ def write_blocks(
 
 def require_new(destination: str) -> Path:
     """Return the file or folder of a volume of any format but HDF5. Raise InvalidArgumentError if it exists."""
-    place = format_of(destination).path(destination)
+    form = format_of(destination)
+    place = form.path(destination)
+    if form.create is not_written:
+        not_written(destination)
     if os.path.lexists(place):
         raise InvalidArgumentError(
             f"{destination}: exists and is not replaced; choose another name, or remove it first"

@@ -225,6 +225,7 @@ class Folder:
         if not files:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
+        self._noted = False  # something beside the voxels of a file
         self.geometry = Geometry()
         self._tables = tiff.Tables(pattern)
         first = self._read(0)
@@ -301,7 +302,14 @@ class Folder:
             page = pages[0].aspage()
             tiff.note_colours(self._pattern, page)
             require_decoded(path, page.shape, page.dtype.itemsize)
-            self._compare(path, tiff.geometry_of_file(self._pattern, file), number)
+            with notes.collected() as texts:
+                stated = tiff.geometry_of_file(self._pattern, file)
+            for text in (
+                texts if number == 0 else texts[: not self._noted]
+            ):  # once, and not for each file
+                notes.show(text)
+            self._noted |= bool(texts)
+            self._compare(path, stated, number)
             return tiff.decoded(path, page, self._tables)
 
     def _compare(self, path: str, stated: Geometry, number: int) -> None:

@@ -36,11 +36,12 @@ from floodtide.data.formats.geometry import (
     order_of,
     size_of,
 )
-from floodtide.data.formats.names import refuse_other
+from floodtide.data.formats.names import file_and_series, refuse_other
 from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, note_absent, object_volume
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
+_OF_HDF5 = re.compile(r"\.(h5|hdf5|hdf):[^:]*$", re.IGNORECASE)
 _ENDINGS = (".gz", ".br", ".zst", ".zstd", ".bz2", ".xz", ".lz4")
 _MOST = 1 << 16  # files that rank 0 looks at
 _FEW = 64  # files that every other rank looks at: a volume is listed once, and each rank refuses what it would misread
@@ -50,6 +51,8 @@ def is_in(reference: str, suffix: str) -> bool:
     """Return True if the path contains a folder with this suffix, or is a folder with one of its files."""
     if "\0" in reference or "://" in reference:
         return False
+    if _OF_HDF5.search(reference) or os.path.isfile(file_and_series(reference)[0]):
+        return False  # a file of another format in such a folder
     return any(part.lower().endswith(suffix) for part in reference.split("/")) or any(
         os.path.isfile(os.path.join(reference, name)) for name in STORES[suffix]
     )
@@ -104,7 +107,8 @@ def _axis_order(array: Path, reference: str) -> list[str] | None:
                 steps = [*map(str, steps if isinstance(steps, list) else [steps])]
                 size = "-".join(steps if len(set(steps)) > 1 else steps[:1])
                 where = mag.get("path") or f"{layer.get('name')}/{size}"
-                if order is None or (folder / str(where)).resolve() != place:
+                where = str(where).removeprefix("file://")
+                if order is None or (folder / where).resolve() != place:
                     continue
                 if not isinstance(order, Mapping) or any(
                     type(n) is not int for n in order.values()

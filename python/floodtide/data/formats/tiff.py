@@ -210,7 +210,7 @@ def note_colours(name: str, page: Any) -> None:
 
 def note_turned(name: str, orientation: Any) -> None:
     """Note a value of Orientation by which the first row is not the top, or the first column not at the left."""
-    if orientation != 1:
+    if orientation not in (0, 1):  # 0 has no meaning
         notes.show(
             f"{name}: states that its pictures are turned or mirrored (Orientation {int(orientation)}); they are read"
             " as they are stored"
@@ -366,8 +366,12 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     plane = planes.get(0, {})
     edges = [pixels[key] for key in (f"PhysicalSize{axis}" for axis in "ZYX") if key in pixels]
     units = [pixels.get(f"PhysicalSize{axis}Unit", "µm") for axis in "ZYX"]
-    in_pixels = [axis for axis in "ZYX" if plane.get(f"Position{axis}Unit") == "pixel"]
-    start = [plane.get(f"Position{axis}", 0) for axis in in_pixels]
+    in_pixels = [
+        axis
+        for axis in "ZYX"
+        if plane.get(f"Position{axis}Unit") == "pixel" and f"Position{axis}" in plane
+    ]
+    start = [plane[f"Position{axis}"] for axis in in_pixels]
     others = {
         key: plane[key]
         for key in (f"Position{a}" for a in "ZYX" if a not in in_pixels)
@@ -379,7 +383,7 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     apart = {
         one["PositionZ"] - plane["PositionZ"] - z
         for z, one in planes.items()
-        if "Z" in in_pixels and one.get("PositionZUnit") == "pixel"
+        if "Z" in in_pixels and one.get("PositionZUnit") == "pixel" and "PositionZ" in one
     }
     if 0 < len(start) < 3 or any(apart):
         what = "sections that are not one voxel apart" if any(apart) else "no place along each axis"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from floodtide.errors import InvalidArgumentError, StorageError
 CHUNK = 64  # voxels along each axis of the chunks that are written
 GZIP = 4  # level of the compression of HDF5 files
 _LARGEST_TIFF = 4_000_000_000  # bytes of voxels; positions in larger files need 64 bits
+
+_REMOVALS = 40  # of a temporary folder, 0.05 s apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +268,7 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
         part.unlink(missing_ok=True)
 
 
-def not_written(reference: str, plan: Plan) -> AbstractContextManager[Writer]:
+def not_written(reference: str, plan: Plan | None = None) -> AbstractContextManager[Writer]:
     """Refuse a format that floodtide only reads."""
     raise InvalidArgumentError(
         f"{reference}: floodtide reads this format, and does not write it; expected another one"
@@ -304,7 +307,11 @@ def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
         with _storing(name):
             os.rename(part, top)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        for _ in range(_REMOVALS):  # tensorstore may still write what it has begun
+            shutil.rmtree(part, ignore_errors=True)
+            if not part.exists():
+                break
+            time.sleep(0.05)
 
 
 def new_top(name: str) -> Path:

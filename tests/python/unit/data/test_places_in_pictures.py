@@ -12,7 +12,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from floodtide import data, errors
+from floodtide import cli, data, errors
 
 STACK = np.arange(4 * 5 * 6, dtype=np.uint8).reshape(4, 5, 6)
 IN_PLANE = 'PositionX="7" PositionXUnit="pixel" PositionY="-3" PositionYUnit="pixel"'
@@ -164,3 +164,57 @@ def test_two_places_of_a_nifti_file_are_noted(
         place, said = place_of(f"{tmp_path}/{number}.nii", capsys)
         assert place == (0, 0, 0)
         assert ("sform and qform state different places" in said) == noted
+
+
+def test_places_of_a_stage_are_noted_once_for_all_slices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for i, section in enumerate(STACK):
+        stage = f'<Plane TheZ="0" TheC="0" TheT="0" PositionZ="{40 * i}" PositionZUnit="nm"/>'
+        text = OME.format(planes=stage).replace('SizeZ="4"', 'SizeZ="1"').encode()
+        name = tmp_path / f"s{i}.tif"
+        tifffile.imwrite(name, section, metadata=None, description=text, photometric="minisblack")
+    assert place_of(f"{tmp_path}/*.tif", capsys)[1].count("the place of a stage") == 1
+
+
+def test_what_has_no_meaning_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unplaced = '<Plane TheZ="0" TheC="0" TheT="0" PositionZUnit="pixel"/>'
+    text = OME.format(planes=unplaced).encode()
+    turned = [(274, 3, 1, 0, True)]
+    for name, more in (("a", {"description": text}), ("b", {"extratags": turned})):
+        path = tmp_path / f"{name}.tif"
+        tifffile.imwrite(path, STACK, metadata=None, photometric="minisblack", **more)
+        assert place_of(str(path), capsys) == (None, "")
+
+
+def test_files_in_folders_that_are_named_like_stores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a.n5"
+    folder.mkdir()
+    tifffile.imwrite(folder / "i.tif", STACK, photometric="minisblack")
+    assert place_of(f"{folder}/i.tif", capsys)[0] is None
+    other = tmp_path / "b.zarr"
+    other.mkdir()
+    assert cli.run(["convert", f"{folder}/i.tif", f"{other}/o.h5:raw"]) == 0
+    assert (other / "o.h5").is_file()
+    capsys.readouterr()
+    assert cli.run(["convert", f"{folder}/i.tif", f"{tmp_path}/o*.tif"]) == 2
+    assert "floodtide reads this format, and does not write it" in capsys.readouterr().err
+
+
+def test_half_voxels_of_nifti_files_are_rounded_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    places = set()
+    for number, error in enumerate((0, 1e-6, -1e-6)):
+        affine = np.diag([0.9, 0.9, 0.9, 1])
+        affine[:3, 3] = np.array([-2.5, -3.5, -127.5]) * 0.9 + error
+        image = nibabel.Nifti1Image(STACK.T, affine)
+        image.header.set_xyzt_units("mm")
+        nibabel.save(image, tmp_path / f"{number}.nii")
+        places.add(place_of(f"{tmp_path}/{number}.nii", capsys)[0])
+    assert len(places) == 1

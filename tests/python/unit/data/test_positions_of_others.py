@@ -261,7 +261,8 @@ def webknossos(names: str, order: Any, path: str | None = "./color/1", **more: A
         name = Path(zarr_array(ordered(names), **more)(folder))
         (folder / "set/color").mkdir(parents=True)
         name.rename(folder / "set/color/1")
-        mag = {"mag": [1, 1, 1], "axisOrder": order, **({} if path is None else {"path": path})}
+        where = {} if path is None else {"path": path.format(folder=folder)}
+        mag = {"mag": [1, 1, 1], "axisOrder": order, **where}
         layer = {"name": "color", "dataFormat": "zarr", "mags": [{"mag": [2, 2, 1]}, mag]}
         stated = {"dataLayers": [layer], "scale": {"factor": [8, 4, 40], "unit": "nanometer"}}
         (folder / "set/datasource-properties.json").write_text(json.dumps(stated))
@@ -276,6 +277,7 @@ WEBKNOSSOS = [
     Case("cxyz-2", webknossos("cxyz", CXYZ, version=2), note=NOTE),
     Case("cxyz-3", webknossos("cxyz", CXYZ, dimension_names="cxyz"), note=NOTE),
     Case("xyz", webknossos("xyz", {"x": 0, "y": 1, "z": 2}, None, version=2), note=NOTE),
+    Case("url", webknossos("xyz", {"x": 0, "y": 1, "z": 2}, "file://{folder}/set/color/1", version=2), note=NOTE),
     Case("numbered", webknossos("cxyz", CXYZ, dimension_names=["dim_0", "dim_1", "dim_2", "dim_3"]), note=NOTE),
     Case("other", webknossos("cxyz", CXYZ, dimension_names="czyx"),
          refused="axisOrder names the axes c, x, y, z, expected c, z, y, x as dimension_names does"),
