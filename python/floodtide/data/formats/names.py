@@ -42,7 +42,8 @@ def refuse_other(reference: str, beginning: str = "") -> None:
             else ""
         )
         raise InvalidArgumentError(
-            f"volume '{beginning}{reference}': floodtide reads files and folders of this machine, without {kind}://{here}"
+            f"volume '{beginning}{reference}': floodtide reads files and folders of this machine, without"
+            f" {kind}://{here}"
         )
     name = reference.rstrip("/").lower()
     how = "Fiji, or ft.data.convert(ft.data.Volume(array), 'volume.zarr') in Python (import floodtide as ft)"
