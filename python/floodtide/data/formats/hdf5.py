@@ -261,6 +261,7 @@ def _attribute(volume: _core.data.Volume, key: str) -> Any:
         return found[0] if found and isinstance(found[0], str) and len(found) == 1 else found
     if any(_EMPTY in text for text in problems):
         return [] if key in _TEXTS else "empty"
-    text = next((text for text in problems if ": elements are " in text), problems[0])
+    said = "not a text in UTF-8", ": elements are "
+    text = next((text for text in problems if any(one in text for one in said)), problems[0])
     problem = text.partition(f"attribute {key}")[2].partition(", expected")[0].strip(": ")
-    return f"unreadable ({problem})"
+    return f"unreadable ({f'{key} ' * problem.startswith('is ')}{problem})"
