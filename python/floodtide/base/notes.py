@@ -85,7 +85,7 @@ def no_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def collected() -> Iterator[list[str]]:
-    """Yield a list of the notes of this thread inside the block, which are not printed: for one of many equal files."""
+    """Collect the notes of this thread inside the block in a list, and print none: the caller chooses which to show."""
     texts: list[str] = []
     token = _collected.set(texts)
     try:

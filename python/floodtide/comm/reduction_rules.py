@@ -112,7 +112,7 @@ class Rule:
 
     def after(self, values: Array, contributors: int) -> None:
         """Divide by `contributors` for Average and scale the reduced values, in place."""
-        if self.op is Average and values.dtype.itemsize == 2:
+        if self.op is Average and values.dtype.itemsize == 2:  # float16
             np.divide(values, contributors, out=values, dtype=np.float32, casting="same_kind")
         elif self.op is Average:
             values /= contributors

@@ -189,9 +189,8 @@ def voxels_of(name: str, position: Sequence[float], what: str) -> Vec3:
         raise InvalidFileError(
             f"{name}: {what} is {list(position)} voxels, expected positions in a volume"
         )
-    z, y, x = (
-        round(round(n, 3)) for n in position
-    )  # halves with another error of rounding are equal
+    # Rounded twice, so that halves that differ by an error of rounding become the same voxel.
+    z, y, x = (round(round(n, 3)) for n in position)
     if any(abs(n - m) > _WHOLE for n, m in zip(position, (z, y, x), strict=True)):
         exact = ", ".join(f"{n:.6g}" for n in position)
         notes.show(

@@ -51,7 +51,7 @@ def _sources(path: str, dataset: str, name: str) -> list[tuple[str, str]]:
             )
     found = []
     for part, end in zip(parts, ends, strict=True):
-        if "%b" in part.file_name or "%b" in part.dset_name:  # a series: those that exist count
+        if "%b" in part.file_name + part.dset_name:  # a series: the library reads what exists
             continue
         source, inner = _found(part.file_name, home), part.dset_name
         text = f"{name}: its source {part.file_name}:{inner}"

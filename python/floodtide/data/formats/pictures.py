@@ -225,7 +225,7 @@ class Folder:
         if not files:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
-        self._noted = False  # something beside the voxels of a file
+        self._noted = False  # True: a note about the metadata of a file was shown
         self.geometry = Geometry()
         self._tables = tiff.Tables(pattern)
         first = self._read(0)
@@ -304,9 +304,8 @@ class Folder:
             require_decoded(path, page.shape, page.dtype.itemsize)
             with notes.collected() as texts:
                 stated = tiff.geometry_of_file(self._pattern, file)
-            for text in (
-                texts if number == 0 else texts[: not self._noted]
-            ):  # once, and not for each file
+            # All notes of the first file. If it has none, the first note of a later file.
+            for text in texts if number == 0 else texts[: not self._noted]:
                 notes.show(text)
             self._noted |= bool(texts)
             self._compare(path, stated, number)

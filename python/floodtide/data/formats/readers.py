@@ -6,7 +6,6 @@ The core calls an object from several of its own threads at a time. It reads arr
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -156,10 +155,13 @@ def _stated_by_store(store: Any, name: str) -> tuple[dict[str, Any], Geometry]:
     """
     _shape(store, name)  # refuses other than three axes
     units = [one and [one.multiplier, one.base_unit] for one in store.dimension_units]
-    metadata: dict[str, Any] = {}
-    with contextlib.suppress(ValueError, TypeError, NotImplementedError):  # of an array in memory
-        metadata = store.spec().to_json().get("metadata") or {}
-    stored = {**metadata, **metadata.get("attributes", {})}
+    stored: dict[str, Any] = {}
+    if store.kvstore is not None:  # the specification of an array in memory has all its voxels
+        base = store
+        while base.base is not None:  # of another type, or averaged
+            base = base.base
+        metadata = base.spec().to_json().get("metadata", {})  # precomputed volumes have none
+        stored = {**metadata, **metadata.get("attributes", {})}
     places = [one.key for one in OFFSETS if one.key in stored]
     sizes = [one.key for one in SIZES if one.key in stored and not any(units)]
     if sizes or places:
