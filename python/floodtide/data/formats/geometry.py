@@ -166,8 +166,8 @@ def not_used(name: str, what: str) -> None:
 
 
 def shown(value: Any, most: int = 100) -> str:
-    """Return a value for a message, with ... if it is cut."""
-    text = str(value)
+    """Return a stated value as one line for a message, texts without quotes, with ... if it is cut."""
+    text = " ".join(str(value).split())
     return text if len(text) <= most else f"{text[:most]}..."
 
 
