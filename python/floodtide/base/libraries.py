@@ -29,8 +29,9 @@ def library(name: str, what: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        problem = f"which is not installed; {install(extra)}"
-        if not isinstance(error, ModuleNotFoundError):
+        if isinstance(error, ModuleNotFoundError) and error.name in (name, package):
+            problem = f"which is not installed; {install(extra)}"
+        else:
             problem = f"which cannot be imported: {error}"
         raise UnsupportedError(f"{what}: needs the Python package {package}, {problem}") from None
 

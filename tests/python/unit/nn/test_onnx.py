@@ -106,7 +106,7 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
 
     def without(name: str, *others: Any) -> Any:
         if name == "onnx":
-            raise ImportError
+            raise ModuleNotFoundError(name=name)
         return importing(name, *others)
 
     monkeypatch.setattr(importlib, "import_module", without)
