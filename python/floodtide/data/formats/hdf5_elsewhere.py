@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import Any
 
 from floodtide import _core
@@ -51,7 +52,10 @@ def _sources(path: str, dataset: str, name: str) -> list[tuple[str, str]]:
             )
     found = []
     for part, end in zip(parts, ends, strict=True):
-        if "%b" in part.file_name + part.dset_name:  # a series: the library reads what exists
+        if (
+            "%b" in part.file_name + part.dset_name
+        ):  # a series: the library ends at the first that does not exist
+            _require_series(part.file_name, home, name)
             continue
         source, inner = _found(part.file_name, home), part.dset_name
         text = f"{name}: its source {part.file_name}:{inner}"
@@ -64,6 +68,23 @@ def _sources(path: str, dataset: str, name: str) -> list[tuple[str, str]]:
             raise InvalidFileError(f"{text} has shape {shape}, expected at least {least}")
         found.append((source, inner))
     return found
+
+
+def _require_series(file_name: str, home: str, name: str) -> None:
+    """Raise InvalidFileError if a file is missing in a series of files, numbered from 0 in place of "%b"."""
+    folder, pattern = os.path.split(file_name)
+    number = re.compile(re.escape(pattern).replace("%b", r"(\d+)"))
+    place = os.path.join(os.path.dirname(home), folder)
+    names = os.listdir(place or ".") if os.path.isdir(place or ".") else []
+    found = {int(match[1]) for one in names if (match := number.fullmatch(one))}
+    lost = set(range(max(found, default=0))) - found
+    if lost:
+        first, last = (
+            os.path.join(place, pattern.replace("%b", str(n))) for n in (min(lost), max(found))
+        )
+        raise InvalidFileError(
+            f"{name}: its source {first} does not exist, expected all files up to {last}"
+        )
 
 
 def _end(space: Any) -> tuple[Any, Any]:

@@ -377,7 +377,12 @@ def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str
 
 
 def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
-    """Note a voxel size that something around an array states: coordinates of xarray, WEBKNOSSOS, a group."""
+    """Note a voxel size that something around an array states: coordinates of xarray, WEBKNOSSOS, a group.
+
+    The group may be an OME-Zarr image of which the array is no level.
+    """
+    from floodtide.data.formats.ome import images_of
+
     elsewhere = [
         folder.parent / axis for axis in names if _metadata(folder.parent / axis, reference)
     ]
@@ -390,6 +395,7 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
             break
         stated = _attributes(_metadata(group, reference))
         key = next((one.key for one in SIZES if one.key in stated), None)
+        key = key or ("multiscales" if images_of(stated) else None)
         if key is not None:
             not_used(reference, f"the group {group} has an attribute {key}")
             break

@@ -37,7 +37,7 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
 }
 PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 # Tags; Orientation 1: the first row is the top, and the first column is at the left
-ORIENTATION, _NO_DATA = 274, 42113
+ORIENTATION, _GDAL, _NO_DATA = 274, 42112, 42113
 # Values of ResolutionUnit. Only tifffile writes the last two.
 _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
@@ -205,6 +205,14 @@ def note_colours(name: str, page: Any) -> None:
     if empty is not None:
         notes.show(
             f"{name}: states that the value {empty} is no data (GDAL_NODATA); it is read like others"
+        )
+    scaled = re.findall(
+        r'role="(scale|offset)"[^>]*>([^<]*)<', str(page.tags.valueof(_GDAL, default=""))
+    )
+    if scaled:
+        shown = ", ".join(f"{role} = {value}" for role, value in dict.fromkeys(scaled))
+        notes.show(
+            f"{name}: states {shown} for its values (GDAL_METADATA); they are read as they are stored"
         )
 
 

@@ -202,6 +202,16 @@ def below_a_group(folder: Path) -> str:
     return f"{name}/raw"
 
 
+def beside_the_levels(folder: Path) -> str:
+    name = in_group(folder)
+    scale = [{"type": "scale", "scale": NM}]
+    level = {"path": "0", "coordinateTransformations": scale}
+    axes = [{"name": axis, "type": "space", "unit": "nanometer"} for axis in "zyx"]
+    image = {"version": "0.4", "axes": axes, "datasets": [level]}
+    Path(name, ".zattrs").write_text(json.dumps({"multiscales": [image]}))
+    return f"{name}/raw"
+
+
 def with_coordinates(folder: Path) -> str:
     """Write what xarray does: an array, and the position of each section."""
     name = f"{in_group(folder)}/raw"
@@ -277,6 +287,7 @@ ZARR = [
     Case("axistags", zarr_array(ordered("xyz"), attributes=tags("xyz"))),
     Case("axistags-with-size", zarr_array(attributes=tags("zyx", resolution=8)), note="axistags state a resolution"),
     Case("size-of-a-group", below_a_group, note="has an attribute resolution: not used"),
+    Case("no-level-of-the-group", beside_the_levels, note="has an attribute multiscales: not used"),
     Case("coordinates", with_coordinates, note="v.zarr/z may state a voxel size"),
     Case("webknossos", webknossos, note="datasource-properties.json may state a voxel size"),
     Case("group", in_group, refused="expected"),

@@ -111,6 +111,23 @@ def test_sources_without_an_end_are_read(tmp_path: Path) -> None:
     assert looked(tmp_path, "grows") == ("grows (4, 5, 6) 0\n", "")
 
 
+def test_a_series_of_files_that_lacks_one_is_refused(tmp_path: Path) -> None:
+    growing = h5py.h5s.UNLIMITED
+    for z in range(4):
+        with h5py.File(tmp_path / f"s{z}.h5", "w") as file:
+            file["section"] = IMAGE[z : z + 1]
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        space = h5py.h5s.create_simple(IMAGE.shape, (growing, 5, 6))
+        space.select_hyperslab((0, 0, 0), (growing, 1, 1), block=(1, 5, 6))
+        form = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        form.set_virtual(space, b"s%b.h5", b"section", h5py.h5s.create_simple((1, 5, 6)))
+        h5py.h5d.create(file.id, b"series", h5py.h5t.STD_U8LE, space, form)
+    assert looked(tmp_path, "series") == ("series (4, 5, 6) 0\n", "")
+    (tmp_path / "s1.h5").unlink()
+    expected = "v.h5:series: its source s1.h5 does not exist, expected all files up to s3.h5\n"
+    assert looked(tmp_path, "series") == (expected, "")
+
+
 def test_a_short_or_missing_external_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "whole.raw").write_bytes(b"head" + IMAGE.tobytes())
     (tmp_path / "short.raw").write_bytes(IMAGE.tobytes()[:100])

@@ -16,6 +16,10 @@ from floodtide import cli, data, errors
 
 STACK = np.arange(4 * 5 * 6, dtype=np.uint8).reshape(4, 5, 6)
 IN_PLANE = 'PositionX="7" PositionXUnit="pixel" PositionY="-3" PositionYUnit="pixel"'
+GDAL = (
+    '<GDALMetadata><Item name="SCALE" sample="0" role="scale">0.1</Item>'
+    '<Item name="OFFSET" sample="0" role="offset">-3</Item></GDALMetadata>'
+)
 OME = (
     '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image'
     ' ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="uint8" SizeX="6" SizeY="5" SizeZ="4" SizeC="1"'
@@ -98,6 +102,10 @@ def test_a_resolution_of_all_slices_is_noted_once(
     ("written", "noted"),
     [
         ({"extratags": [(42113, 2, 4, "255", True)]}, "the value 255 is no data (GDAL_NODATA)"),
+        (
+            {"extratags": [(42112, 2, 0, GDAL, True)]},
+            "states scale = 0.1, offset = -3 for its values",
+        ),
         ({"extratags": [(33550, 12, 3, (4.0, 4.0, 40.0), True)]}, "state ModelPixelScaleTag"),
         ({"metadata": {"offset": [1, 2, 3]}}, "its description states offset = [1, 2, 3]"),
         ({"metadata": None, "description": OME[:300]}, "its OME metadata are cut off"),
