@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the tables of docs/lab/scaling.md, and its picture, from the model.
+"""Write the tables of docs/lab/scaling.md, and its pictures, from the model.
 
 Usage: python docs/lab/generate_scaling.py [--compute-s SECONDS] [--check]
 SECONDS: of a field of view on one core, as `floodtide bench step --threads 1` measures it. --check
@@ -19,7 +19,7 @@ from floodtide.lab.simulate import figure, forecast, model, paper, scenarios
 from floodtide.lab.simulate.scenarios import Named, Row
 
 PAGE = Path(__file__).with_name("scaling.md")
-PICTURE = Path(__file__).parents[1] / "images/scaling.png"
+IMAGES = Path(__file__).parents[1] / "images"
 COMPUTE_S = 0.231  # docs/performance.md
 STEPS = 2000
 NETWORKS = ("10gbe", "100gbe", "dragonfly")
@@ -125,9 +125,11 @@ def main() -> None:
             sys.exit("docs/lab/scaling.md: run docs/lab/generate_scaling.py")
         return
     PAGE.write_text(written, "utf-8")
+    (IMAGES / "scaling_paper.png").write_bytes(figure.draw(curves, "png"))
+    forecasts = []
     for named in jobs(arguments.compute_s, dict(RING[1])):
-        curves += scenarios.sweep(named, CURVE, steps=STEPS, seed=0)
-    PICTURE.write_bytes(figure.draw(curves, "png"))
+        forecasts += scenarios.sweep(named, CURVE, steps=STEPS, seed=0)
+    (IMAGES / "scaling_forecast.png").write_bytes(figure.draw(forecasts, "png"))
 
 
 if __name__ == "__main__":

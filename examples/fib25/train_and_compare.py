@@ -22,6 +22,7 @@ import numpy as np
 
 import floodtide as ft
 from floodtide import config as configuration
+from floodtide.base import style
 from floodtide.base.progress import bar
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.train import FloodValidation, Trainer
@@ -69,38 +70,26 @@ def compare(before: Any, after: Any) -> dict[str, Any]:
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Cross-entropy and F1 before and after, with intervals and the best constant's cross-entropy."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    for axis, name, label in zip(
-        axes, ("cross_entropy", "f1"), ("cross-entropy (nats)", "F1"), strict=True
-    ):
-        for index, result in enumerate(results.values()):
-            scores = result["first_pass"]
-            for offset, when, colour in ((-0.15, "before", "#999999"), (0.15, "after", "#0072b2")):
-                value, (low, high) = scores[when][name], scores["interval_95"][name][when]
-                axis.errorbar(
-                    index + offset,
-                    value,
-                    yerr=[[value - low], [high - value]],
-                    fmt="o",
-                    color=colour,
-                    capsize=4,
-                    label=when if index == 0 else None,
-                )
-            if name == "cross_entropy":
-                constant = result["trivial"]["best_constant"]["cross_entropy"]
-                text = "best constant" if index == 0 else None
-                axis.plot([index - 0.3, index + 0.3], [constant] * 2, "k--", lw=1, label=text)
-        axis.set_xticks(range(len(results)), list(results))
-        axis.set_ylabel(label)
-        axis.set_xlim(-0.6, len(results) - 0.4)
-    axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=120)
+    """Differences after minus before, with 95 % intervals over the same centres."""
+    rows = [(part, when) for part in results for when in ("first_pass", "moves")]
+    names = [f"{part}, {when.replace('_', ' ')}" for part, when in rows]
+    with style.figure(9.0, 2.6) as figure:
+        panels = figure.subplots(1, 2, sharey=True)
+        for axis, name, title in (
+            (panels[0], "cross_entropy", "Change of cross-entropy (below 0: better)"),
+            (panels[1], "f1", "Change of F1 (above 0: better)"),
+        ):
+            for y, (part, when) in enumerate(rows):
+                scores = results[part][when]
+                low, high = scores["interval_95"][name]["difference"]
+                axis.plot([low, high], [y, y], color=style.SERIES[0])
+                axis.plot(scores["after"][name] - scores["before"][name], y, "o", color="black")
+            axis.axvline(0.0, color=style.GREY, ls="--")
+            axis.set_yticks(range(len(rows)), names)
+            axis.set_ylim(len(rows) - 0.5, -0.5)
+            axis.locator_params(axis="x", nbins=5)
+            axis.set_title(title)
+        path.write_bytes(style.rendered(figure, "png", 120))
 
 
 def main() -> None:

@@ -236,7 +236,7 @@ constexpr Limits kMean{.minimum = 0, .maximum = 1, .below = true};  // decay of 
 constexpr Limits kEps{0, 1};
 constexpr Limits kWeight{0, 1e3};
 constexpr const char* kEpsHelp = "number added to the square root of the mean squared gradient";
-constexpr const char* kVelocityHelp = "share of the velocity that each update keeps";
+constexpr const char* kVelocityHelp = "share of the velocity that each training step keeps";
 
 /// Add the parameters of Decay to those of a rule.
 std::vector<ParameterSpec> with_decay(std::vector<ParameterSpec> own) {

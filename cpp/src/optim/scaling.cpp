@@ -51,30 +51,30 @@ ParameterValues scale_moments(ParameterValues values, const Workers& workers) {
 
 std::span<const ScaleRow> scale_rows() {
   static const ScaleRow rows[] = {
-      {"none", +[](const Workers&, const ParameterValues&) { return 1.0; }, {}, "the base rate for any number of workers"},
-      {"linear", &linear, {}, "the base rate times the number of workers"},
-      {"sqrt", &square_root, {}, "the base rate times the square root of the number of workers"},
+      {"none", +[](const Workers&, const ParameterValues&) { return 1.0; }, {}, "the base rate for any number of walkers"},
+      {"linear", &linear, {}, "the base rate times the number of walkers"},
+      {"sqrt", &square_root, {}, "the base rate times the square root of the number of walkers"},
       {"paper",
        &paper,
-       {integer("linear_workers", 16, "largest number of workers for which the rate grows linearly", {1, 1e9}, "workers"),
+       {integer("linear_workers", 16, "largest number of walkers for which the rate grows linearly", {1, 1e9}, "walkers"),
         choice(
             "anchor", "continuous",
             "rate beyond linear_workers: continuous, the base rate times the square root of (linear_workers times the number of"
-            " workers), or base, times the square root of the number of workers",
+            " walkers), or base, times the square root of the number of walkers",
             {"continuous", "base"})},
-       "as linear up to linear_workers workers, then with the square root of the number of workers"},
+       "as linear up to linear_workers walkers, then with the square root of the number of walkers"},
       {"linear_batch",
        +[](const Workers& workers, const ParameterValues&) { return examples_of(workers); },
        {},
-       "the base rate times the number of examples in an update; the base rate is that of one example"},
+       "the base rate times the number of examples in a training step; the base rate is that of one example"},
       {"sqrt_batch",
        +[](const Workers& workers, const ParameterValues&) { return std::sqrt(examples_of(workers)); },
        {},
-       "the base rate times the square root of the number of examples in an update"},
+       "the base rate times the square root of the number of examples in a training step"},
       {.name = "adam_sqrt",
        .factor = &square_root,
        .parameters = {},
-       .help = "as sqrt; also 1 - beta1 and 1 - beta2 are multiplied by the number of workers, and eps is divided by its "
+       .help = "as sqrt; also 1 - beta1 and 1 - beta2 are multiplied by the number of walkers, and eps is divided by its "
                "square root",
        .optimizers = {"adam", "adamw"},
        .adapt = &scale_moments},
@@ -90,7 +90,7 @@ std::span<const ScaleRow> scale_rows() {
                           "gradient noise scale in examples, as `floodtide lab noise` measures it; 0: the training measures it",
                           {0, 1e9})},
        .help =
-           "the base rate times ((1 + B / b) / (1 + B / (b n)))^exponent, with n workers of b examples, and the gradient noise"
+           "the base rate times ((1 + B / b) / (1 + B / (b n)))^exponent, with n walkers of b examples, and the gradient noise"
            " scale B",
        .measures_noise = true},
   };
@@ -104,7 +104,7 @@ Scaling::Scaling(std::string_view rule, const ParameterValues& values, const Wor
       values_(resolve(str_cat("learning-rate scale ", rule), row_->parameters, values)),
       workers_(workers) {
   FLOODTIDE_REQUIRE(workers.count >= 1 && workers.batch >= 1, invalid_argument, "learning-rate scale: ", workers.count,
-                    " workers of ", workers.batch, " examples, expected at least 1");
+                    " walkers of ", workers.batch, " examples, expected at least 1");
 }
 
 double Scaling::factor(std::optional<double> noise_scale) const {

@@ -41,7 +41,7 @@ std::vector<std::int64_t> milestones_of(const std::string& text) {
     const bool ascends = milestones.empty() || milestone > milestones.back();
     FLOODTIDE_REQUIRE(error == std::errc() && milestone > 0 && ascends && (rest == end || (*rest == ',' && rest + 1 < end)),
                       invalid_argument, "schedule step: milestones are '", text,
-                      "', expected ascending numbers of updates, such as 3000,6000");
+                      "', expected ascending numbers of training steps, such as 3000,6000");
     milestones.push_back(milestone);
     at = rest == end ? end : rest + 1;
   }
@@ -81,12 +81,12 @@ Course cyclic(const ParameterValues& values, std::int64_t /*steps*/) {
 }
 
 ParameterSpec updates(std::string name, double standard, std::string help, Limits limits = kSomeUpdates) {
-  return integer(std::move(name), standard, std::move(help), limits, "updates");
+  return integer(std::move(name), standard, std::move(help), limits, "training steps");
 }
-ParameterSpec total_steps() { return updates("total_steps", 10'000, "updates until the end of the schedule"); }
+ParameterSpec total_steps() { return updates("total_steps", 10'000, "training steps until the end of the schedule"); }
 
 std::vector<ParameterSpec> with_warmup(std::vector<ParameterSpec> own) {
-  own.insert(own.begin(), {real("base_lr", 1e-3, "learning rate of one worker", kRate),
+  own.insert(own.begin(), {real("base_lr", 1e-3, "learning rate of one walker", kRate),
                            updates("warmup_steps", 0, "length of the warm-up, in which the rate rises linearly", kUpdates),
                            choice("warmup_start", "base", "learning rate at step 0: the base rate or zero", {"base", "zero"})});
   return own;
@@ -100,10 +100,10 @@ std::span<const ScheduleRow> schedule_rows() {
       {"exponential", &exponential,
        with_warmup({real("decay", 0.94, "factor of each period", kShare), updates("period", 1000, "length of a period"),
                     boolean("staircase", "change the rate at the ends of periods only")}),
-       "warm-up, then the rate times decay^(updates / period), as tf.train.exponential_decay"},
+       "warm-up, then the rate times decay^(steps / period), as tf.train.exponential_decay"},
       {"step", &step,
-       with_warmup({{"milestones", ValueKind::text, std::string(), "updates",
-                     "updates after the warm-up at which the rate falls, such as 3000,6000"},
+       with_warmup({{"milestones", ValueKind::text, std::string(), "training steps",
+                     "training steps after the warm-up at which the rate falls, such as 3000,6000"},
                     real("decay", 0.1, "factor of the rate at each milestone", kShare)}),
        "warm-up, then the rate falls at milestones"},
       {"polynomial", &polynomial,
@@ -111,9 +111,9 @@ std::span<const ScheduleRow> schedule_rows() {
                                         "exponent of the decay; 1: the learning rate falls linearly; larger: it falls faster at"
                                         " first",
                                         {.minimum = 0, .maximum = 100})}),
-       "warm-up, then the rate times (share of remaining updates)^power, down to 0"},
+       "warm-up, then the rate times (share of remaining steps)^power, down to 0"},
       {"cyclic", &cyclic,
-       with_warmup({updates("half_cycle", 1000, "updates from the lowest rate to the highest"),
+       with_warmup({updates("half_cycle", 1000, "training steps from the lowest rate to the highest"),
                     real("lowest", 0.1, "lowest rate, as a share of the highest", kShare)}),
        "warm-up, then triangles between the lowest and the scaled rate"},
       {"cosine", &cosine, with_warmup({total_steps()}), "warm-up, then half a cosine down to 0"},

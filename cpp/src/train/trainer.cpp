@@ -31,7 +31,7 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
   FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
                     ", expected at least 0 and below 1");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.exactness == Exactness::run, invalid_argument,
-                    "train: exactness 'workers' needs the synchronous mode, in which every update has all walkers' gradients");
+                    "train: exactness 'workers' needs the synchronous mode, in which every step has all walkers' gradients");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.wire == comm::Wire::native, invalid_argument,
                     "train: a wire format needs the synchronous mode");
   FLOODTIDE_REQUIRE(options.mode != Mode::partial || (options.contributors >= 1 && options.contributors <= communicator.size()),

@@ -79,8 +79,8 @@ DROPOUT = _of_network("dropout", "share", whole=False)
 
 LEARNING_RATE = _of_parameter("constant", "base_lr")
 RATE_FACTOR = Range.of_core(_core.training_limits()["rate_factor"])
-UPDATES_OR_NONE = _of_parameter("constant", "warmup_steps", "updates", whole=True)
-UPDATES = _of_parameter("cosine", "total_steps", "updates", whole=True)
+STEPS_OR_NONE = _of_parameter("constant", "warmup_steps", "training steps", whole=True)
+STEPS = _of_parameter("cosine", "total_steps", "training steps", whole=True)
 
 SEED = Range(0, 2**64 - 1)
 FILE_SEED = Range(0, 2**63 - 1)  # TOML and the attributes of HDF5 files cannot hold more

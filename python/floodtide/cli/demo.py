@@ -16,7 +16,7 @@ from floodtide.cli import options as shared
 @click.option(
     "--steps",
     default=7200,
-    type=shared.Number(limits.UPDATES),
+    type=shared.Number(limits.STEPS),
     show_default=True,
     help="Number of training steps.",
 )

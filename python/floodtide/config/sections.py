@@ -96,7 +96,7 @@ class TrainingConfig(Checked):
         10_000,
         "Number of training steps; each step processes one field of view (U-Nets: training.batch samples) of every"
         " walker, training.accumulate times, and updates the parameters once",
-        range=limits.UPDATES,
+        range=limits.STEPS,
     )
     fit_time: bool = option(
         False,
@@ -107,7 +107,7 @@ class TrainingConfig(Checked):
         (),
         "Corrections of the number of steps, [after how many steps, number of steps] each, as a run with fit_time"
         " records them; a run that is given corrections repeats them",
-        range=limits.UPDATES,
+        range=limits.STEPS,
     )
     walkers: int = option(
         0,
@@ -180,7 +180,7 @@ class TrainingConfig(Checked):
     )
     accumulate: int = option(
         1,
-        "Number of fields of view (U-Nets: batches) of each walker whose gradients are averaged for one update",
+        "Number of fields of view (U-Nets: batches) of each walker whose gradients are averaged for one training step",
         range=limits.BATCH,
     )
     on_exhausted: str = option(
@@ -240,7 +240,7 @@ class ScheduleConfig(Registered):
     )
     scale: str = option(
         "none",
-        "How the learning rate depends on the number of walkers (workers): "
+        "How the learning rate depends on the number of walkers: "
         + "; ".join(f"{row['name']}: {row['help']}" for row in _core.scale_rows()),
         choices=names(_core.scale_rows()),
     )
@@ -275,24 +275,24 @@ class CommConfig(Checked):
     exactness: str = option(
         "run",
         "Bitwise equal results of synchronous training: for the same number of ranks (run), or for any number of ranks"
-        " with the same walkers (workers; twice the bytes in messages, no overlap with the backward pass)",
+        " with the same walkers ('workers': twice the bytes in messages, no overlap with the backward pass)",
         choices=_core.choices("exactness"),
     )
     mode: str = option(
         "synchronous",
-        "Which gradients an update uses: those of all ranks (synchronous), or those of the first comm.contributors"
+        "Which gradients a step uses: those of all ranks (synchronous), or those of the first comm.contributors"
         " ranks that are ready (partial)",
         choices=_core.choices("mode"),
     )
     contributors: int = option(
         0,
-        "Number of ranks whose gradients an update waits for in mode partial; 0: all ranks",
+        "Number of ranks whose gradients a training step waits for in mode partial; 0: all ranks",
         range=limits.RANKS_OR_ALL,
     )
     late: str = option(
         "drop",
-        "What happens in mode partial to gradients that are ready after their update: drop discards them, carry adds"
-        " them to the next update",
+        "What happens in mode partial to gradients that are ready after their step: drop discards them, carry adds"
+        " them to the next step",
         choices=_core.choices("late"),
     )
     timeout_s: float = option(
@@ -323,13 +323,13 @@ class ValidationConfig(Checked):
     every: int = option(
         0,
         "Number of training steps between two validations; 0: only at the end",
-        range=limits.UPDATES_OR_NONE,
+        range=limits.STEPS_OR_NONE,
     )
     give_up_after: int = option(
         0,
         "Stop the training early if a validation after at least this many training steps is no better than a trivial"
         " prediction; 0: never",
-        range=limits.UPDATES_OR_NONE,
+        range=limits.STEPS_OR_NONE,
     )
     centres: int = option(
         64,

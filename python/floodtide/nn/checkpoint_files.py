@@ -12,7 +12,7 @@ CHECKPOINT = re.compile(r"step-(\d+)\.h5")
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
-    """Return the path of the checkpoint that is written after `step` updates."""
+    """Return the path of the checkpoint that is written after `step` training steps."""
     return run / "checkpoints" / f"step-{step}.h5"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers, and learning rates as functions of the step and the number of workers (`optim.lr`)."""
+"""Optimizers, and learning rates as functions of the step and the number of walkers (`optim.lr`)."""
 
 from floodtide.optim import lr
 from floodtide.optim.optimizers import (

@@ -8,7 +8,7 @@ from floodtide.optim.optimizers import Optimizer
 
 # gradient descent has linear scaling, these have not
 _ADAPTIVE = ("adam", "adamw", "rmsprop", "adagrad", "lamb")
-_STATISTICS_LAG = 10  # updates: 1 / momentum of the moving statistics
+_STATISTICS_LAG = 10  # training steps: 1 / momentum of the moving statistics
 _LARGE_FACTOR = 8.0
 _ENDED = 0.01  # share of the highest rate below which further steps hardly change scores
 
@@ -18,8 +18,8 @@ def rate_used(schedule: Schedule, workers: int, batch: int) -> str:
 
     Args:
         schedule: The schedule of the training, with its base rate.
-        workers: Walkers whose gradients an update averages.
-        batch: Examples of a walker in an update.
+        workers: Walkers whose gradients a training step averages.
+        batch: Examples of a walker in a training step.
     """
     base = float(schedule.values["base_lr"])
     rule = f"scale {schedule.scale!r}, {workers} walker{'s' if workers != 1 else ''}"
@@ -32,7 +32,7 @@ def rate_used(schedule: Schedule, workers: int, batch: int) -> str:
         text = f"learning rate {base * factor:g} = {base:g} x {factor:g} ({rule})"
     if schedule.warmup_steps:
         start = "0" if schedule.values.get("warmup_start") == "zero" else f"{base:g}"
-        text += f", after a linear warm-up from {start} in {schedule.warmup_steps} updates"
+        text += f", after a linear warm-up from {start} in {schedule.warmup_steps} training steps"
     if schedule.name != "constant":
         text += f", then schedule {schedule.name!r}"
     return text
@@ -66,20 +66,20 @@ def traps(
         )
     if optimizer.name in _ADAPTIVE and factor > 1 and factor == workers * batch:
         found.append(
-            f"the rate of {optimizer.name} grows linearly with the workers: this is too much beyond the gradient noise"
+            f"the rate of {optimizer.name} grows linearly with the walkers: this is too much beyond the gradient noise"
             " scale; schedule.scale 'sqrt' is the usual rule, and training.noise_scale measures the noise scale"
         )
     if schedule.scale == "adam_sqrt":
         beta1 = float(optimizer.settings()["values"]["beta1"])
         if workers * (1 - beta1) > 1:
             found.append(
-                f"with {workers} workers the rule 'adam_sqrt' has no beta1: 1 - {workers} x (1 - {beta1:g}) is"
+                f"with {workers} walkers the rule 'adam_sqrt' has no beta1: 1 - {workers} x (1 - {beta1:g}) is"
                 " negative, and 0 is used"
             )
     if statistics and factor >= _LARGE_FACTOR and not schedule.warmup_steps:
         found.append(
-            f"the statistics of batch normalisation lag about {_STATISTICS_LAG} updates behind weights that move with"
-            f" {factor:g} times the base rate: validation scores of the first updates are too low; a warm-up"
+            f"the statistics of batch normalisation lag about {_STATISTICS_LAG} steps behind weights that move with"
+            f" {factor:g} times the base rate: validation scores of the first steps are too low; a warm-up"
             " (schedule.warmup_steps) helps"
         )
     return found

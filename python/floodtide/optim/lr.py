@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rates as pure functions of the step and the number of workers."""
+"""Learning rates as pure functions of the step and the number of walkers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Schedule", "scale"]
 def scale(rule: str, **values: float | str) -> Callable[..., float]:
     """Return factor(workers, batch=1, noise_scale=None) of a scaling rule.
 
-    The arguments of the factor are the number of walkers whose gradients an update averages, the examples of a walker
-    in an update, and the gradient noise scale in examples (None: unknown; then "auto" is 1).
+    The arguments of the factor are the number of walkers whose gradients a training step averages, the examples of a
+    walker in a step, and the gradient noise scale in examples (None: unknown; then "auto" is 1).
 
     Args:
         rule: Name of the rule, such as "none", "linear" or "sqrt" (docs/configuration.md). "paper" is linear up to
@@ -54,7 +54,7 @@ class Schedule:
 
     Args:
         name: Name of the schedule: "constant", "cosine" or another of docs/configuration.md.
-        scale: Rule by which the rate grows with the number of workers, see the function `scale`.
+        scale: Rule by which the rate grows with the number of walkers, see the function `scale`.
         values: Parameters of the schedule, such as `warmup_steps`, and of the rule. Parameters that are left out have
             the defaults of the rows.
 
@@ -72,13 +72,13 @@ class Schedule:
     def __call__(
         self, step: float, workers: int = 1, batch: int = 1, noise_scale: float | None = None
     ) -> float:
-        """Return the rate of update `step` (counted from 0). The rule `scale` reads the other arguments."""
+        """Return the rate of training step `step` (counted from 0). The rule `scale` reads the other arguments."""
         factor = _core.scale_factor(self.scale, self.scale_values, workers, batch, noise_scale)
         return _core.Schedule(self.name, self.values).at(step, factor)
 
     @property
     def warmup_steps(self) -> int:
-        """Updates of the warm-up; 0 if there is none."""
+        """Training steps of the warm-up; 0 if there is none."""
         return int(self.values.get("warmup_steps", 0))
 
     def for_training(self, base_lr: float, total_steps: int) -> Schedule:
@@ -89,7 +89,7 @@ class Schedule:
         """
         if self.warmup_steps > total_steps:
             raise InvalidArgumentError(
-                f"schedule {self.name}: a warm-up of {self.warmup_steps} updates is longer than the training of"
+                f"schedule {self.name}: a warm-up of {self.warmup_steps} training steps is longer than the training of"
                 f" {total_steps}, expected schedule.warmup_steps of at most {total_steps}"
             )
         values: dict[str, float | str] = {"base_lr": base_lr, "total_steps": total_steps}

@@ -91,7 +91,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
     examples = 60 * wish.minutes * TRAINED_SHARE * rate
     walkers = recipe.walkers(examples)
     each = walkers * recipe.batch
-    steps = min(max(10, round(examples / each)), int(limits.UPDATES.maximum))
+    steps = min(max(10, round(examples / each)), int(limits.STEPS.maximum))
     notes += _doubts_of_time(recipe, steps, each, minutes, rate)
     trained = next(number for number, boxes in enumerate(split.training) if boxes)
     shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)

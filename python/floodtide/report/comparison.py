@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparison of runs: throughput, time to a loss and outcome of each run; loss and validation against time.
 
-A worker is a stream of examples (a walker). If a rank has several workers, the training equals that of W workers on W
-ranks, but its time does not.
+If a rank has several walkers, the training equals that of as many ranks, but its time does not.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def comparable(runs: Sequence[Run]) -> bool:
 
 
 def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | None:
-    """Return a table with one row for each run: workers, speed, time to each loss, last validation and outcome.
+    """Return a table with one row for each run: walkers, speed, time to each loss, last validation and outcome.
 
     Args:
         runs: The runs. If they are not comparable, there is no table.
@@ -123,7 +122,7 @@ def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | No
     seconds, unit = _time_unit(runs)
     head = (
         "",
-        "workers",
+        "walkers",
         "ranks",
         f"{curves.unit_name(runs)} / s",
         *(f"to loss {loss:.3g} ({unit})" for loss in losses),
@@ -132,11 +131,11 @@ def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table | No
         "outcome",
     )
     rows = []
-    for run in sorted(runs, key=lambda run: (run.workers, run.ranks)):
+    for run in sorted(runs, key=lambda run: (run.walkers, run.ranks)):
         smooth = loss_curve(run)[2]
         times = [time_to(run, loss) for loss in losses]
         cells = (
-            run.workers,
+            run.walkers,
             run.ranks,
             rate_per_s(run),
             *("not reached" if time is None else f"{time / seconds:.3g}" for time in times),

@@ -142,7 +142,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
     panels: list[tuple[str, str, Callable[[Run], tuple[Floats, Floats]], bool]] = [
         ("Training loss", loss_name(runs), lambda run: column(run.train, "loss"), True),
         (*f1, lambda run: _scores(run, training_f1), True),
-        ("Learning rate", "rate of an update", lambda run: column(run.train, "lr"), False),
+        ("Learning rate", "rate of a training step", lambda run: column(run.train, "lr"), False),
         (
             "Throughput",
             f"{unit_name(runs)} / s, all ranks",

@@ -16,7 +16,7 @@ from floodtide.train.recorded_run import SEGMENTATION, Run
 _REPORT = starts_like("a report of floodtide", b'<meta name="generator" content="floodtide')
 _CHECKS = {
     **PICTURES,
-    ".csv": starts_like("a table of a floodtide report", b"line,", b"workers,", b"what,"),
+    ".csv": starts_like("a table of a floodtide report", b"line,", b"walkers,", b"what,"),
 }
 
 

@@ -88,5 +88,5 @@ class Fit:
         others_s = validations * validation_s + self._took_s.get("checkpoint", 0.0)
         # Some of the time stays for training, so that the rate has steps in which it can fall.
         trained_s = max(left_s - others_s - _SPARE * self._whole_s, left_s / 10)
-        steps = min(int(limits.UPDATES.maximum), step + max(1, int(trained_s / step_s)))
+        steps = min(int(limits.STEPS.maximum), step + max(1, int(trained_s / step_s)))
         return {"steps": steps, "step_s": round(step_s, 6), "left_s": round(left_s, 3)}

@@ -187,8 +187,8 @@ class Run:
         return int(self.start.get("ranks", 1))
 
     @property
-    def workers(self) -> int:
-        """Number of walkers. Each update averages the gradients of all walkers."""
+    def walkers(self) -> int:
+        """Number of walkers. Each training step averages the gradients of all walkers."""
         return int(self.start.get("walkers", self.ranks))
 
     @property
@@ -209,8 +209,8 @@ class Run:
 
     @property
     def emulated(self) -> bool:
-        """True if a rank computed several walkers, one after another, in place of more workers."""
-        return self.ranks < self.workers
+        """True if a rank computed several walkers, one after another, in place of more ranks."""
+        return self.ranks < self.walkers
 
     @property
     def source(self) -> Record:

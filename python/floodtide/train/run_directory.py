@@ -103,7 +103,7 @@ class RunDirectory(NotPickled):
             )
 
     def checkpoint_path(self, step: int) -> Path:
-        """Return the path of the checkpoint after `step` updates."""
+        """Return the path of the checkpoint after `step` training steps."""
         return checkpoint_path(self.path, step)
 
     def newest_checkpoint(self) -> str:

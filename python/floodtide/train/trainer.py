@@ -179,7 +179,7 @@ class Trainer(Steering, NotPickled):
         return self._loop.result
 
     def step(self) -> Step:
-        """Run one training step: one field of view of every walker, then one update. Collective.
+        """Run one training step: one field of view of every walker, then one change of the parameters. Collective.
 
         The step also writes the log and checkpoints when they are due. Your own loop iterates over the trainer instead,
         because the iterator watches for signals and ends on all ranks together. With `comm.mode`, ranks that do not

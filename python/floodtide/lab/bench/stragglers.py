@@ -41,26 +41,26 @@ class Options:
     )
     contributors: int | None = option(
         None,
-        "Number of ranks that an update waits for, as `comm.contributors`.  [default: all ranks but one]",
+        "Number of ranks that a training step waits for, as `comm.contributors`.  [default: all ranks but one]",
         range=limits.RANKS,
     )
-    steps: int = option(300, "Number of updates of each training run", range=limits.UPDATES)
+    steps: int = option(300, "Number of training steps of each training run", range=limits.STEPS)
     seeds: int = option(
         3, "Number of training runs of each kind, with different seeds", range=limits.COUNT
     )
 
 
 def measure(lab: Laboratory, options: Options) -> Iterator[Row]:
-    """Train with equally fast ranks and with one slow rank, for the same number of updates.
+    """Train with equally fast ranks and with one slow rank, for the same number of training steps.
 
     \b
     Columns:
-      step_s      mean time of an update over all seeds
+      step_s      mean time of a training step over all seeds
       ratio       step_s / step_s of the first row, synchronous training without a slow rank
-      used        number of fields of view whose gradients were used in an update
+      used        number of fields of view whose gradients were used in a training step
       dropped     number of fields of view whose gradients were late and dropped
-      per_update  used / number of updates
-      losses      cross-entropy of a fixed held-out set after the last update, for each seed
+      per_update  used / number of training steps
+      losses      cross-entropy of a fixed held-out set after the last training step, for each seed
 
     Example: floodtide lab bench stragglers --slowed 5 --json
     """
@@ -99,7 +99,7 @@ class Outcome:
     """Result of one training run.
 
     Attributes:
-        update_s: Mean seconds of an update.
+        update_s: Mean seconds of a training step.
         used: Number of fields of view on all ranks whose gradients were used.
         dropped: Number of fields of view on all ranks whose gradients were dropped.
         loss: Cross-entropy on the validation set.

@@ -34,7 +34,7 @@ class Options:
         "Override a configuration key in one more training run and compare it with the first. Can be given several"
         " times",
     )
-    steps: int = option(40, "Number of measured steps of each training run", range=limits.UPDATES)
+    steps: int = option(40, "Number of measured steps of each training run", range=limits.STEPS)
 
 
 def measure(lab: Laboratory, options: Options) -> Iterator[Row]:

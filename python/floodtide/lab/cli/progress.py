@@ -16,7 +16,7 @@ from floodtide.lab.study.progress import Options, write
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @of_fields(Options)
 def command(runs: tuple[Path, ...], **options: Any) -> None:
-    """Draw how the scores of flood-filling trainings grow with time, and the time to an F1 against workers.
+    """Draw how the scores of flood-filling trainings grow with time, and the time to an F1 against walkers.
 
     RUN is a run directory, or a folder of run directories. Trainings that differ only in their seeds are drawn as mean
     and one standard deviation. All scores are of held-out data.

@@ -19,7 +19,7 @@ def command(runs: tuple[Path, ...], **options: Any) -> None:
     """Write a report about the trainings of sweeps: figures and tables in one HTML file.
 
     RUN is the directory of a sweep, or a run directory. The report compares all trainings by learning rate and number
-    of workers: the best rates, and updates and examples to a score.
+    of walkers: the best rates, and training steps and examples to a score.
 
     Example: floodtide lab study runs/study/adam runs/study/momentum --figures figures
     """

@@ -22,8 +22,8 @@ def command(file: Path, only_list: bool, **options: Any) -> int:
     """Run the trainings of SWEEP.toml: one configuration with every combination of some values.
 
     Each training has its own run directory. A finished training is not repeated, nor is one that has diverged
-    or was given up (validation.give_up_after). A stopped training resumes. Walkers emulate workers: with
-    comm.exactness = "workers", N walkers make the updates of N ranks, bit for bit.
+    or was given up (validation.give_up_after). A stopped training resumes. Walkers emulate ranks: with
+    comm.exactness = "workers", N walkers make the training steps of N ranks, bit for bit.
 
     \b
     Example of a file:

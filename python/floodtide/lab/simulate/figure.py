@@ -25,7 +25,7 @@ _PAPER_LINES = {
 # The paper's text gives only its largest run; smaller runs would show which explanation is right.
 _TOLD_APART = (
     "The explanations differ for smaller runs.\n"
-    "Stalls: little loss on few ranks, then a sharp drop,\n"
+    "Stalls: little loss on few nodes, then a sharp drop,\n"
     "then constant. Stragglers: the loss keeps growing."
 )
 # Colours and markers of forecasts. The markers tell networks apart in grey print, too.
@@ -38,7 +38,10 @@ _OWN_LOOKS = (
 
 
 def draw(rows: Sequence[Row], kind: str) -> bytes:
-    """Return the picture of the rows as a file of kind "svg", "png" or "pdf"."""
+    """Return the picture of the rows as a file of kind "svg", "png" or "pdf".
+
+    Stars are measured by the paper, on its nodes. Lines are computed by the model.
+    """
     with style.figure(11.0, 4.8) as drawn:
         left, right = drawn.subplots(1, 2)
         _draw(left, right, rows)
@@ -51,7 +54,8 @@ def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
     for row in rows:
         series.setdefault((row.scenario, row.network), []).append(row)
     present = {scenario for scenario, _ in series}
-    if not present.isdisjoint(_PAPER_LINES):
+    of_paper = not present.isdisjoint(_PAPER_LINES)
+    if of_paper:
         _draw_anchors(left, right, max(row.ranks for row in rows))
     networks = list(dict.fromkeys(network for name, network in series if name not in _PAPER_LINES))
     for (scenario, network), points in series.items():
@@ -64,8 +68,8 @@ def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
             line = "-"
         _draw_series(left, right, points, color=colour, ls=line, marker=marker, ms=4.5)
         name = scenario if is_paper or network == "-" else f"{scenario}, {network}"
-        left.lines[-1].set_label(name)
-    _finish(left, right)
+        left.lines[-1].set_label(name.replace("paper: ", "model: "))
+    _finish(left, right, "nodes" if present <= set(_PAPER_LINES) else "ranks")
     if {STALL, STRAGGLER} <= present:
         right.text(0.03, 0.04, _TOLD_APART, transform=right.transAxes, color="#374151", va="bottom")
 
@@ -91,7 +95,7 @@ def _draw_anchors(left: Axes, right: Axes, most: int) -> None:
         ls=":",
         lw=1.0,
         zorder=2.5,
-        label="paper: ideal",
+        label="ideal: one node times the number of nodes",
     )
     left.plot(
         [1, paper.NODES],
@@ -100,26 +104,28 @@ def _draw_anchors(left: Axes, right: Axes, most: int) -> None:
         ls="",
         marker="*",
         ms=9,
-        label="paper: one node (derived) and largest run",
+        label="measured by the paper (one node: derived)",
         zorder=3,
     )
     left.axhline(paper.FOVS_PER_S, color=style.GREY, lw=0.8)
+    text = f"{paper.FOVS_PER_S:.0f}: the paper's largest run"
+    left.text(1, paper.FOVS_PER_S, text, va="bottom", color="#374151")
     right.plot([paper.NODES], [100 * paper.EFFICIENCY], color="black", marker="*", ms=9, zorder=3)
 
 
-def _finish(left: Axes, right: Axes) -> None:
+def _finish(left: Axes, right: Axes, unit: str) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xlabel("ranks (paper: nodes), backup ranks included")
+        axes.set_xlabel(f"{unit}, backup {unit} included")
     left.set_yscale("log")
     left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     left.set_title("Throughput")
     left.set_ylabel("fields of view / s")
     right.set_title("Efficiency")
-    right.set_ylabel("% of as many single ranks")
+    right.set_ylabel(f"% of one {unit.removesuffix('s')} times the number of {unit}")
     lowest = min((float(np.min(line.get_ydata())) for line in right.lines), default=0.0)
     right.set_ylim(max(0.0, 10.0 * np.floor(lowest / 10.0 - 1.0)), 102.0)

@@ -32,7 +32,7 @@ class Estimate:
             time that sending takes from computing.
         update_s: Seconds of the update.
         fovs_per_s: Fields of view per second that count, of all ranks together.
-        staleness: Mean number of updates between the parameters of a gradient and the update that uses the gradient.
+        staleness: Mean number of steps between the parameters of a gradient and the step that uses the gradient.
     """
 
     ranks: int

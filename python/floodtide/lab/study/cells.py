@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trainings of a sweep, read from their run directories and sorted by configuration, workers, rate and seed.
+"""The trainings of a sweep, read from their run directories and sorted by configuration, walkers, rate and seed.
 
 The scores of a study can also be read from the file `curves.csv` that an earlier report of the same trainings wrote.
 """
@@ -32,10 +32,10 @@ _RUN_FILES = ("config.toml", "log.jsonl")
 _AXES = ("optimizer.lr", "training.walkers", "training.noise_scale")  # the last one only measures
 _OWN = (
     "run.",
-)  # seed, directory, threads, records: nothing that changes what a worker learns on average
+)  # seed, directory, threads, records: nothing that changes what a walker learns on average
 # Keys that a label names only if the other keys do not tell the lines apart.
 _QUIET = ("comm.exactness", "training.steps")
-TRAINING = ("line", "batch", "workers", "ranks", "rate", "seed", "state")  # columns of curves.csv
+TRAINING = ("line", "batch", "walkers", "ranks", "rate", "seed", "state")  # columns of curves.csv
 _NAMED = ("optimizer", "schedule")  # sections whose further keys depend on their name
 
 
@@ -57,13 +57,13 @@ class Training:
 
     Attributes:
         run: Its run directory.
-        workers: Number of workers: ranks, or walkers that emulate them.
+        walkers: Number of walkers: ranks, or walkers that emulate them.
         rate: Base learning rate.
         seed: Seed.
     """
 
     run: Run
-    workers: int
+    walkers: int
     rate: float
     seed: int
 
@@ -79,7 +79,7 @@ class Training:
 
     @property
     def last_step(self) -> int:
-        """The last validated update; 0 without validation."""
+        """The last validated training step; 0 without validation."""
         return int(self.run.validation[-1]["step"]) if self.run.validation else 0
 
     def value(self, score: Score, step: int) -> float:
@@ -93,13 +93,13 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Line:
-    """Trainings that differ only in workers, rate and seed.
+    """Trainings that differ only in walkers, rate and seed.
 
     Attributes:
         label: What distinguishes this line from the others, such as "adam".
         trainings: The trainings.
-        share: Share of the workers that an update waits for, in mode partial; else 1.
-        batch: Examples of a worker's gradient: `training.batch` x `training.accumulate`.
+        share: Share of the walkers that a training step waits for, in mode partial; else 1.
+        batch: Examples of a walker's gradient: `training.batch` x `training.accumulate`.
     """
 
     label: str
@@ -107,14 +107,14 @@ class Line:
     share: float
     batch: int
 
-    def examples(self, workers: int) -> int:
-        """Return the examples whose gradients make an update."""
-        return self.batch * max(1, round(self.share * workers))
+    def examples(self, walkers: int) -> int:
+        """Return the examples whose gradients make a training step."""
+        return self.batch * max(1, round(self.share * walkers))
 
     @cached_property
-    def workers(self) -> tuple[int, ...]:
-        """The numbers of workers, ascending."""
-        return tuple(sorted({training.workers for training in self.trainings}))
+    def walkers(self) -> tuple[int, ...]:
+        """The numbers of walkers, ascending."""
+        return tuple(sorted({training.walkers for training in self.trainings}))
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
@@ -125,9 +125,9 @@ class Line:
     def _cells(self) -> dict[tuple[int, float], dict[int, Training]]:
         cells: dict[tuple[int, float], dict[int, Training]] = {}
         for one in sorted(self.trainings, key=lambda training: training.run.emulated, reverse=True):
-            cells.setdefault((one.workers, one.rate), {})[one.seed] = one
-        for workers in self.workers:  # rates are compared on the same seeds
-            column = [cell for (number, _), cell in cells.items() if number == workers]
+            cells.setdefault((one.walkers, one.rate), {})[one.seed] = one
+        for walkers in self.walkers:  # rates are compared on the same seeds
+            column = [cell for (number, _), cell in cells.items() if number == walkers]
             counts = Counter(seed for cell in column for seed in cell)
             rare = {seed for seed, count in counts.items() if 2 * count < len(column)}
             if rare != set(counts):
@@ -136,43 +136,43 @@ class Line:
                         del cell[seed]
         return cells
 
-    def cell(self, workers: int, rate: float) -> tuple[Training, ...]:
-        """Return the trainings of a cell, one for each seed. A training with a rank for each worker comes first.
+    def cell(self, walkers: int, rate: float) -> tuple[Training, ...]:
+        """Return the trainings of a cell, one for each seed. A training with a rank for each walker comes first.
 
-        Seeds that fewer than half of the rates of this number of workers have are left out, unless all are like that.
+        Seeds that fewer than half of the rates of this number of walkers have are left out, unless all are like that.
         """
-        cell = self._cells.get((workers, rate), {})
+        cell = self._cells.get((walkers, rate), {})
         return tuple(cell[seed] for seed in sorted(cell))
 
-    def ended(self, workers: int, rate: float) -> bool:
+    def ended(self, walkers: int, rate: float) -> bool:
         """Return True if there is such a cell, and none of its trainings goes on."""
-        cell = self.cell(workers, rate)
+        cell = self.cell(walkers, rate)
         ends = [one.diverged or one.given_up or one.last_step >= self.step for one in cell]
         return bool(ends) and all(ends)
 
     @property
     def is_grid(self) -> bool:
-        """True if some number of workers was trained with three rates or more, so that one can be the best."""
+        """True if some number of walkers was trained with three rates or more, so that one can be the best."""
         return any(
-            sum(bool(self.cell(workers, rate)) for rate in self.rates) >= 3
-            for workers in self.workers
+            sum(bool(self.cell(walkers, rate)) for rate in self.rates) >= 3
+            for walkers in self.walkers
         )
 
     @cached_property
     def step(self) -> int:
-        """The last update that a training validated."""
+        """The last training step that a training validated."""
         return max((one.last_step for one in self.trainings), default=0)
 
     def values(self, score: Score, step: int) -> list[list[Floats]]:
-        """Return the smoothed scores at a step, [rate][workers] (seeds,). A cell is empty if one of its seeds has none.
+        """Return the smoothed scores at a step, [rate][walkers] (seeds,). A cell is empty if one of its seeds has none.
 
         The mean of the seeds that are left would be too good.
         """
         table = []
         for rate in self.rates:
             row = []
-            for workers in self.workers:
-                values = np.array([one.value(score, step) for one in self.cell(workers, rate)])
+            for walkers in self.walkers:
+                values = np.array([one.value(score, step) for one in self.cell(walkers, rate)])
                 row.append(values if np.isfinite(values).all() else np.zeros(0))
             table.append(row)
         return table
@@ -256,16 +256,16 @@ def _read_curves(path: Path) -> Study:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file, strict=True))
         for key, group in groupby(rows, key=lambda row: [row[name] for name in TRAINING]):
-            label, batch, workers, ranks, rate, seed, state = key
+            label, batch, walkers, ranks, rate, seed, state = key
             records = [_record(row) for row in group]
             run = Run(
                 folder=path,
                 name=label,
-                start={"ranks": int(ranks), "walkers": int(workers)},
+                start={"ranks": int(ranks), "walkers": int(walkers)},
                 validation=[record | {"given_up": state == "stopped early"} for record in records],
                 failure="the loss is not finite" if state == "diverged" else "",
             )
-            one = Training(run=run, workers=int(workers), rate=float(rate), seed=int(seed))
+            one = Training(run=run, walkers=int(walkers), rate=float(rate), seed=int(seed))
             lines.setdefault((label, int(batch)), []).append(one)
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError) as error:
         raise InvalidFileError(
@@ -303,10 +303,10 @@ def _with_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _training(run: Run, flat: Mapping[str, Any]) -> Training:
-    workers = run.workers if run.start else int(flat.get("training.walkers") or 1)
+    walkers = run.walkers if run.start else int(flat.get("training.walkers") or 1)
     return Training(
         run=run,
-        workers=workers,
+        walkers=walkers,
         rate=float(flat.get("optimizer.lr", 0.0)),
         seed=int(flat.get("run.seed", 0)),
     )

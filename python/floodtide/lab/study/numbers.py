@@ -26,7 +26,7 @@ _AXIS_KEYS = ("lr", "walkers")
 
 
 def best_table(results: Sequence[Optima]) -> tables.Table:
-    """Return the best rate for each line and number of workers."""
+    """Return the best rate for each line and number of walkers."""
     rows = []
     for found in results:
         for one in found.best:
@@ -36,7 +36,7 @@ def best_table(results: Sequence[Optima]) -> tables.Table:
             rows.append(
                 (
                     found.line.label,
-                    str(one.workers),
+                    str(one.walkers),
                     f"{one.cell:g}",
                     rate,
                     interval,
@@ -47,7 +47,7 @@ def best_table(results: Sequence[Optima]) -> tables.Table:
             )
     head = (
         "",
-        "workers",
+        "walkers",
         "best cell",
         "best rate",
         "95 % interval",
@@ -59,14 +59,14 @@ def best_table(results: Sequence[Optima]) -> tables.Table:
 
 
 def growth_table(results: Sequence[Optima]) -> tables.Table:
-    """Return the exponents of each line over ranges of workers."""
+    """Return the exponents of each line over ranges of walkers."""
     rows = []
     for found in results:
         for one in found.growth:
             name = f"{one.first} to {one.last}"
             fits = [_exponent(one.weighted), _exponent(one.equal)]
             rows.append((found.line.label, name, *fits, one.verdict))
-    head = ("", "workers", "exponent, weighted", "exponent, equal weights", "both intervals say")
+    head = ("", "walkers", "exponent, weighted", "exponent, equal weights", "both intervals say")
     return tables.Table(head, tuple(rows))
 
 
@@ -86,14 +86,14 @@ def crossover_table(results: Sequence[Optima]) -> tables.Table:
         "",
         "squared residuals, knee / power law",
         "power law fits better in",
-        "knee (workers)",
+        "knee (walkers)",
         "95 % interval",
     )
     return tables.Table(head, tuple(rows))
 
 
 def target_table(by_line: Mapping[Line, Sequence[Reached]]) -> tables.Table:
-    """Return updates and examples to each target."""
+    """Return training steps and examples to each target."""
     rows = []
     for line, reached in by_line.items():
         for one in reached:
@@ -102,7 +102,7 @@ def target_table(by_line: Mapping[Line, Sequence[Reached]]) -> tables.Table:
                 (
                     line.label,
                     f"{one.target:.3f}",
-                    str(one.workers),
+                    str(one.walkers),
                     f"{one.rate:g}" + (" (edge of the grid)" if one.at_edge else ""),
                     f"{one.mean:.0f} ± {one.deviation:.0f}",
                     f"{one.ratio:.2g} ({_interval(one.low, one.high, '.2g')})",
@@ -112,10 +112,10 @@ def target_table(by_line: Mapping[Line, Sequence[Reached]]) -> tables.Table:
     head = (
         "",
         "score",
-        "workers",
+        "walkers",
         "rate",
-        "updates",
-        "updates / fewest workers (95 % interval)",
+        "training steps",
+        "training steps / fewest walkers (95 % interval)",
         "examples",
     )
     return tables.Table(head, tuple(rows))
@@ -153,13 +153,13 @@ def settings_table(study: Study) -> tables.Table:
 
 def cells_csv(study: Study, scores: Sequence[Score], targets: Sequence[float]) -> bytes:
     """Return one line of numbers for each training."""
-    head = ["line", "workers", "ranks", "rate", "seed", "state", "step"]
+    head = ["line", "walkers", "ranks", "rate", "seed", "state", "step"]
     head += [f"{score.name}_{what}" for score in scores for what in ("last", "smoothed")]
     head += [f"updates_to_{target:g}" for target in targets] + ["directory"]
     rows = []
     for line in study.lines:
         for one in line.trainings:
-            row: list[object] = [line.label, one.workers, one.run.ranks, one.rate, one.seed]
+            row: list[object] = [line.label, one.walkers, one.run.ranks, one.rate, one.seed]
             row += [_state(one, line.step), one.last_step]
             for score in scores:
                 last = score.of(one.run.validation[-1]) if one.run.validation else None
@@ -177,7 +177,7 @@ def curves_csv(study: Study, scores: Sequence[Score]) -> bytes:
     rows = []
     for line in study.lines:
         for one in line.trainings:
-            known: list[object] = [line.label, line.batch, one.workers, one.run.ranks, one.rate]
+            known: list[object] = [line.label, line.batch, one.walkers, one.run.ranks, one.rate]
             known += [one.seed, _state(one, line.step)]
             for record in one.run.validation:
                 values = [scores[0].trivial(record), *(score.of(record) for score in scores)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best learning rate for each number of workers, and how it grows, with bootstrap intervals.
+"""The best learning rate for each number of walkers, and how it grows, with bootstrap intervals.
 
 The best rate is the vertex of the parabola through the means of the best cell and its two neighbours, over the
 logarithm of the rate. A neighbour in which a training failed has no mean: then the best rate is only known to lie
@@ -21,7 +21,7 @@ from floodtide.lab.study.scores import Floats, Score
 _SAMPLES = 2000
 _SEED = 0
 _INTERVAL = (2.5, 97.5)  # percentiles
-_KNEES = np.linspace(-4.0, 14.0, 145)  # log2 of the number of workers at which growth is half
+_KNEES = np.linspace(-4.0, 14.0, 145)  # log2 of the number of walkers at which growth is half
 _NEAR = 0.25  # half the distance of two rules
 _LEAST_VARIANCE = 0.1**2  # of the logarithm to base 2 of a best rate
 _RULES = ((0.0, "no growth"), (0.5, "square root"), (1.0, "linear"))
@@ -29,10 +29,10 @@ _RULES = ((0.0, "no growth"), (0.5, "square root"), (1.0, "linear"))
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The best rate of a number of workers.
+    """The best rate of a number of walkers.
 
     Attributes:
-        workers: Number of workers.
+        walkers: Number of walkers.
         cell: Base rate of the cell with the best mean.
         rate: Base rate at the vertex.
         low, high: 95 % interval of `rate`; NaN if a cell has one seed, so that its spread is not known.
@@ -42,7 +42,7 @@ class Best:
         seeds: Number of trainings in the cell.
     """
 
-    workers: int
+    walkers: int
     cell: float
     rate: float
     low: float
@@ -63,13 +63,13 @@ class Exponent:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """The exponent alpha in best rate ~ workers^alpha over a range of workers.
+    """The exponent alpha in best rate ~ walkers^alpha over a range of walkers.
 
     The fit is made twice: with the inverse variance of each best rate as its weight, and with equal weights.
 
     Attributes:
         first, last: Ends of the range.
-        weighted, equal: The exponents; None with fewer than two numbers of workers whose optimum is inside the grid.
+        weighted, equal: The exponents; None with fewer than two numbers of walkers whose optimum is inside the grid.
         verdict: What both intervals together say (`verdict_of`).
     """
 
@@ -84,12 +84,12 @@ class Growth:
 class Crossover:
     """Whether the growth of the best rate changes from linear to none, as the noise scale says, or keeps one exponent.
 
-    Two laws of one shape parameter are fitted: rate ~ workers^alpha, and rate ~ 1 / (1 + knee / workers) (McCandlish et
+    Two laws of one shape parameter are fitted: rate ~ walkers^alpha, and rate ~ 1 / (1 + knee / walkers) (McCandlish et
     al. 2018), whose exponent is 1 far below the knee, 1/2 at the knee and 0 far above. The knee means something only
     where the second law fits better.
 
     Attributes:
-        knee: Number of workers, or None if the data do not bound it.
+        knee: Number of walkers, or None if the data do not bound it.
         low, high: 95 % interval of the knee; 0 and infinity where the data have no bound.
         residuals: Sum of squared residuals of the second law, divided by that of the power law; NaN if both are 0.
         power_law: Share of the bootstrap samples that the power law fits better.
@@ -104,40 +104,40 @@ class Crossover:
 
 @dataclass(frozen=True, kw_only=True)
 class Optima:
-    """The best rates of a line, the exponents over ranges of workers, and whether a crossover is seen."""
+    """The best rates of a line, the exponents over ranges of walkers, and whether a crossover is seen."""
 
     line: Line
     step: int
-    means: Floats  # (rates, workers), NaN where no training reached the step
+    means: Floats  # (rates, walkers), NaN where no training reached the step
     best: tuple[Best, ...]
     growth: tuple[Growth, ...]
     crossover: Crossover | None
 
 
 def optima(line: Line, score: Score, step: int) -> Optima:
-    """Return the best rate for each number of workers that has a cell with a score."""
+    """Return the best rate for each number of walkers that has a cell with a score."""
     values = line.values(score, step)
-    ended = np.array([[line.ended(n, rate) for n in line.workers] for rate in line.rates])
+    ended = np.array([[line.ended(n, rate) for n in line.walkers] for rate in line.rates])
     means = np.array([[cell.mean() if cell.size else np.nan for cell in row] for row in values])
     samples = bootstrap_means(values)
     logs = np.log2(np.array(line.rates))
     best, drawn = [], {}
-    for column, workers in enumerate(line.workers):
+    for column, walkers in enumerate(line.walkers):
         rows = np.flatnonzero(ended[:, column])
         if not np.isfinite(means[rows, column]).any():
             continue
         one = int(rows[np.nanargmax(means[rows, column])])
         edge = {rows[0]: "lowest", rows[-1]: "highest"}.get(one, "") if len(rows) > 1 else "lowest"
         vertices = vertex(
-            logs[rows], samples[:, rows, column], np.random.default_rng([_SEED, workers])
+            logs[rows], samples[:, rows, column], np.random.default_rng([_SEED, walkers])
         )
         low, high = np.percentile(vertices, _INTERVAL)
         if any(values[row][column].size == 1 for row in rows):
             low = high = np.nan
-        drawn[workers] = vertices
+        drawn[walkers] = vertices
         best.append(
             Best(
-                workers=workers,
+                walkers=walkers,
                 cell=line.rates[one],
                 rate=float(2.0 ** vertex(logs[rows], means[None, rows, column])[0]),
                 low=float(2.0**low),
@@ -148,16 +148,16 @@ def optima(line: Line, score: Score, step: int) -> Optima:
             )
         )
     inside = [one for one in best if not one.at_edge]
-    counts = [one.workers for one in inside]
+    counts = [one.walkers for one in inside]
     known = all(np.isfinite(one.low) for one in inside)
-    logs_of = {one.workers: float(np.log2(one.rate)) for one in inside}
+    logs_of = {one.walkers: float(np.log2(one.rate)) for one in inside}
     return Optima(
         line=line,
         step=step,
         means=means,
         best=tuple(best),
         growth=tuple(
-            _growth(ends, counts, logs_of, drawn, known=known) for ends in _ranges(line.workers)
+            _growth(ends, counts, logs_of, drawn, known=known) for ends in _ranges(line.walkers)
         ),
         crossover=crossover_of(counts, logs_of, drawn) if known and len(counts) >= 3 else None,
     )
@@ -188,7 +188,7 @@ def vertex(logs: Floats, values: Floats, random: np.random.Generator | None = No
 
 
 def bootstrap_means(values: Sequence[Sequence[Floats]]) -> Floats:
-    """Return bootstrap means (samples, rates, workers) of seeds' values [rate][workers] (seeds,).
+    """Return bootstrap means (samples, rates, walkers) of seeds' values [rate][walkers] (seeds,).
 
     Residuals are drawn from a cell and the cells of the neighbouring rates.
     """
@@ -217,12 +217,12 @@ def _residuals(cells: Sequence[Floats]) -> Floats:
     return widened
 
 
-def _ranges(workers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the ranges of workers in which exponents are fitted: all, and the lower and the upper half."""
-    ranges = [(workers[0], workers[-1])]
-    if len(workers) >= 5:
-        middle = workers[len(workers) // 2]
-        ranges += [(workers[0], middle), (middle, workers[-1])]
+def _ranges(walkers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the ranges of walkers in which exponents are fitted: all, and the lower and the upper half."""
+    ranges = [(walkers[0], walkers[-1])]
+    if len(walkers) >= 5:
+        middle = walkers[len(walkers) // 2]
+        ranges += [(walkers[0], middle), (middle, walkers[-1])]
     return ranges
 
 
@@ -287,7 +287,7 @@ def verdict_of(low: float, high: float) -> str:
 def crossover_of(
     counts: Sequence[int], logs_of: dict[int, float], drawn: dict[int, Floats]
 ) -> Crossover:
-    """Return both fits of log2 of the best rates (by workers), and of their bootstrap samples (by workers)."""
+    """Return both fits of log2 of the best rates (by walkers), and of their bootstrap samples (by walkers)."""
     x = np.array(counts, dtype=np.float64)
     shapes = -np.log2(1.0 + 2.0 ** _KNEES[:, None] / x)  # (knees, counts)
     shapes -= shapes.mean(axis=1, keepdims=True)

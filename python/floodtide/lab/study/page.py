@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a sweep: figure 4 of the paper, updates to a score, and tables, from run directories alone."""
+"""The report of a sweep: figure 4 of the paper, training steps to a score, and tables, from run directories alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from floodtide.base import limits, style
 from floodtide.base.files import make_folder
 from floodtide.base.options import option
 from floodtide.errors import InvalidArgumentError
-from floodtide.lab.study import grid_figure, numbers, optimum, targets, workers_figures
+from floodtide.lab.study import grid_figure, numbers, optimum, targets, walkers_figures
 from floodtide.lab.study.cells import Line, Study, read_study
 from floodtide.lab.study.optimum import Optima
 from floodtide.lab.study.scores import Score, scores_of
@@ -58,7 +58,7 @@ class Options:
     )
     target: tuple[float, ...] = option(
         (),
-        "Scores LOW[,HIGH] for the figure of updates and examples to a score.  [default: chosen from the trainings]",
+        "Scores LOW[,HIGH] for the figure of steps and examples to a score.  [default: chosen from the trainings]",
         range=limits.FRACTION,
     )
 
@@ -109,7 +109,7 @@ def write(folders: Sequence[Path], options: Options) -> Path:
 
 
 def evaluate(study: Study, score: str = "", at: Sequence[float] = ()) -> Results:
-    """Return the best rates and the updates to the targets of a study.
+    """Return the best rates and the training steps to the targets of a study.
 
     Raises:
         InvalidArgumentError: If there is no such score.
@@ -136,7 +136,7 @@ def evaluate(study: Study, score: str = "", at: Sequence[float] = ()) -> Results
 
 
 def _noise_scale(study: Study) -> float | None:
-    """Return the median of the measured noise scales of all trainings in the second half of their updates."""
+    """Return the median of the measured noise scales of all trainings in the second half of their training steps."""
     values = []
     for training in study.trainings:
         last = training.last_step
@@ -152,7 +152,7 @@ def _drawings(results: Results) -> dict[str, tuple[tuple[float, float], Callable
     """Return the figures that the trainings have data for: {name: (size in inches, function that draws)}."""
     drawings: dict[str, tuple[tuple[float, float], Callable[[Figure], None]]] = {}
     if results.found:
-        drawings["rate_by_workers"] = (
+        drawings["rate_by_walkers"] = (
             (_PANEL_IN * len(results.found), 4.6),
             lambda drawn: grid_figure.draw(drawn, results.found, results.noise_scale),
         )
@@ -161,7 +161,7 @@ def _drawings(results: Results) -> dict[str, tuple[tuple[float, float], Callable
         unit, title = results.study.unit, results.score.title
         drawings["updates_to_score"] = (
             (10.5, 4.4),
-            lambda drawn: workers_figures.to_target(drawn, reached, unit, title),
+            lambda drawn: walkers_figures.to_target(drawn, reached, unit, title),
         )
     return drawings
 

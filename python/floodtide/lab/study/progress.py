@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures 5 and 6 of the paper, from the run directories of trainings that differ in seeds and numbers of workers.
+"""Figures 5 and 6 of the paper, from the run directories of trainings that differ in seeds and numbers of walkers.
 
-Figure 6: accuracy, F1, precision and recall against time and fields of view. Figure 5: time to an F1 against workers.
+Figure 6: accuracy, F1, precision and recall against time and fields of view. Figure 5: time to an F1 against walkers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from floodtide.lab.study import looks, numbers
 from floodtide.lab.study.cells import Study, Training, read_study
 from floodtide.lab.study.scores import Floats, Score, of_flooding, series
 from floodtide.lab.study.targets import updates_to
-from floodtide.lab.study.workers_figures import workers_axis
+from floodtide.lab.study.walkers_figures import walkers_axis
 from floodtide.report import curves, pages, tables
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Options:
     """What the figures show."""
 
     out: Path = option(Path("figures"), "Folder of the figures (SVG) and tables (CSV)")
-    target: float = option(0.9, "F1 whose time is compared over workers", range=limits.FRACTION)
+    target: float = option(0.9, "F1 whose time is compared over walkers", range=limits.FRACTION)
     part: str = option(
         "moves",
         "Part of the validation: the first pass over a field of view, or the mask after the moves",
@@ -57,15 +57,15 @@ class Seeds:
     """Trainings that differ only in their seeds, on as many ranks and threads.
 
     Attributes:
-        setting: What tells other trainings with as many workers apart; empty if there are none.
-        workers: Number of workers.
+        setting: What tells other trainings with as many walkers apart; empty if there are none.
+        walkers: Number of walkers.
         ranks: Number of ranks.
         trainings: The trainings.
-        examples: Fields of view of an update.
+        examples: Fields of view of a training step.
     """
 
     setting: str
-    workers: int
+    walkers: int
     ranks: int
     trainings: tuple[Training, ...]
     examples: int
@@ -73,7 +73,7 @@ class Seeds:
     @property
     def label(self) -> str:
         """Return the name of the trainings in a legend."""
-        words = [self.setting, count_of(self.workers, "worker")]
+        words = [self.setting, count_of(self.walkers, "walker")]
         return f"{', '.join(filter(None, words))} ({count_of(len(self.trainings), 'seed')})"
 
     def band(self, score: Score) -> tuple[Floats, Floats, Floats]:
@@ -137,19 +137,19 @@ def write(folders: Sequence[Path], options: Options) -> list[Path]:
 def _groups(study: Study) -> list[Seeds]:
     groups = []
     for line in study.lines:
-        for rate, workers in itertools.product(line.rates, line.workers):
+        for rate, walkers in itertools.product(line.rates, line.walkers):
             words = [line.label] if len(study.lines) > 1 else []
             words += [f"rate {rate:g}"] if len(line.rates) > 1 else []
             machines: dict[
                 tuple[int, int], list[Training]
             ] = {}  # by ranks and threads, which decide about the time
-            for one in line.cell(workers, rate):
+            for one in line.cell(walkers, rate):
                 threads = one.run.start.get("threads", 1)
                 machines.setdefault((one.run.ranks, threads), []).append(one)
             for (ranks, threads), seeds in machines.items():
                 places = [f"{count_of(ranks, 'rank')} x {count_of(threads, 'thread')}"]
                 setting = ", ".join(words + (places if len(machines) > 1 else []))
-                groups.append(Seeds(setting, workers, ranks, tuple(seeds), line.examples(workers)))
+                groups.append(Seeds(setting, walkers, ranks, tuple(seeds), line.examples(walkers)))
     return groups
 
 
@@ -189,9 +189,9 @@ def _scores(
 
 
 def _times(drawn: Figure, groups: Sequence[Seeds], score: Score, target: float) -> None:
-    """Draw the time to a score against workers: each seed, and mean and deviation where all seeds reached it.
+    """Draw the time to a score against walkers: each seed, and mean and deviation where all seeds reached it.
 
-    For ranks with several workers, also the time divided by the workers of a rank.
+    For ranks with several walkers, also the time divided by the walkers of a rank.
     """
     axis = drawn.subplots()
     found = [(group, group.seconds_to(score, target)) for group in groups]
@@ -204,27 +204,27 @@ def _times(drawn: Figure, groups: Sequence[Seeds], score: Score, target: float) 
             for reached_s, last_s in times:
                 seed = missed if math.isinf(reached_s) else {"ls": "", "marker": "."}
                 place = min(reached_s, last_s) / unit_s
-                axis.plot(group.workers, place, **{"color": look["color"], **seed})
+                axis.plot(group.walkers, place, **{"color": look["color"], **seed})
             seconds = np.array([reached_s for reached_s, _ in times]) / unit_s
             if np.isfinite(seconds).all():
                 spread = seconds.std(ddof=1) if len(seconds) > 1 else 0.0
-                share = group.ranks / group.workers
-                rows.append((group.workers, seconds.mean(), spread, share))
+                share = group.ranks / group.walkers
+                rows.append((group.walkers, seconds.mean(), spread, share))
         if rows:
             name = style.plain(setting or "mean of the seeds")
-            workers, mean, deviation, shares = np.array(rows).T
-            axis.errorbar(workers, mean, deviation, capsize=3.0, label=name, **look)
+            walkers, mean, deviation, shares = np.array(rows).T
+            axis.errorbar(walkers, mean, deviation, capsize=3.0, label=name, **look)
             if shares.min() < 1:
                 look |= {"ls": ":", "mfc": "white"}
-                axis.errorbar(workers, shares * mean, shares * deviation, **look)
+                axis.errorbar(walkers, shares * mean, shares * deviation, **look)
                 emulated = True
     axis.plot([], [], color=style.GREY, ls="", marker=".", label="a seed")
     if emulated:
-        name = "hollow: a rank for each worker, without waiting (computed)"
+        name = "hollow: a rank for each walker, without waiting (computed)"
         axis.plot([], [], color=style.GREY, ls=":", marker="o", mfc="white", label=name)
     if any(math.isinf(reached_s) for _, times in found for reached_s, _ in times):
         axis.plot([], [], label="a seed that did not reach it until then", **missed)
-    workers_axis(axis, sorted({group.workers for group in groups}))
+    walkers_axis(axis, sorted({group.walkers for group in groups}))
     axis.set_yscale("log")
     looks.plain_numbers(axis.yaxis)
     axis.set_ylabel(f"time ({unit})")
@@ -233,14 +233,14 @@ def _times(drawn: Figure, groups: Sequence[Seeds], score: Score, target: float) 
 
 
 def _scores_csv(groups: Sequence[Seeds], scores: Sequence[Score]) -> bytes:
-    """Return one line for each validated update of each group: means, and standard deviations over seeds."""
-    head = ["line", "workers", "seeds", "step", "fovs", "time_s"]
+    """Return one line for each validated training step of each group: means, and standard deviations over seeds."""
+    head = ["line", "walkers", "seeds", "step", "fovs", "time_s"]
     head += [f"{score.name}{what}" for score in scores for what in ("", "_deviation")]
     rows = []
     for group in groups:
         bands = [group.band(score) for score in (_TIME, *scores)]
         for step, time_s in zip(*bands[0][:2], strict=True):
-            row: list[object] = [group.setting, group.workers, len(group.trainings), int(step)]
+            row: list[object] = [group.setting, group.walkers, len(group.trainings), int(step)]
             row += [int(step) * group.examples, f"{time_s:.1f}"]
             for steps, mean, spread in bands[1:]:
                 at = np.flatnonzero(steps == step)
@@ -251,11 +251,11 @@ def _scores_csv(groups: Sequence[Seeds], scores: Sequence[Score]) -> bytes:
 
 def _times_csv(groups: Sequence[Seeds], score: Score, target: float) -> bytes:
     """Return one line for each training; `time_s` is empty if it did not reach the score in `trained_s` seconds."""
-    head = ["line", "workers", "ranks", "seed", score.name, "time_s", "trained_s"]
+    head = ["line", "walkers", "ranks", "seed", score.name, "time_s", "trained_s"]
     rows = [
         [
             group.setting,
-            group.workers,
+            group.walkers,
             one.run.ranks,
             one.seed,
             target,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates and examples that a number of workers needs to reach a score, at its best rate (Shallue et al. 2019).
+"""Training steps and examples that a number of walkers needs to reach a score, at its best rate (Shallue et al. 2019).
 
 A score reaches a target where its rising fit does: the closest curve that never falls (isotonic regression). A single
 lucky validation does not count then, and the fit does not lag behind the score as a moving average does.
@@ -25,20 +25,20 @@ _INTERVAL = (2.5, 97.5)  # percentiles
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """How a number of workers reaches a score.
+    """How a number of walkers reaches a score.
 
     Attributes:
-        workers: Number of workers.
+        walkers: Number of walkers.
         target: The score.
-        rate: Base rate with the fewest updates, among those with which all seeds reach the score.
-        updates: Updates until then, for each seed.
-        examples_per_update: Examples whose gradients make an update.
-        at_edge: True if the rate is at an end of the rates of this number of workers.
-        ratio: Updates divided by those of the fewest workers that reach the score.
+        rate: Base rate with the fewest training steps, among those with which all seeds reach the score.
+        updates: Training steps until then, for each seed.
+        examples_per_update: Examples whose gradients make a training step.
+        at_edge: True if the rate is at an end of the rates of this number of walkers.
+        ratio: Training steps divided by those of the fewest walkers that reach the score.
         low, high: 95 % interval of `ratio`, with the choice of the rate; NaN with one seed.
     """
 
-    workers: int
+    walkers: int
     target: float
     rate: float
     updates: tuple[float, ...]
@@ -50,12 +50,12 @@ class Reached:
 
     @property
     def mean(self) -> float:
-        """Geometric mean of the updates over seeds."""
+        """Geometric mean of the training steps over seeds."""
         return float(np.exp(np.mean(np.log(self.updates))))
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the number of updates over seeds; 0 for one seed."""
+        """Standard deviation of the number of training steps over seeds; 0 for one seed."""
         return float(np.std(self.updates, ddof=1)) if len(self.updates) > 1 else 0.0
 
 
@@ -73,7 +73,7 @@ def rising(values: Floats) -> Floats:
 
 
 def updates_to(training: Training, score: Score, target: float) -> float:
-    """Return the update at which the rising fit of a score reaches a target; inf if it does not.
+    """Return the training step at which the rising fit of a score reaches a target; inf if it does not.
 
     Between validations it is interpolated.
     """
@@ -90,13 +90,13 @@ def updates_to(training: Training, score: Score, target: float) -> float:
 
 
 def reached(line: Line, score: Score, target: float) -> list[Reached]:
-    """Return how each number of workers reaches a score. Numbers of workers that do not reach it are left out."""
+    """Return how each number of walkers reaches a score. Numbers of walkers that do not reach it are left out."""
     updates: dict[int, dict[float, Floats]] = {}
-    for workers in line.workers:
+    for walkers in line.walkers:
         for rate in line.rates:
-            cell = [updates_to(one, score, target) for one in line.cell(workers, rate)]
+            cell = [updates_to(one, score, target) for one in line.cell(walkers, rate)]
             if cell and all(map(math.isfinite, cell)):
-                updates.setdefault(workers, {})[rate] = np.array(cell)
+                updates.setdefault(walkers, {})[rate] = np.array(cell)
     if not updates:
         return []
     logs = {n: [np.log(cell) for cell in rates.values()] for n, rates in updates.items()}
@@ -104,18 +104,18 @@ def reached(line: Line, score: Score, target: float) -> list[Reached]:
     fewest = min(updates)
     least = min(float(cell.mean()) for cell in logs[fewest])
     rows = []
-    for workers, rates in updates.items():
+    for walkers, rates in updates.items():
         means = {rate: float(np.log(cell).mean()) for rate, cell in rates.items()}
         rate = min(means, key=means.__getitem__)
-        tried = [one for one in line.rates if line.cell(workers, one)]
-        low, high = np.exp(np.percentile(drawn[workers] - drawn[fewest], _INTERVAL))
+        tried = [one for one in line.rates if line.cell(walkers, one)]
+        low, high = np.exp(np.percentile(drawn[walkers] - drawn[fewest], _INTERVAL))
         rows.append(
             Reached(
-                workers=workers,
+                walkers=walkers,
                 target=target,
                 rate=rate,
                 updates=tuple(map(float, rates[rate])),
-                examples_per_update=line.examples(workers),
+                examples_per_update=line.examples(walkers),
                 at_edge=rate in (tried[0], tried[-1]),
                 ratio=math.exp(means[rate] - least),
                 low=float(low),
@@ -126,7 +126,7 @@ def reached(line: Line, score: Score, target: float) -> list[Reached]:
 
 
 def drawn_least(logs: dict[int, list[Floats]]) -> dict[int, Floats]:
-    """Return bootstrap samples of the least mean of the cells of each number of workers, for logarithms of updates.
+    """Return bootstrap samples of the least mean of the cells of each number of walkers, for logarithms of steps.
 
     Residuals come from all cells, because three seeds tell little about their spread; NaN if all cells have one seed.
     """
@@ -137,31 +137,31 @@ def drawn_least(logs: dict[int, list[Floats]]) -> dict[int, Floats]:
         or [np.array([np.nan])]
     )
     return {
-        workers: np.min(
+        walkers: np.min(
             [
                 cell.mean() + random.choice(spread, (_SAMPLES, cell.size)).mean(axis=1)
                 for cell in cells
             ],
             axis=0,
         )
-        for workers, cells in logs.items()
+        for walkers, cells in logs.items()
     }
 
 
 def choose(lines: Sequence[Line], score: Score) -> tuple[float, ...]:
     """Return one or two targets, in ascending order.
 
-    A target lies 0.9 of the way from the trivial predictor to the highest score that each number of workers reaches
-    with every seed: the low target counts all numbers of workers, the high one the upper half of them. There is one
+    A target lies 0.9 of the way from the trivial predictor to the highest score that each number of walkers reaches
+    with every seed: the low target counts all numbers of walkers, the high one the upper half of them. There is one
     target if the two are equal.
     """
     highest: dict[int, float] = {}
     trivial = 0.0
     for line in lines:
-        for workers in line.workers:
-            cells = [line.cell(workers, rate) for rate in line.rates]
+        for walkers in line.walkers:
+            cells = [line.cell(walkers, rate) for rate in line.rates]
             best = max((_surely(cell, score) for cell in cells if cell), default=-math.inf)
-            highest[workers] = min(best, highest.get(workers, math.inf))
+            highest[walkers] = min(best, highest.get(walkers, math.inf))
         known = (one.run.validation[-1] for one in line.trainings if one.run.validation)
         trivial = max((score.trivial(record) or 0.0 for record in known), default=trivial)
     counts = sorted(highest)

@@ -51,11 +51,11 @@ class Cell:
     def examples(self) -> int:
         """Number of fields of view or samples of the training, which measures its work."""
         training = self.config.training
-        workers = training.walkers_of(self.ranks)
-        return training.total * workers * training.batch * training.accumulate
+        walkers = training.walkers_of(self.ranks)
+        return training.total * walkers * training.batch * training.accumulate
 
     def steps_done(self) -> int:
-        """Return the updates in the newest checkpoint; 0 without one."""
+        """Return the training step of the newest checkpoint; 0 without one."""
         directory = RunDirectory(self.directory, writer=True)
         newest = directory.newest_checkpoint() if self.directory.is_dir() else ""
         return int(Path(newest).stem.removeprefix("step-")) if newest else 0
@@ -79,7 +79,7 @@ class Cell:
         return any(record.get("given_up") and record["step"] == done for record in run.validation)
 
     def divergence(self) -> str:
-        """Return how the training diverged, or an empty text. Repeated, it would diverge in the same update."""
+        """Return how the training diverged, or an empty text. Repeated, it would diverge in the same training step."""
         run = self._run()
         return run.failure if run is not None and _DIVERGED.match(run.failure) else ""
 

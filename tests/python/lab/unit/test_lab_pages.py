@@ -41,5 +41,5 @@ def test_the_example_configuration_is_valid() -> None:
 
 
 def test_the_study_of_workers_trains_on_halved_slices() -> None:
-    loaded = config.load(EXAMPLES / "liver_workers.toml")
+    loaded = config.load(EXAMPLES / "liver_walkers.toml")
     assert [volume.groups for volume in loaded.data.volumes] == ["train.h5:patient"]

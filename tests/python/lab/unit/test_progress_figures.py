@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide lab progress`: scores against time and fields of view, and the time to an F1 against workers."""
+"""`floodtide lab progress`: scores against time and fields of view, and the time to an F1 against walkers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.extra
 STEPS = range(0, 401, 100)
 
 
-def write_run(folder: Path, workers: int, seed: int, best: float = 0.9, ranks: int = 1) -> Path:
+def write_run(folder: Path, walkers: int, seed: int, best: float = 0.9, ranks: int = 1) -> Path:
     """A training whose F1 rises evenly to `best` + 0.02 `seed` in 40 s."""
     folder.mkdir(parents=True)
     config = report_runs.CONFIG.replace("seed = 7", f"seed = {seed}")
-    (folder / "config.toml").write_text(f"{config}[training]\nwalkers = {workers}\n")
-    records = [{"kind": "start", "step": 0, "ranks": ranks, "walkers": workers, "threads": 1}]
+    (folder / "config.toml").write_text(f"{config}[training]\nwalkers = {walkers}\n")
+    records = [{"kind": "start", "step": 0, "ranks": ranks, "walkers": walkers, "threads": 1}]
     for step in STEPS:
         validated = report_runs.validation_record(step, (best + 0.02 * seed) * step / 400)
         names = ("accuracy_50", "precision_50", "recall_50")
@@ -54,7 +54,7 @@ def test_means_and_deviations_of_seeds(tmp_path: Path, capsys: pytest.CaptureFix
     assert {row["seeds"] for row in rows} == {"3"}
 
 
-def test_time_to_an_f1_by_workers(tmp_path: Path) -> None:
+def test_time_to_an_f1_by_walkers(tmp_path: Path) -> None:
     write_run(tmp_path / "runs/one", 1, 0)
     write_run(tmp_path / "runs/fast", 4, 0, ranks=4)
     write_run(tmp_path / "runs/slow", 4, 1, best=0.5)
@@ -64,7 +64,7 @@ def test_time_to_an_f1_by_workers(tmp_path: Path) -> None:
         == 0
     )
     assert [
-        (row["workers"], row["ranks"], row["seed"], row["time_s"], row["trained_s"])
+        (row["walkers"], row["ranks"], row["seed"], row["time_s"], row["trained_s"])
         for row in table(out / "time_to_f1.csv")
     ] == [
         ("1", "1", "0", "26.6667", "40.0"),

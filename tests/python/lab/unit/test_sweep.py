@@ -88,8 +88,8 @@ def test_work_is_counted_in_examples_of_all_ranks(folder: Path) -> None:
     grid = {"comm.mode": ["synchronous", "partial"], "training.walkers": [0, 16]}
     settings = {"comm.exactness": "run"}
     plan = sweep.load(write(folder, "ranks", grid=grid, ranks=8, set=settings))
-    workers = [8, 16, 8, 16]
-    assert [cell.examples for cell in plan.cells] == [STEPS * count for count in workers]
+    walkers = [8, 16, 8, 16]
+    assert [cell.examples for cell in plan.cells] == [STEPS * count for count in walkers]
 
 
 def test_several_grids_are_added_up(folder: Path) -> None:
@@ -295,7 +295,7 @@ def test_parts_of_a_job_array_share_the_trainings(folder: Path) -> None:
         ({"grid": {"optimizer.lr": [0.1, 0.1]}}, "is used twice"),
         ({"grid": {"optimizer.lr": [-1.0]}}, "optimizer.lr is -1"),
         ({"grid": {"optimizer.rate": [1.0]}}, "rate"),
-        ({"grid": {"schedule.warmup_steps": [0, 31]}}, "warm-up of 31 updates is longer"),
+        ({"grid": {"schedule.warmup_steps": [0, 31]}}, "warm-up of 31 training steps is longer"),
         ({"grid": {"schedule.scale": ["sqrt", "lars"]}}, "is for lars"),
         ({"grid": {"schedule.scale": ["cubic"]}}, "cubic"),
         (

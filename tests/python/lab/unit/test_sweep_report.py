@@ -28,21 +28,21 @@ from floodtide.report import curves, pages
 pytestmark = pytest.mark.extra
 
 RATES = [2.0**k for k in range(-12, -3)]
-WORKERS = [1, 2, 4, 8, 16]
+WALKERS = [1, 2, 4, 8, 16]
 STEPS = range(50, 1001, 50)
 
 
-def quality(step: int, workers: int, rate: float, exponent: float, noise: float) -> float:
-    """A score that is best at rate 2^-9 workers^exponent and rises with the updates."""
-    off = math.log2(rate) + 9 - exponent * math.log2(workers)
-    rise = 1.0 - math.exp(-step * (1.0 + math.log2(workers)) / 400)
+def quality(step: int, walkers: int, rate: float, exponent: float, noise: float) -> float:
+    """A score that is best at rate 2^-9 walkers^exponent and rises with the updates."""
+    off = math.log2(rate) + 9 - exponent * math.log2(walkers)
+    rise = 1.0 - math.exp(-step * (1.0 + math.log2(walkers)) / 400)
     return 0.4 + 0.4 * rise - 0.02 * off**2 + noise
 
 
 def write_training(
     folder: Path,
     *,
-    workers: int,
+    walkers: int,
     rate: float,
     seed: int,
     exponent: float = 0.5,
@@ -54,27 +54,27 @@ def write_training(
     **keys: Any,
 ) -> Path:
     """Write a run directory of a made-up training."""
-    path = folder / f"{optimizer},lr={rate:g},walkers={workers},ranks={ranks},seed={seed}"
+    path = folder / f"{optimizer},lr={rate:g},walkers={walkers},ranks={ranks},seed={seed}"
     path.mkdir(parents=True)
     document = {
         "run": {"seed": seed, "dir": str(path)},
         "data": {"volumes": [{"name": "synthetic", "image": "a.h5:raw", "labels": "a.h5:labels"}]},
         "model": {"kind": "ffn", "depth": 3, "features": 8},
-        "training": {"walkers": workers, "accumulate": 1},
+        "training": {"walkers": walkers, "accumulate": 1},
         "optimizer": {"name": optimizer, "lr": rate},
         "comm": {"bucket_mib": 0.25},
         **keys,
     }
     (path / "config.toml").write_text(tomli_w.dumps(document))
-    draw = np.random.default_rng([seed, workers, round(-1000 * math.log2(rate))])
-    start = {"kind": "start", "step": 0, "ranks": ranks, "walkers": workers, "threads": 1}
+    draw = np.random.default_rng([seed, walkers, round(-1000 * math.log2(rate))])
+    start = {"kind": "start", "step": 0, "ranks": ranks, "walkers": walkers, "threads": 1}
     records: list[dict[str, Any]] = [{**start, "unit": "fovs", "parameters": 9129, "time_s": 0.0}]
     for step in steps:
-        score = quality(step, workers, rate, exponent, float(draw.normal(0, spread)))
+        score = quality(step, walkers, rate, exponent, float(draw.normal(0, spread)))
         trained = report_runs.training_record(step, 0.5) | {
-            "fovs": 50 * workers,
-            "examples": 20 * workers,
-            "compute_s": 0.3 * workers / ranks,
+            "fovs": 50 * walkers,
+            "examples": 20 * walkers,
+            "compute_s": 0.3 * walkers / ranks,
             "update_s": 0.001,
             "fovs_per_s": 160.0 * ranks,
         }
@@ -93,10 +93,10 @@ def write_training(
 
 
 def write_sweep(folder: Path, **options: Any) -> Path:
-    for workers in WORKERS:
+    for walkers in WALKERS:
         for rate in RATES:
             for seed in range(3):
-                write_training(folder, workers=workers, rate=rate, seed=seed, **options)
+                write_training(folder, walkers=walkers, rate=rate, seed=seed, **options)
     return folder
 
 
@@ -106,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("study") / "sweep"
     write_sweep(path)
     write_sweep(path, optimizer="momentum", exponent=1.0)
-    write_training(path, workers=2, rate=RATES[3], seed=0, ranks=2)
+    write_training(path, walkers=2, rate=RATES[3], seed=0, ranks=2)
     return path
 
 
@@ -115,9 +115,9 @@ def results(folder: Path) -> page.Results:
     return page.evaluate(cells.read_study([folder]))
 
 
-def test_lines_are_what_differs_beside_workers_rate_and_seed(results: page.Results) -> None:
+def test_lines_are_what_differs_beside_walkers_rate_and_seed(results: page.Results) -> None:
     assert [line.label for line in results.study.lines] == ["adam", "momentum"]
-    assert results.study.lines[0].workers == tuple(WORKERS)
+    assert results.study.lines[0].walkers == tuple(WALKERS)
     assert results.study.lines[0].rates == tuple(RATES)
     cell = results.study.lines[0].cell(2, RATES[3])
     assert [one.seed for one in cell] == [0, 1, 2]
@@ -134,7 +134,7 @@ def test_the_exponent_is_found(
     for best in found.best:
         assert best.seeds == 3
         assert best.low <= best.rate <= best.high
-        assert abs(math.log2(best.rate) + 9 - exponent * math.log2(best.workers)) < 0.3
+        assert abs(math.log2(best.rate) + 9 - exponent * math.log2(best.walkers)) < 0.3
     whole = found.growth[0]
     for fit in (whole.weighted, whole.equal):
         assert fit
@@ -151,7 +151,7 @@ def test_the_exponent_is_found(
 def test_intervals_hold_the_truth_as_often_as_they_say(spread: float, failing: float) -> None:
     """`failing`: how often a seed fails at a rate that is more than 1.4 times the best one. Its cell has no mean."""
     draw = np.random.default_rng(1)
-    logs, x = np.log2(np.array(RATES)), np.log2(np.array(WORKERS))
+    logs, x = np.log2(np.array(RATES)), np.log2(np.array(WALKERS))
     rate_hits = weighted_hits = equal_hits = 0
     for _ in range(100):
         best = draw.uniform(-9.5, -8.5) + 0.5 * x
@@ -210,21 +210,21 @@ def test_what_an_interval_says(low: float, high: float, says: str) -> None:
 
 
 def test_a_best_cell_at_the_edge_is_no_optimum(tmp_path: Path) -> None:
-    for workers in WORKERS:
-        for rate in RATES[:4]:  # the optimum of one worker is RATES[3]
+    for walkers in WALKERS:
+        for rate in RATES[:4]:  # the optimum of one walker is RATES[3]
             for seed in range(3):
-                write_training(tmp_path, workers=workers, rate=rate, seed=seed, exponent=1.0)
+                write_training(tmp_path, walkers=walkers, rate=rate, seed=seed, exponent=1.0)
     found = page.evaluate(cells.read_study([tmp_path])).found[0]
-    assert [best.at_edge for best in found.best] == ["highest"] * len(WORKERS)
+    assert [best.at_edge for best in found.best] == ["highest"] * len(WALKERS)
     assert found.growth[0].weighted is None
     assert "cannot tell" in found.growth[0].verdict
     assert found.crossover is None
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
-    for workers in WORKERS:
+    for walkers in WALKERS:
         for rate in RATES:
-            write_training(tmp_path, workers=workers, rate=rate, seed=0)
+            write_training(tmp_path, walkers=walkers, rate=rate, seed=0)
     found = page.evaluate(cells.read_study([tmp_path])).found[0]
     assert math.isnan(found.best[0].low)
     assert found.growth[0].equal
@@ -235,13 +235,13 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
 
 
 def test_the_knee_of_the_noise_scale_is_found(tmp_path: Path) -> None:
-    for workers in [1, 2, 4, 8, 16, 32, 64]:
-        factor = (1 + 8) / (1 + 8 / workers)  # a knee at 8 workers
-        exponent = math.log2(factor) / math.log2(workers) if workers > 1 else 0.0
+    for walkers in [1, 2, 4, 8, 16, 32, 64]:
+        factor = (1 + 8) / (1 + 8 / walkers)  # a knee at 8 walkers
+        exponent = math.log2(factor) / math.log2(walkers) if walkers > 1 else 0.0
         for rate in RATES:
             for seed in range(3):
                 write_training(
-                    tmp_path, workers=workers, rate=rate, seed=seed, exponent=exponent, spread=1e-3
+                    tmp_path, walkers=walkers, rate=rate, seed=seed, exponent=exponent, spread=1e-3
                 )
     found = page.evaluate(cells.read_study([tmp_path])).found[0]
     assert found.crossover
@@ -255,17 +255,17 @@ def test_seeds_of_one_rate_only_do_not_count(tmp_path: Path) -> None:
     """They may be better or worse than those of the other rates, as initial weights are."""
     for seed in range(3):
         for rate in RATES[:4]:
-            write_training(tmp_path, workers=1, rate=rate, seed=seed)
-    write_training(tmp_path, workers=1, rate=RATES[1], seed=100)
+            write_training(tmp_path, walkers=1, rate=rate, seed=seed)
+    write_training(tmp_path, walkers=1, rate=RATES[1], seed=100)
     line = cells.read_study([tmp_path]).lines[0]
     assert [[one.seed for one in line.cell(1, rate)] for rate in RATES[:4]] == [[0, 1, 2]] * 4
 
 
 def test_runs_of_older_versions_are_no_line_of_their_own(tmp_path: Path) -> None:
     """Their configuration lacks newer keys, which have their defaults."""
-    write_training(tmp_path, workers=1, rate=RATES[0], seed=0)
-    write_training(tmp_path, workers=1, rate=RATES[1], seed=0, validation={"give_up_after": 0})
-    write_training(tmp_path, workers=1, rate=RATES[2], seed=0, validation={"give_up_after": 100})
+    write_training(tmp_path, walkers=1, rate=RATES[0], seed=0)
+    write_training(tmp_path, walkers=1, rate=RATES[1], seed=0, validation={"give_up_after": 0})
+    write_training(tmp_path, walkers=1, rate=RATES[2], seed=0, validation={"give_up_after": 100})
     study = cells.read_study([tmp_path])
     assert sorted(len(line.trainings) for line in study.lines) == [1, 2]
 
@@ -273,12 +273,12 @@ def test_runs_of_older_versions_are_no_line_of_their_own(tmp_path: Path) -> None
 def test_cells_with_a_lost_training_have_no_score(tmp_path: Path) -> None:
     for seed in range(3):
         for rate in RATES[:3]:
-            write_training(tmp_path, workers=1, rate=rate, seed=seed)
-    write_training(tmp_path, workers=1, rate=RATES[3], seed=0)
+            write_training(tmp_path, walkers=1, rate=rate, seed=seed)
+    write_training(tmp_path, walkers=1, rate=RATES[3], seed=0)
     write_training(
-        tmp_path, workers=1, rate=RATES[3], seed=1, steps=[50], failure="train: the loss is nan"
+        tmp_path, walkers=1, rate=RATES[3], seed=1, steps=[50], failure="train: the loss is nan"
     )
-    write_training(tmp_path, workers=1, rate=RATES[4], seed=0, steps=[50, 100])
+    write_training(tmp_path, walkers=1, rate=RATES[4], seed=0, steps=[50, 100])
     line = cells.read_study([tmp_path]).lines[0]
     score = scores.scores_of(FloodTask)[0]
     values = line.values(score, line.step)
@@ -297,7 +297,7 @@ def test_updates_to_a_target(results: page.Results) -> None:
     line = results.study.lines[0]
     assert len(results.targets) == 2
     low = [row for row in results.reached[line] if row.target == results.targets[0]]
-    assert [row.workers for row in low] == WORKERS
+    assert [row.walkers for row in low] == WALKERS
     assert low[0].mean > low[-1].mean
     assert (low[0].ratio, low[0].low, low[0].high) == (1, 1, 1)
     assert all(row.low <= row.ratio <= row.high < 1 for row in low[1:])
@@ -307,7 +307,7 @@ def test_updates_to_a_target(results: page.Results) -> None:
     assert reached == low[0].updates[0]
     index = int(np.argmax(targets.rising(values) >= low[0].target))
     assert (steps[index - 1] if index else 0) <= reached <= steps[index]
-    assert reached < 0.9 * steps[-1]  # the target lies below the end of one worker's curve
+    assert reached < 0.9 * steps[-1]  # the target lies below the end of one walker's curve
     assert targets.updates_to(one, results.score, 2.0) == math.inf
 
 
@@ -326,7 +326,7 @@ def test_a_lucky_validation_is_no_arrival() -> None:
 def test_ratios_of_updates_hold_the_truth_as_often_as_they_say() -> None:
     draw, hits = np.random.default_rng(2), 0
     for _ in range(100):
-        # Eight workers need a fifth of one worker's updates at the best of five rates.
+        # Eight walkers need a fifth of one walker's updates at the best of five rates.
         logs = {
             n: [
                 math.log(1000) - share + 0.1 * off**2 + draw.normal(0, 0.2, 3)
@@ -348,7 +348,7 @@ def test_a_table_of_scores_gives_the_same_study(results: page.Results, tmp_path:
     assert numbers.growth_table(again.found) == numbers.growth_table(results.found)
     for line, same in zip(results.reached, again.reached, strict=True):
         for one, other in zip(results.reached[line], again.reached[same], strict=True):
-            assert (one.workers, one.rate) == (other.workers, other.rate)
+            assert (one.walkers, one.rate) == (other.walkers, other.rate)
             assert one.updates == pytest.approx(other.updates, rel=1e-3)
     page.write([table], page.Options(out=tmp_path / "report.html"))
     table.write_text(table.read_text().replace("trivial", "rival", 1))
@@ -357,18 +357,18 @@ def test_a_table_of_scores_gives_the_same_study(results: page.Results, tmp_path:
 
 
 def test_modes_count_the_examples_of_an_update(tmp_path: Path) -> None:
-    """Mode partial: an update has the gradients of three quarters of the workers."""
-    for workers in (4, 16):
-        for mode, contributors in (("synchronous", 0), ("partial", 3 * workers // 4)):
+    """Mode partial: an update has the gradients of three quarters of the walkers."""
+    for walkers in (4, 16):
+        for mode, contributors in (("synchronous", 0), ("partial", 3 * walkers // 4)):
             comm = {"bucket_mib": 0.25, "mode": mode, "contributors": contributors}
             for rate in RATES[2:6]:
-                folder = tmp_path / f"{mode}{workers}"
-                write_training(folder, workers=workers, rate=rate, seed=0, ranks=workers, comm=comm)
-    write_training(tmp_path / "one", workers=1, rate=RATES[3], seed=0, comm={"bucket_mib": 0.25})
+                folder = tmp_path / f"{mode}{walkers}"
+                write_training(folder, walkers=walkers, rate=rate, seed=0, ranks=walkers, comm=comm)
+    write_training(tmp_path / "one", walkers=1, rate=RATES[3], seed=0, comm={"bucket_mib": 0.25})
     study = cells.read_study(sorted(tmp_path.iterdir()))
     by_mode = {line.label.split()[2].strip(","): line for line in study.lines if line.is_grid}
     partial = by_mode["partial"]
-    assert partial.workers == (4, 16)
+    assert partial.walkers == (4, 16)
     assert partial.share == 0.75
     assert partial.label == "adam, mode partial, contributors 0.75 of the ranks"
     assert by_mode["synchronous"].label == "adam, mode synchronous"
@@ -414,7 +414,7 @@ def test_the_command_draws_everything(folder: Path, tmp_path: Path) -> None:
     assert time.monotonic() - started < 60
     assert result.stdout.strip() == str(out)
     names = {path.name for path in figures.iterdir()}
-    for name in ("rate_by_workers", "updates_to_score"):
+    for name in ("rate_by_walkers", "updates_to_score"):
         assert {f"{name}.svg", f"{name}.png"} <= names
     for name in (
         "trainings",
@@ -439,7 +439,7 @@ def test_the_command_draws_everything(folder: Path, tmp_path: Path) -> None:
 
 def test_a_table_of_an_older_report_is_replaced(tmp_path: Path) -> None:
     table = tmp_path / "a.csv"
-    for content in (b"line,workers\nadam,1\n", b"line,workers\nadam,2\n"):
+    for content in (b"line,walkers\nadam,1\n", b"line,walkers\nadam,2\n"):
         pages.write_all({table: content}, [])
     assert table.read_bytes() == content
 
@@ -463,10 +463,10 @@ def test_bad_options_are_refused(folder: Path, arguments: list[str], message: st
 
 
 def test_sweeps_without_scores_are_refused(tmp_path: Path) -> None:
-    write_training(tmp_path, workers=1, rate=0.1, seed=0, steps=[])
+    write_training(tmp_path, walkers=1, rate=0.1, seed=0, steps=[])
     with pytest.raises(InvalidFileError, match="no training was validated"):
         cells.read_study([tmp_path])
-    write_training(tmp_path, workers=1, rate=0.1, seed=1)
+    write_training(tmp_path, walkers=1, rate=0.1, seed=1)
     study = cells.read_study([tmp_path])
     with pytest.raises(InvalidArgumentError, match="expected one of"):
         page.evaluate(study, "beauty")

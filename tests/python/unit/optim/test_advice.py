@@ -10,7 +10,8 @@ from floodtide.optim import advice
 def test_the_rate_is_explained() -> None:
     schedule = ft.optim.lr.Schedule("constant", base_lr=1e-3, warmup_steps=200, scale="sqrt")
     assert advice.rate_used(schedule, 16, 1) == (
-        "learning rate 0.004 = 0.001 x 4 (scale 'sqrt', 16 walkers), after a linear warm-up from 0.001 in 200 updates"
+        "learning rate 0.004 = 0.001 x 4 (scale 'sqrt', 16 walkers), after a linear warm-up from 0.001 in 200"
+        " training steps"
     )
     cosine = ft.optim.lr.Schedule("cosine", base_lr=1e-3, total_steps=500, scale="linear_batch")
     assert advice.rate_used(cosine, 2, 4) == (
@@ -33,7 +34,7 @@ def test_known_traps_are_named() -> None:
     assert "grows linearly" in traps(ft.optim.Adam(), "linear", 4)
     assert "grows linearly" in traps(ft.optim.Adam(), "paper", 16)
     assert "no beta1" in traps(ft.optim.Adam(), "adam_sqrt", 16)
-    assert "lag about 10 updates" in traps(ft.optim.SGD(), "linear", 8, norm=True)
+    assert "lag about 10 steps" in traps(ft.optim.SGD(), "linear", 8, norm=True)
 
 
 def test_usual_settings_have_no_warning() -> None:

@@ -107,7 +107,7 @@ def test_scale_rules() -> None:
     assert auto(64, noise_scale=1e9) == pytest.approx(8)
     with pytest.raises(InvalidArgumentError, match="there is no 'cubic'"):
         ft.optim.lr.scale("cubic")
-    with pytest.raises(InvalidArgumentError, match="0 workers"):
+    with pytest.raises(InvalidArgumentError, match="0 walkers"):
         ft.optim.lr.scale("sqrt")(0)
 
 

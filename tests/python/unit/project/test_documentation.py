@@ -43,6 +43,20 @@ def test_the_reference_has_every_command_and_every_python_name() -> None:
     assert "### `Trainer.stop`\n" in (ROOT / "docs/api/train.md").read_text("utf-8")
 
 
+def test_one_word_names_one_thing() -> None:
+    """A walker is no worker, and a training step no update: in pages, reports, and comments of examples."""
+    said = r"`[^`]*`|exactness ?=.*|linear_workers|[\"']workers[\"']|[Ww]orkers of the paper|Workers are walkers"
+    other = r"\b[Ww]orkers?\b|\b(an|of|the last|the first) updates?\b"
+    sources = [*PAGES, *ROOT.glob("examples/**/*.toml"), *ROOT.glob("python/floodtide/**/*.html")]
+    written = (path for path in sources if "api" not in path.parts and path.name != "api.md")
+    assert not [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in written
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(other, re.sub(said, "", line))
+    ]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_shows_no_directives_where_sphinx_does_not_build_it(page: Path) -> None:
     shown = re.sub(r"<!--.*?-->", "", page.read_text("utf-8"), flags=re.DOTALL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several runs in one report: throughput, time to a loss, divergence, emulated workers; and validation of U-Nets."""
+"""Several runs in one report: throughput, time to a loss, divergence, emulated walkers; and validation of U-Nets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) 
 
 def test_the_table_has_speed_times_and_outcomes(page: Page, study: list[Path]) -> None:
     head = page.row_before("one")
-    assert head[:4] == ["", "workers", "ranks", "patches / s"]
+    assert head[:4] == ["", "walkers", "ranks", "patches / s"]
     assert head[4:6] == ["to loss 0.3 (min)", "to loss 0.01 (min)"]
     # 4 patches of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
     assert page.row("two")[1:4] == ["2", "2", "19.61"]
@@ -65,7 +65,7 @@ def test_the_table_has_speed_times_and_outcomes(page: Page, study: list[Path]) -
 
 
 def test_emulated_workers_are_named_as_such(page: Page, study: list[Path]) -> None:
-    assert "several workers one after another" in page.text
+    assert "several walkers one after another" in page.text
     real = Page(report.write(study[:2], study[0].parent / "real.html"))
     assert "one after another" not in real.text
 

@@ -133,7 +133,11 @@ def _document(folder: Path, directory: Path, **sections: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("sections", "error", "message"),
     [
-        ({"schedule": {"warmup_steps": 5}}, InvalidArgumentError, "warm-up of 5 updates is longer"),
+        (
+            {"schedule": {"warmup_steps": 5}},
+            InvalidArgumentError,
+            "warm-up of 5 training steps is longer",
+        ),
         (
             {"schedule": {"scale": "adam_sqrt"}, "optimizer": {"name": "sgd"}},
             InvalidArgumentError,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The study of workers on liver slices."""
+"""The study of walkers on liver slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[4] / "examples/lab/liver_workers.py"
+SCRIPT = Path(__file__).resolve().parents[4] / "examples/lab/liver_walkers.py"
 RULES = ("linear", "linear_warmup_cosine")  # of five
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
 
 def study() -> ModuleType:
     """The script as a module that trains by two of its rules, and draws each of the others as the first of the two."""
-    spec = importlib.util.spec_from_file_location("liver_workers", SCRIPT)
+    spec = importlib.util.spec_from_file_location("liver_walkers", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -49,9 +49,9 @@ def test_the_study_of_workers_trains_and_draws(
             file["patient"] = np.arange(first, first + n, dtype=np.int32)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLOODTIDE_DATA", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["liver_workers.py", "--workers", "1", "2", "--epochs", "4"])
+    monkeypatch.setattr(sys, "argv", ["liver_walkers.py", "--walkers", "1", "2", "--epochs", "4"])
     study().main()
-    folder = tmp_path / "runs/liver_workers"
+    folder = tmp_path / "runs/liver_walkers"
     with h5py.File(folder / "train.h5") as file:
         assert file["image"].shape == (8, 16, 16)
         assert (file["mask"][:, 4:10, 2:12] == 1).all()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The poster's study on two cores: one U-Net trained by 1, 2, 4, ... workers, by five rules for the learning rate.
+"""The poster's study on two cores: one U-Net trained by 1, 2, 4, ... walkers, by five rules for the learning rate.
 
-Every training sees each slice 10 times, in batches of two a worker, so that W workers make 1/W of the updates of one.
-More workers than ranks are emulated: the training is that of so many workers, the time is not. Writes a report a rule
+Every training sees each slice 10 times, in batches of two a walker, so that W walkers make 1/W of the steps of one.
+More walkers than ranks are emulated: the training is that of so many walkers, the time is not. Writes a report a rule
 (loss and Dice against time, patches a second, time to a loss; each slice is a patch), and one figure of all rules.
 What has been trained is not trained again, what was interrupted goes on.
 
-    FLOODTIDE_DATA=... python examples/lab/liver_workers.py    # from the repository's root; half an hour on two cores
-    ... liver_workers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --workers 1 8 32
+    FLOODTIDE_DATA=... python examples/lab/liver_walkers.py    # from the repository's root; half an hour on two cores
+    ... liver_walkers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --walkers 1 8 32
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from floodtide import report
 from floodtide.train import Run, read_run
 
 CONFIG = Path(__file__).resolve().with_suffix(".toml")
-BATCH = 2  # slices of a worker
+BATCH = 2  # slices of a walker
 RULES = {  # scale, epochs of warm-up, rate after them
     "linear": ("linear", 0, "constant"),
     "linear_warmup": ("linear", 2, "constant"),
@@ -51,19 +51,19 @@ def halve(source: Path, target: Path) -> int:
     return n
 
 
-def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> Path:
+def train(rule: str, walkers: int, epoch: int, options: argparse.Namespace) -> Path:
     """Train in a folder of its own; return the folder. A training that diverges is a result, too."""
     scale, warmup_epochs, schedule = RULES[rule]
-    folder, ranks = options.folder, min(options.ranks, workers)
-    # Of one worker the scaled rate is the base rate: neither scale nor warm-up matters.
-    name = f"{rule}-{workers}" if workers > 1 else f"{schedule}-1"
+    folder, ranks = options.folder, min(options.ranks, walkers)
+    # Of one walker the scaled rate is the base rate: neither scale nor warm-up matters.
+    name = f"{rule}-{walkers}" if walkers > 1 else f"{schedule}-1"
     settings = {
         "run.dir": name,
-        "training.walkers": workers,
+        "training.walkers": walkers,
         "training.steps": options.epochs * epoch,
         "schedule.scale": scale,
         "schedule.name": schedule,
-        "schedule.warmup_steps": warmup_epochs * epoch if workers > 1 else 0,
+        "schedule.warmup_steps": warmup_epochs * epoch if walkers > 1 else 0,
         "validation.every": epoch,
     }
     command = [sys.executable, "-m", "floodtide", "train", str(CONFIG)]
@@ -71,7 +71,7 @@ def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> P
     command += [word for pair in pairs for word in ("--set", pair)]
     if ranks > 1:
         command = ["mpiexec", "-n", str(ranks), *command]
-    print(f"{name}: {options.epochs * epoch} updates", flush=True)
+    print(f"{name}: {options.epochs * epoch} training steps", flush=True)
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     done = subprocess.run(command, check=False, env=environment, cwd=folder)
     if done.returncode == 2:  # it could not begin, and has said why
@@ -86,7 +86,7 @@ def last_dice(run: Run) -> float:
 
 
 def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
-    """The last Dice of each training against its number of workers, a line a rule."""
+    """The last Dice of each training against its number of walkers, a line a rule."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -97,7 +97,7 @@ def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
         axis.plot(*zip(*points, strict=True), marker=marker, label=rule.replace("_", ", "))
     axis.set_xscale("log", base=2)
     axis.set_xticks([n for n, _ in points], [str(n) for n, _ in points])
-    axis.set_xlabel("workers, two slices of each an update")
+    axis.set_xlabel("walkers (2 slices each in a training step)")
     axis.set_ylabel("Dice at the end, mean of held-out patients")
     axis.legend(title="rate")
     axis.grid(alpha=0.3)
@@ -107,10 +107,10 @@ def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
 def main() -> None:
     """Train all, and write the reports."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--walkers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--ranks", type=int, default=2, help="processes at once (default 2)")
     parser.add_argument("--epochs", type=int, default=10, help="of each training (default 10)")
-    parser.add_argument("--folder", type=Path, default=Path("runs/liver_workers"))
+    parser.add_argument("--folder", type=Path, default=Path("runs/liver_walkers"))
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="as train's"
     )
@@ -123,12 +123,12 @@ def main() -> None:
     scores = {}
     for rule in RULES:
         trained = [
-            train(rule, workers, slices // (BATCH * workers), options)
-            for workers in options.workers
+            train(rule, walkers, slices // (BATCH * walkers), options)
+            for walkers in options.walkers
         ]
         report.write(trained, folder / f"{rule}.html", folder / rule)
         runs = [read_run(each, each.name) for each in trained]
-        scores[rule] = [(run.workers, last_dice(run)) for run in runs]
+        scores[rule] = [(run.walkers, last_dice(run)) for run in runs]
     draw(scores, folder / "rules.svg")
     print("\n".join(str(path) for path in sorted(folder.glob("*.html"))))
 
