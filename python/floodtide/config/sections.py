@@ -169,7 +169,7 @@ class TrainingConfig(Checked):
     )
     noise_scale: bool = option(
         False,
-        "Measure the gradient noise scale and log it; needs 2 ranks or comm.exactness workers; schedule.scale auto"
+        "Measure the gradient noise scale and log it; needs 2 ranks or comm.exactness = 'workers'; schedule.scale auto"
         " always measures it",
     )
     average: float = option(
