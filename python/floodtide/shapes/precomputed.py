@@ -51,7 +51,7 @@ def add_meshes(
     with world.agreed():
         folder, volume, size = _opened(name)
         boxes = list(blocks(volume.shape, (_BLOCK, _BLOCK, _BLOCK), _BLOCK**3))
-        target = folder / "mesh"
+        target = _target(folder, "mesh", "neuroglancer_legacy_mesh")
         make_folder(target)
     fragments: dict[int, list[str]] = {}
     with world.agreed():
@@ -92,7 +92,7 @@ def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
         Error: As `add_meshes` and `skeletons_of` raise.
     """
     folder, volume, size = _opened(name)
-    target = folder / "skeletons"
+    target = _target(folder, "skeletons", "neuroglancer_skeletons")
     make_folder(target)
     found = skeletons_of(volume.read(), voxel_size=size, min_voxels=min_voxels)
     offset = volume.geometry.offset or (0, 0, 0)
@@ -106,6 +106,22 @@ def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
     replace_bytes(target / "info", json.dumps(info).encode())
     _name_in_info(folder, "skeletons")
     return len(found)
+
+
+def _target(folder: Path, what: str, kind: str) -> Path:
+    """Return the folder of meshes or skeletons. Refuse one that another program has written, or that `info` names."""
+    info = reading.read_json(folder / "info", "the info of a precomputed volume")
+    other, target = info.get(what, what), folder / what
+    inner = target / "info"
+    if inner.is_file():
+        found = reading.read_json(inner, f"the info of {what}").get("@type")
+        other = other if found == kind else f"{what} of type {found}"
+    if other != what:
+        raise InvalidArgumentError(
+            f"{folder}: has {other} of another program already, expected none: move this folder away, and remove"
+            f" '{what}' from {folder / 'info'}"
+        )
+    return target
 
 
 def _opened(name: str) -> tuple[Path, Volume, tuple[float, float, float]]:

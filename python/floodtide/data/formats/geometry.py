@@ -40,7 +40,7 @@ VOXEL_UNITS = ("", "pixel", "pixels", "voxel", "voxels", "px", "none", "null", "
 AXES = {
     "z": "z", "y": "y", "x": "x", "c": "c", "ch": "c", "channel": "c", "channels": "c", "t": "t", "time": "t",
     "depth": "z", "height": "y", "width": "x", "plane": "z", "pln": "z", "slice": "z", "row": "y", "col": "x",
-    "column": "x",
+    "column": "x", "zspace": "z", "yspace": "y", "xspace": "x",
 }  # fmt: skip
 """Axes of the names that files use, in lower case and without the ^ of funlib."""
 
@@ -90,17 +90,33 @@ OFFSETS = (
 )
 NOTED = (
     "space directions", "spacing", "Spacing", "scale", "voxelsize", "voxelSize", "voxel_resolution",
-    "resolution_nm", "element_size", "element_size_nm", "pixel_size", "pixelResolution",
+    "resolution_nm", "element_size", "element_size_nm", "element_size_mm", "pixel_size", "pixel_size_nm", "pixelsize",
+    "pixelResolution", "pixelWidth", "PixelSize", "VoxelSize", "Resolution", "PhysicalSizeX",
 )  # fmt: skip
 """Attributes that state a size in an order or a unit that files do not agree about."""
-NOTED_PLACES = ("voxel_offset", "translate", "translation", "origin")
+NOTED_PLACES = (
+    "voxel_offset",
+    "translate",
+    "translation",
+    "origin",
+    "Offset",
+    "offset_nm",
+    "xOrigin",
+)
 """Attributes that state a position, likewise."""
-NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_value": 0}
-"""Attributes of netCDF and xarray that change voxels, with the values that change none."""
+NOTED_VALUES = {
+    "scale_factor": 1,
+    "add_offset": 0,
+    "_FillValue": 0,
+    "missing_value": 0,
+    "_Unsigned": "false",
+} | (dict.fromkeys(("valid_range", "ignore_label", "direction", "orientation", "affine", "space")))
+"""Attributes of netCDF, xarray, ITK and others that change voxels or turn them, with the values that change none."""
 UNITS = ("units", "unit", "space units")
 NAMES = (
     "dimension_names", "axis_names", "axes", "_ARRAY_DIMENSIONS", "axistags", "DIMENSION_LABELS",
-    "transform", "axisOrder",
+    "transform", "axisOrder", "axis_order", "dim_order", "dimension_order", "dimorder", "dims", "Axes", "axislabels",
+    "dimension scales",
 )  # fmt: skip
 KEYS = (
     *dict.fromkeys(
@@ -189,8 +205,8 @@ def voxels_of(name: str, position: Sequence[float], what: str) -> Vec3:
         raise InvalidFileError(
             f"{name}: {what} is {list(position)} voxels, expected positions in a volume"
         )
-    # Rounded twice, so that halves that differ by an error of rounding become the same voxel.
-    z, y, x = (round(round(n, 3)) for n in position)
+    # Halves are rounded up, also with an error of rounding, so that distances of whole voxels stay the same.
+    z, y, x = (math.floor(round(n, 3) + 0.5) for n in position)
     if any(abs(n - m) > _WHOLE for n, m in zip(position, (z, y, x), strict=True)):
         exact = ", ".join(f"{n:.6g}" for n in position)
         notes.show(
@@ -247,7 +263,8 @@ def axis_names(given: Any) -> tuple[str, ...] | None:
         given = given.get("axes")
         given = given[::-1] if turned and isinstance(given, list) else given
     if isinstance(given, str):
-        given = re.split(r"[\s,;]+", given.strip()) if re.search(r"[\s,;]", given) else list(given)
+        text = given.strip("()[] ").replace("'", "").replace('"', "")
+        given = re.split(r"[\s,;:]+", text) if re.search(r"[\s,;:]", text) else list(text)
         if not all(one.lower() in AXES for one in given):
             return None  # a text about something else
     if not isinstance(given, list | tuple) or not given:
@@ -280,6 +297,7 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
         names = axis_names(given)
         if names is None:
             texts = [one for one in given if isinstance(one, str)] if type(given) is list else []
+            texts = [given] if isinstance(given, str) else texts
             if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in texts):
                 listed = ", ".join(one or "?" for one in texts)
                 notes.show(

@@ -39,6 +39,7 @@ from floodtide.errors import Error, InvalidFileError
 
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _TEXTS = (*NAMES, *UNITS, "dimension_units")
+_SIZES_OF_GROUPS = [*(one.key for one in SIZES), "step", "EMAN.apix_x"]
 _EMPTY = "null attribute buffer"  # HDF5's words for an attribute without a value
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
@@ -61,6 +62,10 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         require_sources(path, dataset, volume.name)
     note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
+    scaled = _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"])
+    if scaled and "DIMENSION_LABELS" not in stated:
+        stated["dimension scales"] = _names_of_scales(path, dataset)
+    _check_image(volume)
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
     names = names_of(volume.name, stated, len(given))
     unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
@@ -78,7 +83,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             " second as y, its first as x"
         )
     if geometry.voxel_size_nm is None:
-        _note_elsewhere(volume.name, path, dataset)
+        _note_elsewhere(volume.name, path, dataset, names is not None)
     if as_stored:
         return Opened(volume, geometry, plain=True)
     names = names or ("z", "y", "x")
@@ -118,8 +123,33 @@ def _size_of_imaris(volume: _core.data.Volume, path: str, dataset: str) -> Vec3:
     return volume.shape
 
 
-def _note_elsewhere(name: str, path: str, dataset: str) -> None:
-    """Note a voxel size that something beside the dataset states."""
+def _names_of_scales(path: str, dataset: str) -> list[str]:
+    """Return the name of the dimension scale of each axis, as netCDF writes them; "" for an axis without one."""
+    with by_h5py(path, dataset) as array:
+        scales = [[one.name for one in axis.values()] for axis in array.dims]
+    return [PurePosixPath(names[0]).name if names else "" for names in scales]
+
+
+def _check_image(volume: _core.data.Volume) -> None:
+    """Refuse colours of the HDF5 image standard, and note what else it states about values and rows."""
+    if _attribute(volume, "CLASS") != "IMAGE":
+        return
+    kind, first = _attribute(volume, "IMAGE_SUBCLASS"), _attribute(volume, "DISPLAY_ORIGIN")
+    if kind == "IMAGE_TRUECOLOR":
+        raise InvalidFileError(
+            f"{volume.name}: is a picture of colours (IMAGE_TRUECOLOR), expected one channel"
+        )
+    notes_of = {
+        "its values are indices of a colour table (IMAGE_INDEXED)": kind == "IMAGE_INDEXED",
+        "0 is white (IMAGE_WHITE_IS_ZERO)": _attribute(volume, "IMAGE_WHITE_IS_ZERO") == [1],
+        f"its first row is not the top (DISPLAY_ORIGIN {first})": first not in (None, [], "UL"),
+    }
+    for text in (text for text, holds in notes_of.items() if holds):
+        notes.show(f"{volume.name}: states that {text}; it is read as it is stored")
+
+
+def _note_elsewhere(name: str, path: str, dataset: str, named: bool) -> None:
+    """Note a voxel size, or names of axes if it is not `named`, that something beside the dataset states."""
     inner = PurePosixPath("/", dataset.strip("/"))
     beside = str(inner.with_name("Spacing"))
     if _BIGDATAVIEWER.fullmatch(dataset):
@@ -132,10 +162,20 @@ def _note_elsewhere(name: str, path: str, dataset: str) -> None:
         not_used(name, f"the dataset {beside} has the voxel size")
     else:
         for group in inner.parents:
-            found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
+            found = _core.data.has_attributes(path, str(group), _SIZES_OF_GROUPS)
             if found:
                 not_used(name, f"the group {group} has an attribute {found[0]}")
                 break
+    axes = [] if named else _core.data.has_attributes(path, str(inner.parent), [*NAMES])
+    beside = f"{inner.parent}/dim1"  # of EMD
+    if axes or (not named and _core.data.exists(path, beside)):
+        what = (
+            f"the group {inner.parent} has an attribute {axes[0]}" if axes else f"{beside} exists"
+        )
+        notes.show(f"{name}: {what}, which may name its axes: not used, they are taken as z, y, x")
+    scaled = str(inner.with_name("image-max"))  # of MINC
+    if _core.data.exists(path, scaled):
+        notes.show(f"{name}: {scaled} may scale its values; they are read as they are stored")
 
 
 def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -> Opened | None:

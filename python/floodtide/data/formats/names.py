@@ -51,6 +51,6 @@ def refuse_other(reference: str, beginning: str = "") -> None:
         how = "a program that unpacks it into a folder"
     if name.endswith((*_OTHERS, *_PACKED)):
         raise InvalidArgumentError(
-            f"volume '{beginning}{reference}': floodtide does not read {os.path.splitext(name)[1]}; write it as"
-            f" TIFF, HDF5 or Zarr first, with {how}"
+            f"volume '{beginning}{reference}': floodtide neither reads nor writes {os.path.splitext(name)[1]}; expected"
+            f" TIFF, HDF5 or Zarr (to convert a file: {how})"
         )

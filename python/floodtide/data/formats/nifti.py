@@ -7,6 +7,7 @@ that programs have stored in different orientations fit.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import Any
 
@@ -29,7 +30,8 @@ def open_nifti(reference: str) -> Opened:
     nibabel = library("nibabel", reference, "formats")
     logger = logging.getLogger("nibabel.global")
     handler = logging.Handler()  # what nibabel logs about a header that it repairs becomes a note
-    handler.emit = lambda record: notes.show(f"{reference}: {record.getMessage()}")  # type: ignore[method-assign]
+    repaired: list[str] = []
+    handler.emit = lambda record: repaired.append(record.getMessage())  # type: ignore[method-assign]
     kept, logger.handlers = logger.handlers, [handler]
     try:
         file = nibabel.load(reference, mmap=False)
@@ -37,9 +39,15 @@ def open_nifti(reference: str) -> Opened:
             raise InvalidFileError(
                 f"{reference}: is a file of {type(file).__name__}, expected NIfTI"
             )
-        return _opened(nibabel, reference, file)
+        opened = _opened(nibabel, reference, file)
     finally:
         logger.handlers = kept
+        for text in dict.fromkeys(repaired):
+            notes.show(f"{reference}: {text}")
+    if any("pixdim" in text and "non-zero" in text for text in repaired):  # nibabel takes 1 for 0
+        unknown = dataclasses.replace(opened.geometry, voxel_size_nm=None, size_source="")
+        return opened._replace(geometry=unknown)
+    return opened
 
 
 def _opened(nibabel: Any, path: str, file: Any) -> Opened:

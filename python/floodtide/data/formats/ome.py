@@ -16,13 +16,17 @@ _BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name 
 
 def images_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the OME-Zarr images that the attributes of a group describe."""
-    found: list[dict[str, Any]] = attributes.get("ome", attributes).get("multiscales", [])
-    return found
+    ome = attributes.get("ome", attributes)
+    return _objects(ome.get("multiscales")) if isinstance(ome, Mapping) else []
 
 
 def levels_of(image: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the levels of an image, the finest first."""
-    return sorted(image.get("datasets", []), key=_coarseness)
+    return sorted(_objects(image.get("datasets")), key=_coarseness)
+
+
+def _objects(values: Any) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def path_of(level: Mapping[str, Any]) -> str:

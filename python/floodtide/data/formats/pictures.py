@@ -225,7 +225,8 @@ class Folder:
         if not files:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
-        self._noted = False  # True: a note about the metadata of a file was shown
+        self._noted: set[str] = set()  # notes about the metadata of the first file
+        self._later = False  # True: another note about a later file was shown
         self.geometry = Geometry()
         self._tables = tiff.Tables(pattern)
         first = self._read(0)
@@ -260,7 +261,11 @@ class Folder:
 
     def _png(self, path: str) -> NDArray[Any]:
         pillow = library("imageio.v3", path, "formats")
-        depth, kind = _depth_and_kind(path)
+        depth, kind, placed = _head(path)
+        if placed:
+            notes.show(
+                f"{self._pattern}: states {', '.join(placed)} (a place, or a scale of pixels or values): not used"
+            )
         if 1 < depth < 8 and kind == 0:
             notes.show(
                 f"{self._pattern}: has {depth} bits for each pixel: its values 0 to {2**depth - 1} are read as 0 to"
@@ -294,7 +299,7 @@ class Folder:
         """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
         with library("tifffile", path, "formats").TiffFile(path) as file:
             tiff.require_end_of_pages(path, file)
-            pages = [page for page in file.pages if not page.is_reduced]
+            pages = [page for page in file.pages if tiff.is_picture(page)]
             if len(pages) != 1:
                 raise InvalidFileError(
                     f"{path}: holds {len(pages)} pictures, expected one in each file of {self._pattern}"
@@ -304,10 +309,13 @@ class Folder:
             require_decoded(path, page.shape, page.dtype.itemsize)
             with notes.collected() as texts:
                 stated = tiff.geometry_of_file(self._pattern, file)
-            # All notes of the first file. If it has none, the first note of a later file.
-            for text in texts if number == 0 else texts[: not self._noted]:
-                notes.show(text)
-            self._noted |= bool(texts)
+            if number == 0:
+                self._noted |= set(texts)
+            other = [text for text in texts if text not in self._noted]
+            # All notes of the first file, and the first one that only a later file has.
+            for text in texts if number == 0 else other[: not self._later]:
+                notes.show(text if number == 0 else f"{text} (in {os.path.basename(path)})")
+            self._later |= number > 0 and bool(other)
             self._compare(path, stated, number)
             return tiff.decoded(path, page, self._tables)
 
@@ -349,20 +357,28 @@ class Folder:
         return picture
 
 
-def _depth_and_kind(path: str) -> tuple[int, int]:
-    """Return the bits of a sample and the kind of colours of a PNG file, as its header states them."""
+def _head(path: str) -> tuple[int, int, list[str]]:
+    """Return the bits of a sample and the kind of colours of a PNG file, and its chunks that state a place or a scale.
+
+    Pillow tells nothing of these chunks.
+    """
+    placed = []
     with open(path, "rb") as file:
-        start = file.read(26)
-    if len(start) < 26 or not start.startswith(_PNG):
-        raise InvalidFileError(f"{path}: is no PNG file, or is cut off")
-    return start[24], start[25]
+        start = file.read(33)
+        if len(start) < 33 or not start.startswith(_PNG):
+            raise InvalidFileError(f"{path}: is no PNG file, or is cut off")
+        while len(head := file.read(8)) == 8 and head[4:] not in (b"IDAT", b"IEND"):
+            if head[4:] in (b"oFFs", b"sCAL", b"pCAL"):
+                placed.append(head[4:].decode())
+            file.seek(int.from_bytes(head[:4], "big") + 4, os.SEEK_CUR)
+    return start[24], start[25], placed
 
 
 def _has_one_bit(path: str) -> bool:
     """Return True for a file of black and white, which has one bit for each pixel and no colour table."""
     _require_file(path, path)
     if not path.lower().endswith(TIFF):
-        return _depth_and_kind(path) == (1, 0)
+        return _head(path)[:2] == (1, 0)
     with library("tifffile", path, "formats").TiffFile(path) as file:
         page = file.pages[0]
         return bool(page.bitspersample == 1 and page.photometric != tiff.PALETTE)

@@ -212,6 +212,23 @@ def attributes_of(source: Any) -> dict[str, Any]:
 def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
     """Refuse an object with axes in another order: it names them, or is of a library whose arrays have x, y, z."""
     library = type(source).__module__.partition(".")[0]
+    spec = _as_stored(source) if library == "tensorstore" else {}
+    path = str(getattr(source, "store_path", "") if library == "zarr" else spec.get("path", ""))
+    path = os.path.abspath(path.removeprefix("file://")) if path else ""  # or one in memory
+    if path and _is_ome_level(path):
+        raise InvalidArgumentError(
+            f"{name}: is a level of an OME-Zarr image, which states its axes and voxel size: expected its name,"
+            f" ft.data.Volume({path!r})"
+        )
+    if library == "xarray" and source.coords:
+        notes.show(
+            f"{name}: its coordinates ({', '.join(map(str, source.coords))}) may state a voxel size, a place or a"
+            " direction: not used"
+        )
+    if spec.get("driver") == "n5":
+        raise InvalidArgumentError(
+            f"{name}: has the axes x, y, z of N5, expected z, y, x: array.T, or the name of the dataset"
+        )
     if library in _XYZ:
         raise InvalidArgumentError(
             f"{name}: has the axes x, y, z of {library}, expected z, y, x: numpy.asarray(array).T"
@@ -227,6 +244,32 @@ def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
         raise InvalidArgumentError(
             f"{name}: names its axes {', '.join(names)}, expected z, y, x: transpose it first"
         )
+
+
+def _is_ome_level(path: str) -> bool:
+    """Return True for the folder of an array in a group that describes an OME-Zarr image."""
+    from floodtide.base.reading import read_json
+    from floodtide.data.formats.ome import images_of
+
+    group = os.path.dirname(path.rstrip("/"))
+    for file in ("zarr.json", ".zattrs"):
+        place = os.path.join(group, file)
+        if os.path.isfile(place):
+            stated = read_json(place, "the group of a Zarr array")
+            return bool(images_of(stated.get("attributes", {}) if file == "zarr.json" else stated))
+    return False
+
+
+def _as_stored(store: Any) -> dict[str, Any]:
+    """Return driver and path of a tensorstore array in files; empty if its axes have names, or another order."""
+    if store.kvstore is None or any(store.domain.labels):
+        return {}
+    spec = store.spec().to_json()
+    outputs = spec.get("transform", {}).get("output", [])
+    order = [one["input_dimension"] for one in outputs if "input_dimension" in one]
+    kept = spec.get("kvstore") or {}
+    place = f"{kept.get('path', '')}{spec.get('path', '')}" if kept.get("driver") == "file" else ""
+    return {"driver": spec.get("driver"), "path": place} if order == sorted(order) else {}
 
 
 def _dtype(source: Any, name: str) -> np.dtype[Any]:

@@ -41,6 +41,8 @@ from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, note_abse
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
+_OME_XML = "OME/METADATA.ome.xml"  # of bioformats2raw
+_MOST_ABOVE = 5  # folders above an array in which its image or group may be
 _OF_HDF5 = re.compile(r"\.(h5|hdf5|hdf):[^:]*$", re.IGNORECASE)
 _ENDINGS = (".gz", ".br", ".zst", ".zstd", ".bz2", ".xz", ".lz4")
 _MOST = 1 << 16  # files that rank 0 looks at
@@ -89,10 +91,12 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
         names = names_of(reference, attributes, store.rank)
         geometry = geometry_of(reference, attributes, names)
     opened = _volume(reference, store, names, channel, geometry, array)
-    if level is None and geometry.voxel_size_nm is None:
-        _note_above(reference, array.parent.absolute(), names or ())
+    if geometry.voxel_size_nm is None:
+        _note_above(reference, array.parent.absolute(), names or (), level is not None)
+    if "downsamplingFactors" in attributes:
+        not_used(reference, f"attribute downsamplingFactors is {attributes['downsamplingFactors']}")
     known, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
-    _check_chunks(reference, array.parent, known.fullmatch, _chunks_of(store), writer)
+    _check_chunks(reference, array.parent, known.fullmatch, _grid_of(store), writer)
     return opened
 
 
@@ -147,7 +151,7 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     geometry = dataclasses.replace(geometry, axes_source=source)
     opened = _volume(reference, store, names, channel, geometry, path)
     known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)
-    _check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
+    _check_chunks(reference, path.parent, known.fullmatch, _grid_of(store), writer)
     return opened
 
 
@@ -178,7 +182,7 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     chunk, sharding = store.chunk_layout.read_chunk.shape[:3], scale.get("sharding")
     if sharding is None:
         known = _names_of_precomputed((i, j, k), scale["size"], chunk)
-        expected = _chunks_of(store) // channels
+        expected = math.prod(_grid_of(store)) // channels
     else:
         from floodtide.data.formats.precomputed_shards import shard_files
 
@@ -186,7 +190,12 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         known, expected = re.compile(r"[0-9a-f]+\.shard").fullmatch, len(files)
         known = files.__contains__ if files else known
     folder, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
-    _check_chunks(reference, folder, known, expected, writer)
+    others = [metadata.parent / one["key"] for one in info["scales"] if one is not scale]
+    if not any(_files(folder, "")) and (there := [one for one in others if any(_files(one, ""))]):
+        raise InvalidFileError(
+            f"{reference}: its finest scale {folder} has no chunks, and {there[0]} has some: expected the finest"
+        )
+    _check_chunks(reference, folder, known, (expected,), writer)
     return opened
 
 
@@ -216,30 +225,33 @@ def _volume(
     return object_volume(source, reference, chunks=chunks, geometry=geometry, file=file)
 
 
-def _chunks_of(store: Any) -> int:
-    """Return the number of files of chunks, or of shards, that an array has if all exist."""
+def _grid_of(store: Any) -> tuple[int, ...]:
+    """Return the number of files of chunks, or of shards, along each axis of an array if all exist."""
     sizes = zip(store.shape, store.chunk_layout.write_chunk.shape, strict=True)
-    return math.prod(-(-n // (size or n or 1)) for n, size in sizes)
+    return tuple(-(-n // (size or n or 1)) for n, size in sizes)
 
 
 def _check_chunks(
-    name: str, folder: Path, known: Callable[[str], object], expected: int, writer: Any
+    name: str, folder: Path, known: Callable[[str], object], grid: Sequence[int], writer: Any
 ) -> None:
     """Refuse files of chunks that would be passed over. On rank 0, note if many chunks do not exist.
 
     Args:
         known: Says if a path in the folder is that of a chunk.
-        expected: Number of chunks of the volume.
+        grid: Number of chunks along each axis of the volume, or of all chunks if their names have no index of each.
         writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
     """
+    expected = math.prod(grid)
     digits = re.compile(r"[\dc]+([./][\dc]+)*|(-?\d+--?\d+_){2}-?\d+--?\d+")
-    found, other, most = 0, "", _MOST if notes.speaks() else _FEW
+    found, other, misplaced, most = 0, "", False, _MOST if notes.speaks() else _FEW
     for number, path in enumerate(_files(folder, "")):
         if number >= most:
             expected = 0  # not all are listed
             break
+        indices = [*map(int, re.findall(r"\d+", path))] if len(grid) > 1 else []
+        inside = len(indices) == len(grid) and all(map(int.__lt__, indices, grid))
         if known(path):
-            found += 1
+            found += inside or not indices
             continue
         plain, ending = os.path.splitext(path)
         if ending in _ENDINGS and known(plain):
@@ -248,11 +260,11 @@ def _check_chunks(
                 f" chunks, or write the volume without the ending {ending} (CloudVolume: compress=False)"
             )
         if digits.fullmatch(path):
-            other = path
-    if not found and other:
+            other, misplaced = path, misplaced or inside
+    if other and (misplaced or not found):
         raise InvalidFileError(
-            f"{name}: no chunk has the name that its metadata states, and {folder / other} has another one; expected"
-            " the separator and the chunk size of the metadata"
+            f"{name}: the chunk {folder / other} has another name than its metadata state, expected the separator and"
+            " the chunk size of the metadata"
         )
     own = isinstance(writer, str) and writer.startswith("floodtide")
     note_absent(name, expected - found, expected, writer if own else "")
@@ -365,21 +377,30 @@ def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str
     """Return the OME-Zarr image of which an array is a level, and the level; None without such an image."""
     from floodtide.data.formats.ome import images_of, levels_of, path_of
 
-    for folder in array.absolute().parents:
-        if not any((folder / name).is_file() for name in STORES[".zarr"]):
-            break
-        path = array.absolute().relative_to(folder).as_posix()
-        for image in images_of(_attributes(_metadata(folder, reference))):
-            for level in levels_of(image):
-                if path_of(level) == path:
-                    return image, level
+    for place in dict.fromkeys((array.absolute(), array.resolve())):  # also behind a link
+        for folder in place.parents[:_MOST_ABOVE]:
+            path = place.relative_to(folder).as_posix()
+            for image in images_of(_attributes(_metadata(folder, reference))):
+                for level in levels_of(image):
+                    if path in (path_of(level), _place_of(folder, level)):
+                        return image, level
     return {}, None
 
 
-def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
-    """Note a voxel size that something around an array states: coordinates of xarray, WEBKNOSSOS, a group.
+def _place_of(folder: Path, level: Mapping[str, Any]) -> str:
+    """Return the path of a level below its image, behind links."""
+    from floodtide.data.formats.ome import path_of
 
-    The group may be an OME-Zarr image of which the array is no level.
+    place = (folder / path_of(level)).resolve()
+    return place.relative_to(folder).as_posix() if place.is_relative_to(folder) else ""
+
+
+def _note_above(reference: str, folder: Path, names: Sequence[str], is_level: bool) -> None:
+    """Note a voxel size, or axes, that something around an array states: coordinates of xarray, WEBKNOSSOS, a group.
+
+    Args:
+        names: The names of the axes of the array; empty: unknown. The group may then name them.
+        is_level: True for a level of an OME-Zarr image. Else the group may be an image of which the array is no level.
     """
     from floodtide.data.formats.ome import images_of
 
@@ -387,15 +408,20 @@ def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
         folder.parent / axis for axis in names if _metadata(folder.parent / axis, reference)
     ]
     elsewhere += [one / _WEBKNOSSOS for one in folder.parents[:3] if (one / _WEBKNOSSOS).is_file()]
+    elsewhere += [one / _OME_XML for one in folder.parents[:3] if (one / _OME_XML).is_file()]
     if elsewhere:
         not_used(reference, f"{elsewhere[0]} may state a voxel size")
         return
-    for group in folder.parents:
-        if not any((group / name).is_file() for name in STORES[".zarr"]):
-            break
+    for group in folder.parents[:_MOST_ABOVE]:
         stated = _attributes(_metadata(group, reference))
+        axes = [key for key in NAMES if not names and axis_names(stated.get(key))]
+        if axes:
+            notes.show(
+                f"{reference}: the group {group} has an attribute {axes[0]}, which may name its axes: not used, they"
+                " are taken as z, y, x"
+            )
         key = next((one.key for one in SIZES if one.key in stated), None)
-        key = key or ("multiscales" if images_of(stated) else None)
+        key = key or ("multiscales" if images_of(stated) and not is_level else None)
         if key is not None:
             not_used(reference, f"the group {group} has an attribute {key}")
             break

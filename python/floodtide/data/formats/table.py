@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ def format_of(reference: str) -> Format:
     if dataset and exists(path) and not pictures.is_stack(reference):
         return HDF5  # the name of an existing file with a dataset has no other meaning
     for row in (*FORMATS[1:], HDF5):  # a name of another format may have a colon, too
-        if row.matches(reference):
+        if row.matches(reference) and not (row is HDF5 and os.path.isfile(reference)):
             return row
     refuse_other(reference)
     raise InvalidArgumentError(
@@ -183,7 +184,11 @@ def _datasets(path: str) -> str:
             break
     else:
         first = names[0]
-    return f", for example {path}:{first}; its datasets are: {listed}" if listed else ""
+    return (
+        f", for example {shlex.quote(f'{path}:{first}')}; its datasets are: {listed}"
+        if listed
+        else ""
+    )
 
 
 def _nearest(reference: str) -> str:

@@ -18,7 +18,11 @@ from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import (
+    KEYS,
+    NAMES,
     NM,
+    NOTED_PLACES,
+    NOTED_VALUES,
     VOXEL_UNITS,
     Geometry,
     is_triple,
@@ -38,8 +42,10 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
 PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 # Tags; Orientation 1: the first row is the top, and the first column is at the left
 ORIENTATION, _GDAL, _NO_DATA = 274, 42112, 42113
+_OF_MICROSCOPES = {34118: "Zeiss", 34682: "FEI", 65009: "Gatan"}
 # Values of ResolutionUnit. Only tifffile writes the last two.
 _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
+_MOST_PAGES = 2000  # whose tags are compared
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
 
 
@@ -85,7 +91,7 @@ class Sections:
 
     def __init__(self, path: str, file: Any, number: int | None = None) -> None:
         require_end_of_pages(path, file)
-        every = [one for one in file.series if not one.keyframe.is_reduced] or [*file.series[:1]]
+        every = [one for one in file.series if is_picture(one.keyframe)] or [*file.series[:1]]
         if number is not None:
             if number >= len(every):
                 raise InvalidFileError(
@@ -93,22 +99,30 @@ class Sections:
                 )
             every = [every[number]]
         series = every[0]
-        alone = all(one.axes == "YX" and len(one.pages) == 1 for one in every)
-        alike = len({(one.shape, one.dtype) for one in every}) == 1
+        # Pages that differ only in their compression are several series of tifffile.
+        alike = {(one.keyframe.shape, one.dtype, one.keyframe.photometric) for one in every}
+        plain = {axis for one in every for axis in one.axes} <= set(f"{_SECTIONS}YX")
         several = len(every) > 1
-        if several and not (alone and alike and not file.is_ome):
+        if several and not (len(alike) == 1 and plain and not file.is_ome):
             raise InvalidFileError(
                 f"{path}: holds {len(every)} series of pictures, expected the name of one; {_listed(path, every)}"
             )
-        self.pages: Sequence[Any] = [one.pages[0] for one in every] if several else series.pages
+        self.pages: Sequence[Any] = series.pages
+        if several:
+            self.pages = sorted((page for one in every for page in one.pages), key=_index)
         if file.is_ome and any(page is None for page in self.pages):
             raise InvalidFileError(f"{path}: {_lost(path, file, self.pages)}")
-        self.shape = (len(every), *series.shape) if several else _shape(path, series)
+        plane = series.keyframe.shape
+        self.shape = (len(self.pages), *plane) if several else _shape(path, series)
+        if number is not None and not file.is_ome:
+            _note_between(path, self.pages)
         self.dtype = series.dtype
         tabled = series.keyframe.photometric == PALETTE
         self.offset = None if several or tabled else series.dataoffset
         _check_counts(path, file, self.shape)
         note_colours(path, series.keyframe)
+        if notes.speaks():
+            _note_pages(path, series.keyframe, self.pages)
         stated = geometry_of_file(path, file, file.series.index(series))
         named = {"imagej": "its ImageJ metadata", "ome": "its OME metadata"}
         axes_source = named.get(series.kind, "pages in their order")
@@ -156,6 +170,42 @@ def _check_counts(path: str, file: Any, shape: Vec3) -> None:
         )
 
 
+def is_picture(page: Any) -> bool:
+    """Return False for a page that is a preview of another one, or its mask."""
+    return not page.is_reduced and not page.is_mask
+
+
+def _index(page: Any) -> int:
+    return int(page.index)
+
+
+def _note_between(path: str, pages: Sequence[Any]) -> None:
+    """Note if pages of other series lie between those of a series."""
+    numbers = sorted(map(_index, pages))
+    left = numbers[-1] - numbers[0] + 1 - len(numbers)
+    if left:
+        notes.show(
+            f"{path}: {notes.count_of(left, 'page')} of other series between those of this one: not read"
+        )
+
+
+def _note_pages(path: str, first: Any, pages: Sequence[Any]) -> None:
+    """Note what later pages state otherwise than the first one: the turn, no data, pixels, or the order of pages."""
+    numbers = []
+    for page in pages[:_MOST_PAGES]:
+        tags = page.aspage().tags  # writers may state what holds for all on the first page alone
+        for tag in (ORIENTATION, _NO_DATA, "YResolution", "XResolution"):
+            if tag in tags and tags.valueof(tag) != first.tags.valueof(tag):
+                notes.show(
+                    f"{path}: pages differ in their {tags[tag].name}: that of the first page is taken for all"
+                )
+        numbers.append((tags.valueof("PageNumber") or (0,))[0])
+    if numbers != sorted(numbers):
+        notes.show(
+            f"{path}: its pages are not in the order of their PageNumber; they are read as stored"
+        )
+
+
 def _listed(path: str, every: Sequence[Any]) -> str:
     """Return the names of the series of a file, with their shapes."""
     names = [
@@ -168,6 +218,8 @@ def _listed(path: str, every: Sequence[Any]) -> str:
 def decoded(path: str, page: Any, tables: Tables) -> NDArray[Any]:
     """Return the values of a page of a file."""
     form = page.keyframe
+    if 0 in page.databytecounts:
+        notes.show(f"{path}: tiles of its pictures do not exist, and are read as 0")
     try:
         values = np.asarray(page.asarray())
     except (ImportError, NotImplementedError, ValueError) as error:
@@ -311,12 +363,16 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
     if "voxel_size_nm" in stated:
         size, offset = stated["voxel_size_nm"] or [], stated.get("offset")
         return _geometry(path, "its metadata", size, ["nm"] * 3, offset)
-    for key in (
-        "spacing", "unit", "resolution", "voxel_size", "PhysicalSizeX", "PhysicalSizeZ", "offset",
-    ):  # fmt: skip
-        if key in stated:
-            not_used(path, f"its description states {key} = {str(stated[key])[:60]}")
+    for key in (key for key in KEYS if key in stated and key not in NAMES):
+        text = f"its description states {key} = {str(stated[key])[:60]}"
+        if key in (*NOTED_PLACES, *NOTED_VALUES, "offset"):
+            notes.show(f"{path}: {text}: not used")
+        else:
+            not_used(path, text)
     tags = file.pages[0].tags
+    for tag, program in _OF_MICROSCOPES.items():
+        if tag in tags:
+            not_used(path, f"tag {tag} of {program} may state the size of pixels")
     for key in ("ModelPixelScaleTag", "ModelTiepointTag", "ModelTransformationTag"):
         if key in tags:
             not_used(path, f"its GeoTIFF metadata state {key}")
@@ -345,10 +401,11 @@ def _note_resolution(path: str, tags: Any) -> None:
 def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
     unit = str(stated.get("unit", ""))
     units = [str(stated.get(key, unit)) for key in ("zunit", "yunit", "unit")]
-    if "c1" in stated and (stated.get("c0", 0), stated["c1"]) != (0, 1):
+    curve = {key: stated[key] for key in ("cf", "c0", "c1", "c2") if key in stated}
+    if {"cf": 0, "c0": 0, "c1": 1} | curve != {"cf": 0, "c0": 0, "c1": 1}:
+        shown = ", ".join(f"{key} = {value}" for key, value in curve.items())
         notes.show(
-            f"{path}: its ImageJ metadata calibrate the values ({stated.get('c0', 0)} + {stated['c1']} * value); they"
-            " are read as they are stored"
+            f"{path}: its ImageJ metadata calibrate the values ({shown}); they are read as they are stored"
         )
     pixels = [tags[name].value for name in ("YResolution", "XResolution") if name in tags]
     places = [f"{axis}origin" for axis in "zyx"]
@@ -365,6 +422,10 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     if "BinaryOnly" in text:
         not_used(path, "its OME metadata are in another file")
     images = _listed_tags(library("tifffile", path, "formats").xml2dict(text)["OME"].get("Image"))
+    if len(images) > 1 and any("UUID" in one for one in _tiff_data(images)):
+        here = Path(path).name  # tifffile has no series for images whose files do not exist
+        images = [one for one in images if here in str(_tiff_data([one]))]
+        number = 0 if len(images) == 1 else number
     pixels = images[number].get("Pixels", {}) if number < len(images) else {}
     planes = {
         int(one.get("TheZ", 0)): one
@@ -398,6 +459,13 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
         notes.show(f"{path}: its OME metadata state {what}: the place is not used")
         start = []
     return _geometry(path, "its OME metadata", edges, units, start)
+
+
+def _tiff_data(images: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tags that say in which files the pictures of OME images lie."""
+    return [
+        one for image in images for one in _listed_tags(image.get("Pixels", {}).get("TiffData"))
+    ]
 
 
 def _listed_tags(tags: Any) -> list[dict[str, Any]]:

@@ -476,8 +476,8 @@ def test_other_formats_are_refused_with_what_converts_them(
     assert cli.run(["inspect", f"{tmp_path}/{name}", "--out", f"{tmp_path}/a.html"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "floodtide does not read" in said
-    assert "write it as TIFF, HDF5 or Zarr first, with" in said
+    assert "floodtide neither reads nor writes" in said
+    assert "expected TIFF, HDF5 or Zarr (to convert a file: " in said
 
 
 @pytest.mark.parametrize("name", ["a.ims", "a.nc", "a.h5", "no-ending"])
@@ -489,7 +489,7 @@ def test_an_hdf5_file_of_any_name_lists_a_volume_that_can_be_read(
     assert cli.run(["convert", f"{tmp_path}/{name}", f"{tmp_path}/o.zarr"]) == 2
     said = capsys.readouterr().err
     wanted = f"{tmp_path}/{name}:raw data/Channel 0"
-    assert f"for example {wanted}; its datasets are: a table, raw data/Channel 0" in said
+    assert f"for example '{wanted}'; its datasets are: a table, raw data/Channel 0" in said
     assert cli.run(["convert", wanted, f"{tmp_path}/o.zarr"]) == 0
 
 

@@ -97,7 +97,7 @@ N5_AXES = [
          array=ARRAY.T), NM, voxels=ARRAY),
     Case("n5-plantseg", n5({"element_size_um": [0.04, 0.004, 0.008]}), NM),
     Case("n5-group", n5(groups=GROUP, path="g/s0", array=ARRAY.T), NM, (2, 1, 0), voxels=ARRAY),
-    Case("n5-group-s1", n5({"downsamplingFactors": [1, 2, 4]}, GROUP, "g/s1", array=ARRAY.T), (40, 8, 32), (2, 0, 0),
+    Case("n5-group-s1", n5({"downsamplingFactors": [1, 2, 4]}, GROUP, "g/s1", array=ARRAY.T), (40, 8, 32), (2, 1, 0),
          voxels=ARRAY, note="puts the first voxel at 2, 0.5, 0"),
     Case("n5-other-group", n5(XYZ, GROUP, "g/s0"), refused="its group names the axes z, y, x, expected x, y, z as"),
 ]  # fmt: skip
