@@ -20,6 +20,8 @@ from floodtide import cli, data
 ARRAY = (np.arange(4 * 5 * 6).reshape(4, 5, 6) + 1).astype(np.uint8)
 NM = (40.0, 4.0, 8.0)
 """Voxel size (z, y, x) of most volumes here."""
+UM = (0.04, 0.004, 0.008)
+LARGE = ARRAY.astype(np.uint64) + np.uint64(2**63)
 
 
 @dataclass(frozen=True)
@@ -248,3 +250,8 @@ def parametrized(cases: Sequence[Case]) -> Any:
     """Return the decorator that runs a test with each case."""
     assert len({case.name for case in cases}) == len(cases)
     return pytest.mark.parametrize("case", cases, ids=[case.name for case in cases])
+
+
+def tags(names: str, **more: Any) -> dict[str, Any]:
+    """Return axistags of vigra, as ilastik writes them."""
+    return {"axistags": json.dumps({"axes": [{"key": n, **more} for n in names]})}
