@@ -436,13 +436,21 @@ def _numbers(
     found = in_order(values, axes, one.reverse)
     named = in_order([given] * 3 if isinstance(given, str) else given, axes, one.reverse)
     if found is not None and named is not None and is_triple(found):
-        return (float(found[0]), float(found[1]), float(found[2])), [*map(str, named)]
+        z, y, x = map(_shortest, found)
+        return (z, y, x), [*map(str, named)]
     text = f"{name}: attribute {one.key} is {shown(values)}"
     text += f" in {shown(units, 60)}" if units is not None else ""
     if one.key == "box_start":  # of floodtide itself
         raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
     notes.show(f"{text}, expected three numbers: not used")
     return None
+
+
+def _shortest(number: float) -> float:
+    """Return a number of 32 bits as it was meant: 0.04, and not 0.03999999910593033."""
+    with np.errstate(over="ignore"):
+        short = np.float32(number)
+    return float(str(short)) if float(short) == number else float(number)
 
 
 def _units_of(attributes: Mapping[str, Any]) -> Any:

@@ -317,7 +317,9 @@ class Folder:
                 notes.show(text if number == 0 else f"{text} (in {os.path.basename(path)})")
             self._later |= number > 0 and bool(other)
             self._compare(path, stated, number)
-            return tiff.decoded(path, page, self._tables)
+            picture = tiff.decoded(path, page, self._tables)
+            separate = page.planarconfig == 2 and picture.ndim == 3  # a plane for each colour
+            return np.moveaxis(picture, 0, -1) if separate else picture
 
     def _compare(self, path: str, stated: Geometry, number: int) -> None:
         """Take the geometry of the first file. Refuse another voxel size in a later one, and note another place."""

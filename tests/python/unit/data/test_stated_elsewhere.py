@@ -208,6 +208,13 @@ def later_slice(folder: Path) -> str:
     return f"{folder}/*.tif"
 
 
+def planes_of_grey(folder: Path) -> str:
+    for z, section in enumerate(ARRAY):
+        grey = np.stack([section] * 3)
+        tifffile.imwrite(folder / f"s{z}.tif", grey, photometric="rgb", planarconfig="separate")
+    return f"{folder}/*.tif"
+
+
 def shifted_png(folder: Path) -> str:
     """Write PNGs with a chunk that Pillow does not write: the place of the picture."""
     chunk = b"oFFs" + struct.pack(">iib", 3, 4, 0)
@@ -247,6 +254,7 @@ CASES = [
     Case("from-below", hdf5(ARRAY, CLASS=b"IMAGE", DISPLAY_ORIGIN=b"LL"), note="its first row is not the top"),
     Case("unsigned", hdf5(ARRAY, _Unsigned="true"), note="attribute _Unsigned is true: not used"),
     Case("capitals", hdf5(ARRAY, VoxelSize=NM), note="attribute VoxelSize is"),
+    Case("32-bits", hdf5(ARRAY, element_size_um=np.float32([0.04, 0.004, 0.008])), NM),
     Case("direction", hdf5(ARRAY, direction=[1.0, 0, 0]), note="attribute direction is"),
     Case("bare-folder", level("scale0/image"), NM),
     Case("link", level("0", read="w.zarr", link="w.zarr"), NM),
@@ -266,6 +274,7 @@ CASES = [
     Case("zeiss", described([(34118, "s", 0, "AP_IMAGE_PIXEL_SIZE", True)]), note="tag 34118 of Zeiss"),
     Case("described", described(scale_factor=0.5), note="its description states scale_factor = 0.5: not used"),
     Case("later-slice", later_slice, note="calibrate the values (cf = 0, c0 = 5, c1 = 2)"),
+    Case("planes", planes_of_grey),
     Case("png", shifted_png, note="states oFFs"),
     Case("pixdim", without_edges, note="pixdim[1,2,3] should be non-zero"),
 ]  # fmt: skip
