@@ -31,15 +31,14 @@ from floodtide.bench.rows import PEERS, Row
 from floodtide.doctor.host import about
 
 HERE = Path(__file__).parent
-ELSEWHERE = "fastest other program's time / ours"
-HEADER = f"""\
-| what | threads | time in ms (10 % to 90 %) | GFLOP/s | share of peak | {ELSEWHERE} | memory in MiB |
-|---|---|---|---|---|---|---|"""
+HEADER = """\
+| what | time in ms (10 % to 90 %) | share of peak | fastest other program's time / ours | memory in MiB |
+|---|---|---|---|---|"""
 NOTE = """\
-Times are medians. *Share of peak* compares floodtide with a direct convolution at the peak rate of multiply-adds of
-the same run. Winograd's method needs fewer multiply-adds, so its share can exceed 1. Memory is the growth of the
-process during two steps. Other programs and floodtide took turns. PyTorch used the better of two memory formats
-(compiled: channels last)."""
+Cells have a value for each number of threads. Times are medians. *Share of peak* compares floodtide with a direct
+convolution at the peak rate of multiply-adds of the same run. Winograd's method needs fewer multiply-adds, so its share
+can exceed 1. Memory is the growth of the process during two steps. Other programs and floodtide took turns. PyTorch
+used the better of two memory formats (compiled: channels last)."""
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
 CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
 FLOPS_PER_BYTE = (0.1, 1000.0)
@@ -86,26 +85,27 @@ def is_ours(row: Row) -> bool:
     return not str(row.get("kernel", "")).startswith(tuple(PEERS))
 
 
-def line(row: Row, rows: Sequence[Row]) -> str:
-    """A row of the table."""
-    others = [
-        other
-        for other in rows
-        if (other["benchmark"], other["threads"]) == (row["benchmark"], row["threads"])
-        and other["name"].startswith(f"{row['name']} ")
-        and not is_ours(other)
-    ]
-    fastest = min(others, key=lambda other: float(other["median_s"]), default=None)
-    spread = f" ({row['p10_s'] * 1e3:.3g} to {row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
-    cells = [
-        label(row),
-        str(row["threads"]),
-        f"{row['median_s'] * 1e3:.3g}{spread}",
-        f"{row['gflops']:.0f}",
-        f"{row['ratio']:.2f}",
-        f"{row['speedup']:.2f} ({fastest['kernel']})" if fastest else "",
-        f"{row['step_memory_mib']:.0f}" if "step_memory_mib" in row else "",
-    ]
+def line(ours: Sequence[Row], rows: Sequence[Row]) -> str:
+    """A row of the table: our rows of one measurement, one for each number of threads."""
+    times, ratios = [], []
+    for row in ours:
+        others = [
+            other
+            for other in rows
+            if (other["benchmark"], other["threads"]) == (row["benchmark"], row["threads"])
+            and other["name"].startswith(f"{row['name']} ")
+            and not is_ours(other)
+        ]
+        fastest = min(others, key=lambda other: float(other["median_s"]), default=None)
+        spread = (
+            f" ({row['p10_s'] * 1e3:.3g} to {row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
+        )
+        times.append(f"{row['median_s'] * 1e3:.3g}{spread}")
+        if fastest is not None:
+            ratios.append(f"{row['speedup']:.2f} ({fastest['kernel']})")
+    memory = [f"{row['step_memory_mib']:.0f}" for row in ours if "step_memory_mib" in row]
+    shares = [f"{row['ratio']:.2f}" for row in ours]
+    cells = [label(ours[0]), *map(", ".join, (times, shares, ratios, memory))]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -163,11 +163,17 @@ def main(file: Path, out: Path = HERE) -> None:
     cpuinfo = Path("/proc/cpuinfo")
     name = title(rows[0]["processor"], cpuinfo.read_text("utf-8") if cpuinfo.exists() else "")
     base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    table = [line(row, rows) for row in rows if row["benchmark"] != "all" and is_ours(row)]
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["benchmark"] != "all" and is_ours(row):
+            groups.setdefault((row["benchmark"], row["name"]), []).append(row)
+    table = [line(ours, rows) for ours in groups.values()]
     picture = (
         f"![Roofline of a convolution, and the passes compared with other programs]({base}.svg)"
     )
-    parts = [f"# {name}", f"Measured with `floodtide bench all`. {conditions(rows)}", picture]
+    counts = " and ".join(str(n) for n in sorted({row["threads"] for row in rows}))
+    how = f"Measured with `floodtide bench all`, with {counts} threads. {conditions(rows)}"
+    parts = [f"# {name}", how, picture]
     page = "\n\n".join([*parts, "\n".join([HEADER, *table]), NOTE])
     (out / f"{base}.md").write_text(page + "\n", "utf-8")
     (out / f"{base}.svg").write_bytes(draw(rows))
