@@ -94,23 +94,12 @@ NOTED = (
     "pixelResolution", "pixelWidth", "PixelSize", "VoxelSize", "Resolution", "PhysicalSizeX",
 )  # fmt: skip
 """Attributes that state a size in an order or a unit that files do not agree about."""
-NOTED_PLACES = (
-    "voxel_offset",
-    "translate",
-    "translation",
-    "origin",
-    "Offset",
-    "offset_nm",
-    "xOrigin",
-)
+NOTED_PLACES = ("voxel_offset", "translate", "translation", "origin", "Offset", "offset_nm", "xOrigin")  # fmt: skip
 """Attributes that state a position, likewise."""
-NOTED_VALUES = {
-    "scale_factor": 1,
-    "add_offset": 0,
-    "_FillValue": 0,
-    "missing_value": 0,
-    "_Unsigned": "false",
-} | (dict.fromkeys(("valid_range", "ignore_label", "direction", "orientation", "affine", "space")))
+NOTED_VALUES: dict[str, Any] = {
+    "scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_value": 0, "_Unsigned": "false", "valid_range": None,
+    "ignore_label": None, "direction": None, "orientation": None, "affine": None, "space": None,
+}  # fmt: skip
 """Attributes of netCDF, xarray, ITK and others that change voxels or turn them, with the values that change none."""
 UNITS = ("units", "unit", "space units")
 NAMES = (

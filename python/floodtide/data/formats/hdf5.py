@@ -127,7 +127,7 @@ def _names_of_scales(path: str, dataset: str) -> list[str]:
     """Return the name of the dimension scale of each axis, as netCDF writes them; "" for an axis without one."""
     with by_h5py(path, dataset) as array:
         scales = [[one.name for one in axis.values()] for axis in array.dims]
-    return [PurePosixPath(names[0]).name if names else "" for names in scales]
+    return [PurePosixPath(names[0] or "").name if names else "" for names in scales]
 
 
 def _check_image(volume: _core.data.Volume) -> None:

@@ -7,6 +7,7 @@ The HDF5 library gives the fill value, without an error, for a source that is mi
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from typing import Any
@@ -52,9 +53,7 @@ def _sources(path: str, dataset: str, name: str) -> list[tuple[str, str]]:
             )
     found = []
     for part, end in zip(parts, ends, strict=True):
-        if (
-            "%b" in part.file_name + part.dset_name
-        ):  # a series: the library ends at the first that does not exist
+        if "%b" in part.file_name + part.dset_name:
             _require_series(part.file_name, home, name)
             continue
         source, inner = _found(part.file_name, home), part.dset_name
@@ -71,16 +70,19 @@ def _sources(path: str, dataset: str, name: str) -> list[tuple[str, str]]:
 
 
 def _require_series(file_name: str, home: str, name: str) -> None:
-    """Raise InvalidFileError if a file is missing in a series of files, numbered from 0 in place of "%b"."""
+    """Raise InvalidFileError if a file is missing in a series of files, numbered from 0 in place of "%b".
+
+    The library ends at the first that does not exist.
+    """
     folder, pattern = os.path.split(file_name)
     number = re.compile(re.escape(pattern).replace("%b", r"(\d+)"))
     place = os.path.join(os.path.dirname(home), folder)
     names = os.listdir(place or ".") if os.path.isdir(place or ".") else []
     found = {int(match[1]) for one in names if (match := number.fullmatch(one))}
-    lost = set(range(max(found, default=0))) - found
-    if lost:
+    lost = next(n for n in itertools.count() if n not in found)
+    if found and lost < max(found):
         first, last = (
-            os.path.join(place, pattern.replace("%b", str(n))) for n in (min(lost), max(found))
+            os.path.join(place, pattern.replace("%b", str(n))) for n in (lost, max(found))
         )
         raise InvalidFileError(
             f"{name}: its source {first} does not exist, expected all files up to {last}"

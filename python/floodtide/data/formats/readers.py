@@ -256,7 +256,8 @@ def _is_ome_level(path: str) -> bool:
         place = os.path.join(group, file)
         if os.path.isfile(place):
             stated = read_json(place, "the group of a Zarr array")
-            return bool(images_of(stated.get("attributes", {}) if file == "zarr.json" else stated))
+            stated = stated.get("attributes") if file == "zarr.json" else stated
+            return isinstance(stated, dict) and bool(images_of(stated))
     return False
 
 

@@ -190,7 +190,7 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         known, expected = re.compile(r"[0-9a-f]+\.shard").fullmatch, len(files)
         known = files.__contains__ if files else known
     folder, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
-    others = [metadata.parent / one["key"] for one in info["scales"] if one is not scale]
+    others = [metadata.parent / str(one.get("key")) for one in _listed(info["scales"])]
     if not any(_files(folder, "")) and (there := [one for one in others if any(_files(one, ""))]):
         raise InvalidFileError(
             f"{reference}: its finest scale {folder} has no chunks, and {there[0]} has some: expected the finest"

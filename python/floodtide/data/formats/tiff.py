@@ -99,9 +99,11 @@ class Sections:
                 )
             every = [every[number]]
         series = every[0]
-        # Pages that differ only in their compression are several series of tifffile.
+        # Pages without metadata that differ only in their compression are several series of tifffile.
         alike = {(one.keyframe.shape, one.dtype, one.keyframe.photometric) for one in every}
-        plain = {axis for one in every for axis in one.axes} <= set(f"{_SECTIONS}YX")
+        alone = all(one.axes == "YX" and len(one.pages) == 1 for one in every)
+        plain = alone or all(one.kind == "generic" and one.axes[-2:] == "YX" for one in every)
+        plain = plain and len(series.keyframe.shape) == 2
         several = len(every) > 1
         if several and not (len(alike) == 1 and plain and not file.is_ome):
             raise InvalidFileError(
