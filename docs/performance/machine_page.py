@@ -34,11 +34,7 @@ HERE = Path(__file__).parent
 HEADER = """\
 | what | time in ms (10 % to 90 %) | share of peak | fastest other program's time / ours | memory in MiB |
 |---|---|---|---|---|"""
-NOTE = """\
-Cells have a value for each number of threads. Times are medians. *Share of peak* compares floodtide with a direct
-convolution at the peak rate of multiply-adds of the same run. Winograd's method needs fewer multiply-adds, so its share
-can exceed 1. Memory is the growth of the process during two steps. Other programs and floodtide took turns. PyTorch
-used the better of two memory formats (compiled: channels last)."""
+NOTE = "[How to read this table](../performance.md#pages-of-machines)"
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
 CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
 FLOPS_PER_BYTE = (0.1, 1000.0)

@@ -24,7 +24,7 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config.segment_options import ResegmentOptions
 from floodtide.data import Box, Volume
-from floodtide.data.boxes import Progress
+from floodtide.data.boxes import Progress, is_inside
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats.table import container, format_of
 from floodtide.data.formats.writers import Plan
@@ -82,7 +82,8 @@ def resegment(
         labels = Volume(segmentation)
         require_same_size(_COMMAND, labels, volume)
         start = placed(labels, volume.shape, volume.geometry.offset)
-        note_place(_COMMAND, labels, volume, start)
+        if is_inside((start, labels.shape), volume.shape):  # else it is refused
+            note_place(_COMMAND, labels, volume, start)
     with bar("pairs", _COMMAND, line_every_s=10.0, note=call_rate(segmenter)) as progress:
         found = resegment_on_ranks(
             folder, segmenter, volume, labels, settings.resegment, progress=progress

@@ -17,7 +17,7 @@ from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import evaluate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.data import Volume, parse_box
+from floodtide.data import Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import ShapeError
@@ -96,7 +96,8 @@ def run(
             if picture and isinstance(found, ClassReport):
                 _draw_classes(found, segments, objects, Path(picture), image, size)
             elif picture and isinstance(found, Report):
-                _draw(found, segments, truth, Path(picture), image, earlier, size)
+                start = evaluate.Pair(segments, objects, part).places[1]
+                _draw(found, segments, truth, Path(picture), image, earlier, size, start)
     _print(found, as_json)
 
 
@@ -153,6 +154,7 @@ def _draw(
     image: str,
     before: Volume | None,
     voxel_nm: VoxelSize,
+    start: Vec3,
 ) -> None:
     """Draw segments and truth, and beside it the surroundings of each mistake that the report lists.
 
@@ -161,11 +163,12 @@ def _draw(
     from floodtide.report import planes
 
     pairs = report.table.rows().astype(np.int64)  # segment, object, voxels
-    read = planes.read_segmentation(segments, image, truth, voxel_nm, before=before, pairs=pairs)
+    drawn: dict[str, Any] = {"pairs": pairs, "start": start}
+    read = planes.read_segmentation(segments, image, truth, voxel_nm, before=before, **drawn)
     planes.save_planes(read, path)
     for number, mistake in enumerate(report.mistakes or [], start=1):
         place = mistake.parts[1].zyx
-        read = planes.read_segmentation(segments, image, truth, voxel_nm, place, pairs=pairs)
+        read = planes.read_segmentation(segments, image, truth, voxel_nm, place, **drawn)
         name = f"{path.stem}-{number:02}-{mistake.kind}-{mistake.id}.png"
         planes.save_planes(read, path.with_name(name))
 

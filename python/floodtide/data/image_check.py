@@ -6,8 +6,9 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from floodtide.base import notes
 from floodtide.data.boxes import Box, is_inside
-from floodtide.data.formats.geometry import SizeNm
+from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics, image_statistics
 from floodtide.data.look.problems import Problem, Reading, settle
@@ -36,6 +37,13 @@ def checked_image(
     """
     image, reading = opened(name, reading, what)
     settle(image_problems(image, checkpoint, reading, box=box, slices=slices))
+    trained = {one.voxel_size_nm for one in training_images(checkpoint)} - {None}
+    if reading.voxel_size_nm is None and not slices and trained:
+        sizes = " or ".join(size_text(size) for size in sorted(filter(None, trained)))
+        notes.show(
+            f"{image.name}: states no voxel size; the network was trained on voxels of {sizes} nm: they are taken as"
+            " alike"
+        )
     return image, reading.voxel_size_nm
 
 

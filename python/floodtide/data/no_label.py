@@ -17,6 +17,9 @@ Paintera calls the last three transparent, invalid and outside.
 """
 
 
+_MOST_NAMED = 4  # values of a block that a note names
+
+
 def may_spell(dtype: np.dtype[Any]) -> bool:
     """Return True if a type can hold a value besides 0 that stands for no label."""
     return dtype.kind in "if" or (dtype.kind == "u" and dtype.itemsize >= 4)
@@ -47,8 +50,8 @@ def cleared(labels: NDArray[Any], name: str = "", unlabelled: int | None = None)
     none = missing(labels)
     if none is not None:
         if name:
-            value = int(labels[none].max())
-            notes.show(f"{name}: {value} stands for no label, as 0 does")
+            for value in np.unique(labels[none])[:_MOST_NAMED].tolist():
+                notes.show(f"{name}: {int(value)} stands for no label, as 0 does")
         labels = np.where(none, labels.dtype.type(0), labels)
     if unlabelled is None:
         return labels

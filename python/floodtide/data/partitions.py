@@ -19,6 +19,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, reserved, result_dataset, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.formats.geometry import Geometry
 from floodtide.data.look.labels import require_labels
 from floodtide.data.volumes import Volume, VolumeLike, labels_of, name_of
 from floodtide.errors import InvalidFileError
@@ -83,6 +84,7 @@ def partition(
         _compute(job, result, progress)
         with world.agreed():
             if result is not None:
+                result.place(volume.whole)
                 result.finish(_boxes(volume, lom_radius, box), thresholds, lom_radius, min_size)
     counts: dict[int, int] = world.broadcast_object(result and result.counts())
     return counts
@@ -105,6 +107,14 @@ class _Result:
     def counts(self) -> dict[int, int]:
         """Return the voxels of each class that were written."""
         return {int(value): int(self._voxels[value]) for value in np.flatnonzero(self._voxels)}
+
+    def place(self, geometry: Geometry) -> None:
+        """Write the voxel size and the position of the labels, as far as they state them."""
+        if geometry.voxel_size_nm is not None:
+            size = np.array(geometry.voxel_size_nm, np.float64)
+            self.file.attribute(self._dataset, "resolution", size)
+        if geometry.offset is not None:
+            self.file.attribute(self._dataset, "box_start", np.array(geometry.offset, np.int64))
 
     def finish(
         self, boxes: list[Any], thresholds: Sequence[float], lom_radius: Vec3, min_size: int

@@ -266,8 +266,8 @@ def volume_exists(name: str) -> bool:
 def whole_geometry(geometry: Geometry, image: str) -> Geometry:
     """Return the geometry of a result of floodtide in the whole volume.
 
-    A result counts its voxels from the first one of its image, which may have an offset. If it states no voxel size, it
-    has the one of the image.
+    A result counts its voxels from the first one of its image, which may have an offset. If the image has none, nobody
+    knows where a result lies that begins with its image. If it states no voxel size, it has the one of the image.
 
     Args:
         geometry: What the file of the result states.
@@ -287,6 +287,8 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
         size = found.voxel_size_nm
         geometry = dataclasses.replace(geometry, voxel_size_nm=size, size_source=source)
     if found.offset is None:
+        if image and geometry.offset == (0, 0, 0):
+            return dataclasses.replace(geometry, offset=None, offset_source="")
         return geometry
     offset = total(geometry.offset or (0, 0, 0), found.offset)
     source = geometry.offset_source or found.offset_source
@@ -360,11 +362,23 @@ def require_same_grid(
 
 
 def note_place(what: str, other: Volume, image: Volume, start: Vec3 = (0, 0, 0)) -> None:
-    """Note that a volume is laid on voxel `start` of an image if only one states a place, which says something else."""
+    """Note that a volume is laid on voxel `start` of an image if only one states a place, which says something else.
+
+    Also if none states a place, and one lies inside the other: then nothing says where.
+    """
     first, its = other.whole.offset, image.whole.offset
-    if (first is None) == (its is None) or difference(
-        first or (0, 0, 0), its or (0, 0, 0)
-    ) == start:
+    if first is None and its is None:
+        pairs = list(zip(other.shape, image.shape, strict=True))
+        if other.shape != image.shape and (
+            all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
+        ):
+            mine, theirs = (" x ".join(map(str, one.shape)) for one in (other, image))
+            notes.show(
+                f"{what}: {other.name} has {mine} voxels and does not say where it lies in {image.name} ({theirs}): it"
+                f" is laid on voxel {start}"
+            )
+        return
+    if None not in (first, its) or difference(first or (0, 0, 0), its or (0, 0, 0)) == start:
         return
     one, unplaced = (other, image) if its is None else (image, other)
     notes.show(

@@ -18,7 +18,7 @@ from floodtide.comm import world
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import difference
 from floodtide.data.places import read_places
-from floodtide.data.volumes import volume_exists
+from floodtide.data.volumes import settled_size, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError, UnsupportedError
 from floodtide.evaluate import trivial
 from floodtide.evaluate.intervals import LEAST_BODIES, MOST_PAIRS, intervals
@@ -122,6 +122,8 @@ def report(
         floodtide.errors.Error: If a volume cannot be read, the volumes do not fit, or no voxel is left to compare.
     """
     with world.agreed():
+        for volume in (segmentation, truth):
+            settled_size(volume, voxel_nm, "voxel_nm (--voxel-nm)")
         pair = Pair(segmentation, truth, box, _border(border_nm, voxel_nm))
         earlier = None if before is None else pair.of_same_voxels(before)
     with bar("voxels", "evaluate") as progress:
@@ -219,7 +221,7 @@ def _add_grey_level(report: Report, image: str, pair: Pair) -> None:
         )
         return
     try:
-        _, grey = Pair(pair.segmentation, Volume(name), pair.box).read(image=True)
+        grey = pair.read_image(Volume(name))
     except (InvalidFileError, ShapeError, UnsupportedError) as error:
         if image:
             raise

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
@@ -136,14 +137,42 @@ class Pair:
             whole.add_rows(rows)
         return whole
 
-    def read(self, *, image: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return both volumes (z, y, x) in the box, read whole, without label 0. If `image`, the truth is an image."""
+    def read(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return both volumes (z, y, x) in the box, read whole, without label 0."""
         (start, size), *starts = self.places
         volumes = zip((self.segmentation, self.truth), starts, strict=True)
         labels, other = (volume.read((difference(start, first), size)) for volume, first in volumes)
-        if image:
-            return cleared(labels), other
         return cleared(labels), self._counted(start, cleared(other))
+
+    def start_of(self, image: Volume) -> Vec3:
+        """Return the first voxel of an image in the whole volume: without a place, that of a volume of its shape."""
+        _, *starts = self.places
+        for volume, start in zip((self.segmentation, self.truth), starts, strict=True):
+            unknown = place_of(image) is None or place_of(volume) is None
+            if image.shape == volume.shape and unknown:
+                return start
+        return place_of(image) or (0, 0, 0)
+
+    def read_image(self, image: Volume) -> NDArray[Any]:
+        """Return an image (z, y, x) in the box, read whole.
+
+        Raises:
+            ShapeError: If it does not cover the box, or has other voxels.
+        """
+        require_same_size("evaluate", image, self.segmentation)
+        require_same_size("evaluate", image, self.truth)
+        region, first = self.places[0], self.start_of(image)
+        if intersection(region, (first, image.shape)) != region:
+            raise ShapeError(
+                f"image {image.name} covers {box_text((first, image.shape))}, expected the compared box"
+                f" {box_text(region)}"
+            )
+        if place_of(image) is None and image.shape not in (
+            self.segmentation.shape,
+            self.truth.shape,
+        ):
+            notes.show(f"evaluate: {image.name} states no place: it is taken to begin at 0, 0, 0")
+        return image.read((difference(region[0], first), region[1]))
 
     def blocks(
         self, progress: Progress | None = None, parts: slice = slice(None)

@@ -82,6 +82,8 @@ def prepare(
             f"init: task {learnt.kind} and a network to start from, expected flood: only flood-filling networks are"
             " trained further"
         )
+    for _, objects in pairs:
+        settled_size(objects, voxel_size_nm, "--voxel-nm")
     wish = Wish(
         images=tuple(images),
         labels=tuple(labels),

@@ -28,7 +28,7 @@ from floodtide.data.look.image import ImageStatistics
 from floodtide.data.look.labels import LIMITS, LabelStatistics, require_labels
 from floodtide.data.look.problems import Problem
 from floodtide.data.look.sections import MISSING
-from floodtide.data.volumes import labels_of, name_of, require_same_grid, stated_by
+from floodtide.data.volumes import labels_of, name_of, require_same_grid, settled_size, stated_by
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import pages, planes
 from floodtide.segment.canvas import BYTES_PER_VOXEL
@@ -98,6 +98,7 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
         orders_for(image, labels)
         if labels.shape == image.shape:  # else axes are in another order, which `alignment` finds
             require_same_grid("inspect", labels, image)
+        settled_size(labels, voxel_size_nm, "--voxel-nm")
         labels = labels_of(labels)
     with bar("voxels of the image", "inspect") as progress:
         statistics = image_statistics(image, voxel_size_nm=voxel_size_nm, progress=progress)

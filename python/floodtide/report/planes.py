@@ -79,6 +79,7 @@ def read_segmentation(
     before: Volume | None = None,
     pairs: npt.NDArray[np.int64] | None = None,
     placed: Vec3 | None = None,
+    start: Vec3 | None = None,
 ) -> list[Plane]:
     """Return the three middle planes of a segmentation, or three planes through a voxel. Only these planes are read.
 
@@ -90,22 +91,23 @@ def read_segmentation(
         before: An earlier segmentation that covers the same voxels; None: there is none.
         pairs: Rows (segment, object, voxels) of the whole box, to tell splits from mergers; None: those of each plane.
         placed: Position of the segmentation in the whole volume; None: its attribute `box_start`.
+        start: Position that a comparison with the truth has found; None: what the files state.
     """
     if segmentation.dtype.kind not in "iu":
         raise InvalidFileError(
             f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected integers"
         )
     shape = segmentation.shape
-    whole = placed or place_of(segmentation) or (0, 0, 0)
+    whole = placed or start or place_of(segmentation) or (0, 0, 0)
     corner, middle = (0, 0, 0), as_vec3([n // 2 for n in shape])  # in the segmentation
     if around is not None:
         middle = difference(around, whole)
         corner, shape = _surroundings(middle, shape)
-    raw = covering(opened(image or segmentation.text("image")), segmentation, placed)
+    raw = covering(opened(image or segmentation.text("image")), segmentation, placed, start)
     labels: tuple[Volume, Vec3] | None = (truth, (0, 0, 0)) if isinstance(truth, Volume) else None
     if isinstance(truth, str):
-        labels = covering(opened(truth), segmentation, placed)
-    earlier = covering(before, segmentation, placed)
+        labels = covering(opened(truth), segmentation, placed, start)
+    earlier = covering(before, segmentation, placed, start)
     if labels is not None and labels[0].dtype.kind not in "iu":
         raise InvalidFileError(
             f"report: {labels[0].name}: has {labels[0].dtype} voxels, expected labels"
@@ -177,17 +179,20 @@ def opened(name: str) -> Volume | None:
 
 
 def covering(
-    volume: Volume | None, segmentation: Volume, placed: Vec3 | None
+    volume: Volume | None, segmentation: Volume, placed: Vec3 | None, start: Vec3 | None = None
 ) -> tuple[Volume, Vec3] | None:
     """Return a volume and the first voxel of a segmentation in it; None if it does not cover all of it.
 
     Args:
         placed: Its first voxel in the volume; None: as the volumes state their places.
+        start: Its first voxel in the whole volume, for a volume of another shape; None: as it states it.
     """
     if volume is None:
         return None
-    start, other = first_voxels(segmentation, volume)
-    first = placed or difference(start, other)
+    own, other = first_voxels(segmentation, volume)
+    if start is not None and segmentation.shape != volume.shape:
+        own = start
+    first = placed or difference(own, other)
     return (volume, first) if is_inside((first, segmentation.shape), volume.shape) else None
 
 

@@ -83,6 +83,7 @@ class AffinityFile:
         count, z, y, x = self._channels.shape
         geometry = self._geometry()
         self._start = geometry.offset or (0, 0, 0)
+        self._is_placed = geometry.offset is not None
         self.box: Box = box or (self._start, (z, y, x))
         if intersection(self.box, (self._start, (z, y, x))) != self.box:
             raise OutOfRangeError(
@@ -115,6 +116,12 @@ class AffinityFile:
         """Return the names of the image, if the file states one, and of the affinities, as texts of a result."""
         image = {"image": self.image} if self.image else {}
         return image | {"affinities": self.name}
+
+    @property
+    def offset(self) -> Vec3 | None:
+        """The first voxel of the box; None if nothing says where the first voxel of the affinities lies."""
+        known = self._is_placed or bool(self.image) or self.box[0] != (0, 0, 0)
+        return self.box[0] if known else None
 
     def _geometry(self) -> Geometry:
         size = self._channels.numbers("resolution")
@@ -214,7 +221,7 @@ def agglomerate(
         if world.rank() == 0:
             labels, doubtful = _segments(affinities, affinities.box, options)
             notes = affinities.origin | {"options": json.dumps(to_dict(options))}
-            geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.box[0])
+            geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.offset)
             report["segments"], report["coverage"] = write_segments(
                 labels, out, geometry, command=_COMMAND, notes=notes, inputs=affinities.name
             )

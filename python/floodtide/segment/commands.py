@@ -22,6 +22,7 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data.boxes import is_inside
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
 from floodtide.data.image_check import checked_image
@@ -309,7 +310,8 @@ def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
             other = Volume(name, channel=0)
             require_same_size("segment", other, image)
             start = placed(other, image.shape, image.geometry.offset)
-            note_place("segment", other, image, start)
+            if is_inside(((0, 0, 0), image.shape), other.shape):  # else it is refused
+                note_place("segment", other, image, start)
 
 
 def use_threads(settings: config.Config) -> None:

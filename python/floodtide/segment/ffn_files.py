@@ -125,6 +125,10 @@ def write_npz(segmentation: str, folder: str | Path) -> Path:
     name, dataset = path_and_dataset(segmentation)
     labels, probability = Volume(segmentation).read(), None
     with reading(name, "a segmentation of `floodtide segment`"), h5py.File(name, "r") as file:
+        if "box_start" not in file[dataset].attrs:
+            raise InvalidFileError(
+                f"{segmentation}: has no attribute box_start, expected a segmentation of `floodtide segment`"
+            )
         start = [int(a) for a in file[dataset].attrs["box_start"]]
         columns = {key: file[f"origins/{key}"][()] for key in _COLUMNS}
         counts = {k: v for k, v in file["counters"].attrs.items() if k != WRITTEN_BY}

@@ -122,6 +122,8 @@ def look_at(data: Data) -> list[Looked]:
     for number, volume in enumerate(options.volumes[:MOST]):
         image, boxes = as_volume(volume.image), parse_boxes(volume.box)
         size = settled_size(image, volume.voxel_size_nm, "the configuration")
+        if size is not None and image.whole.voxel_size_nm is None and volume.labels:
+            settled_size(as_volume(volume.labels), size, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
         whole = statistics = look.image_statistics(image, budget=look.QUICK, sections=False)

@@ -23,10 +23,12 @@ from floodtide.base.limits import require_decoded
 from floodtide.base.reading import blaming, reason
 from floodtide.data.boxes import Vec3, as_vec3, of_slices
 from floodtide.data.formats.geometry import (
+    AXES,
     KEYS,
     NAMES,
     SIZES,
     UNITS,
+    WRITTEN_BY,
     axis_names,
     geometry_of,
     names_of,
@@ -40,6 +42,7 @@ from floodtide.errors import Error, InvalidFileError
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _TEXTS = (*NAMES, *UNITS, "dimension_units")
 _SIZES_OF_GROUPS = [*(one.key for one in SIZES), "step", "EMAN.apix_x"]
+_NETCDF = "This is a netCDF dimension but not a netCDF variable"
 _EMPTY = "null attribute buffer"  # HDF5's words for an attribute without a value
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
@@ -60,11 +63,14 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         from floodtide.data.formats.hdf5_elsewhere import require_sources
 
         require_sources(path, dataset, volume.name)
-    note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
+    if not _attribute(volume, WRITTEN_BY):  # floodtide leaves out chunks that have the fill value
+        note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
-    scaled = _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"])
-    if scaled and "DIMENSION_LABELS" not in stated:
-        stated["dimension scales"] = _names_of_scales(path, dataset)
+    coordinates = False
+    if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
+        with by_h5py(path, dataset) as array:
+            stated.setdefault("dimension scales", _names_of_scales(array))
+            coordinates = _state_sizes(array)
     _check_image(volume)
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
     names = names_of(volume.name, stated, len(given))
@@ -83,7 +89,10 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             " second as y, its first as x"
         )
     if geometry.voxel_size_nm is None:
-        _note_elsewhere(volume.name, path, dataset, names is not None)
+        if coordinates:
+            not_used(volume.name, "dimension scales may state a voxel size")
+        else:
+            _note_elsewhere(volume.name, path, dataset, names is not None)
     if as_stored:
         return Opened(volume, geometry, plain=True)
     names = names or ("z", "y", "x")
@@ -123,11 +132,25 @@ def _size_of_imaris(volume: _core.data.Volume, path: str, dataset: str) -> Vec3:
     return volume.shape
 
 
-def _names_of_scales(path: str, dataset: str) -> list[str]:
-    """Return the name of the dimension scale of each axis, as netCDF writes them; "" for an axis without one."""
-    with by_h5py(path, dataset) as array:
-        scales = [[one.name for one in axis.values()] for axis in array.dims]
-    return [PurePosixPath(names[0] or "").name if names else "" for names in scales]
+def _names_of_scales(array: Any) -> list[str]:
+    """Return the name of the dimension scale of each axis of an h5py dataset; "" for an axis without one.
+
+    netCDF writes a text about itself in place of a name. The path of the scale has the name then.
+    """
+    names = []
+    for axis in array.dims:
+        scale = next(iter(axis.values()), None)
+        given = "" if scale is None else plain(scale.attrs.get("NAME", ""))
+        path = "" if scale is None else PurePosixPath(scale.name or "").name
+        of_netcdf = str(given).startswith(_NETCDF) or given == path
+        names.append(path if of_netcdf or (not given and path.lower() in AXES) else str(given))
+    return names
+
+
+def _state_sizes(array: Any) -> bool:
+    """Return True if a dimension scale of an h5py dataset has coordinates."""
+    scales = [scale for axis in array.dims for scale in axis.values()]
+    return any(not str(plain(one.attrs.get("NAME", ""))).startswith(_NETCDF) for one in scales)
 
 
 def _check_image(volume: _core.data.Volume) -> None:
@@ -156,8 +179,6 @@ def _note_elsewhere(name: str, path: str, dataset: str, named: bool) -> None:
         not_used(name, "the .xml file of BigDataViewer has the voxel size")
     elif _IMARIS.fullmatch(dataset):
         not_used(name, "DataSetInfo/Image of Imaris has the voxel size")
-    elif _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
-        not_used(name, "dimension scales may state a voxel size")
     elif _core.data.exists(path, beside):  # of ITK
         not_used(name, f"the dataset {beside} has the voxel size")
     else:
@@ -187,6 +208,8 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
         if array.shape is None:  # a null dataspace
             return None
         stated = attributes_of(array)
+        if "DIMENSION_LIST" in array.attrs:
+            stated.setdefault("dimension scales", _names_of_scales(array))
         shape, dtype, chunks = array.shape, array.dtype, array.chunks or array.shape
         if array.chunks:
             require_decoded(name, chunks, dtype.itemsize)

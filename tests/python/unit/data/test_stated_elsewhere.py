@@ -41,15 +41,21 @@ def hdf5(array: Any, name: str = "raw", **attributes: Any) -> Make:
     return make
 
 
-def netcdf(folder: Path) -> str:
-    """Write what netCDF-4 does: a dimension scale for each axis, with the coordinates."""
-    with h5py.File(folder / "v.nc", "w") as file:
-        array = file.create_dataset("raw", data=XYZ)
-        for axis, (name, size) in enumerate(zip("xyz", XYZ.shape, strict=True)):
-            file[name] = np.arange(size) * 4.0
-            file[name].make_scale(name)
-            array.dims[axis].attach_scale(file[name])
-    return f"{folder}/v.nc:raw"
+def scaled(*names: str, array: Any = ARRAY, coordinates: bool = False, paths: str = "") -> Make:
+    """Write a dimension scale for each axis: as netCDF does, or with a name beside another path."""
+
+    def make(folder: Path) -> str:
+        with h5py.File(folder / "v.nc", "w") as file:
+            volume = file.create_dataset("raw", data=array)
+            for axis, (name, size) in enumerate(zip(names, array.shape, strict=True)):
+                path = f"{paths}{axis}" if paths else name
+                file[path] = np.arange(size) * 4.0
+                of_netcdf = "This is a netCDF dimension but not a netCDF variable.         4"
+                file[path].make_scale(name if coordinates or paths else of_netcdf)
+                volume.dims[axis].attach_scale(file[path])
+        return f"{folder}/v.nc:raw"
+
+    return make
 
 
 def beside(name: str, other: str = "", **attributes: Any) -> Make:
@@ -239,7 +245,10 @@ def without_edges(folder: Path) -> str:
 
 
 CASES = [
-    Case("netcdf", netcdf, note="dimension scales may state a voxel size"),
+    Case("netcdf", scaled(*"xyz", array=XYZ)),
+    Case("netcdf-time", scaled("time", *"zyx", array=ARRAY[None])),
+    Case("netcdf-coordinates", scaled(*"xyz", array=XYZ, coordinates=True), note="may state a voxel size"),
+    Case("named-scales", scaled(*"xyz", array=XYZ, paths="pos"), note="may state a voxel size"),
     Case("colons", hdf5(XYZ, axes="x:y:z")),
     Case("brackets", hdf5(XYZ, axes="[x, y, z]")),
     Case("tuple", hdf5(XYZ, axis_order="('x', 'y', 'z')")),
@@ -332,3 +341,18 @@ def test_meshes_of_another_program_stay(tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.run(["mesh", copy]) == 2
     assert "mesh of type neuroglancer_multilod_draco of another program" in capsys.readouterr().err
     assert foreign.read_text() == '{"@type": "neuroglancer_multilod_draco"}'
+
+
+def test_partitions_keep_voxel_size_and_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = np.kron(np.arange(1, 9).reshape(2, 2, 2), np.ones((80, 80, 80), int)).astype(np.uint32)
+    name = hdf5(labels, resolution=NM, offset=[400.0, -8.0, 16.0])(tmp_path)
+    out = f"{tmp_path}/p.h5:classes"
+    words = ["--lom-radius", "2,4,4", "--min-size", "1", "--box", "0:60,0:160,0:160"]
+    assert cli.run(["partition", name, out, *words]) == 0
+    capsys.readouterr()
+    volume = data.Volume(out)
+    assert volume.geometry.voxel_size_nm == NM
+    assert volume.geometry.offset == (10, -2, 2)
+    assert not capsys.readouterr().err, "chunks without a class are not missing"

@@ -264,7 +264,7 @@ def test_labels_without_another_spelling_are_returned_as_they_are() -> None:
     for dtype in ("u1", "u2", "i4", "u8"):
         assert no_label.cleared(labels := LABELS.astype(dtype)) is labels
     image = data.Volume(np.full((4, 4, 4), -5, np.int16))
-    _, grey = evaluate.Pair(image, image).read(image=True)
+    grey = evaluate.Pair(image, image).read_image(image)
     assert grey.min() == -5
 
 
