@@ -51,7 +51,7 @@ def cleared(labels: NDArray[Any], name: str = "", unlabelled: int | None = None)
     if none is not None:
         if name:
             for value in np.unique(labels[none])[:_MOST_NAMED].tolist():
-                notes.show(f"{name}: {int(value)} stands for no label, as 0 does")
+                notes.show(f"{name}: {int(value)} stands for no label")
         labels = np.where(none, labels.dtype.type(0), labels)
     if unlabelled is None:
         return labels

@@ -101,7 +101,7 @@ def of_grey_levels(
     found = _of_normalisation(image, reading)
     if not trained or any(problem.error for problem in found):
         return found
-    size = _of_size(image, reading, trained, adapts)
+    size = _of_size(image, reading, trained, adapts=adapts)
     if size or image.std == 0:
         return size
     return min((_against(image, reading, volume) for volume in trained), key=lambda one: one[0])[1]
@@ -181,9 +181,14 @@ def _of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]
 
 
 def _of_size(
-    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn], adapts: bool
+    image: ImageStatistics,
+    reading: Reading,
+    trained: Sequence[TrainedOn],
+    *,
+    adapts: bool = False,
+    pixels: bool = False,
 ) -> list[Problem]:
-    """Return whether an image has other voxels than all training images, as far as the sizes are known."""
+    """Return whether an image has other voxels, or `pixels`, than all training images, as far as sizes are known."""
     own = reading.voxel_size_nm
     known = [(one.voxel_size_nm, one.name) for one in trained if one.voxel_size_nm is not None]
     if own is None or not known or any(fits(own, size) for size, _ in known):
@@ -191,9 +196,10 @@ def _of_size(
     wanted, name = min(
         known, key=lambda one: sum(abs(math.log(a / b)) for a, b in zip(own, one[0], strict=True))
     )
+    what = "pixels" if pixels else "voxels"
     text = (
-        f"{reading.where}: {image.name} has voxels of {size_text(own)} nm, and the network was trained on voxels of"
-        f" {size_text(wanted)} nm ({name})"
+        f"{reading.where}: {image.name} has {what} of {size_text(own[pixels:])} nm, and the network was trained on"
+        f" {what} of {size_text(wanted[pixels:])} nm ({name})"
     )
     if adapts:
         return finding(f"{text}: the training must adapt it to other sizes of structures")
@@ -247,7 +253,7 @@ def of_pixels(
         for one in trained
         if own is not None and one.voxel_size_nm is not None
     ]
-    return _of_size(image, reading, flat, adapts=False)
+    return _of_size(image, reading, flat, pixels=True)
 
 
 def _of_scale(
