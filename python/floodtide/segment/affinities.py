@@ -24,7 +24,7 @@ from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, total
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats.geometry import Geometry, is_triple
+from floodtide.data.formats.geometry import Geometry, is_triple, shown
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
@@ -79,7 +79,15 @@ class AffinityFile:
         self._arguments = (name, offsets, box)  # for pickle and copy
         if format_of(name) is not HDF5:
             raise InvalidArgumentError(f"{name}: expected affinities in FILE.h5:DATASET")
-        self._channels = _core.data.Channels(*path_and_dataset(name))
+        try:
+            self._channels = _core.data.Channels(*path_and_dataset(name))
+        except InvalidFileError as error:
+            if "expected integers of" not in str(error):
+                raise
+            text = str(error).partition(", expected")[
+                0
+            ]  # the core names all types that volumes may have
+            raise InvalidFileError(f"{text}, expected float32 or uint8") from None
         count, z, y, x = self._channels.shape
         geometry = self._geometry()
         self._start = geometry.offset or (0, 0, 0)
@@ -95,7 +103,12 @@ class AffinityFile:
         self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
         if text := self._channels.text("offsets"):
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
-                offsets = offsets_of(json.loads(text))
+                stated = offsets_of(json.loads(text))
+            if offsets is not None and [*map(list, offsets)] != [*map(list, stated)]:
+                raise InvalidArgumentError(
+                    f"{name}: its attribute offsets is {shown(text)}, expected these or no other offsets"
+                )
+            offsets = stated
         if offsets is None:
             raise InvalidArgumentError(
                 f"{name}: has no attribute `offsets`, and none are given; expected the offsets [z, y, x] of its {count}"

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.base import limits
+from floodtide.base import limits, notes
 from floodtide.base.libraries import library
 from floodtide.base.options import Checked, option
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.config.segment_options import LINKAGES
 from floodtide.data import Vec3
+from floodtide.data.boxes import as_vec3
 from floodtide.errors import InvalidArgumentError, ShapeError
 
 Affinities = NDArray[np.floating[Any]]
@@ -45,6 +46,7 @@ _BYTES_PER_VOXEL = 40
 
 
 _BEYOND = 1e-3  # that rounding may add to affinities
+_FAR = 0.5  # that interpolation may add to them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +126,7 @@ def segments_and_pieces(
         *above, (_, labels) = linked(affinities, offsets, options.method, thresholds)
         pieces = above[0][1] if above else None
     if options.background > 0:
-        nearest = affinities[_nearest(offsets, "background")]
+        nearest = _nearest(affinities, offsets, "background")
         labels[nearest.mean(axis=0) < options.background] = 0
     return _numbered(labels, options.min_size), pieces
 
@@ -161,9 +163,13 @@ def require_range(name: str, affinities: Affinities) -> None:
         raise InvalidArgumentError(f"{name}: an affinity is not a finite number")
     if lowest >= -_BEYOND and highest <= 1 + _BEYOND:
         return
-    hint = ": apply the sigmoid to logits" if lowest < 0 else ""
-    if lowest >= 0 and 2 < highest <= 255:
-        hint = ": divide them by 255"
+    hint = ": apply the sigmoid to logits"
+    if lowest > -_FAR and highest < 1 + _FAR:
+        hint = ": clip values that interpolation has moved beyond"
+    elif lowest >= 0:
+        hint = (
+            f": divide them by {'255' if 200 < highest <= 255 else 'the value that stands for 1'}"
+        )
     raise InvalidArgumentError(
         f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1{hint}"
     )
@@ -237,19 +243,36 @@ def nearest_affinities(
 ) -> NDArray[np.float32]:
     """Return the affinities of the nearest neighbours, (3, z, y, x) in the order of NEAREST; 0 along z without them."""
     values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
-    nearest = _nearest(offsets, f"the method {method}")
-    values[-len(nearest) :] = affinities[nearest]
+    nearest = _nearest(affinities, offsets, f"the method {method}")
+    values[-len(nearest) :] = nearest
     return values
 
 
-def _nearest(offsets: Sequence[Vec3], what: str) -> list[int]:
-    """Return the channels of the nearest neighbours; without one along z, sections are apart."""
-    wanted = NEAREST if NEAREST[0] in offsets else NEAREST[1:]
-    if missing := [offset for offset in wanted if offset not in offsets]:
-        raise InvalidArgumentError(
-            f"agglomerate: {what} needs the offsets {list(wanted)}, of which {missing} are not there"
+def _nearest(affinities: Affinities, offsets: Sequence[Vec3], what: str) -> NDArray[Any]:
+    """Return the affinities (2 or 3, z, y, x) of the nearest neighbours; without those along z, sections are apart.
+
+    The affinity of a voxel and the next one is that of the next one and this voxel.
+    """
+    known = dict(zip(map(tuple, offsets), affinities, strict=True))
+    found = {}
+    for axis, offset in enumerate(NEAREST):
+        later = as_vec3([-n for n in offset])
+        if offset in known:
+            found[offset] = known[offset]
+        elif later in known:
+            found[offset] = np.roll(known[later], 1, axis)
+            found[offset][(slice(None),) * axis + (0,)] = 0.0
+    missing = [offset for offset in NEAREST if offset not in found]
+    if missing == [NEAREST[0]] and any(z for z, _, _ in known):
+        notes.show(
+            f"agglomerate: {what} uses nearest neighbours, and no channel has those along z: each section is segmented"
+            " apart; --method mutex uses all channels"
         )
-    return [list(offsets).index(offset) for offset in wanted]
+    elif missing not in ([], [NEAREST[0]]):
+        raise InvalidArgumentError(
+            f"agglomerate: {what} needs the offsets {list(NEAREST)}, of which {missing} are not there"
+        )
+    return np.stack(list(found.values()))
 
 
 def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:

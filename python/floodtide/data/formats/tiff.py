@@ -160,6 +160,10 @@ def _check_counts(path: str, file: Any, shape: Vec3) -> None:
     shaped = re.search(r'"shape": \[([\d, ]+)\]', file.pages[0].shaped_description or "")
     if shaped and len(file.series) == 1:
         stated = math.prod(map(int, shaped[1].split(","))) // math.prod(shape[1:])
+    if 1 < stated < shape[0] and shaped:
+        raise InvalidFileError(
+            f"{path}: its metadata state {stated} pictures, and it holds {shape[0]}: expected one stack"
+        )
     if stated > shape[0]:
         raise InvalidFileError(
             f"{path}: its metadata state {stated} pictures, and it holds {shape[0]}: it may be cut off, or was written"

@@ -183,6 +183,13 @@ def with_a_mask(folder: Path) -> str:
     return f"{folder}/v.tif"
 
 
+def with_a_projection(folder: Path) -> str:
+    with tifffile.TiffWriter(folder / "v.tif") as file:
+        file.write(ARRAY, photometric="minisblack", metadata={"axes": "ZYX"})
+        file.write(ARRAY.max(0), photometric="minisblack", metadata=None)
+    return f"{folder}/v.tif"
+
+
 def sparse(folder: Path) -> str:
     """Write what GDAL does with SPARSE_OK: tiles of zeros are not in the file."""
     with tifffile.TiffWriter(folder / "v.tif") as file:
@@ -275,6 +282,7 @@ CASES = [
     Case("image-of-a-set", of_a_set, (40.0, 40.0, 40.0)),
     Case("compressions", pages(compression="zlib")),
     Case("mask", with_a_mask),
+    Case("projection", with_a_projection, refused="state 4 pictures, and it holds 5: expected one stack"),
     Case("sparse", sparse, voxels=np.where(np.arange(4)[:, None, None] == 1, 0, ARRAY), note="tiles of its pictures"),
     Case("other-colours", pages(photometric="miniswhite"), refused="holds 2 series of pictures"),
     Case("series", pages("v.tif:0", photometric="miniswhite"), voxels=ARRAY[[0, 1, 3]], note="1 page of other series"),

@@ -286,7 +286,13 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "shift", "hint"), [(255, 0, "divide them by 255"), (8, -4, "apply the sigmoid")]
+    ("scale", "shift", "hint"),
+    [
+        (255, 0, "divide them by 255"),
+        (100, 0, "divide them by the value that stands for 1"),
+        (8, -4, "apply the sigmoid"),
+        (1.04, -0.11, "clip values that interpolation has moved beyond"),
+    ],
 )
 def test_affinities_of_another_range_are_refused(
     tmp_path: Path, scale: float, shift: float, hint: str, capsys: pytest.CaptureFixture[str]
@@ -304,6 +310,42 @@ def test_affinities_of_another_range_are_refused(
     assert said.count("\n") == 1
     assert hint in said
     assert cli.run(["agglomerate", f"{tmp_path}/a.h5:bytes", f"{tmp_path}/c.zarr", *offsets]) == 0
+
+
+def test_affinities_to_the_next_voxel_are_those_of_the_voxel_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.ones((3, 6, 6, 6), np.float32)
+    values[0, 3] = 0.1  # of z = 3 and the section before it
+    wanted = segments_of(values, NEAREST)
+    later = values.copy()
+    later[0] = np.roll(values[0], -1, 0)  # of each section and the next one
+    np.testing.assert_array_equal(segments_of(later, [(1, 0, 0), *NEAREST[1:]]), wanted)
+    assert len(np.unique(wanted)) == 2
+    capsys.readouterr()
+    far = write(tmp_path / "a.h5", values, [(-3, 0, 0), *NEAREST[1:]])
+    assert cli.run(["agglomerate", far, f"{tmp_path}/b.h5:s"]) == 0
+    assert (
+        "no channel has those along z: each section is segmented apart" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "uint16"])
+def test_types_of_affinities_are_named(
+    dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = write(tmp_path / "a.h5", np.ones((3, 4, 4, 4), dtype), NEAREST)
+    assert cli.run(["agglomerate", name, f"{tmp_path}/b.h5:s"]) == 2
+    assert capsys.readouterr().err.endswith("expected float32 or uint8\n")
+
+
+def test_other_offsets_than_the_file_states_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = write(tmp_path / "a.h5", np.ones((3, 4, 4, 4), np.float32), NEAREST)
+    words = ["--offsets", "[[1,0,0],[0,1,0],[0,0,1]]"]
+    assert cli.run(["agglomerate", name, f"{tmp_path}/b.h5:s", *words]) == 2
+    assert "expected these or no other offsets" in capsys.readouterr().err
 
 
 def test_affinities_of_gunpowder_state_where_they_lie(tmp_path: Path) -> None:
