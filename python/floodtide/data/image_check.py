@@ -38,7 +38,8 @@ def checked_image(
     image, reading = opened(name, reading, what)
     settle(image_problems(image, checkpoint, reading, box=box, slices=slices))
     trained = {one.voxel_size_nm for one in training_images(checkpoint)} - {None}
-    if reading.voxel_size_nm is None and not slices and trained:
+    unknown = reading.voxel_size_nm is None and not slices
+    if unknown and trained and (box is None or is_inside(box, image.shape)):
         sizes = " or ".join(size_text(size) for size in sorted(filter(None, trained)))
         notes.show(
             f"{image.name}: states no voxel size; the network was trained on voxels of {sizes} nm: they are taken as"

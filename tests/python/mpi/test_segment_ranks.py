@@ -167,6 +167,7 @@ def test_ranks_share_the_blocks_of_a_prediction(tmp_path: Path, command: str) ->
 def test_a_rank_that_cannot_predict_ends_all_and_keeps_the_older_result(tmp_path: Path) -> None:
     affinity_network.train(tmp_path)
     line = ["predict", str(tmp_path / "run"), f"{tmp_path}/volume.h5:raw", f"{tmp_path}/out.h5:a"]
+    line += ["--voxel-nm", "16,16,16"]  # else a note says that the image states none
     assert shared(1, ["-m", "floodtide", *line]).status == 0
     before = (tmp_path / "out.h5").read_bytes()
     result = shared(3, ["-c", PREDICT_IN_SMALL_BLOCKS, "fail", *line], status=2)

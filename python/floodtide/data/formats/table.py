@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -176,6 +175,8 @@ def forms() -> str:
 
 def _datasets(path: str) -> str:
     """Return a hint that lists the datasets of an HDF5 file; empty if there is no such file."""
+    import shlex  # only for this message
+
     listed = hdf5.datasets_of(path)
     names = listed.split(", ")
     for first in names:
