@@ -41,6 +41,7 @@ from floodtide.errors import Error, InvalidFileError
 
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
 _TEXTS = (*NAMES, *UNITS, "dimension_units")
+_LOOKED_AT = [*KEYS, WRITTEN_BY, "CLASS", "DIMENSION_LIST", "MATLAB_class"]
 _SIZES_OF_GROUPS = [*(one.key for one in SIZES), "step", "EMAN.apix_x"]
 _NETCDF = "This is a netCDF dimension but not a netCDF variable"
 _EMPTY = "null attribute buffer"  # HDF5's words for an attribute without a value
@@ -63,15 +64,17 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         from floodtide.data.formats.hdf5_elsewhere import require_sources
 
         require_sources(path, dataset, volume.name)
-    if not _attribute(volume, WRITTEN_BY):  # floodtide leaves out chunks that have the fill value
+    there = _core.data.has_attributes(path, dataset, _LOOKED_AT)
+    if WRITTEN_BY not in there:  # floodtide leaves out chunks that have the fill value
         note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
-    stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
+    stated = {key: value for key in KEYS if key in there and (value := _attribute(volume, key))}
     coordinates = False
-    if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
+    if "DIMENSION_LIST" in there:
         with by_h5py(path, dataset) as array:
             stated.setdefault("dimension scales", _names_of_scales(array))
             coordinates = _state_sizes(array)
-    _check_image(volume)
+    if "CLASS" in there:
+        _check_image(volume)
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
     names = names_of(volume.name, stated, len(given))
     unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
@@ -83,7 +86,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         if other is not None:
             return other
     geometry = geometry_of(volume.name, stated, names)
-    if names is None and _core.data.has_attributes(path, dataset, ["MATLAB_class"]):
+    if names is None and "MATLAB_class" in there:
         notes.show(
             f"{volume.name}: MATLAB stores the axes of an array in reverse order; its last axis is taken as z, its"
             " second as y, its first as x"
