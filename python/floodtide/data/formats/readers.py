@@ -256,7 +256,8 @@ def _is_ome_level(path: str) -> bool:
         place = os.path.join(group, file)
         if os.path.isfile(place):
             stated = read_json(place, "the group of a Zarr array")
-            stated = stated.get("attributes") if file == "zarr.json" else stated
+            if file == "zarr.json" and isinstance(stated, dict):
+                stated = stated.get("attributes")
             return isinstance(stated, dict) and bool(images_of(stated))
     return False
 

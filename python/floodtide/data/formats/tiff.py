@@ -186,7 +186,7 @@ def _index(page: Any) -> int:
 
 
 def _note_between(path: str, pages: Sequence[Any]) -> None:
-    """Note if pages of other series lie between those of a series."""
+    """Note pages that are left out: they lie between the pages of this series, and belong to another one."""
     numbers = sorted(map(_index, pages))
     left = numbers[-1] - numbers[0] + 1 - len(numbers)
     if left:

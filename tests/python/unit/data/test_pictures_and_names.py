@@ -582,20 +582,3 @@ def test_arrays_that_state_their_axes_and_size(tmp_path: Path) -> None:
     )
     with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
         data.Volume(other)
-
-
-class VolumeCutout(np.ndarray[Any, Any]):
-    """What CloudVolume returns."""
-
-    __module__ = "cloudvolume.volumecutout"
-
-
-def test_arrays_of_libraries_with_x_first_are_refused(tmp_path: Path) -> None:
-    cutout = ARRAY.T.view(VolumeCutout)
-    with pytest.raises(errors.InvalidArgumentError, match=r"has the axes x, y, z of cloudvolume"):
-        data.Volume(cutout)
-    np.testing.assert_array_equal(data.Volume(np.asarray(cutout).T).read(), ARRAY)
-    nibabel = pytest.importorskip("nibabel")
-    nibabel.save(nibabel.Nifti1Image(ARRAY.T, np.eye(4)), tmp_path / "a.nii")
-    with pytest.raises(errors.InvalidArgumentError, match=r"has the axes x, y, z of nibabel"):
-        data.Volume(nibabel.load(tmp_path / "a.nii").dataobj)

@@ -21,12 +21,8 @@ from floodtide.data import (
 
 Array = np.ndarray[Any, Any]
 
-
 WHOLE = DataOptions(patch="whole")
 PLAIN = Augmentation(permutable_axes=(), reflectable_axes=())
-
-
-# real data
 
 
 def liver_volume(liver: Path, name: str) -> TrainingVolume:

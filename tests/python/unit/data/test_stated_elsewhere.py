@@ -321,9 +321,12 @@ def test_objects_whose_library_knows_other_axes_are_refused(tmp_path: Path) -> N
     level("0")(tmp_path)
     array = zarr.open_group(tmp_path / "v.zarr", mode="r")["0"]
     spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{tmp_path}/v.zarr/0"}}
-    for one in (array, tensorstore.open(spec).result()):
+    stored = tensorstore.open(spec).result()
+    for one in (array, stored):
         with pytest.raises(InvalidArgumentError, match=r"expected its name, .*v\.zarr/0"):
             data.Volume(one)
+    (tmp_path / "v.zarr/zarr.json").write_text("[]")  # no metadata
+    assert data.Volume(stored).shape == XYZ.shape
     metadata = {"dimensions": [6, 5, 4], "blockSize": [6, 5, 4], "dataType": "uint8"}
     spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{tmp_path}/v.n5"}}
     n5 = tensorstore.open(
@@ -333,6 +336,22 @@ def test_objects_whose_library_knows_other_axes_are_refused(tmp_path: Path) -> N
     with pytest.raises(InvalidArgumentError, match="axes x, y, z of N5"):
         data.Volume(n5)
     np.testing.assert_array_equal(data.Volume(n5.T).read(), ARRAY)
+
+
+class VolumeCutout(np.ndarray[Any, Any]):
+    """What CloudVolume returns."""
+
+    __module__ = "cloudvolume.volumecutout"
+
+
+def test_arrays_of_libraries_with_x_first_are_refused(tmp_path: Path) -> None:
+    cutout = ARRAY.T.view(VolumeCutout)
+    with pytest.raises(InvalidArgumentError, match=r"has the axes x, y, z of cloudvolume"):
+        data.Volume(cutout)
+    np.testing.assert_array_equal(data.Volume(np.asarray(cutout).T).read(), ARRAY)
+    nibabel.save(nibabel.Nifti1Image(ARRAY.T, np.eye(4)), tmp_path / "a.nii")
+    with pytest.raises(InvalidArgumentError, match=r"has the axes x, y, z of nibabel"):
+        data.Volume(nibabel.load(tmp_path / "a.nii").dataobj)
 
 
 def test_meshes_of_another_program_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
