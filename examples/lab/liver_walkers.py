@@ -2,10 +2,10 @@
 """The poster's study on two cores: one U-Net trained by 1, 2, 4, ... walkers, by five rules for the learning rate.
 
 Every training sees each slice 10 times. Each walker contributes two slices to a step, so W walkers make 1/W of the
-steps of one. A rank computes several walkers one after another if there are more walkers than ranks. Such a training
-has the same result as with a rank for each walker, but takes longer. The script writes one report for each rule (loss and Dice
-against time, patches a second, time to a loss; each slice is a patch), and one figure of all rules. Started again, it
-skips finished trainings, and continues interrupted ones.
+steps of one. A rank computes several walkers one after another if there are more walkers than ranks. Such a
+training has the same result as with a rank for each walker, but takes longer. The script writes one report for each
+rule (loss and Dice against time, patches a second, time to a loss; each slice is a patch), and one figure of all
+rules. Started again, it skips finished trainings, and continues interrupted ones.
 
     FLOODTIDE_DATA=... python examples/lab/liver_walkers.py    # from the repository's root; half an hour on two cores
     ... liver_walkers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --walkers 1 8 32
