@@ -72,9 +72,9 @@ def generate() -> str:
         for cls in alternatives or (hint,):
             of_kind = f', kind "{cls.kind}"' if alternatives else _kinds(section)
             parts.append(_section(f"`[{section.name}]`{of_kind}", cls))
+            if not alternatives:
+                parts += [_registry(values) for values in registered_fields(hint)]
             parts += _sections_of_tables(section.name, cls)
-        if not alternatives:
-            parts += [_registry(values) for values in registered_fields(hint)]
     return "\n".join(parts)
 
 

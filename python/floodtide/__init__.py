@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""floodtide: distributed training and inference of flood-filling networks, with a C++ core."""
+"""floodtide: distributed training and inference of flood-filling networks and U-Nets, with a C++ core."""
 
 from __future__ import annotations
 

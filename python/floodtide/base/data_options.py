@@ -158,7 +158,7 @@ class DataOptions(Checked):
     )
     unlabelled: int | None = of_patches(
         None,
-        "Value of voxels without a label; left out: -1 and other negative values, 2^32 - 1 and 2^64 - 1",
+        "One more value of voxels without a label; negative values, 2^32 - 1 and 2^64 - 3 to 2^64 - 1 always mean this",
         range=limits.STORED_VALUE,
     )
     prefetch: int = option(

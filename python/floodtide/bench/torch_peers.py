@@ -15,12 +15,11 @@ from floodtide.bench.shapes import CLASSES
 def of(ours: Any, against: str, threads: int) -> dict[str, Peer]:
     """Return the network of `FfnPasses` or `UNetPasses` in PyTorch in each memory format, {format: its passes}.
 
-    torch-compile needs long to compile, and has channels last only: that format was faster for 3-D networks, and as
-    fast for 2-D ones.
+    Of torch-compile, channels last is first: that format was faster for 3-D networks, and as fast for 2-D ones.
     """
     peers: dict[str, type[TorchFfn | TorchUNet]] = {"step": TorchFfn, "unet": TorchUNet}
     peer = peers[ours.peer]
-    layouts = peer.formats[1:] if against == "torch-compile" else peer.formats
+    layouts = peer.formats[::-1] if against == "torch-compile" else peer.formats
     return {layout: peer(ours, against, threads, layout) for layout in layouts}
 
 

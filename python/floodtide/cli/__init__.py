@@ -76,7 +76,7 @@ class Program(LazyGroup):
 )
 @click.version_option(package_name="floodtide")
 def group() -> None:
-    """Train flood-filling networks and segment volumes with them, on one machine or under mpiexec."""
+    """Train U-Nets and flood-filling networks, and segment volumes with them, on one machine or under mpiexec."""
 
 
 def main(arguments: list[str] | None = None) -> None:

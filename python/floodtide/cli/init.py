@@ -27,9 +27,9 @@ from floodtide.cli import options as shared
 @click.option(
     "--task",
     type=click.Choice(tuple(BY_KIND)),
-    help="What to learn: the class of each voxel, or objects: by affinities (the default below 240 minutes),"
-    " affinities with shape descriptors (lsd), distances to the boundary, or flood filling (default: as the labels"
-    " are).",
+    help="What to learn: the class of each voxel, or objects: by affinities, affinities with shape"
+    " descriptors (lsd), distances to the boundary, or flood filling; default: as the labels are, objects by"
+    " affinities.",
 )
 @click.option(
     "--unlabelled",

@@ -89,7 +89,11 @@ class SegmentOptions(Registered):
         path=True,
         differs=FOLDER,
     )
-    box: str = option("", "Box to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole image")
+    box: str = option(
+        "",
+        "Box to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole image, but for a U-Net in one piece on an image"
+        " of its training: validation.test_box, else validation.box",
+    )
     initial: str = _flooding(
         "",
         "Initial segmentation, file:dataset: its segments keep their voxels and ids, and new objects end at them;"

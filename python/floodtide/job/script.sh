@@ -62,7 +62,7 @@ export OMP_PROC_BIND=false OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0
 {% if head == "slurm.sh" %}
 launcher=(srun --ntasks="$ranks" --cpus-per-task="$OMP_NUM_THREADS" --cpu-bind=cores --kill-on-bad-exit=1)
 {% else %}
-launcher=(mpiexec -n "$ranks")  # add what binds ranks to cores: -bind-to core:32, --map-by slot:PE=32
+launcher=(mpiexec -n "$ranks")  # add what binds ranks to cores: -bind-to core:{{ job.threads or 8 }}, --map-by slot:PE={{ job.threads or 8 }}
 {% endif %}
 
 # SIGUSR1 makes all ranks save and stop; launchers hand it on to them.

@@ -64,10 +64,12 @@ def traps(
             f"the rate of Adadelta is multiplied by {factor:g}: its steps do not shrink when gradients are averaged"
             " over walkers, so that its rate has no reason to grow; schedule.scale 'none' keeps it"
         )
-    if optimizer.name in _ADAPTIVE and factor > 1 and factor == workers * batch:
+    linear = factor in (workers, workers * batch) and not schedule.scale.startswith("sqrt")
+    if optimizer.name in _ADAPTIVE and factor > 1 and linear:
         found.append(
             f"the rate of {optimizer.name} grows linearly with the walkers: this is too much beyond the gradient noise"
-            " scale; schedule.scale 'sqrt' is the usual rule, and training.noise_scale measures the noise scale"
+            " scale; schedule.scale 'sqrt' is the most that helped in our trainings, and training.noise_scale measures"
+            " the noise scale"
         )
     if schedule.scale == "adam_sqrt":
         beta1 = float(optimizer.settings()["values"]["beta1"])

@@ -16,12 +16,11 @@ from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
 from floodtide.plan.wish import FEW_STEPS, ZERO_BOUNDARY, Recipe, Wish, average_over
 
-DEPTH, FEATURES = 9, 32
-"""Modules and feature maps of the paper's network."""
-SMALL_DEPTH, SMALL_FEATURES = 5, 16
-"""Those of a network that learns within minutes."""
-SMALL_BELOW_MINUTES = 240.0
-"""Minutes of training below which the small network is planned, and below which `init` prefers affinities."""
+DEPTH, FEATURES, FOV = 9, 32, 33
+"""Modules, feature maps and largest field of view of the paper's network."""
+SMALL_DEPTH, SMALL_FEATURES, SMALL_FOV = 5, 16, 17
+"""Those of a network that learns within an hour."""
+_SMALL_BELOW_MINUTES = 2880.0  # of training: the paper's network needs days from random weights
 
 WALKERS, FINE_TUNING_WALKERS = 8, 32
 
@@ -37,7 +36,7 @@ _COUNTED = 1 << 26  # labels that are counted
 
 def is_small(wish: Wish) -> bool:
     """Return True if a small network of random weights is planned, which learns faster on coarse voxels."""
-    return wish.start is None and wish.minutes < SMALL_BELOW_MINUTES
+    return wish.start is None and wish.minutes < _SMALL_BELOW_MINUTES
 
 
 def needs_membrane(wish: Wish) -> bool:
@@ -106,12 +105,12 @@ def _view(shape: Vec3, wish: Wish) -> tuple[FfnOptions, str]:
             f"{wish.start.name} has {size_text(model.fov)}; smaller here, because a quarter of the voxels along"
             f" each axis of {size_text(shape)} voxels should be centres of training examples."
         )
-    largest = next(f for least, f in geometry.LARGEST_FOR_MINUTES if wish.minutes >= least)
+    largest = SMALL_FOV if is_small(wish) else FOV
     view = geometry.view_for(shape, wish.voxel_size_nm, largest)
     extents = size_text([f * s for f, s in zip(view.fov, wish.voxel_size_nm, strict=True)])
     reason = f"About a cube of tissue: {extents} nm with voxels of {nm} nm."
-    if largest < geometry.VIEWS[0][0]:
-        reason += " Small, because a view of 33 voxels needs hours of training."
+    if largest < FOV:
+        reason += " Small, because a view of 33 voxels needs days of training."
     return view, reason
 
 

@@ -17,9 +17,6 @@ from floodtide.errors import InvalidArgumentError
 VIEWS = ((33, 8), (25, 7), (17, 4), (13, 4), (9, 2), (5, 1))
 """Fields of view and steps in voxels along the axes with the smallest voxels, the largest first."""
 
-LARGEST_FOR_MINUTES = ((240.0, 33), (0.0, 17))
-"""Largest field of view of a training from random weights, by its minutes."""
-
 _LEAST_FOV = 5  # voxels; fewer leave no neighbours on both sides of a step
 _FEW_SECTIONS = 5
 _CENTRES = 0.25  # share of the voxels along an axis that should be centres of a patch

@@ -29,7 +29,7 @@ from floodtide.data.volumes import labels_of, none_of, require_same_grid, settle
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
-from floodtide.plan.flooding import SMALL_BELOW_MINUTES, is_small, needs_membrane
+from floodtide.plan.flooding import is_small, needs_membrane
 from floodtide.plan.judging import voxel_size_of
 from floodtide.plan.known import KnownNetwork
 from floodtide.plan.naming import classes_of
@@ -61,7 +61,7 @@ def prepare(
         out: The TOML file.
         voxel_size_nm: Voxel size (z, y, x); None: what the images state.
         task: "classes", "affinities", "lsd", "distance" or "flood"; None: classes if the labels are classes;
-            for objects "flood" with `start` or for at least SMALL_BELOW_MINUTES, else "affinities".
+            for objects "flood" with `start`, else "affinities".
         replace: Write over an older plan.
 
     Raises:
@@ -75,7 +75,7 @@ def prepare(
         )
     pairs = _pairs(images, labels)
     seen = [_seen(objects, unlabelled) for _, objects in pairs]
-    learnt = BY_KIND[_task(task, seen, start, minutes)]()
+    learnt = BY_KIND[_task(task, seen, start)]()
     size, known = _voxel_size([picture for picture, _ in pairs], voxel_size_nm, learnt)
     if start is not None and learnt.predicts:
         raise InvalidArgumentError(
@@ -192,9 +192,7 @@ def _boxes(seen: LabelStatistics, task: Task) -> tuple[Box, ...]:
     return tuple(((start[0], 0, 0), (size[0], *whole[1][1:])) for start, size in seen.boxes)
 
 
-def _task(
-    task: str | None, seen: Sequence[LabelStatistics], start: KnownNetwork | None, minutes: float
-) -> str:
+def _task(task: str | None, seen: Sequence[LabelStatistics], start: KnownNetwork | None) -> str:
     """Return the task that was given, else that of the labels; refuse labels that may be classes as well as objects."""
     if not any(one.objects for one in seen):
         raise InvalidArgumentError(f"init: {seen[0].name}: no voxel is labelled, expected labels")
@@ -208,7 +206,7 @@ def _task(
         raise InvalidArgumentError(
             f"init: {seen[0].name}: {reason}; expected --task classes, or --task affinities for objects"
         )
-    return "flood" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"
+    return "affinities" if start is None else "flood"
 
 
 def _voxel_size(

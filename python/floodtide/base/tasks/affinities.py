@@ -52,8 +52,8 @@ class Affinities(PatchTask):
             )
 
     reason: ClassVar[str] = (
-        "Segments of affinities are useful after minutes. A flood-filling network from random weights needs hours to"
-        " days (docs/real_em_training.md)."
+        "Segments of affinities are useful after minutes. A small flood-filling network from random weights needs about"
+        " an hour, that of the paper days (docs/real_em_training.md)."
     )
     score_name: ClassVar[str] = "average precision of boundaries"
     patch_score: ClassVar[str] = score_name

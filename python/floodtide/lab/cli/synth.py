@@ -37,7 +37,7 @@ COMMAND = "floodtide lab synth"
 def command(out: str, shape: data.Vec3, seed: int, as_json: bool) -> None:
     """Write a synthetic electron-microscopy volume to OUT, an HDF5 file.
 
-    Datasets: `raw` (uint8 image) and `labels` (int64 object ids; every voxel has an id of at least 1).
+    Datasets: `raw` (uint8 image) and `labels` (int64 object ids from 1; membranes are 0).
 
     Example: floodtide lab synth volume.h5 --shape 112,160,160 --seed 1
     """
