@@ -188,7 +188,7 @@ def compared(
         conditions: Further values of all rows: `kernel` (of the first function), `shape`, `threads`.
         flops: Floating-point operations of a call.
         examples: Examples of a call, with the name of the value of examples per second.
-        seconds: Minimum time of the first function.
+        seconds: As for `timed_in_turn`.
     """
     samples, peak = timed_in_turn(bodies, seconds)
     medians = {key: float(np.median(times)) for key, times in samples.items()}

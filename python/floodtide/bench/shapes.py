@@ -24,7 +24,11 @@ class Timing:
         "Numbers of threads to measure.  [default: 1 and the number of cores]",
         range=limits.SOME_THREADS,
     )
-    seconds: float = option(1.0, "Minimum time to measure each row", range=limits.SECONDS)
+    seconds: float = option(
+        1.0,
+        "Time to measure each row, or with other programs ten times that for all together",
+        range=limits.SECONDS,
+    )
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from floodtide.errors import InvalidArgumentError
 _OTHERS = (
     ".nrrd", ".nhdr", ".mrc", ".mrcs", ".rec", ".st", ".ali", ".map", ".dm3", ".dm4", ".czi", ".nd2", ".lif", ".lsm",
     ".stk", ".mha", ".mhd", ".vtk", ".vti", ".oib", ".oif", ".oir", ".vsi", ".am", ".amiramesh", ".dcm", ".jpg",
-    ".jpeg", ".jp2", ".bmp", ".gif", ".raw", ".bin", ".npy", ".npz",
+    ".jpeg", ".jp2", ".bmp", ".gif", ".raw", ".bin", ".npy", ".npz", ".btf", ".tf8", ".mgh", ".mgz",
 )  # fmt: skip
 _PACKED = (".zip", ".ozx", ".tar", ".tgz", ".7z", ".gz", ".bz2", ".xz", ".zst")
 

@@ -195,6 +195,9 @@ def _datasets(path: str) -> str:
 def _nearest(reference: str) -> str:
     """Return a hint what the user may have meant, from the name and from existing files."""
     plain = reference.rstrip("/")
+    picture = os.path.splitext(plain)[1].lower()
+    if picture in pictures.PICTURES and os.path.isfile(plain):
+        return f", or '{os.path.dirname(plain) or '.'}/*{picture}' for the pictures in its folder"
     if exists(plain) and (found := _datasets(plain)):
         return found
     if plain.lower().endswith((".h5", ".hdf5", ".hdf")):

@@ -466,7 +466,7 @@ def test_names_of_pictures(case: Case, tmp_path: Path, capsys: pytest.CaptureFix
     "name",
     [
         "a.nrrd", "a.mrc", "a.rec", "a.czi", "a.nd2", "a.lif", "a.am", "a.dm3", "a.lsm", "a.dcm",
-        "a.mha", "a.stk", "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2",
+        "a.mha", "a.stk", "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2", "a.btf", "a.mgz",
     ],
 )  # fmt: skip
 def test_other_formats_are_refused_with_what_converts_them(

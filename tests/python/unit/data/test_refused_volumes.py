@@ -117,6 +117,9 @@ def test_folders_say_which_name_is_meant(tmp_path: Path) -> None:
             for wrong in ("innre", "no/where"):
                 with pytest.raises(errors.Error, match=f"there is no such folder; .*{nearest}$"):
                     data.Volume(tmp_path / name / wrong)
+    with pytest.raises(errors.Error) as caught:
+        data.Volume(min((tmp_path / "a-pngs").glob("*.png")))
+    assert f"'{tmp_path}/a-pngs/*.png' for the pictures in its folder" in str(caught.value)
 
 
 def test_damaged_metadata_is_one_line(tmp_path: Path) -> None:
