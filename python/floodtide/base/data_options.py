@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from floodtide.base import limits
@@ -66,7 +66,6 @@ class TrainingVolume(Checked):
         kinds=(FLOOD,),
         differs=FOLDER,
     )
-    _: KW_ONLY
     name: str = option("volume", "Name of the volume in messages, logs and other sections")
     box: str = option(
         "",

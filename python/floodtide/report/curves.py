@@ -34,10 +34,10 @@ def smoothed(values: Floats, factor: float | None = None) -> Floats:
     """Return the exponential mean of values (n,), corrected for its start, as TensorBoard draws it.
 
     Args:
-        factor: Weight of the mean before. None: at most 0.9, and less for few values: up to ten are unchanged.
+        factor: Weight of the mean before. None: at most 0.9, and less for few values: up to thirty are unchanged.
     """
     if factor is None:
-        factor = min(_SMOOTHING, max(0.0, 1.0 - 10.0 / max(len(values), 1)))
+        factor = min(_SMOOTHING, max(0.0, 1.0 - 30.0 / max(len(values), 1)))
     result = np.empty_like(values)
     mean, weight = 0.0, 0.0
     for index, value in enumerate(values):
@@ -300,7 +300,9 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 
 def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
-    """Write the time of the steps above the panel. Several runs have no common time: nothing is added."""
+    """Write round times above the panel, at their steps. Several runs have no common time: nothing is added."""
+    from matplotlib.ticker import MaxNLocator
+
     if len(runs) != 1:
         return
     steps, times_s = column([*runs[0].train, *runs[0].validation], "time_s")
@@ -309,12 +311,11 @@ def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
     order = np.argsort(steps, kind="stable")
     unit_s, unit = time_unit(float(times_s.max()))
 
-    def time_at(step: float, _: float) -> str:
-        inside = steps.min() <= step <= steps.max()
-        return f"{np.interp(step, steps[order], times_s[order]) / unit_s:.3g}" if inside else ""
-
+    first, last = times_s.min() / unit_s, times_s.max() / unit_s
+    times = [n for n in MaxNLocator(5).tick_values(first, last) if first <= n <= last]
     above = axis.secondary_xaxis("top")
-    above.xaxis.set_major_formatter(time_at)
+    places = np.interp(np.array(times) * unit_s, times_s[order], steps[order])
+    above.set_xticks(places, [f"{n:g}" for n in times])
     above.set_xlabel(f"time ({unit})", fontsize=8)
     above.tick_params(labelsize=8)
     above.spines["top"].set_visible(True)
@@ -387,7 +388,7 @@ def scores_figure(runs: Sequence[Run]) -> str | None:
             axis.axhline(float(table[-1, :, 1].mean()), color=style.GREY, ls="--", lw=1.3)
         for axis, name in zip(axes, names, strict=True):
             axis.set_ylabel(name)
-            axis.set_ylim(min(axis.get_ylim()[0], -0.05), 1.02)
+            axis.set_ylim(min(axis.get_ylim()[0], 0.0), 1.02)
         return _completed(drawn, [axes], runs, shown, grey_line("trivial prediction"))
 
 

@@ -92,7 +92,7 @@ def _pictures(run: Run) -> dict[str, Any]:
         "legend": task.legend,
         "section": "the section with the most voxels of objects"
         if sections[0].holds_classes
-        else "the middle section",
+        else "the section with the most varied targets",
         "groups": groups,
         "checkpoint": checkpoint.name,
         "step": run.validation[-1]["step"] if run.validation else None,
@@ -174,11 +174,13 @@ def _sizes(classes: Array) -> Array:
 
 
 def _section(patch: Patch) -> Patch:
-    """Return a section that counts: of classes the one with most voxels of objects, else the middle one."""
+    """Return a section that counts: of classes that with most voxels of objects, else that with most varied targets."""
     known = np.flatnonzero(np.any(patch.weights.reshape(len(patch.image), -1), axis=1))
-    z = int(known[len(known) // 2])
     if patch.holds_classes:
         z = int(known[_sizes(patch.truth)[known].argmax()])
+    else:  # of affinities that with most boundary
+        varied = [np.std(patch.truth[z][patch.weights[z] > 0]) for z in known]
+        z = int(known[np.argmax(varied)])
     return Patch(*(np.ascontiguousarray(part[z : z + 1]) for part in patch))
 
 

@@ -62,7 +62,9 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
         axes.set_box_aspect(size[::-1], zoom=1.25 if flat else 1.0)
         axes.view_init(elev=24, azim=-58)
         axes.set(xticks=[], yticks=[], zticks=[], xlabel="x", ylabel="y", zlabel="z")
-        return style.data_uri(drawn, "png", dpi=130), f"The {len(meshes)} largest segments."
+        return style.data_uri(drawn, "png", dpi=130), (
+            f"The {len(meshes)} largest segments. Two neurons in one colour are a merger."
+        )
 
 
 def _corners(mesh: Mesh, voxel_size: Sequence[float], height: float) -> npt.NDArray[np.float64]:

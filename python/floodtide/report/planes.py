@@ -295,7 +295,7 @@ def _drawn(planes: Sequence[Plane]) -> Iterator[Figure]:
         for row, plane, pictures, (_, down, right) in rows:
             for axis, picture in zip(row, pictures.values(), strict=True):
                 show_plane(axis, plane, picture)
-            row[0].set_ylabel(f"{plane.title}\n{down} ↓  {right} →")
+            row[0].set_ylabel(f"{plane.title}\n{down} down, {right} right")
         for axis, title in zip(axes[0], titles, strict=True):
             axis.set_title(title)
         if _MISTAKES in titles:

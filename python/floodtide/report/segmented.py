@@ -135,11 +135,13 @@ def newest(run: Run) -> tuple[config.Config, Path]:
 
 
 def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
-    """Return a volume of which a run holds out a box, or all, and the first such box.
+    """Return a volume of which a run holds out a box, or all, and the first such box: of the test part, if any.
 
     A run that holds nothing out is an InvalidArgumentError.
     """
     volume = held_out_volume(settings)
+    if volume is not None and settings.validation.test_box:
+        volume = dataclasses.replace(volume, box=settings.validation.test_box)
     if volume is None:
         held_out = learner_of(settings.model).held_out_of(settings)
         if held_out is None:

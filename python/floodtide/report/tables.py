@@ -115,9 +115,15 @@ def _confusion_table(run: Run) -> Table:
 
 
 def _channel_table(last: Record, head: str) -> Table:
-    """Return a table with one row for each output. The base rate is the average precision of a constant prediction."""
+    """Return a table with one row for each output, and the average precision of a constant prediction beside."""
     titles = (
-        *("average precision", "base rate", "of boundaries", "base rate", "F1"),
+        *(
+            "average precision",
+            "of a constant",
+            "average precision of boundaries",
+            "of a constant",
+            "F1",
+        ),
         *("Matthews correlation", "explained variance", "mean squared error"),
     )
     rows = {}
@@ -125,7 +131,8 @@ def _channel_table(last: Record, head: str) -> Table:
         if "share_of_ones" in row:
             share, boundary = row["share_of_ones"], row["boundary_average_precision"]
             found = (row["average_precision"], share, boundary, 1.0 - share, row["f1"], row["mcc"])
-            rows[f"affinity along {name}"] = (*found, None, None)
+            where = f"at offset {name}" if "," in name else f"along {name}"
+            rows[f"affinity {where}"] = (*found, None, None)
         else:
             rows[name] = (*[None] * 6, explained(row), row["mean_squared_error"])
     used = [n for n in range(len(titles)) if any(cells[n] is not None for cells in rows.values())]
@@ -156,7 +163,7 @@ def setting(run: Run, key: str) -> str:
     value: object = {**run.config, "start": run.start}
     for name in key.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
-    return text(value)
+    return text(None if value == [0, 0] else value)  # data.size: sections as they are
 
 
 def sources(run: Run) -> str:

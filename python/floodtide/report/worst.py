@@ -27,7 +27,10 @@ def worst_of(found: Segmented) -> list[Mistake]:
     labels = Volume(found.segmentation.read())  # as an array: without a position, like the truth
     mistakes = evaluate.worst_mistakes(evaluate.Pair(labels, found.truth), count=_COUNT)
     mistakes.sort(key=lambda mistake: -mistake.voxels)
-    return [_placed(mistake, found) for mistake in mistakes[:_COUNT]]
+    first: dict[tuple[int, int], Mistake] = {}
+    for mistake in mistakes:  # what a segment takes of another object is a merger and a split
+        first.setdefault((mistake.parts[1].segment, mistake.parts[1].object), mistake)
+    return [_placed(mistake, found) for mistake in list(first.values())[:_COUNT]]
 
 
 def worst_figure(
@@ -49,7 +52,8 @@ def worst_figure(
             picture[style.boundaries(truth)] *= 0.55
             planes.show_plane(axis, plane, picture)
             drawing.mark(axis, *plane.marked, "o", 11)
-            axis.set_title(f"{number}: {mistake.kind}, z = {place[0]}", fontsize=8.5)
+            kind = "merger" if mistake.kind == "merge" else mistake.kind
+            axis.set_title(f"{number}: {kind}, z = {place[0]}", fontsize=8.5)
             axis.set_xlabel(f"y = {place[1]}, x = {place[2]}", fontsize=8)
         mistake_colours.legend(drawn, columns=3, loc="outside lower center")
         return style.data_uri(drawn, "png", dpi=130)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import getpass
+import math
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +14,19 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.data import Volume
 from floodtide.data.no_label import cleared
 from floodtide.data.places import Place
 from floodtide.errors import StorageError
 from floodtide.view.layers import SEGMENTS, Layer
+
+_MESHED = (
+    1 << 26
+)  # voxels up to which segments are shown as surfaces: these are computed of the whole volume
+_PANEL = 350.0  # pixels of a picture in a window of usual size
+_NEAR = 0.3  # voxels of a pixel at a place
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,18 @@ def serve(
                 volume_type="segmentation" if layer.labels else "image",
                 voxel_offset=list(layer.start[::-1]),
             )
+            if layer.labels and math.prod(layer.volume.shape) > _MESHED:
+                source.get_object_mesh = _no_mesh(neuroglancer)
+                notes.show(
+                    f"view: {layer.name} has more than {_MESHED:,} voxels: shown without surfaces"
+                )
             kind = neuroglancer.SegmentationLayer if layer.labels else neuroglancer.ImageLayer
             state.layers.append(name=layer.name, layer=kind(source=source), visible=layer.visible)
-        first = layers[0]
-        middle = [a + n / 2 for a, n in zip(first.start, first.volume.shape, strict=True)]
+        shown = next((layer for layer in layers if layer.labels), layers[0])
+        middle = [a + n / 2 for a, n in zip(shown.start, shown.volume.shape, strict=True)]
         state.position = middle[::-1]
+        state.cross_section_scale = max(shown.volume.shape) / _PANEL
+        state.projection_scale = 1.5 * max(shown.volume.shape)
         state.layout = "4panel"
         if places:
             state.layers.append(name="places", layer=_annotations(neuroglancer, space, places))
@@ -103,7 +118,7 @@ def _centre(place: Place) -> list[float]:
 
 def _described(number: int, place: Place) -> str:
     segments = " and ".join(f"segment {one}" for one in sorted({*place.segments} - {0}))
-    return f"{number}: {place.kind}, score {place.score:.2f}, {segments}"
+    return f"{number}: {place.kind}, affinity {place.score:.2f}, {segments}"
 
 
 class _Steps:
@@ -111,21 +126,30 @@ class _Steps:
 
     def __init__(self, viewer: Any, places: Sequence[Place]) -> None:
         self._viewer, self._places, self._at = viewer, places, -1
+        self._first = True
         viewer.actions.add("next-place", lambda _: self._go(self._at + 1))
         viewer.actions.add("previous-place", lambda _: self._go(max(self._at, 0) - 1))
         with viewer.config_state.txn() as config:
-            config.input_event_bindings.viewer["bracketright"] = "next-place"
-            config.input_event_bindings.viewer["bracketleft"] = "previous-place"
+            bindings = config.input_event_bindings
+            for keys in (
+                bindings.viewer,
+                bindings.data_view,
+            ):  # the pictures have own meanings of these keys
+                keys["bracketright"] = "next-place"
+                keys["bracketleft"] = "previous-place"
 
     def _go(self, number: int) -> None:
         self._at = number % len(self._places)
         place = self._places[self._at]
         with self._viewer.txn() as state:
             state.position = _centre(place)
+            if self._first:
+                state.cross_section_scale = _NEAR
             state.layers[SEGMENTS].segments = {*place.segments} - {0}
         with self._viewer.config_state.txn() as config:
-            text = f"place {_described(self._at + 1, place)} ({len(self._places)} places)"
+            text = f"place {_described(self._at + 1, place)} ({len(self._places)} places; x: all segments)"
             config.status_messages["place"] = text
+        self._first = False
 
 
 def _require_free(bind: str, port: int) -> None:
@@ -154,3 +178,14 @@ class _Array:
         if self._labels:
             block = cleared(block, self._volume.name)
         return block.astype(self.dtype).T
+
+    def transpose(self) -> NDArray[Any]:
+        """Return all voxels (z, y, x), of which Neuroglancer computes surfaces."""
+        return self[slice(None), slice(None), slice(None)].T
+
+
+def _no_mesh(neuroglancer: Any) -> Any:
+    def refuse(_: int) -> bytes:
+        raise neuroglancer.local_volume.MeshesNotSupportedForVolume
+
+    return refuse

@@ -429,7 +429,7 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
         if labels.empty_sections > 0:
             empty = f"; {labels.empty_sections} of {labels.shape[0]} sections (z) have none"
         return finding(
-            f"{where}: {labels.name} has labels only in {labels.place}{empty}: voxels outside of them count as not labelled,"
+            f"{where}: {labels.name} has labels only in {labels.place}{empty}: voxels outside count as not labelled,"
             " rather than background: train on these parts only"
         )
     if labels.form == "scattered":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from floodtide import _core, nn
@@ -42,7 +42,6 @@ class FloodValidation:
     """
 
     volume: TrainingVolume
-    _: KW_ONLY
     patch_size: Vec3
     centres: int = 64
     seed: int = 0

@@ -136,6 +136,12 @@ def test_an_environment_variable_that_is_no_text_is_refused(
         config.load(example, ["run.dir=$FLOODTIDE_TEST_FOLDER/run"])
 
 
+def test_types_can_be_read_by_python_3_10() -> None:
+    """typing.get_type_hints of Python 3.10 refuses the mark KW_ONLY of a dataclass."""
+    sources = Path(config.__file__).parents[1].rglob("*.py")
+    assert not [path for path in sources if "KW_ONLY" in path.read_text("utf-8")]
+
+
 def test_every_field_has_help() -> None:
     def check(cls: type) -> None:
         for field in dataclasses.fields(cls):

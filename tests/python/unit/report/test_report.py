@@ -407,11 +407,11 @@ def test_smoothing_keeps_a_constant_and_few_values() -> None:
 
 
 def test_smoothing_follows_the_definition() -> None:
-    values = np.zeros(100)
+    values = np.zeros(300)
     values[0] = 1.0
     factor = 0.9
-    expected = [factor**n * (1 - factor) / (1 - factor ** (n + 1)) for n in range(100)]
-    tolerance = 4 * 100 * np.finfo(float).eps  # one product and sum an element
+    expected = [factor**n * (1 - factor) / (1 - factor ** (n + 1)) for n in range(300)]
+    tolerance = 4 * 300 * np.finfo(float).eps  # one product and sum an element
     np.testing.assert_allclose(curves.smoothed(values), expected, rtol=tolerance)
 
 

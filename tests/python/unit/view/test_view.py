@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -16,8 +17,9 @@ import report_runs
 
 from floodtide import cli, errors
 from floodtide.data.places import Place, table_of, write_places
+from floodtide.view import server
 from floodtide.view.layers import layers_of, places_of
-from floodtide.view.server import serve
+from floodtide.view.server import Served, serve
 
 
 def write(path: Path, **datasets: np.ndarray) -> None:
@@ -65,6 +67,13 @@ def test_layers_of_a_run(tmp_path: Path) -> None:
         layers_of(str(run))
 
 
+def source_of(served: Served, layer: str) -> Any:
+    """Return the volume that Neuroglancer reads for a layer."""
+    url = served.viewer.state.layers[layer].layer.source[0].url
+    (found,) = (one for key, one in served.viewer.volume_manager.volumes.items() if key in url)
+    return found
+
+
 def test_the_server_answers(volumes: Path) -> None:
     layers, _ = layers_of(f"{volumes}:box")
     served = serve(layers, (30.0, 8.0, 4.0))
@@ -73,14 +82,12 @@ def test_the_server_answers(volumes: Path) -> None:
     state = served.viewer.state.to_json()
     assert [layer["name"] for layer in state["layers"]] == ["image", "segmentation"]
     assert state["dimensions"]["x"] == [4e-9, "m"]
-    local = served.viewer.state.layers["segmentation"].layer.source[0].url
-    volume = local if hasattr(local, "data") else None
-    if volume is not None:
-        assert volume.shape == (7, 6, 5)
-        part = volume.data[0:7, 1:3, 0:5]
-        np.testing.assert_array_equal(part, layers[1].volume.read().T[0:7, 1:3, 0:5])
-        assert part.dtype == np.uint64
-        assert list(volume.voxel_offset) == [0, 2, 1]
+    volume = source_of(served, "segmentation")
+    whole = layers[1].volume.read().T
+    part = volume.data[0:7, 1:3, 0:5]
+    np.testing.assert_array_equal(part, whole[0:7, 1:3, 0:5])
+    assert (volume.shape, part.dtype) == (whole.shape, np.uint64)
+    assert list(volume.voxel_offset) == [0, 2, 1]
     assert re.search(r"ssh -N -L (\d+):localhost:\1 \S+@\S+", served.ssh)
 
 
@@ -151,9 +158,12 @@ def test_keys_step_through_the_places(volumes: Path) -> None:
     viewer = serve(layers, places=places_of(layers)).viewer
     points = viewer.state.layers["places"].layer.annotations
     assert [point.description for point in points] == [
-        "1: merge, score 0.50, segment 9",
-        "2: end, score 0.10, segment 7",
+        "1: merge, affinity 0.50, segment 9",
+        "2: end, affinity 0.10, segment 7",
     ]
+    for keys in ("viewer", "data_view"):  # the pictures have own meanings of these keys
+        bound = getattr(viewer.config_state.state.input_event_bindings, keys)
+        assert (bound["bracketright"], bound["bracketleft"]) == ("next-place", "previous-place")
     assert points[0].point.tolist() == [1.5, 3.5, 2.5]
     bound = viewer.config_state.state.input_event_bindings.viewer.to_json()
     assert bound == {"bracketright": "next-place", "bracketleft": "previous-place"}
@@ -165,3 +175,21 @@ def test_keys_step_through_the_places(volumes: Path) -> None:
     first, second = ([1.5, 3.5, 2.5], [9]), ([2.5, 5.5, 4.5], [7])
     assert seen == [second, first, second, first]
     assert viewer.config_state.state.status_messages["place"].startswith("place 1: merge")
+
+
+def test_segments_have_surfaces_up_to_a_size(
+    volumes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from neuroglancer.local_volume import MeshesNotSupportedForVolume
+
+    layers, _ = layers_of(f"{volumes}:box")
+    segment = int(layers[1].volume.read().max())
+
+    def mesh() -> bytes:
+        return bytes(source_of(serve(layers), "segmentation").get_object_mesh(segment))
+
+    assert len(mesh()) > 4
+    monkeypatch.setattr(server, "_MESHED", 10)
+    with pytest.raises(MeshesNotSupportedForVolume):  # not a request that waits forever
+        mesh()
+    assert "segmentation has more than 10 voxels: shown without surfaces" in capsys.readouterr().err
