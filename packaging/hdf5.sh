@@ -28,13 +28,13 @@ cd "$work"
 { apt-get "${own[@]}" update && apt-get "${own[@]}" source --download-only hdf5; } >apt.log 2>&1 || { cat apt.log >&2; exit 1; }
 dpkg-source --extract hdf5_*.dsc source >>apt.log 2>&1 || { cat apt.log >&2; exit 1; }
 
-# Without embedded information, the library does not contain PREFIX, a path of the build machine.
+# Without embedded information, and with other names of the sources, the library contains no path of the build machine.
 # HDF5's configuration writes files into the current folder and expects to find them in the build folder.
 cd build
 cmake ../source -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_INSTALL_PREFIX=$prefix" -DBUILD_SHARED_LIBS=OFF \
   -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DHDF5_ENABLE_Z_LIB_SUPPORT=ON -DBUILD_TESTING=OFF -DHDF5_BUILD_TOOLS=OFF \
   -DHDF5_BUILD_EXAMPLES=OFF -DHDF5_BUILD_UTILS=OFF -DHDF5_BUILD_HL_LIB=OFF -DHDF5_BUILD_CPP_LIB=OFF -DHDF5_BUILD_FORTRAN=OFF \
-  -DHDF5_ENABLE_EMBEDDED_LIBINFO=OFF >configure.log 2>&1 ||
+  -DHDF5_ENABLE_EMBEDDED_LIBINFO=OFF "-DCMAKE_C_FLAGS=-ffile-prefix-map=$work=." >configure.log 2>&1 ||
   { cat configure.log >&2; exit 1; }
 cmake --build . >build.log 2>&1 || { tail -n 40 build.log >&2; exit 1; }
 cmake --install . >/dev/null

@@ -57,7 +57,7 @@ set(OpenMP_gomp_LIBRARY "$libraries/libgomp.so" CACHE FILEPATH "")
 EOF
   # An older system's libstdc++ lacks what GCC 12 needs, so each binary has its own, hidden.
   export CMAKE_TOOLCHAIN_FILE=$work/toolchain.cmake
-  export LDFLAGS="-L$libraries -L$sysroot/lib/x86_64-linux-gnu $work/glibc.o -lm -static-libstdc++ -pthread -Wl,--exclude-libs,libstdc++.a"
+  export LDFLAGS="-L$libraries -L$sysroot/lib/x86_64-linux-gnu $work/glibc.o -lm -static-libstdc++ -pthread -Wl,--exclude-libs,libstdc++.a -Wl,--build-id=none"
 fi
 
 hdf5=$work/hdf5
@@ -90,7 +90,7 @@ for wheel in "$work"/raw/floodtide-*.whl; do
     { cat "$work/auditwheel.log" >&2; exit 1; }
 done
 for wheel in "$work"/repaired/floodtide-*.whl; do
-  python packaging/check_wheel.py "$wheel" ${glibc:+--glibc "$glibc"} --forbid "$root" --forbid "${TMPDIR:-/tmp}/pip-"
+  python packaging/check_wheel.py "$wheel" ${glibc:+--glibc "$glibc"} --forbid "$root" --forbid "${TMPDIR:-/tmp}/pip-" --forbid "${TMPDIR:-/tmp}/tmp."
 done
 mv "$archive" "$work"/repaired/floodtide-*.whl dist/
 (cd dist && sha256sum floodtide-*.tar.gz floodtide-*.whl >SHA256SUMS)
