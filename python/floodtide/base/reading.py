@@ -95,7 +95,7 @@ def reason(error: BaseException) -> str:
         return "it is nested too deeply"
     if isinstance(error, KeyError):
         text = f"there is no {text}"
-    text = " ".join(text.split()) or type(error).__name__
+    text = " ".join(text.split()).rstrip(".") or type(error).__name__
     own = isinstance(error, Error)  # such a message is long only if the names of files are
     return text if own or len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 

@@ -48,8 +48,8 @@ def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
 
     \b
     DESTINATION decides what SOURCE is:
-      network.h5     a network: the prefix of a TensorFlow checkpoint, or a floodtide checkpoint. Only the network is
-                     written, without the state of the optimizer and the walkers.
+      network.h5     a network: the prefix of a TensorFlow checkpoint, a floodtide checkpoint, or a run directory. The
+                     state of the optimizer and the walkers is left out.
       network.onnx   the same, as an ONNX model, for onnxruntime, OpenVINO and others.
       X.safetensors  the same, as weights for PyTorch. SOURCE may be such a file, too.
       plan.toml      a request of google/ffn (InferenceRequest in text format), for `floodtide segment plan.toml`.

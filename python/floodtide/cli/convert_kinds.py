@@ -3,29 +3,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from floodtide import _core, data, nn
+from floodtide.base import kept
 from floodtide.base.networks import section_of
 from floodtide.base.outputs import files_in, files_of, refuse_inputs, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.table import format_of
-from floodtide.data.look.trained_on import TrainedOn, from_text, to_text, training_images
+from floodtide.data.look.trained_on import to_text, training_images
 from floodtide.data.volumes import stated_by
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn import onnx_export, safetensors_files
-from floodtide.segment.trained import task_of
+from floodtide.nn.load import is_tensorflow
+from floodtide.segment.trained import newest_checkpoint, normalisations, task_of
 
 _NPZ = "npz://"
 _OTHERS = {  # networks for other programs
-    ".onnx": (onnx_export.save, starts_like("an ONNX model", b"floodtide")),
+    ".onnx": (onnx_export.save, starts_like("an ONNX model of floodtide", onnx_export.BEGINNING)),
     ".safetensors": (safetensors_files.save, safetensors_files.require_own),
 }
-_TRAINED_ON = "training_images"  # name of metadata: the statistics that a checkpoint keeps
 _SHOWN = ("depth", "features", "fov", "deltas")  # of a network
 _OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels", "erode")
 
@@ -67,34 +69,43 @@ def convert(
 
 
 def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Report:
-    """Write a network to a file without a training's state: of floodtide, or for other programs."""
+    """Write a network to a file without a training's state: of floodtide, or for other programs.
+
+    The source may be a run directory, of which the newest checkpoint is converted.
+    """
+    source = str(newest_checkpoint(source)) if os.path.isdir(source) else source
     write, check = _OTHERS.get(Path(destination).suffix, (None, _core.check_network_output))
     with reserved("convert", destination, check, files_in(source)):
         found = nn.load(source, fov=fov, deltas=deltas)
+        statistics, configuration = to_text(training_images(source)), _configuration(source)
         if write is None:
-            found.save(destination, statistics=to_text(_trained_on(source)))
+            found.save(destination, statistics=kept.joined(statistics, configuration))
         else:
-            write(found, destination, _notes(source))
+            texts = {kept.TRAINING_IMAGES: statistics or "[]", "configuration": configuration}
+            write(found, destination, texts | _notes(source))
     count = sum(array.size for array in found.parameters().values())
     row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
     known = vars(section_of(found.core))
     return row | {name: known[name] for name in _SHOWN if name in known}
 
 
+def _configuration(source: str) -> str:
+    return "" if is_tensorflow(source) else kept.stored_text(source, "configuration")
+
+
 def _notes(source: str) -> dict[str, Any]:
     """Return the metadata for other programs: how images are normalised, and what the outputs are."""
-    notes: dict[str, Any] = {
-        "normalisation": "(value - mean) / std",
-        _TRAINED_ON: to_text(_trained_on(source)) or "[]",
-    }
-    task = None if source.endswith(".safetensors") else task_of(source)
-    return notes if task is None else notes | {"task": task.kind, "outputs": task.channels}
-
-
-def _trained_on(source: str) -> tuple[TrainedOn, ...]:
-    if source.endswith(".safetensors"):
-        return from_text(safetensors_files.metadata(source).get(_TRAINED_ON, ""), source)
-    return training_images(source)
+    notes: dict[str, Any] = {"normalisation": "(value - mean) / std"}
+    known = normalisations(source, "")
+    if known is None:
+        same = {(one.mean, one.std) for one in training_images(source)}
+        known = list(same) if len(same) == 1 else []
+    if known:
+        notes["mean"], notes["std"] = map(list, zip(*known, strict=True))
+    task = task_of(source)
+    if task is not None:
+        notes |= {"task": task.kind, "outputs": task.channels, **task.notes}
+    return notes
 
 
 def volume(

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodtide import _core
-from floodtide.base import reading
+from floodtide.base import kept, reading
 from floodtide.config.reader import from_dict
 from floodtide.config.sections import Config
 from floodtide.errors import ConfigurationError
 
 
 def stored(checkpoint: str | Path) -> Config | None:
-    """Return the configuration that a floodtide checkpoint stores; None if it stores none."""
-    text = _core.stored_text(str(checkpoint), "configuration")
+    """Return the configuration that the file of a network stores; None if it stores none."""
+    text = kept.stored_text(checkpoint, "configuration")
     where = f"{checkpoint}: configuration"
     return from_dict(reading.parse_toml(text, where), where) if text else None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core
-from floodtide.base import reading
+from floodtide.base import kept, reading
 from floodtide.base.typed import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.bundle import read_bundle
@@ -56,11 +56,11 @@ def load(
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
-    if text.endswith(".onnx"):
+    if text.lower().endswith(".onnx"):
         raise InvalidFileError(
             f"load: {text} is an ONNX model, which is only written; expected the network of which it was made"
         )
-    if text.endswith(".safetensors"):
+    if kept.is_safetensors(text):
         from floodtide.nn import safetensors_files  # a training starts faster without
 
         core, arrays = safetensors_files.read(text, compute)

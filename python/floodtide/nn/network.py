@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core
+from floodtide.base.options import shown, type_name
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.typed import typed
 from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
+from floodtide.nn.torch_names import as_array, from_torch
 
 Array = npt.NDArray[np.float32]
 Core = _core.Ffn | _core.UNet
@@ -77,18 +79,22 @@ class Network:
         """Copy the arrays of `state` into the network.
 
         Args:
-            state: {name: float32 array} as of `state_dict`, or the state of a PyTorch module with the same layers:
-                PyTorch's names and axes (`encoder0.conv_a.weight`), as in a safetensors file.
+            state: {name: float32 array or tensor} as of `state_dict`, or the state of a PyTorch module with the same
+                layers: PyTorch's names and axes (`encoder0.conv_a.weight`), as in a safetensors file.
 
         Raises:
-            InvalidArgumentError: If names are missing or unknown, an array is not float32, or a value is not finite.
+            InvalidArgumentError: If names are missing or unknown, an array is not float32 in the memory of the CPU, a
+                value is not finite, or a variance is negative.
             ShapeError: If an array has another shape.
             InUseError: If another thread trains the network.
         """
         own = self._named(self.core.parameters())
+        for name in state:
+            if not isinstance(name, str):
+                raise InvalidArgumentError(
+                    f"load_state_dict: the name {shown(name)} is {type_name(name)}, expected a string"
+                )
         if not own.keys() & state.keys():
-            from floodtide.nn.torch_names import from_torch
-
             state = from_torch(state, own)
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:
@@ -96,24 +102,21 @@ class Network:
                 f"load_state_dict: the state does not belong to {self!r}: {len(missing)} arrays are missing"
                 f"{_first(missing)}, {len(unknown)} are unknown{_first(unknown)}"
             )
-        for name, array in own.items():
-            if state[name].shape != array.shape:
-                raise ShapeError(
-                    f"load_state_dict: {name} has shape {state[name].shape}, expected {array.shape}"
-                    f" for {self!r}"
-                )
-            if state[name].dtype != np.float32:
-                raise InvalidArgumentError(
-                    f"load_state_dict: {name} is {state[name].dtype}, expected float32"
-                )
-            if not np.isfinite(state[name]).all():
-                raise InvalidArgumentError(
-                    f"load_state_dict: {name} has values that are not finite"
-                )
         values = np.empty(self.core.parameters().size, np.float32)
         for name, array in self._named(values).items():
-            array[...] = state[name]
+            array[...] = self._checked(as_array(state[name], name), name, array.shape)
         self.core.set_parameters(values)
+
+    def _checked(self, array: Array, name: str, shape: tuple[int, ...]) -> Array:
+        if array.shape != shape:
+            raise ShapeError(
+                f"load_state_dict: {name} has shape {array.shape}, expected {shape} for {self!r}"
+            )
+        if not np.isfinite(array).all():
+            raise InvalidArgumentError(f"load_state_dict: {name} has values that are not finite")
+        if name.endswith("/variance") and (array < 0).any():
+            raise InvalidArgumentError(f"load_state_dict: {name} has negative values")
+        return array
 
     @classmethod
     def of_core(cls: type[Self], core: Core, seed: int = 0) -> Self:

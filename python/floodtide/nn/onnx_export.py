@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +15,14 @@ from floodtide.base.networks import section_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.ffn import FFN
 from floodtide.nn.network import Network
+from floodtide.nn.safetensors_files import metadata_of
 from floodtide.nn.unet import UNet
 
 _OPSET, _IR = 17, 8  # of early 2022; onnxruntime reads them since 1.12
 _EPSILON = 1e-5  # of batch normalisation
+_PRODUCER = "floodtide"
+BEGINNING = bytes([8, _IR, 18, len(_PRODUCER)]) + _PRODUCER.encode()
+"""The first bytes of the files that `save` writes: version and producer, fields 1 and 2 of the protocol buffer."""
 
 
 def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
@@ -45,7 +48,7 @@ def to_onnx(network: Network, notes: Mapping[str, Any]) -> Any:
         graph.unet(section_of(network.core), network)
     else:
         raise InvalidArgumentError(f"convert: {network!r} cannot be written as ONNX")
-    return graph.model(notes)
+    return graph.model(metadata_of(network, notes))
 
 
 class _Graph:
@@ -60,7 +63,7 @@ class _Graph:
         self._outputs: list[Any] = []
         self._flat = False
 
-    def model(self, notes: Mapping[str, Any]) -> Any:
+    def model(self, texts: dict[str, str]) -> Any:
         make = self._onnx.helper
         graph = make.make_graph(
             self._nodes, "floodtide", self._inputs, self._outputs, list(self._constants.values())
@@ -69,10 +72,9 @@ class _Graph:
             graph,
             opset_imports=[make.make_opsetid("", _OPSET)],
             ir_version=_IR,
-            producer_name="floodtide",
+            producer_name=_PRODUCER,
             producer_version=_core.__version__,
         )
-        texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in notes.items()}
         make.set_model_props(made, texts)
         self._onnx.checker.check_model(made)
         return made

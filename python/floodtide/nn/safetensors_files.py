@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Mapping
 from typing import Any
 
-from floodtide.base import reading
+from floodtide import _core
+from floodtide.base import kept, reading
 from floodtide.base.files import replace_bytes
 from floodtide.base.libraries import library
 from floodtide.base.networks import NETWORKS, section_of
+from floodtide.base.options import shown
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.network import Array, Network
-from floodtide.nn.torch_names import from_torch, to_torch
+from floodtide.nn.torch_names import to_torch
 
-_OF_UNETS = ("in_channels", "classes", "output")  # beside the architecture
+_OF_UNETS = {"in_channels": int, "classes": int, "output": str}  # beside the architecture
 _ARCHITECTURE = "floodtide"  # name of the metadata
 
 
@@ -30,23 +32,28 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
         path: The file.
         notes: Further metadata, {name: value}; a value that is not text is stored as JSON.
     """
-    section = section_of(network.core)
-    known = {name: getattr(section, name) for name in ("kind", *section.architecture())}
-    options = network.core.options
-    known |= {name: getattr(options, name) for name in _OF_UNETS if hasattr(options, name)}
-    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in notes.items()}
-    tensors = to_torch(network.state_dict(), section.flat)
+    tensors = to_torch(network.state_dict(), section_of(network.core).flat)
     module = library("safetensors.numpy", "convert to safetensors", "safetensors")
-    replace_bytes(path, module.save(tensors, texts | {_ARCHITECTURE: json.dumps(known)}))
+    replace_bytes(path, module.save(tensors, metadata_of(network, notes)))
+
+
+def metadata_of(network: Network, notes: Mapping[str, Any]) -> dict[str, str]:
+    """Return the metadata of a file of a network: the notes, and `floodtide`, its architecture; all as text or JSON."""
+    section, options = section_of(network.core), network.core.options
+    known = {name: getattr(section, name) for name in ("kind", *section.architecture())}
+    known |= {name: getattr(options, name) for name in _OF_UNETS if hasattr(options, name)}
+    every = {**notes, _ARCHITECTURE: known}
+    return {k: v if isinstance(v, str) else json.dumps(v) for k, v in every.items()}
 
 
 def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
     """Read a file that `save` wrote, or PyTorch with the metadata of such a file.
 
     Returns:
-        The core's network, with random weights, and the arrays of the file by floodtide's names.
+        The core's network, with random weights, and the arrays of the file.
     """
-    with _opened(path) as file:
+    _core.FfnOptions(compute=compute)  # an unknown name is no fault of the file
+    with kept.opened(path) as file:
         notes = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     if _ARCHITECTURE not in notes:
@@ -56,26 +63,24 @@ def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
         )
     known = reading.parse_json(notes[_ARCHITECTURE], path, "the architecture of a network")
     try:
-        row = next(row for row in NETWORKS if row.kind == known["kind"])
-        others = {name: known.pop(name) for name in _OF_UNETS if name in known}
+        row = {row.kind: row for row in NETWORKS}[known["kind"]]
+        others = {name: known.pop(name) for name in _OF_UNETS if hasattr(row.core_options, name)}
+        for name, value in others.items():
+            if type(value) is not _OF_UNETS[name]:
+                raise TypeError(f"{name} is {shown(value)}, expected {_OF_UNETS[name].__name__}")
         core = row.core_network(row(**known).core(compute=compute, **others))
-    except (StopIteration, KeyError, TypeError, InvalidArgumentError) as error:
+    except (KeyError, TypeError, InvalidArgumentError) as error:
         raise InvalidFileError(
-            f"load: {path}: the metadata `{_ARCHITECTURE}` describe no network: {error!r}"
+            f"load: {path}: the metadata `{_ARCHITECTURE}` describe no network: {reading.reason(error)}"
         ) from None
-    return core, from_torch(tensors, (name for name, _, _ in core.layout()))
-
-
-def metadata(path: str) -> dict[str, str]:
-    """Return the metadata of a safetensors file."""
-    with _opened(path) as file:
-        return dict(file.metadata() or {})
+    return core, tensors
 
 
 def require_own(path: str) -> None:
-    """Raise InvalidArgumentError if a file exists that `save` has not written: its metadata may be in any order."""
+    """Raise InvalidArgumentError if a file exists that is not empty and that `save` has not written."""
     try:
-        own = not reading.exists(path) or _ARCHITECTURE in metadata(path)
+        own = not reading.exists(path) or os.path.getsize(path) == 0
+        own = own or _ARCHITECTURE in kept.metadata(path)  # metadata have no order
     except InvalidFileError:
         own = False
     if not own:
@@ -83,15 +88,3 @@ def require_own(path: str) -> None:
             f"{path}: exists and is not a safetensors file of floodtide: it is not replaced; choose another name, or"
             " remove it first"
         )
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[Any]:
-    module = library("safetensors", f"load {path}", "safetensors")
-    try:
-        with module.safe_open(path, "np") as file:
-            yield file
-    except (module.SafetensorError, OSError, TypeError) as error:
-        raise InvalidFileError(
-            f"load: {path}: {error}; expected a safetensors file of float32 arrays"
-        ) from None

@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from floodtide.base.options import type_name
+from floodtide.base.reading import blaming
+from floodtide.errors import InvalidArgumentError
+
 Tensor = npt.NDArray[Any]
 
 _NAMES = {
@@ -31,15 +35,34 @@ def from_torch(tensors: Mapping[str, Any], names: Iterable[str]) -> dict[str, Te
     """Return arrays with floodtide's names and axes.
 
     Args:
-        tensors: Arrays, or tensors of PyTorch in the memory of the CPU. Other names than PyTorch's are kept.
+        tensors: Values as for `as_array`. Values of names that are not of the network are kept.
         names: The names of the arrays of the network.
     """
     ours = {_theirs(name): name for name in names}
     return {
-        ours.get(name, name): _turned_back(np.asarray(tensor), ours.get(name, name))
+        ours.get(name, name): _turned_back(as_array(tensor, name), ours[name])
+        if name in ours
+        else tensor
         for name, tensor in tensors.items()
         if not name.endswith(".num_batches_tracked")  # of PyTorch's batch normalisation
     }
+
+
+def as_array(value: Any, name: str) -> Tensor:
+    """Return an array of NumPy for a float32 array, or for a float32 tensor of PyTorch in the memory of the CPU.
+
+    Raises:
+        InvalidArgumentError: If the value is something else; the message has the name.
+    """
+    where = f"load_state_dict: {name}"
+    with blaming(InvalidArgumentError, where, "a float32 array in the memory of the CPU"):
+        if hasattr(value, "resolve_neg"):  # a tensor of PyTorch, which may require gradients
+            value = value.detach().resolve_neg()
+        array = np.asarray(value)
+    if array.dtype != np.float32:
+        kind = array.dtype if hasattr(value, "dtype") else type_name(value)
+        raise InvalidArgumentError(f"{where} is {kind}, expected float32")
+    return array
 
 
 def _theirs(name: str) -> str:

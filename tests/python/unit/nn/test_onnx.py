@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import data, nn
 from floodtide.cli import run
-from floodtide.nn.onnx_export import to_onnx
+from floodtide.nn.onnx_export import save, to_onnx
 
 LARGEST = 1e-4  # difference of logits and probabilities
 SIZES = st.tuples(*[st.integers(1, 12)] * 3)
@@ -78,6 +79,18 @@ def test_a_unet(
     np.testing.assert_allclose(theirs, ours, atol=LARGEST)
 
 
+@pytest.mark.extra
+def test_openvino_with_the_documented_option(tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino", reason="OpenVINO is not installed")
+    network = nn.UNet(nn.UNetOptions(depth=2), classes=3, seed=1)
+    image = np.random.default_rng(1).standard_normal((1, 8, 16, 16), np.float32)
+    save(network, str(tmp_path / "a.onnx"), {})
+    precision = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = openvino.Core().compile_model(tmp_path / "a.onnx", "CPU", precision)
+    theirs = np.moveaxis(compiled({"image": image[:, None]})[0], 1, -1)
+    np.testing.assert_allclose(theirs, network.forward(image), atol=LARGEST)
+
+
 def test_the_published_network_with_its_metadata(data_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "fib25.onnx"
     source = data_folder / "ffn_fib25_checkpoint" / "model.ckpt-27465036"
@@ -90,16 +103,22 @@ def test_the_published_network_with_its_metadata(data_folder: Path, tmp_path: Pa
     known = session.get_modelmeta().custom_metadata_map
     (volume,) = json.loads(known["training_images"])
     assert (volume["mean"], volume["std"], volume["voxel_size_nm"]) == (128.0, 33.0, [10.0] * 3)
+    assert (known["mean"], known["std"]) == ("[128.0]", "[33.0]")
+    architecture = json.loads(known["floodtide"])
+    assert (architecture["fov"], architecture["deltas"]) == ([33] * 3, [8] * 3)
     assert run(["convert", str(source), str(out)]) == 0, "an older result is replaced"
 
 
 def test_what_is_refused(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     network, other = tmp_path / "network.h5", tmp_path / "notes.onnx"
     nn.FFN(1, (3, 3, 3), (1, 1, 1), features=2).save(network)
-    other.write_text("my notes")
+    other.write_text("my notes on floodtide")
     assert run(["convert", str(network), str(other)]) == 2
-    assert "exists and is not an ONNX model" in capsys.readouterr().err
-    assert other.read_text() == "my notes"
+    assert "exists and is not an ONNX model of floodtide" in capsys.readouterr().err
+    assert other.read_text() == "my notes on floodtide"
+    for ending in ("h5", "onnx", "safetensors"):
+        (tmp_path / f"empty.{ending}").touch()
+        assert run(["convert", str(network), str(tmp_path / f"empty.{ending}")]) == 0
     data.write_volume(tmp_path / "image.h5", {"raw": np.zeros((2, 2, 2), np.uint8)})
     assert run(["convert", str(tmp_path / "image.h5"), str(tmp_path / "a.onnx")]) == 2
     importing = importlib.import_module

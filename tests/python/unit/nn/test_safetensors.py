@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 import floodtide as ft
 from floodtide.cli import run
 from floodtide.nn.safetensors_files import save
+from floodtide.nn.torch_names import to_torch
 
 FLAT = ft.nn.UNetOptions(depth=3, kernels=((1, 3, 3),), pools=((1, 2, 2),))
 UNEVEN = ft.nn.UNetOptions(depth=3, pools=((1, 2, 4), (2, 3, 1)), batch_norm=False)
@@ -98,13 +99,16 @@ def changed(path: Path, known: dict[str, Any] | None = None, **tensors: Any) -> 
         ({"kind": "transformer"}, {}, "describe no network"),
         ({"depth": 10**9}, {}, "describe no network"),
         ({"features": "many"}, {}, "describe no network"),
-        ({"classes": [2]}, {}, "describe no network"),
+        ({"classes": [2]}, {}, "describe no network: classes is .2., expected int"),
+        ({"in_channels": "1"}, {}, "describe no network: in_channels is '1', expected int$"),
+        ({"output": 3}, {}, "describe no network: output is 3"),
         ({"surprise": 1}, {}, "unknown key 'surprise'"),
         ({"features": 32}, {}, "has shape"),
         ({}, {"head.bias": None}, "1 arrays are missing"),
         ({}, {"more": np.zeros(2, np.float32)}, "1 are unknown"),
         ({}, {"head.bias": np.zeros(2, np.float16)}, "expected float32"),
         ({}, {"head.bias": np.full(2, np.nan, np.float32)}, "not finite"),
+        ({}, {"encoder0.norm_a.running_var": -np.ones(16, np.float32)}, "variance has negative"),
         ({}, {"head.weight": np.zeros((2, 16), np.float32)}, "has shape"),
     ],
 )
@@ -113,6 +117,64 @@ def test_what_is_refused(known: Any, tensors: Any, expected: str, tmp_path: Path
     save(ft.nn.UNet(FLAT), str(path), {})
     with pytest.raises(ft.errors.InvalidFileError, match=expected):
         ft.nn.load(changed(path, known, **tensors))
+
+
+def test_what_no_network_says_is_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "network.safetensors"
+    save(ft.nn.UNet(FLAT), str(path), {})
+    with pytest.raises(ft.errors.InvalidArgumentError, match=r"^compute is 'x', expected fp32"):
+        ft.nn.load(path, compute="x")
+    known = json.loads(metadata(path)["floodtide"])
+    del known["output"]
+    save_file(load_file(path), path, {"floodtide": json.dumps(known)})
+    with pytest.raises(
+        ft.errors.InvalidFileError, match="describe no network: there is no 'output'"
+    ):
+        ft.nn.load(path)
+
+
+@pytest.mark.parametrize("torch_names", [False, True])
+def test_values_that_are_no_arrays_are_named(torch_names: bool) -> None:
+    network = ft.nn.UNet(FLAT)
+    state: Any = network.state_dict()
+    state = to_torch(state, True) if torch_names else state
+    name = "head.bias" if torch_names else "head/biases"
+    for value, expected in (
+        (None, f"{name} is None, expected float32"),
+        ([0.0, 0.0], f"{name} is a list"),
+        ([[1], [2, 3]], f"{name}: setting an array element"),
+        (np.zeros(2), f"{name} is float64, expected float32"),
+    ):
+        with pytest.raises(ft.errors.InvalidArgumentError, match=f"^load_state_dict: {expected}"):
+            network.load_state_dict({**state, name: value})
+    with pytest.raises(ft.errors.InvalidArgumentError, match=r"the name 1 is an integer \(1\)"):
+        network.load_state_dict(state | {1: 2})
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("torch_names", [False, True])
+def test_tensors_of_pytorch(torch_names: bool, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from safetensors.torch import save_file as save_tensors
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    network, other = ft.nn.UNet(FLAT, seed=1), ft.nn.UNet(FLAT, seed=2)
+    save(network, str(tmp_path / "a"), {})
+    arrays = load_file(tmp_path / "a") if torch_names else network.state_dict()
+    state = {name: torch.nn.Parameter(torch.from_numpy(array)) for name, array in arrays.items()}
+    name = "head.bias" if torch_names else "head/biases"
+    bias = state[name].detach()
+    other.load_state_dict({**state, name: torch._neg_view(-bias)})
+    equal(network, other)
+    with FakeTensorMode():
+        fake = torch.zeros(2)
+    float8 = bias.to(torch.float8_e4m3fn)
+    for value in (bias.bfloat16(), float8, bias.to("meta"), bias.to_sparse(), bias.double(), fake):
+        with pytest.raises(ft.errors.InvalidArgumentError, match=f"^load_state_dict: {name}"):
+            other.load_state_dict({**state, name: value})
+    save_tensors({"head.bias": float8}, tmp_path / "b.safetensors", metadata(tmp_path / "a"))
+    with pytest.raises(ft.errors.InvalidFileError, match="expected a safetensors file of float32"):
+        ft.nn.load(tmp_path / "b.safetensors")
 
 
 def test_a_damaged_file_and_another_destination(tmp_path: Path, capsys: Any) -> None:
