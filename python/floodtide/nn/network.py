@@ -13,6 +13,7 @@ import numpy.typing as npt
 from floodtide import _core
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.typed import typed
+from floodtide.comm.arrays import array_of
 from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
 
 Array = npt.NDArray[np.float32]
@@ -86,6 +87,7 @@ class Network:
             InUseError: If another thread trains the network.
         """
         own = self._named(self.core.parameters())
+        state = {name: array_of(f"load_state_dict: {name}", one) for name, one in state.items()}
         if not own.keys() & state.keys():
             from floodtide.nn.torch_names import from_torch
 
