@@ -362,7 +362,7 @@ _hints = functools.cache(typing.get_type_hints)
 
 
 def _require_names(key: str, value: Any) -> None:
-    """Refuse what is no name of a file or volume, and has none. Tensors and arrays of dask have names of other kinds."""
+    """Refuse what is no name of a file or volume, and has none. Tensors and arrays of dask have other names."""
     for part in value.values() if isinstance(value, dict) else [value]:
         named = isinstance(part, str) or hasattr(part, "name")
         if not named or hasattr(part, "__dlpack__") or hasattr(part, "__array_function__"):

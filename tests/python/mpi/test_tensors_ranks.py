@@ -109,6 +109,7 @@ for array in (np.zeros(2, "f4,i4"), np.array(["a", "b"]), np.ones(2)):
     rows, counts = ft.alltoall(array, splits=splits)
     assert type(rows) is type(counts) is np.ndarray
     assert rows.dtype == array.dtype
+sys.modules["library"].from_dlpack = lambda array: Tensor(np.from_dlpack(array))
 several = ft.grouped_allgather([np.zeros(1, "f4,i4"), tensor(1)])
 assert [type(one) for one in several] == [np.ndarray, Tensor]
 """,

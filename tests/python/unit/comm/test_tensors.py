@@ -46,6 +46,10 @@ def test_networks_take_and_return_tensors() -> None:
     loss, gradients = network.loss_and_gradients(image, logits=image, labels=image)
     assert isinstance(loss, float)
     assert {type(one) for one in gradients.values()} == {Tensor}
+    before = network.state_dict()
+    network.load_state_dict({name: Tensor(array) for name, array in before.items()})
+    with pytest.raises(errors.InvalidArgumentError, match="weights is float64, expected float32"):
+        network.load_state_dict({name: array.tolist() for name, array in before.items()})
     unet = ft.nn.UNet(ft.nn.UNetOptions(depth=2))
     assert unet.forward(ones(1, 4, 4, 4)).array.shape == (1, 4, 4, 4, 2)
 
