@@ -40,7 +40,7 @@ bool is_of(const py::dtype& dtype, comm::ReduceType type) {
   const std::string_view text = name(type);
   const char kind = text.starts_with("float") ? 'f' : text.starts_with("uint") ? 'u' : 'i';
   return dtype.kind() == kind && static_cast<std::size_t>(dtype.itemsize()) == comm::element_bytes(type) &&
-         (dtype.byteorder() == '=' || dtype.byteorder() == '|');
+         dtype.attr("isnative").cast<bool>();
 }
 
 /// Return an array as a ReduceBuffer. Throws for an element type that reductions do not support.

@@ -349,7 +349,7 @@ class Checked:
                 raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
             if field.metadata.get("path"):
                 _require_names(key, value)
-                if value == "" and field.default:
+                if isinstance(value, str) and value == "" and field.default:
                     raise ConfigurationError(f"{key} is empty, expected a name")
 
     @property
@@ -362,9 +362,10 @@ _hints = functools.cache(typing.get_type_hints)
 
 
 def _require_names(key: str, value: Any) -> None:
-    """Refuse what is no name of a file or volume and has none, as an array."""
+    """Refuse what is no name of a file or volume, and has none. Tensors and arrays of dask have other names."""
     for part in value.values() if isinstance(value, dict) else [value]:
-        if not (isinstance(part, str) or hasattr(part, "name")):
+        named = isinstance(part, str) or hasattr(part, "name")
+        if not named or hasattr(part, "__dlpack__") or hasattr(part, "__array_function__"):
             raise ConfigurationError(
                 f"{key} is {type_name(part)}, expected a name, or a floodtide.data.Volume"
             )

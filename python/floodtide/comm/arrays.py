@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,7 +44,7 @@ def in_place(call: str, array: object) -> Array:
     if not isinstance(array, np.ndarray):
         problem = f"got {type(array).__name__}"
     elif not array.flags.writeable:
-        problem = "got a read-only one"
+        problem = "got a read-only one, or a negated view"
     elif not array.flags.c_contiguous:
         problem = "got one that is not C-contiguous"
     else:
@@ -53,48 +54,91 @@ def in_place(call: str, array: object) -> Array:
     )
 
 
+def array_of(what: str, value: Any) -> Array:
+    """Return the values of an array or tensor of any library, or of a list; without a copy where that is possible.
+
+    The result is a read-only copy if a tensor's memory does not hold its values: PyTorch negates some views lazily.
+
+    Args:
+        what: Start of the message.
+
+    Raises:
+        InvalidArgumentError: For values that are not in the memory of the processor, need gradients, or have a type
+            that NumPy does not have.
+    """
+    try:
+        array = _shared(value) if is_tensor(value) else np.asarray(value)
+        if array.dtype.hasobject:
+            raise TypeError("it holds Python objects")
+        return array
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        kind = f" of {value.dtype}" if hasattr(value, "dtype") else ""
+        raise InvalidArgumentError(
+            f"{what}: got {type(value).__name__}{kind}, expected an array in the processor's memory, of a type that"
+            f" NumPy has: {str(error).partition(chr(10))[0]}"
+        ) from None
+
+
+def _shared(tensor: Any) -> Array:
+    lazy = [getattr(tensor, name, bool)() for name in ("is_neg", "is_conj")]
+    array: Array = np.from_dlpack(tensor.resolve_conj().resolve_neg() if any(lazy) else tensor)
+    if any(lazy):
+        array.flags.writeable = False
+    elif not array.flags.writeable:  # as before NumPy 2.1
+        array = np.asarray(tensor)
+    return array
+
+
 def accepts_tensors(function: Function) -> Function:
     """Return a function that takes tensors where `function` takes arrays, also in lists and mappings.
 
-    If one of its arguments is a tensor, arrays in its result become tensors of the same library. An array that
-    `function` has changed in place and returns becomes the tensor that was given. A result with a method `mapped`
-    is mapped, so that a handle gives tensors.
+    If an argument without a default is a tensor, arrays in the result become tensors of its library, as far as the
+    library has their types. An array that `function` has changed in place and returns becomes the tensor that was
+    given. A result with a method `mapped` is mapped, so that a handle gives tensors. An argument `arrays` may be any
+    iterable.
 
     Raises:
-        InvalidArgumentError: From the function, for a tensor that is not in the memory of the processor, needs
-            gradients, or has a type that NumPy does not have.
+        InvalidArgumentError: From the function, as `array_of` raises it.
     """
     name = function.__name__.replace("_async", "")
+    parameters = inspect.signature(function).parameters
+    deciding = {key for key, one in parameters.items() if one.default is one.empty}
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if "arrays" in parameters:
+            args = (*(_listed(name, value) for value in args[:1]), *args[1:])
+            kwargs |= {"arrays": _listed(name, kwargs["arrays"])} if "arrays" in kwargs else {}
         for value in (*args, *kwargs.values()):
             # most are arrays, names and numbers, and looking into them is long beside a small collective
-            if type(value) not in _NO_TENSORS and _has_tensor(value):
+            if type(value) not in _NO_TENSORS and any(map(is_tensor, _parts(value))):
                 break
         else:
             return function(*args, **kwargs)
-        given: list[tuple[np.ndarray[Any, Any], Any]] = []
+        pairs = [*zip(parameters, args, strict=False), *kwargs.items()]
+        tensors = [
+            one
+            for key, value in pairs
+            if key in deciding
+            for one in _parts(value)
+            if is_tensor(one)
+        ]
+        library = _library_of(tensors[0]) if tensors else None
+        given: list[tuple[Array, Any]] = []
 
-        def array_of(tensor: Any) -> Any:
-            try:
-                array = np.from_dlpack(tensor)
-                if not array.flags.writeable:  # as before NumPy 2.1
-                    array = np.asarray(tensor)
-            except (BufferError, RuntimeError, TypeError, ValueError) as error:
-                raise InvalidArgumentError(
-                    f"{name}: a {type(tensor).__name__} is no array in the processor's memory: {error}"
-                ) from None
-            given.append((array, tensor))
-            return array
+        def share(tensor: Any) -> Array:
+            given.append((array_of(name, tensor), tensor))
+            return given[-1][0]
 
-        def tensor_of(array: Any) -> Any:
+        def tensor_of(array: Array) -> Any:
             own = [tensor for one, tensor in given if one is array]
-            return own[0] if own else library.from_dlpack(array)
+            try:
+                return own[0] if own else library.from_dlpack(array) if library else array
+            except (BufferError, RuntimeError):
+                return array
 
-        changed = [_each(value, _is_tensor, array_of) for value in args]
-        named = {key: _each(value, _is_tensor, array_of) for key, value in kwargs.items()}
-        library = _library_of(given[0][1])
+        changed = [_each(value, is_tensor, share) for value in args]
+        named = {key: _each(value, is_tensor, share) for key, value in kwargs.items()}
         result = function(*changed, **named)
         back = functools.partial(
             _each, is_one=lambda one: isinstance(one, np.ndarray), change=tensor_of
@@ -102,6 +146,15 @@ def accepts_tensors(function: Function) -> Function:
         return result.mapped(back) if hasattr(result, "mapped") else back(result)
 
     return call  # type: ignore[return-value]
+
+
+def _listed(name: str, arrays: Any) -> list[Any]:
+    try:
+        return list(arrays)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{name}: arrays is {type(arrays).__name__}, expected several arrays"
+        ) from None
 
 
 def _library_of(tensor: Any) -> Any:
@@ -112,16 +165,16 @@ def _library_of(tensor: Any) -> Any:
     return next(m for m in map(importlib.import_module, names) if hasattr(m, "from_dlpack"))
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
+    """Return True for an array that is not NumPy's, and that other libraries can share (DLPack)."""
     return hasattr(value, "__dlpack__") and not isinstance(value, (np.ndarray, np.generic))
 
 
-def _has_tensor(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_is_tensor, value))
+def _parts(value: Any) -> Collection[Any]:
+    """Return the elements of a list or mapping; of another value, the value."""
     if isinstance(value, Mapping):
-        return any(map(_is_tensor, value.values()))
-    return _is_tensor(value)
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _each(value: Any, is_one: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:

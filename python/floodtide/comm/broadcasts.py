@@ -6,14 +6,21 @@ Every function here is Collective: every rank must call it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from floodtide.comm import world
-from floodtide.comm.arrays import Array, accepts_tensors, in_place, words_for
+from floodtide.comm.arrays import (
+    Array,
+    accepts_tensors,
+    array_of,
+    in_place,
+    is_tensor,
+    words_for,
+)
 from floodtide.comm.collectives import index_of, ranks_of
 from floodtide.comm.exchanges import allgather_object
 from floodtide.comm.handles import Handle, completed
@@ -76,19 +83,26 @@ def broadcast_object(value: Any, root_rank: int = 0, process_set: ProcessSet | N
     return world.broadcast_object(value, index_of(root_rank, process_set), comm)
 
 
-@accepts_tensors
 def broadcast_parameters(
-    parameters: Mapping[str, Array], root_rank: int = 0, process_set: ProcessSet | None = None
+    parameters: Mapping[str, Array] | Iterable[tuple[str, Array]],
+    root_rank: int = 0,
+    process_set: ProcessSet | None = None,
 ) -> None:
     """Copy the arrays of rank `root_rank` to all ranks. Call this before training, so that all networks are equal.
 
+    Args:
+        parameters: {name: array}, or pairs of name and array, as of PyTorch's `named_parameters`. They are changed in
+            place.
+        root_rank, process_set: As for `broadcast`.
+
     Raises:
+        InvalidArgumentError: If a value is not an array, or an array is read-only or not C-contiguous.
         ShapeError: On all ranks, if names, shapes or types differ between ranks.
     """
     comm = ranks_of(process_set)
     root = index_of(root_rank, process_set)
-    names = sorted(parameters)
-    own = [(name, parameters[name].dtype.str, parameters[name].shape) for name in names]
+    arrays = _named(parameters)
+    own = [(name, array.dtype.str, array.shape) for name, array in arrays.items()]
     described = allgather_object(own, process_set)
     for rank, other in enumerate(described):
         if other != described[0]:
@@ -97,8 +111,27 @@ def broadcast_parameters(
                     f"broadcast_parameters: names, shapes or types on rank {rank} differ from rank 0's"
                 )
             )
-    for name in names:
-        comm.start_broadcast(parameters[name], root, f"the parameter {name}").wait()
+    for name, array in arrays.items():
+        comm.start_broadcast(array, root, f"the parameter {name}").wait()
+
+
+def _named(parameters: Any) -> dict[str, Array]:
+    """Return arrays that share memory with the parameters, sorted by name."""
+    try:
+        given = dict(parameters)
+    except (TypeError, ValueError):
+        given = {None: None}
+    if not all(isinstance(name, str) for name in given):
+        raise InvalidArgumentError(
+            f"broadcast_parameters: got {type(parameters).__name__}, expected {{name: array}}, or pairs of name and"
+            " array"
+        )
+    arrays = {}
+    for name, value in sorted(given.items(), key=lambda one: one[0]):
+        call = f"broadcast_parameters: {name}"
+        value = value.detach() if hasattr(value, "detach") else value
+        arrays[name] = in_place(call, array_of(call, value) if is_tensor(value) else value)
+    return arrays
 
 
 def broadcast_optimizer_state(

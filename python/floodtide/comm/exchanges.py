@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -53,11 +53,12 @@ allgather = completed(
 
 @accepts_tensors
 def grouped_allgather_async(
-    arrays: Sequence[ArrayLike], process_set: ProcessSet | None = None
+    arrays: Iterable[ArrayLike], process_set: ProcessSet | None = None
 ) -> Handle[list[Array]]:
     """Start the allgathers of several arrays and return one handle for all."""
-    with compared_as_one(ranks_of(process_set), f"allgather of {len(arrays)} arrays"):
-        handles = [allgather_async(array, process_set) for array in arrays]
+    given = list(arrays)
+    with compared_as_one(ranks_of(process_set), f"allgather of {len(given)} arrays"):
+        handles = [allgather_async(array, process_set) for array in given]
     return joint(handles)
 
 

@@ -49,6 +49,9 @@ class How(Division, total=False):
     algorithm: str | None
 
 
+_NAMES = frozenset(How.__annotations__)
+
+
 # not frozen: a frozen one takes longer to make, and every reduction makes one
 @dataclass(slots=True)
 class Rule:
@@ -61,6 +64,13 @@ class Rule:
     process_set: ProcessSet | None = None
     prescale_factor: float = 1.0
     postscale_factor: float = 1.0
+
+    def __new__(cls, call: str, *_: Any, **how: Any) -> Rule:
+        if not _NAMES.issuperset(how):
+            raise InvalidArgumentError(
+                f"{call}: has no argument {min(how.keys() - _NAMES)}, expected {', '.join(sorted(_NAMES))}"
+            )
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, Op):

@@ -8,7 +8,7 @@ shapes and types.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,7 +111,7 @@ allreduce_ = completed(
 
 @accepts_tensors
 def grouped_allreduce_async(
-    arrays: Sequence[ArrayLike], op: Op = Average, **how: Unpack[How]
+    arrays: Iterable[ArrayLike], op: Op = Average, **how: Unpack[How]
 ) -> Handle[list[Array]]:
     """Start a grouped_allreduce and return its handle. The arrays are copied, so the caller may change them at once."""
     rule = Rule("grouped_allreduce", op, **how)
@@ -134,7 +134,7 @@ grouped_allreduce = completed(
 
 @accepts_tensors
 def grouped_allreduce_async_(
-    arrays: Sequence[Array], op: Op = Average, **how: Unpack[How]
+    arrays: Iterable[Array], op: Op = Average, **how: Unpack[How]
 ) -> Handle[list[Array]]:
     """Start a grouped_allreduce in place and return its handle. `synchronize` overwrites the arrays."""
     rule = Rule("grouped_allreduce_", op, **how)
@@ -189,7 +189,7 @@ reduce_scatter = completed(
 
 @accepts_tensors
 def grouped_reduce_scatter_async(
-    arrays: Sequence[ArrayLike], op: Op = Average, **how: Unpack[Division]
+    arrays: Iterable[ArrayLike], op: Op = Average, **how: Unpack[Division]
 ) -> Handle[list[Array]]:
     """Start the reduce_scatters of several arrays and return one handle for all."""
     rule = Rule("grouped_reduce_scatter", op, **how)

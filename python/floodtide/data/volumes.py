@@ -21,6 +21,7 @@ from floodtide.base.data_options import TrainingVolume
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
+from floodtide.comm.arrays import array_of
 from floodtide.data import no_label
 from floodtide.data.boxes import (
     Box,
@@ -55,8 +56,8 @@ class Volume:
 
     Args:
         source: A volume's name ("file.h5:dataset", "volume.zarr/path", "stack.tif", ...), an HDF5 file, a NumPy
-            array, or any object with `shape`, `dtype` and `__getitem__` of three slices: arrays of zarr, h5py,
-            tensorstore or dask are such objects.
+            array or tensor, or any object with `shape`, `dtype` and `__getitem__` of three slices: arrays of zarr,
+            h5py, tensorstore or dask are such objects.
         dataset: The dataset in the HDF5 file `source`.
         channel: Index of the channel of a volume with the axes channel, z, y, x in an HDF5, Zarr, N5 or precomputed
             volume; a volume of three axes has channel 0. None: the volume has three axes.
@@ -413,12 +414,13 @@ def write_volume(
         InvalidArgumentError: If an array is of an unusual type, or something else would be lost.
     """
     _WRITE.check("write_volume", gzip=gzip, voxel_size_nm=voxel_size_nm)
+    given = {name: array_of(f"write_volume: {name}", array) for name, array in arrays.items()}
     resolution = None if voxel_size_nm is None else np.array(voxel_size_nm, np.float64)
     with (
         reserved("write_volume", path, unchecked, wait_s=WAIT_S),
-        hdf5_file(os.fspath(path), command, list(arrays)) as file,
+        hdf5_file(os.fspath(path), command, list(given)) as file,
     ):
-        for name, array in sorted(arrays.items()):
+        for name, array in sorted(given.items()):
             chunks = [min(n, CHUNK) for n in array.shape]
             file.create(name, array.dtype.name, array.shape, chunks, gzip)
             if resolution is not None and array.ndim == 3:

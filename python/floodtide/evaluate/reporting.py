@@ -18,7 +18,7 @@ from floodtide.comm import world
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import difference
 from floodtide.data.places import read_places
-from floodtide.data.volumes import settled_size, volume_exists
+from floodtide.data.volumes import as_volume, settled_size, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError, UnsupportedError
 from floodtide.evaluate import trivial
 from floodtide.evaluate.intervals import LEAST_BODIES, MOST_PAIRS, intervals
@@ -93,11 +93,11 @@ def plain(scores: Scores) -> dict[str, Any]:
 
 
 def report(
-    segmentation: Volume,
-    truth: Volume,
+    segmentation: NDArray[Any] | Volume,
+    truth: NDArray[Any] | Volume,
     box: Box | None = None,
     *,
-    before: Volume | None = None,
+    before: NDArray[Any] | Volume | None = None,
     image: str = "",
     worst: int | None = None,
     border_nm: float | None = None,
@@ -122,10 +122,11 @@ def report(
         floodtide.errors.Error: If a volume cannot be read, the volumes do not fit, or no voxel is left to compare.
     """
     with world.agreed():
+        segmentation, truth = as_volume(segmentation), as_volume(truth)
         for volume in (segmentation, truth):
             settled_size(volume, voxel_nm, "voxel_nm (--voxel-nm)")
         pair = Pair(segmentation, truth, box, _border(border_nm, voxel_nm))
-        earlier = None if before is None else pair.of_same_voxels(before)
+        earlier = None if before is None else pair.of_same_voxels(as_volume(before))
     with bar("voxels", "evaluate") as progress:
         table = pair.table_on_ranks(progress)
     found: Report | None = None

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.comm import world
+from floodtide.comm.arrays import array_of
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, box_text, difference, intersection, reported, tiles
@@ -55,7 +56,8 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
         InvalidArgumentError: If an array does not hold integers.
     """
     table = ContingencyTable()
-    table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
+    given = (array_of("scores", one) for one in (segmentation, truth))
+    table.add(*(np.ascontiguousarray(cleared(one)) for one in given))
     return table.scores()
 
 

@@ -110,6 +110,7 @@ class FFN(Network):
         return network
 
     @accepts_tensors
+    @typed()
     def forward(self, image: Array, logits: Array, by: str | None = None) -> Array:
         """Return the updated logits. Several threads may call this at the same time.
 
@@ -151,6 +152,7 @@ class FFN(Network):
         return "fft" if speedup >= _WORTH else "layers", speedup
 
     @accepts_tensors
+    @typed()
     def loss_and_gradients(
         self, image: Array, logits: Array, labels: Array, weights: Array | None = None
     ) -> tuple[float, dict[str, Array]]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core
+from floodtide.comm.arrays import accepts_tensors
 from floodtide.errors import InvalidArgumentError
 
 Array = npt.NDArray[np.float32]
@@ -45,6 +46,7 @@ class Optimizer:
         # states of arrays that no step has seen yet
         self._loaded: dict[str, dict[str, npt.NDArray[Any]]] = {}
 
+    @accepts_tensors
     def step(
         self,
         parameters: Mapping[str, Array],

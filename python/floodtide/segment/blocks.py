@@ -30,10 +30,11 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, total
 from floodtide.data.look.sampling import starts
 from floodtide.data.places import Place
+from floodtide.data.volumes import as_volume
 from floodtide.errors import LockedError, ShapeError
 from floodtide.segment.canvas import read_seeds, seed_files
 from floodtide.segment.checkpoints import remove_checkpoints
-from floodtide.segment.flooding import Segmenter, output
+from floodtide.segment.flooding import Image, Segmenter, output
 from floodtide.segment.identity import LETTERS, digest, options_of
 from floodtide.segment.pieces import CALLS, DATASET, Cut, Pieces
 
@@ -48,7 +49,7 @@ _SLAB = 1 << 20  # voxels of a whole volume that are read at a time
 def in_subvolumes(
     directory: str | os.PathLike[str],
     segmenter: Segmenter,
-    volume: Volume,
+    volume: Image,
     *,
     subvolume: Vec3,
     overlap: Vec3 | None = None,
@@ -69,6 +70,7 @@ def in_subvolumes(
         ShapeError: If a subvolume is smaller than the field of view.
         StorageError: If the directory cannot be written.
     """
+    volume = as_volume(volume)
     settings = {
         "image": volume.name,
         "voxels": voxels_of(volume, segmenter.options, box),
@@ -106,7 +108,7 @@ def segment_block(
     pieces: Pieces,
     number: int,
     segmenter: Segmenter,
-    volume: Volume,
+    volume: Image,
     progress: Progress | None = None,
 ) -> bool:
     """Segment one subvolume and store it, unless it is there already; return True if this call did. Not collective.
@@ -146,7 +148,7 @@ def segment_block(
 def segment_on_ranks(
     pieces: Pieces,
     segmenter: Segmenter,
-    volume: Volume,
+    volume: Image,
     *,
     numbers: range | None = None,
     progress: Progress | None = None,

@@ -18,6 +18,7 @@ from floodtide.base import limits, notes
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_in
 from floodtide.comm import world
+from floodtide.comm.arrays import array_of
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import Progress, box_text, intersection, slices, total
@@ -302,7 +303,8 @@ def consensus(
     return labels
 
 
-def _int32(labels: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+def _int32(given: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+    labels = array_of("consensus", given)
     if not np.issubdtype(labels.dtype, np.integer) or labels.max(initial=0) >= 2**31:
         raise InvalidArgumentError(
             f"consensus: a segmentation of {labels.dtype}, expected integers below 2^31"

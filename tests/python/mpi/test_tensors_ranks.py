@@ -73,3 +73,105 @@ assert own.array.tolist() == [1]
 ft.broadcast_parameters({"weights": one})
 """,
     )
+
+
+def test_groups_are_any_iterables() -> None:
+    check(
+        2,
+        LIBRARY
+        + """
+named = {"a": tensor(rank), "b": tensor(1, 2)}
+for group in (lambda: named.values(), lambda: (one for one in named.values())):
+    made = [
+        ft.grouped_allreduce(group(), ft.Sum),
+        ft.grouped_allgather(arrays=group()),
+        ft.grouped_reduce_scatter(group(), ft.Sum),
+    ]
+    assert {type(one) for one in sum(made, [])} == {Tensor}
+    assert made[1][1].array.tolist() == [1, 2, 1, 2]
+assert ft.grouped_allreduce_(named.values(), ft.Max)[0] is named["a"]
+assert named["a"].array.tolist() == [1]
+try:
+    ft.grouped_allreduce(3)
+except ft.errors.InvalidArgumentError as error:
+    assert "arrays is int, expected several arrays" in str(error)
+""",
+    )
+
+
+def test_arguments_beside_the_arrays_do_not_decide_the_type_of_the_result() -> None:
+    check(
+        2,
+        LIBRARY
+        + """
+splits = Tensor(np.array([1, 1]))
+for array in (np.zeros(2, "f4,i4"), np.array(["a", "b"]), np.ones(2)):
+    rows, counts = ft.alltoall(array, splits=splits)
+    assert type(rows) is type(counts) is np.ndarray
+    assert rows.dtype == array.dtype
+sys.modules["library"].from_dlpack = lambda array: Tensor(np.from_dlpack(array))
+several = ft.grouped_allgather([np.zeros(1, "f4,i4"), tensor(1)])
+assert [type(one) for one in several] == [np.ndarray, Tensor]
+""",
+    )
+
+
+def test_parameters_are_a_mapping_or_pairs_and_may_need_gradients() -> None:
+    check(
+        2,
+        LIBRARY
+        + """
+class Parameter(Tensor):
+    def __init__(self, array):
+        self.array = array
+    def detach(self):
+        return Tensor(self.array)
+    def __dlpack__(self, **options):
+        raise BufferError("it requires a gradient")
+
+class Negated(Tensor):
+    is_neg, resolve_conj = lambda self: True, lambda self: self
+    def resolve_neg(self):
+        return Tensor(-self.array)
+
+assert ft.allreduce(Negated(np.ones(2)), ft.Sum).array.tolist() == [-2, -2]
+weights, biases = Parameter(np.full((2, 3), float(rank))), np.full(2, rank)
+ft.broadcast_parameters(iter([("weights", weights), ("biases", biases)]), root_rank=1)
+assert (weights.array == 1).all() and (biases == 1).all()
+for wrong, message in (
+    ({"a": [1.0]}, "broadcast_parameters: a: expected a writable .*, got list"),
+    ({"a": np.ones((2, 3)).T}, "broadcast_parameters: a: expected a writable .* not C-contiguous"),
+    ({"a": Negated(np.ones(2))}, "broadcast_parameters: a: .*, or a negated view"),
+    ([weights], "broadcast_parameters: got list, expected {name: array}, or pairs"),
+    ([(biases, weights)], "broadcast_parameters: got list, expected {name: array}, or pairs"),
+):
+    try:
+        ft.broadcast_parameters(wrong)
+        raise AssertionError(message)
+    except ft.errors.InvalidArgumentError as error:
+        import re
+        assert re.match(message, str(error)), error
+""",
+    )
+
+
+def test_explicit_byte_order_and_unknown_arguments() -> None:
+    check(
+        2,
+        LIBRARY
+        + """
+for kind in ("f4", "f8", "i8", "u1"):
+    native = np.dtype(kind).newbyteorder(">").newbyteorder(sys.byteorder)
+    array = np.full(4, rank + 1).astype(native)
+    assert array.dtype.byteorder in "<>|"
+    assert ft.allreduce(array, ft.Sum).tolist() == [3] * 4
+    assert ft.reduce_scatter(array, ft.Sum).tolist() == [3] * 2
+    assert ft.allreduce_(array, ft.Max).tolist() == [2] * 4
+for wrong in ("name", "average"):
+    try:
+        ft.allreduce(np.ones(2), **{wrong: "x"})
+        raise AssertionError(wrong)
+    except ft.errors.InvalidArgumentError as error:
+        assert str(error).startswith(f"allreduce: has no argument {wrong}, expected "), error
+""",
+    )

@@ -17,6 +17,7 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import reason
+from floodtide.comm.arrays import array_of, is_tensor
 from floodtide.data.boxes import Vec3, box_text, slices
 from floodtide.data.formats.geometry import (
     KEYS,
@@ -130,6 +131,8 @@ def open_object(source: Any, name: str) -> Opened:
     """Open an array, or another object that a volume can read."""
     is_array = isinstance(source, np.ndarray)
     name = name or ("the array" if is_array else f"the {type(source).__name__} object")
+    if is_tensor(source) and not isinstance(getattr(source, "dtype", None), np.dtype):
+        source, is_array = array_of(name, source), True
     if is_array and type(source).__module__.startswith("numpy.ma"):
         raise InvalidArgumentError(
             f"{name}: is a masked array, expected a plain one: fill it first (array.filled(0))"

@@ -43,6 +43,23 @@ def learn(**more: Any) -> Any:
     return unet().loss_and_gradients(BATCH, np.zeros(BATCH.shape, np.uint8), **more)
 
 
+def ffn() -> ft.nn.FFN:
+    return ft.nn.FFN(1, (3, 3, 3), (1, 1, 1), features=2)
+
+
+class Lazy:
+    """An array as dask's: it has a name, and no truth value."""
+
+    name = "array-7"
+    __array_function__ = None
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: patches([IMAGE]),
@@ -60,6 +77,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: patches().load("a", 0), "Patches.load: walker is a string .'a'., expected an integer"),
     (lambda: patches().fixed(1.0), "Patches.fixed: number is a number .1.0., expected an integer"),
     (lambda: volume(image=IMAGE), r"image is an array of shape \(8, 16, 16\), expected a name, or"),
+    (lambda: volume(image=Lazy()), "TrainingVolume: image is Lazy .*, expected a name, or a"),
     (lambda: volume(labels=None), "TrainingVolume: labels is None, expected a name, or a"),
     (
         lambda: volume(masks={"a": 3}),
@@ -107,6 +125,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
         "kernels.0 is an integer .1., expected a list of 3 int",
     ),
     (lambda: unet().forward([[1.0]]), "UNet.forward: batch is a list .*, expected an array"),
+    (lambda: ffn().forward([[1.0]], [[1.0]]), "FFN.forward: image is a list .*, expected an array"),
+    (lambda: ffn().forward(IMAGE, IMAGE, 3), "FFN.forward: by is an integer .3., expected a str"),
     (lambda: learn(loss=3), "loss is an integer .3., expected a string or a SegmentationLoss"),
     (
         lambda: learn(groups="2"),

@@ -45,6 +45,9 @@ def test_each_subvolume_is_what_a_segmentation_of_its_box_is(
     for number, labels in enumerate(contents(pieces)):
         np.testing.assert_array_equal(labels, expected[number])
     assert sum(labels.max() > 0 for labels in expected) >= 10
+    of_array = in_subvolumes(tmp_path / "array", segmenter, volume.read(), subvolume=SIZE)
+    assert segment_block(of_array, 13, segmenter, volume.read())
+    np.testing.assert_array_equal(of_array.read(13, of_array.cut.subvolume(13)), expected[13])
 
 
 def test_a_restart_segments_what_is_missing_only(
