@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core, data, nn
-from floodtide.base import kept
+from floodtide.base import network_files
 from floodtide.base.networks import section_of
 from floodtide.base.outputs import files_in, files_of, refuse_inputs, reserved, starts_like
 from floodtide.base.progress import bar
@@ -79,9 +79,12 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
         found = nn.load(source, fov=fov, deltas=deltas)
         statistics, configuration = to_text(training_images(source)), _configuration(source)
         if write is None:
-            found.save(destination, statistics=kept.joined(statistics, configuration))
+            found.save(destination, statistics=network_files.joined(statistics, configuration))
         else:
-            texts = {kept.TRAINING_IMAGES: statistics or "[]", "configuration": configuration}
+            texts = {
+                network_files.TRAINING_IMAGES: statistics or "[]",
+                "configuration": configuration,
+            }
             write(found, destination, texts | _notes(source))
     count = sum(array.size for array in found.parameters().values())
     row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
@@ -90,7 +93,7 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
 
 
 def _configuration(source: str) -> str:
-    return "" if is_tensorflow(source) else kept.stored_text(source, "configuration")
+    return "" if is_tensorflow(source) else network_files.stored_text(source, "configuration")
 
 
 def _notes(source: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from floodtide.base import kept, reading
+from floodtide.base import network_files, reading
 from floodtide.config.reader import from_dict
 from floodtide.config.sections import Config
 from floodtide.errors import ConfigurationError
@@ -13,7 +13,7 @@ from floodtide.errors import ConfigurationError
 
 def stored(checkpoint: str | Path) -> Config | None:
     """Return the configuration that the file of a network stores; None if it stores none."""
-    text = kept.stored_text(checkpoint, "configuration")
+    text = network_files.stored_text(checkpoint, "configuration")
     where = f"{checkpoint}: configuration"
     return from_dict(reading.parse_toml(text, where), where) if text else None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core
-from floodtide.base import kept, reading
+from floodtide.base import network_files, reading
 from floodtide.base.typed import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.bundle import read_bundle
@@ -60,7 +60,7 @@ def load(
         raise InvalidFileError(
             f"load: {text} is an ONNX model, which is only written; expected the network of which it was made"
         )
-    if kept.is_safetensors(text):
+    if network_files.is_safetensors(text):
         from floodtide.nn import safetensors_files  # a training starts faster without
 
         core, arrays = safetensors_files.read(text, compute)

@@ -15,7 +15,6 @@ from floodtide.base.options import shown, type_name
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.typed import typed
 from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
-from floodtide.nn.torch_names import as_array, from_torch
 
 Array = npt.NDArray[np.float32]
 Core = _core.Ffn | _core.UNet
@@ -88,6 +87,8 @@ class Network:
             ShapeError: If an array has another shape.
             InUseError: If another thread trains the network.
         """
+        from floodtide.nn.torch_names import as_array, from_torch
+
         own = self._named(self.core.parameters())
         for name in state:
             if not isinstance(name, str):

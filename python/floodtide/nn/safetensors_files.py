@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from floodtide import _core
-from floodtide.base import kept, reading
+from floodtide.base import network_files, reading
 from floodtide.base.files import replace_bytes
 from floodtide.base.libraries import library
 from floodtide.base.networks import NETWORKS, section_of
@@ -53,7 +53,7 @@ def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
         The core's network, with random weights, and the arrays of the file.
     """
     _core.FfnOptions(compute=compute)  # an unknown name is no fault of the file
-    with kept.opened(path) as file:
+    with network_files.opened(path) as file:
         notes = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     if _ARCHITECTURE not in notes:
@@ -80,7 +80,7 @@ def require_own(path: str) -> None:
     """Raise InvalidArgumentError if a file exists that is not empty and that `save` has not written."""
     try:
         own = not reading.exists(path) or os.path.getsize(path) == 0
-        own = own or _ARCHITECTURE in kept.metadata(path)  # metadata have no order
+        own = own or _ARCHITECTURE in network_files.metadata(path)  # metadata have no order
     except InvalidFileError:
         own = False
     if not own:

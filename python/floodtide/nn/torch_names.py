@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from floodtide.base.options import type_name
 from floodtide.base.reading import blaming
+from floodtide.comm.arrays import is_tensor
 from floodtide.errors import InvalidArgumentError
 
 Tensor = npt.NDArray[Any]
@@ -58,7 +59,8 @@ def as_array(value: Any, name: str) -> Tensor:
     with blaming(InvalidArgumentError, where, "a float32 array in the memory of the CPU"):
         if hasattr(value, "resolve_neg"):  # a tensor of PyTorch, which may require gradients
             value = value.detach().resolve_neg()
-        array = np.asarray(value)
+        only_shared = is_tensor(value) and not hasattr(value, "__array__")
+        array: Tensor = np.from_dlpack(value) if only_shared else np.asarray(value)
     if array.dtype != np.float32:
         kind = array.dtype if hasattr(value, "dtype") else type_name(value)
         raise InvalidArgumentError(f"{where} is {kind}, expected float32")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import config
+from floodtide.base.network_files import checkpoints
 from floodtide.comm import world
 from floodtide.data import parse_box
 from floodtide.data.boxes import as_vec3, intersection
@@ -18,7 +19,6 @@ from floodtide.data.image_check import image_problems, opened
 from floodtide.data.look.problems import Problem
 from floodtide.data.patches import UNLABELLED, boxes_of
 from floodtide.errors import Error
-from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.segment.commands import reading_of, require_same_sizes, resolved
 from floodtide.train.data_checks import look_at, training_problems
 from floodtide.train.learners import learner_of

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from floodtide.base import notes
 from floodtide.base.files import replace_text
+from floodtide.base.network_files import checkpoints
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.base.tasks import BY_KIND, Classes, Task
@@ -27,7 +28,6 @@ from floodtide.data.look.labels import LabelStatistics, label_statistics, requir
 from floodtide.data.no_label import missing
 from floodtide.data.volumes import labels_of, none_of, require_same_grid, settled_size, stated_by
 from floodtide.errors import InvalidArgumentError
-from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.document import MARK
 from floodtide.plan.flooding import is_small, needs_membrane
 from floodtide.plan.judging import voxel_size_of

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from floodtide import _core, config, evaluate
 from floodtide.base.data_options import TrainingVolume, volume_name
+from floodtide.base.network_files import checkpoints
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, box_text, difference, middle, total
@@ -33,7 +34,6 @@ from floodtide.errors import (
     UnsupportedError,
 )
 from floodtide.evaluate import trivial
-from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, trained

@@ -12,13 +12,13 @@ from typing import Any
 
 from floodtide import config, nn
 from floodtide.base import reading
+from floodtide.base.network_files import checkpoints
 from floodtide.base.tasks import PatchTask
 from floodtide.config.stored import stored
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
 from floodtide.data.look.trained_on import training_images
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.nn.load import is_tensorflow
 
 

@@ -22,9 +22,9 @@ from floodtide import config as configuration
 from floodtide.base import reading
 from floodtide.base.files import SUFFIX, replace_text
 from floodtide.base.locks import Lock, take
+from floodtide.base.network_files import checkpoint_path, checkpoints
 from floodtide.base.outputs import is_one_of
 from floodtide.base.pickling import NotPickled
-from floodtide.nn.checkpoint_files import checkpoint_path, checkpoints
 
 LOCK = "run.lock"
 """Name of the lock file of a run directory. The file names the process that writes the directory."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from floodtide.base import kept, reading
+from floodtide.base import network_files, reading
 from floodtide.data.look.image import ImageStatistics
 from floodtide.errors import InvalidFileError
 
@@ -145,7 +145,7 @@ def training_images(checkpoint: str | os.PathLike[str]) -> tuple[TrainedOn, ...]
     name = os.path.basename(path).removesuffix(".index")
     if path.endswith(".index") or not reading.exists(path):
         return PUBLISHED.get(name, ())
-    return from_text(kept.stored_text(path, "statistics"), path)
+    return from_text(network_files.stored_text(path, "statistics"), path)
 
 
 FIB25 = TrainedOn(

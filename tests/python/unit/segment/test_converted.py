@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from floodtide import cli, data, nn
-from floodtide.base.kept import metadata
+from floodtide.base.network_files import metadata
 from floodtide.config.stored import stored
 from floodtide.data.look.trained_on import TrainedOn, to_text, training_images
 

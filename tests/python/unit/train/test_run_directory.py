@@ -14,8 +14,8 @@ import tomli_w
 from training_volume import document, write_volume
 
 from floodtide import cli, config
+from floodtide.base.network_files import checkpoints
 from floodtide.errors import Interrupted, LockedError
-from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.train import Trainer
 from floodtide.train.run_directory import LOCK, MARK, EventFile, read_log
 

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that the file of a network keeps of its training: `statistics` of the images, and the `configuration`.
+"""Files of networks: paths of the checkpoints in a run directory, and the texts that a file keeps of the training.
 
-A checkpoint of a training has an attribute for each. In the HDF5 file of a converted network, the attribute
-`statistics` is a JSON object of both texts.
+A checkpoint has the attributes `statistics` (of the training images) and `configuration`. In the HDF5 file of a
+converted network, the attribute `statistics` is a JSON object of both texts.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from floodtide import _core
@@ -18,8 +20,23 @@ from floodtide.base import reading
 from floodtide.base.libraries import library
 from floodtide.errors import InvalidFileError
 
+CHECKPOINT = re.compile(r"step-(\d+)\.h5")
+
 TRAINING_IMAGES = "training_images"
 """Name of the statistics in the metadata of files for other programs."""
+
+
+def checkpoint_path(run: Path, step: int) -> Path:
+    """Return the path of the checkpoint that is written after `step` training steps."""
+    return run / "checkpoints" / f"step-{step}.h5"
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Return all checkpoints of a run directory, oldest first. Raise InvalidFileError if the folder cannot be read."""
+    with reading.reading(run, "a run directory"):
+        paths = (run / "checkpoints").glob("step-*.h5")
+        found = [(int(step[1]), p) for p in paths if (step := CHECKPOINT.fullmatch(p.name))]
+    return [path for _, path in sorted(found)]
 
 
 def stored_text(path: str | os.PathLike[str], name: str) -> str:
