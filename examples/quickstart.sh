@@ -13,8 +13,8 @@ cd "$(dirname "$0")/.."
 floodtide_system
 floodtide_venv "$FLOODTIDE_VENV"
 export PATH="$FLOODTIDE_VENV/bin:$PATH"
-floodtide_say "building and installing floodtide (one to three minutes)"
-python -m pip install -qq '.[mpi]'
+floodtide_say "building and installing floodtide"
+floodtide_pip install '.[mpi]'
 floodtide info
 floodtide_say "training, segmenting and scoring on two ranks"
 mpiexec -n 2 floodtide demo --out "$out"

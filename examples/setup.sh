@@ -3,6 +3,7 @@
 # Shared by examples/quickstart.sh and tests/run.sh, which source it from the root of the tree. Gives
 #   floodtide_system PACKAGE...   see to it that a compiler, the headers and further Debian packages are there
 #   floodtide_venv FOLDER         make a virtual environment with a recent pip
+#   floodtide_pip ARGUMENT...     run the environment's pip, and say how far compiling is
 #   floodtide_say TEXT            a line of progress
 # The environment is .venv in the tree, or $FLOODTIDE_VENV.
 
@@ -57,4 +58,28 @@ floodtide_venv() {
     if python3 -c 'import ensurepip, venv' 2>/dev/null; then python3 -m venv "$1"; else python3 -m virtualenv -q "$1"; fi
   fi
   "$1/bin/python" -m pip install -qq --upgrade 'pip>=25.1'
+}
+
+# pip hides what a build prints, so that minutes pass in silence. After a failure, the end of it is shown.
+floodtide_pip() {
+  local log
+  log=$(mktemp)
+  { "$FLOODTIDE_VENV/bin/python" -m pip "$@" -v 2>&1 || touch "$log.failed"; } | tee "$log" | python3 -uc '
+import re, sys, time
+first = shown = 0.0
+for line in sys.stdin:
+    step, now = re.search(r"\[(\d+)/(\d+)\] ", line), time.monotonic()
+    if step and not first:
+        first = shown = now
+    elif step and now > shown + 15:
+        done, total, shown = int(step[1]), int(step[2]), now
+        left_s = (now - first) * (total - done) / done
+        print(f"   compiled {done} of {total} files, about {left_s / 60:.1f} min left")
+'
+  if [ -e "$log.failed" ]; then
+    tail -n 40 "$log" >&2
+    rm "$log" "$log.failed"
+    return 1
+  fi
+  rm "$log"
 }

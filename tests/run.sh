@@ -79,7 +79,7 @@ build() {  # build <name> <option of pip wheel or of CMake>...: compile once, fo
       *) settings+=("$option") ;;
     esac
   done
-  "$python" -m pip wheel -qq --no-deps -w "build/wheel-$name" --config-settings="build-dir=build/$name" "${settings[@]}" .
+  floodtide_pip wheel --no-deps -w "build/wheel-$name" --config-settings="build-dir=build/$name" "${settings[@]}" .
 }
 step "build with assertions, warnings are errors"
 build tests --no-build-isolation -DFLOODTIDE_TESTS=ON -DFLOODTIDE_ASSERTIONS=ON -DFLOODTIDE_WARNINGS_AS_ERRORS=ON "${options[@]}"
