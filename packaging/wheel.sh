@@ -13,7 +13,7 @@ root=$PWD
 work=$root/build/packaging
 tools=$work/tools
 export CC=${CC:-cc} CXX=${CXX:-c++} CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
-# A namespace for each folder: CMake asks the compiler for its folders, and must not get those of another sysroot.
+# Without this namespace, the compiler cache tells CMake the system folders of another checkout.
 export CCACHE_NAMESPACE=$root CCACHE_SLOPPINESS=pch_defines,time_macros
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}
 export SOURCE_DATE_EPOCH

@@ -45,9 +45,8 @@ ONNX = ("onnxruntime", "openvino")
 # A peer is left out if its pass takes this many times ours, and this many seconds.
 _SLOW, _SLOW_S = 30.0, 2.0
 _COMPILED = "torch-compile "
-_ALL_TOGETHER = (
-    10  # times the time asked for: slow peers take no longer, and are measured less often
-)
+# Slow peers are measured less often: all together take at most this many times the time that was asked for.
+_ALL_TOGETHER = 10
 
 
 def stamped(row: Row) -> Row:

@@ -120,8 +120,8 @@ def _named(parameters: Any) -> dict[str, Array]:
     try:
         given = dict(parameters)
     except (TypeError, ValueError):
-        given = {None: None}
-    if not all(isinstance(name, str) for name in given):
+        given = None
+    if given is None or not all(isinstance(name, str) for name in given):
         raise InvalidArgumentError(
             f"broadcast_parameters: got {type(parameters).__name__}, expected {{name: array}}, or pairs of name and"
             " array"

@@ -19,7 +19,7 @@ from floodtide.plan.wish import FEW_STEPS, ZERO_BOUNDARY, Recipe, Wish, average_
 DEPTH, FEATURES, FOV = 9, 32, 33
 """Modules, feature maps and largest field of view of the paper's network."""
 SMALL_DEPTH, SMALL_FEATURES, SMALL_FOV = 5, 16, 17
-"""Those of a network that learns within an hour."""
+"""Modules, feature maps and largest field of view of a network that learns within an hour."""
 _SMALL_BELOW_MINUTES = 2880.0  # of training: the paper's network needs days from random weights
 
 WALKERS, FINE_TUNING_WALKERS = 8, 32

@@ -28,7 +28,8 @@ def worst_of(found: Segmented) -> list[Mistake]:
     mistakes = evaluate.worst_mistakes(evaluate.Pair(labels, found.truth), count=_COUNT)
     mistakes.sort(key=lambda mistake: -mistake.voxels)
     first: dict[tuple[int, int], Mistake] = {}
-    for mistake in mistakes:  # what a segment takes of another object is a merger and a split
+    # If a segment takes a part of another object, this part is in a merger and in a split.
+    for mistake in mistakes:
         first.setdefault((mistake.parts[1].segment, mistake.parts[1].object), mistake)
     return [_placed(mistake, found) for mistake in list(first.values())[:_COUNT]]
 

@@ -22,9 +22,8 @@ from floodtide.data.places import Place
 from floodtide.errors import StorageError
 from floodtide.view.layers import SEGMENTS, Layer
 
-_MESHED = (
-    1 << 26
-)  # voxels up to which segments are shown as surfaces: these are computed of the whole volume
+# Neuroglancer computes surfaces from the whole volume: volumes of more voxels have none.
+_MESHED = 1 << 26
 _PANEL = 350.0  # pixels of a picture in a window of usual size
 _NEAR = 0.3  # voxels of a pixel at a place
 
@@ -126,30 +125,26 @@ class _Steps:
 
     def __init__(self, viewer: Any, places: Sequence[Place]) -> None:
         self._viewer, self._places, self._at = viewer, places, -1
-        self._first = True
         viewer.actions.add("next-place", lambda _: self._go(self._at + 1))
         viewer.actions.add("previous-place", lambda _: self._go(max(self._at, 0) - 1))
         with viewer.config_state.txn() as config:
             bindings = config.input_event_bindings
-            for keys in (
-                bindings.viewer,
-                bindings.data_view,
-            ):  # the pictures have own meanings of these keys
+            # Over a picture, Neuroglancer gives these keys another meaning.
+            for keys in (bindings.viewer, bindings.data_view):
                 keys["bracketright"] = "next-place"
                 keys["bracketleft"] = "previous-place"
 
     def _go(self, number: int) -> None:
-        self._at = number % len(self._places)
+        first, self._at = self._at < 0, number % len(self._places)
         place = self._places[self._at]
         with self._viewer.txn() as state:
             state.position = _centre(place)
-            if self._first:
+            if first:
                 state.cross_section_scale = _NEAR
             state.layers[SEGMENTS].segments = {*place.segments} - {0}
         with self._viewer.config_state.txn() as config:
             text = f"place {_described(self._at + 1, place)} ({len(self._places)} places; x: all segments)"
             config.status_messages["place"] = text
-        self._first = False
 
 
 def _require_free(bind: str, port: int) -> None:

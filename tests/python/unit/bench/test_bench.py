@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import time
 
 import pytest
 from click.testing import CliRunner, Result
 
 from floodtide import _core, errors
 from floodtide.bench import kernels
-from floodtide.bench.rows import enough, output_of, threads
+from floodtide.bench.rows import _warm, enough, output_of, threads, timed_in_turn
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import command
 
@@ -130,3 +132,23 @@ def test_a_process_of_its_own_that_fails_is_one_line() -> None:
         output_of("the sum failed", "-c", "1 + ''")
     with pytest.raises(errors.InternalError, match="status 3"):
         output_of("the end", "-c", "import os; os._exit(3)")
+
+
+def test_of_compiled_formats_the_first_that_runs_is_measured() -> None:
+    called = []
+
+    def body(name: str) -> None:
+        called.append(name)
+        if name.endswith("refused"):
+            raise AssertionError("expected another stride")
+
+    names = ("floodtide", "torch-compile refused", "torch-compile a", "torch-compile b")
+    kept = _warm({name: functools.partial(body, name) for name in names})
+    assert list(kept) == ["floodtide", "torch-compile a"]
+    assert "torch-compile b" not in called
+
+
+def test_slow_peers_end_a_measurement() -> None:
+    bodies = {"floodtide": lambda: None, "torch": lambda: time.sleep(0.01)}
+    times, _ = timed_in_turn(bodies, 0.01)  # of the first function: thousands of calls
+    assert len(times["torch"]) == 20

@@ -13,7 +13,9 @@ from report_page import Page
 from unet_runs import dice_scores, validation_record
 
 from floodtide import data, nn, report
-from floodtide.report import held_out
+from floodtide.report import held_out, segmented
+from floodtide.report.segmented import Segmented
+from floodtide.report.worst import worst_of
 from floodtide.segment.predict import Predictor
 from floodtide.train import read_run
 
@@ -242,3 +244,28 @@ def test_other_groups_than_the_log_s_are_not_shown(groups_run: Path) -> None:
         None,
         ["pictures of what was held out: the groups are not those of the log any more"],
     )
+
+
+def test_the_test_part_is_segmented_where_there_is_one(tmp_path: Path) -> None:
+    run = volume_run(tmp_path, "affinities")
+    config = (run / "config.toml").read_text()
+    settings, _ = segmented.newest(read_run(run))
+    assert segmented.held_out_box(settings)[1] == ((8, 0, 0), (8, 48, 48))
+    (run / "config.toml").write_text(f'{config}test_box = "8:16,0:24,0:48"\n')
+    settings, _ = segmented.newest(read_run(run))
+    assert segmented.held_out_box(settings)[1] == ((8, 0, 0), (8, 24, 48))
+
+
+def test_a_part_that_a_segment_takes_of_another_object_is_shown_once() -> None:
+    truth = np.ones((4, 6, 10), np.uint32)
+    truth[..., 5:] = 2
+    labels = np.where(np.arange(10) < 7, 1, 2).astype(np.uint32) * np.ones_like(truth)
+    found = Segmented(
+        segmentation=data.Volume(labels),
+        start=(0, 0, 0),
+        image="",
+        note="",
+        truth=data.Volume(truth),
+    )
+    (mistake,) = worst_of(found)  # segment 1 merges objects 1 and 2, and object 2 is split
+    assert (mistake.parts[1].segment, mistake.parts[1].object) == (1, 2)
