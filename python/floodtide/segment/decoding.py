@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,17 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import Config, SegmentOptions
 from floodtide.config.segment_options import LINKAGES
-from floodtide.data import Box, Volume, parse_box
-from floodtide.data.boxes import box_text, difference, intersection, middle, parse_boxes
+from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data.boxes import (
+    as_vec3,
+    box_text,
+    difference,
+    grown,
+    intersection,
+    middle,
+    parse_boxes,
+    slices,
+)
 from floodtide.data.no_label import cleared
 from floodtide.data.patches import boxes_of
 from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageError
@@ -41,6 +50,7 @@ FILE = "decoding.json"
 _THRESHOLDS = tuple(round(0.05 * n, 2) for n in range(2, 20))
 _MIN_SIZES = (1, 25, 100, 400)
 _MOST_VOXELS = 1 << 20  # that are decoded: the choice takes a minute or two
+_GROWN = 8  # voxels by which a box grows at a time
 _SCORES = {"voi": "VOI", "rand": "adapted Rand error"}
 _DEFAULTS: dict[str, Any] = {"mirror": False, "method": "mean", "threshold": 0.5, "min_size": 100}
 _COLUMNS = (*_DEFAULTS, *_SCORES)
@@ -51,6 +61,11 @@ MIRROR_MARGIN = 0.02
 
 Mirrored copies cost eight times the prediction. Where they helped, errors fell by 8 to 27 %; thresholds from 0.3 to 0.6
 differ by 7 % (docs/real_em.md, "A network trained in an evening"). So a gain below 2 % is not worth the time.
+"""
+THRESHOLD_MARGIN = 0.1
+"""Share of the best score by which a higher threshold of the same linkage may be worse, and is chosen.
+
+A validation box is small, and its score noisy. In the whole image, segments that one false merger joins are longer.
 """
 _APART = 1 << 40  # between the ids of two boxes
 
@@ -160,7 +175,7 @@ def _shown(value: Any) -> str:
 def _best(rows: list[Row], by: str, given: Row) -> Row:
     """Return the best candidate that has the given values. Of equals, the settings nearest to the defaults win.
 
-    Mirroring wins only if it is better by MIRROR_MARGIN.
+    Mirroring wins only if it is better by MIRROR_MARGIN. Of thresholds within THRESHOLD_MARGIN, the highest wins.
     """
     for name, value in given.items():
         rows = [one for one in rows if one[name] == value] or rows
@@ -172,7 +187,11 @@ def _best(rows: list[Row], by: str, given: Row) -> Row:
 
     best = min(rows, key=rank)
     plain = min((row for row in rows if not row["mirror"]), key=rank, default=best)
-    return best if best[by] < (1.0 - MIRROR_MARGIN) * plain[by] else plain
+    best = best if best[by] < (1.0 - MIRROR_MARGIN) * plain[by] else plain
+    fixed = {name: best[name] for name in ("mirror", "method", "min_size")}.items()
+    near = (1.0 + THRESHOLD_MARGIN) * best[by]
+    alike = [row for row in rows if fixed <= row.items() and row[by] <= near]
+    return max(alike, key=lambda row: row["threshold"])
 
 
 def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
@@ -238,12 +257,14 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
         for number, ((volume, box), (images, labels)) in enumerate(zip(parts, opened, strict=True)):
             place = difference(box[0], volume.labels_box_start), box[1]
             truth = cleared(labels.read(place), labels.name, settings.data.unlabelled)
+            around = _around(box, images[0].shape, task.affinity_offsets, len(parts))
+            inside = slices(box, around[0])
             for mirror in mirrors:
                 predictor = predictor_of(volume, network, task, axes if mirror else ())
-                predicted = predictor.predicted(images, box)
+                predicted = predictor.predicted(images, around)
                 progress(done := done + 1, total)
                 for method in LINKAGES:
-                    for key, rows in _candidates(predicted, settings, method, truth):
+                    for key, rows in _candidates(predicted, settings, method, truth, inside):
                         rows[:, :2] += np.where(rows[:, :2] > 0, number * _APART, 0).astype(
                             rows.dtype
                         )
@@ -275,15 +296,33 @@ def _parts(settings: Config) -> Iterator[tuple[TrainingVolume, Box]]:
         yield volume, middle(box, [max(1, int(n * factor)) for n in box[1]])
 
 
+def _around(box: Box, shape: Vec3, offsets: Sequence[Vec3], boxes: int) -> Box:
+    """Return a box of the image that is decoded to score `box`: its segments may meet outside of it.
+
+    Args:
+        shape: That of the image.
+        offsets: Those of the affinities. A box does not grow along axes without one.
+        boxes: Number of boxes that share the voxels.
+    """
+    by = as_vec3([_GROWN * any(offset[axis] for offset in offsets) for axis in range(3)])
+    while (larger := grown(box, by, shape)) != box and boxes * math.prod(larger[1]) <= _MOST_VOXELS:
+        box = larger
+    return box
+
+
 def _candidates(
-    predicted: Any, settings: Config, method: str, truth: Any
+    predicted: Any, settings: Config, method: str, truth: Any, inside: tuple[slice, slice, slice]
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield (method, threshold, min_size) of each candidate, and the voxels of each pair of segment and object."""
+    """Yield (method, threshold, min_size) of each candidate, and the voxels of each pair of segment and object.
+
+    Args:
+        inside: The box of `truth` in the box of `predicted`.
+    """
     offsets = settings.task.affinity_offsets
     for threshold, labels in linked(predicted, offsets, method, _THRESHOLDS):
         sizes = np.bincount(labels.ravel().astype(np.int64))
         table = _core.evaluate.ContingencyTable()
-        table.add(np.ascontiguousarray(labels), np.ascontiguousarray(truth))
+        table.add(np.ascontiguousarray(labels[inside]), np.ascontiguousarray(truth))
         pairs = table.rows()
         for least in _MIN_SIZES:
             rows = pairs.copy()

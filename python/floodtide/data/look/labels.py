@@ -342,7 +342,9 @@ def _pieces(
     """Return how many connected pieces each of the values has, in a block in the middle of each of the largest boxes.
 
     Of several sections, the one with the most pieces counts: an object that is labelled in two sections is one object.
+    So do boxes, if there are more values than classes usually are.
     """
+    apart = form == "sections" or len(values) > _FEW_IDS
     counts: dict[int, int] = {}
     for box in sorted(boxes, key=lambda box: -math.prod(box[1]))[:_BLOCKS]:
         extents = list(box[1])
@@ -353,7 +355,7 @@ def _pieces(
         for value in np.intersect1d(labels, values):
             found = _core.segment.connected_components((labels == value).astype(np.uint8), _SPECK)
             before, own = counts.get(int(value), 0), int(found.max())
-            counts[int(value)] = max(before, own) if form == "sections" else before + own
+            counts[int(value)] = max(before, own) if apart else before + own
     return tuple(sorted(counts.items()))
 
 

@@ -187,6 +187,14 @@ def test_objects_that_are_labelled_in_every_fourth_section_are_objects() -> None
     assert (found.form, found.kind) == ("sections", "objects")
 
 
+def test_objects_that_cross_two_labelled_boxes_are_objects() -> None:
+    y = np.arange(60)[None, :, None]
+    labels = np.broadcast_to(100 + y // 3 % 10, (40, 60, 60)).astype(np.uint32)  # two branches each
+    boxed = part(labels, ((0, 0, 0), (16, 60, 30)), ((24, 0, 30), (16, 60, 30)))
+    found = statistics(boxed)
+    assert (found.form, found.kind) == ("boxes", "objects"), found.kind_reason
+
+
 WAYS = ["linear", "area", "cubic", "in z"]  # JPEG adds noise around a class between two others
 
 

@@ -17,7 +17,8 @@ from plans import refused
 from floodtide import cli
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.config import SegmentOptions
-from floodtide.data import Volume
+from floodtide.data import Box, Volume
+from floodtide.data.boxes import slices
 from floodtide.report import segmented
 from floodtide.segment import decoding
 from floodtide.segment.linking import AffinityOptions, linked, segments_of
@@ -60,11 +61,11 @@ def faint(labels: Array) -> Array:
 def predicts_faint(trained: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Let networks predict faint affinities. Return the mirrored axes of each prediction."""
     calls: list[tuple[int, ...]] = []
-    truth = Volume(f"{trained}/labels.h5:labels").read()[32:]
+    truth = Volume(f"{trained}/labels.h5:labels").read()
 
-    def predicted(self: Predictor, *_: Any) -> Array:
+    def predicted(self: Predictor, _: Any, box: Box, *__: Any) -> Array:
         calls.append(self.mirror)
-        return faint(truth)
+        return faint(truth)[(slice(None), *slices(box))]
 
     monkeypatch.setattr(Predictor, "predicted", predicted)
     return calls
@@ -120,6 +121,32 @@ def test_mirroring_must_be_better_by_a_margin(share: float, mirrored: bool) -> N
     assert decoding._best([plain, other, copies], "voi", {}) == (copies if mirrored else plain)
     assert decoding._best([plain, other, copies], "voi", {"mirror": True}) == copies
     assert decoding._best([plain, other, copies], "voi", {"threshold": 0.6}) == other
+
+
+def test_of_thresholds_that_score_alike_the_highest_wins() -> None:
+    usual = {"mirror": False, "method": "mean", "threshold": 0.3, "min_size": 100, "voi": 1.0}
+    rows = [usual, usual | {"threshold": 0.6, "voi": 1.09}, usual | {"threshold": 0.7, "voi": 1.11}]
+    rows += [usual | {"threshold": 0.8, "method": "median", "voi": 1.01}]
+    assert decoding._best(rows, "voi", {}) == rows[1]
+    assert decoding._best(rows, "voi", {"threshold": 0.3}) == rows[0]
+
+
+def test_segments_may_meet_outside_of_the_validation_box(
+    run: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = Volume(f"{trained}/labels.h5:labels").read()
+    same = np.stack([(np.roll(truth, 1, axis) == truth) & (truth > 0) for axis in range(3)])
+    affinities = np.where(same, np.float32(0.95), np.float32(0))
+    affinities[:, :30] = np.maximum(affinities[:, :30], 0.62)  # all objects meet here
+
+    def predicted(_: Any, __: Any, box: Box) -> Array:
+        return affinities[(slice(None), *slices(box))]
+
+    monkeypatch.setattr(Predictor, "predicted", predicted)
+    assert chosen(run).options.threshold > 0.62
+    table = json.loads((run / "decoding.json").read_text())
+    voi = {tuple(row[:4]): row[4] for row in table["rows"]}
+    assert voi[(False, "mean", 0.5, 1)] > voi[(False, "mean", 0.8, 1)] == 0  # balls cross the face
 
 
 def test_the_report_decodes_as_the_run_says(
