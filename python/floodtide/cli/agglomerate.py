@@ -18,7 +18,7 @@ from floodtide.segment.affinities import AffinityFile, offsets_of
 from floodtide.segment.decoding import decoding_of_file
 from floodtide.segment.linking import AffinityOptions
 
-_FIELDS = ("method", "threshold", "min_size")
+_FIELDS = ("method", "threshold", "small_size", "min_size")
 _SIZE = shared.Numbers(limits.EXTENT, 3)
 
 
@@ -52,8 +52,8 @@ def command(
     written. Ranks share subvolumes or pairs. The same command continues after a crash. docs/segmentation.md and
     docs/segmentation_options.md explain both.
 
-    Left-out settings of affinities are those that `floodtide segment` has chosen for their network, else mean, 0.5 and
-    100.
+    Left-out settings of affinities are those that `floodtide segment` has chosen for their network, else mean, 0.5, 0
+    and 100.
 
     \b
     Example:

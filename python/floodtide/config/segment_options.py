@@ -133,7 +133,7 @@ class SegmentOptions(Registered):
     )
     choose_by: str = _affine(
         "voi",
-        "Score, over all voxels of the validation box, by which the next four keys are chosen: `voi`: VOI split +"
+        "Score, over all voxels of the validation box, by which the next five keys are chosen: `voi`: VOI split +"
         " merge; `rand`: the adapted Rand error. The first segmentation with a checkpoint chooses",
         choices=("voi", "rand"),
     )
@@ -146,6 +146,12 @@ class SegmentOptions(Registered):
         None,
         "Segments are merged while `method` of their affinities is above this; left out: chosen",
         range=limits.FRACTION,
+    )
+    small_size: int | None = _affine(
+        None,
+        "Segments of fewer voxels of the network also merge below `threshold`, down to an affinity of 0.3, where at"
+        " most one larger segment takes part; 0: none; left out: chosen",
+        range=limits.VOXELS,
     )
     min_size: int | None = _affine(
         None,

@@ -41,18 +41,32 @@ from floodtide.data.patches import boxes_of
 from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageError
 from floodtide.segment import trained
 from floodtide.segment.identity import digest
-from floodtide.segment.linking import AffinityOptions, linked
+from floodtide.segment.linking import (
+    STEP,
+    AffinityOptions,
+    groups_of,
+    linked,
+    lower_thresholds,
+    merged_small,
+)
 from floodtide.segment.predict import predictor_of
 
 FILE = "decoding.json"
 """Name of the file of a run directory that keeps the choice, with the scores of all candidates."""
 
-_THRESHOLDS = tuple(round(0.05 * n, 2) for n in range(2, 20))
-_MIN_SIZES = (1, 25, 100, 400)
+_THRESHOLDS = tuple(round(STEP * n, 2) for n in range(2, 20))
+_SMALL_SIZES = (0, 1000, 4000, 16000)
+_MIN_SIZES = (1, 100)
 _MOST_VOXELS = 1 << 20  # that are decoded: the choice takes a minute or two
 _GROWN = 8  # voxels by which a box grows at a time
 _SCORES = {"voi": "VOI", "rand": "adapted Rand error"}
-_DEFAULTS: dict[str, Any] = {"mirror": False, "method": "mean", "threshold": 0.5, "min_size": 100}
+_DEFAULTS: dict[str, Any] = {
+    "mirror": False,
+    "method": "mean",
+    "threshold": 0.5,
+    "small_size": 0,
+    "min_size": 100,
+}
 _COLUMNS = (*_DEFAULTS, *_SCORES)
 _MARK = '{"floodtide decoding": 1,'
 _WAIT_S = 600.0  # for another job that chooses
@@ -163,7 +177,7 @@ def _settled(
     text = ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
     fixed = [name for name in given if not predicted or name != "mirror"]
     said = f"{', '.join(fixed)} as given, " if fixed else ""
-    options = AffinityOptions(**{name: row[name] for name in ("method", "threshold", "min_size")})
+    options = AffinityOptions(**{name: row[name] for name in _DEFAULTS if name != "mirror"})
     parts = tuple(part for box in boxes if (part := parse_box(box)) is not None)
     return Decoding(options=options, mirror=axes, source=f"{text}: {said}{why}", boxes=parts)
 
@@ -188,7 +202,7 @@ def _best(rows: list[Row], by: str, given: Row) -> Row:
     best = min(rows, key=rank)
     plain = min((row for row in rows if not row["mirror"]), key=rank, default=best)
     best = best if best[by] < (1.0 - MIRROR_MARGIN) * plain[by] else plain
-    fixed = {name: best[name] for name in ("mirror", "method", "min_size")}.items()
+    fixed = {name: best[name] for name in _DEFAULTS if name != "threshold"}.items()
     near = (1.0 + THRESHOLD_MARGIN) * best[by]
     alike = [row for row in rows if fixed <= row.items() and row[by] <= near]
     return max(alike, key=lambda row: row["threshold"])
@@ -247,7 +261,7 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
         raise _Unknown(f"the validation data cannot be read: {error}") from None
     if not parts:
         raise _Unknown("the training has no validation.box or [[validation.volumes]] to choose on")
-    notes.show(f"segment: chooses threshold, linkage, size filter and mirroring, once ({file})")
+    notes.show(f"segment: chooses threshold, linkage, sizes and mirroring, once ({file})")
     tables: dict[tuple[Any, ...], Any] = {}
     task: Any = settings.task
     axes = settings.augmentation.reflectable_axes
@@ -313,21 +327,25 @@ def _around(box: Box, shape: Vec3, offsets: Sequence[Vec3], boxes: int) -> Box:
 def _candidates(
     predicted: Any, settings: Config, method: str, truth: Any, inside: tuple[slice, slice, slice]
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield (method, threshold, min_size) of each candidate, and the voxels of each pair of segment and object.
+    """Yield the values of each candidate except `mirror`, and the voxels of each pair of segment and object.
 
     Args:
         inside: The box of `truth` in the box of `predicted`.
     """
-    offsets = settings.task.affinity_offsets
-    for threshold, labels in linked(predicted, offsets, method, _THRESHOLDS):
-        sizes = np.bincount(labels.ravel().astype(np.int64))
+    found = list(linked(predicted, settings.task.affinity_offsets, method, _THRESHOLDS))
+    for index, (threshold, labels) in enumerate(found):
         table = _core.evaluate.ContingencyTable()
         table.add(np.ascontiguousarray(labels[inside]), np.ascontiguousarray(truth))
         pairs = table.rows()
-        for least in _MIN_SIZES:
-            rows = pairs.copy()
-            rows[sizes[rows[:, 0].astype(np.int64)] < least, 0] = 0
-            yield (method, threshold, least), rows
+        lower = found[index + 1 :][: len(lower_thresholds(threshold))]
+        sizes, groups = groups_of(labels, (one for _, one in lower))
+        for small in _SMALL_SIZES:
+            segment = merged_small(sizes, groups if small else [], small)
+            voxels = np.bincount(segment, sizes, len(sizes))
+            for least in _MIN_SIZES:
+                rows, numbers = pairs.copy(), segment[pairs[:, 0].astype(np.intp)]
+                rows[:, 0] = np.where(voxels[numbers] >= least, numbers, 0)
+                yield (method, threshold, small, least), rows
 
 
 def _text(table: Row) -> str:

@@ -48,9 +48,9 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 
 def faint(labels: Array) -> Array:
-    """Return affinities of 0.2 to 0.45 in objects, and 0 to 0.15 elsewhere."""
+    """Return affinities of 0.2 to 0.45 in objects, and 0 elsewhere."""
     random = np.random.default_rng(1)
-    found = 0.15 * random.random((3, *labels.shape), np.float32)
+    found = np.zeros((3, *labels.shape), np.float32)
     for axis in range(3):
         same = (np.roll(labels, 1, axis) == labels) & (labels > 0)
         found[axis][same] = 0.2 + 0.25 * random.random(int(same.sum()), np.float32)
@@ -85,6 +85,27 @@ def test_thresholds_of_one_pass_are_those_of_single_ones() -> None:
             assert pairs.shape[1] == len(np.unique(one)) == len(np.unique(labels))
 
 
+def test_small_segments_merge_below_the_threshold() -> None:
+    """A large, a small and a large segment in a row: affinities 0.55 and 0.45 between them."""
+    affinities = np.ones((3, 4, 4, 24), np.float32)
+    affinities[2, :, :, 10], affinities[2, :, :, 13] = 0.55, 0.45
+    for threshold, small, expected in (
+        (0.7, 0, [1, 2, 3]),
+        (
+            0.7,
+            100,
+            [1, 1, 2],
+        ),  # the small one joins at the higher affinity, then nothing small is left
+        (0.7, 40, [1, 2, 3]),  # 48 voxels are not small
+        (0.7, 1000, [1, 1, 1]),
+        (0.5, 100, [1, 1, 2]),
+    ):
+        options = AffinityOptions(threshold=threshold, small_size=small, min_size=1)
+        found = segments_of(affinities, NEAREST, options)
+        assert [found[0, 0, x] for x in (0, 11, 23)] == expected, (threshold, small)
+        assert len(np.unique(found)) == max(expected)
+
+
 def test_the_choice_finds_the_threshold(
     run: Path, predicts_faint: list[tuple[int, ...]], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,11 +117,11 @@ def test_the_choice_finds_the_threshold(
     assert predicts_faint == [(), (0, 1, 2)]
     table = json.loads((run / "decoding.json").read_text())
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-    usual = {"mirror": False, "method": "mean", "threshold": 0.5, "min_size": 100}
+    usual = {"mirror": False, "method": "mean", "threshold": 0.5, "small_size": 0, "min_size": 100}
     (plain,) = [row for row in rows if usual.items() <= row.items()]
     assert plain["voi"] > 2 * min(row["voi"] for row in rows)
     assert plain["rand"] > 2 * min(row["rand"] for row in rows)
-    assert len(rows) == 2 * 3 * 18 * 4
+    assert len(rows) == 2 * 3 * 18 * 4 * 2
     assert chosen(run) == found  # kept
     assert "adapted Rand error" in chosen(run, choose_by="rand").source
     given = chosen(run, threshold=0.7, method="median")
@@ -115,7 +136,14 @@ def test_the_choice_finds_the_threshold(
 
 @pytest.mark.parametrize(("share", "mirrored"), [(0.981, False), (0.979, True), (1.1, False)])
 def test_mirroring_must_be_better_by_a_margin(share: float, mirrored: bool) -> None:
-    plain = {"mirror": False, "method": "mean", "threshold": 0.5, "min_size": 100, "voi": 0.8}
+    plain = {
+        "mirror": False,
+        "method": "mean",
+        "threshold": 0.5,
+        "small_size": 0,
+        "min_size": 100,
+        "voi": 0.8,
+    }
     other = plain | {"threshold": 0.6, "voi": 0.9}
     copies = plain | {"mirror": True, "threshold": 0.3, "voi": 0.8 * share}
     assert decoding._best([plain, other, copies], "voi", {}) == (copies if mirrored else plain)
@@ -124,7 +152,14 @@ def test_mirroring_must_be_better_by_a_margin(share: float, mirrored: bool) -> N
 
 
 def test_of_thresholds_that_score_alike_the_highest_wins() -> None:
-    usual = {"mirror": False, "method": "mean", "threshold": 0.3, "min_size": 100, "voi": 1.0}
+    usual = {
+        "mirror": False,
+        "method": "mean",
+        "threshold": 0.3,
+        "small_size": 0,
+        "min_size": 100,
+        "voi": 1.0,
+    }
     rows = [usual, usual | {"threshold": 0.6, "voi": 1.09}, usual | {"threshold": 0.7, "voi": 1.11}]
     rows += [usual | {"threshold": 0.8, "method": "median", "voi": 1.01}]
     assert decoding._best(rows, "voi", {}) == rows[1]
@@ -145,8 +180,10 @@ def test_segments_may_meet_outside_of_the_validation_box(
     monkeypatch.setattr(Predictor, "predicted", predicted)
     assert chosen(run).options.threshold > 0.62
     table = json.loads((run / "decoding.json").read_text())
-    voi = {tuple(row[:4]): row[4] for row in table["rows"]}
-    assert voi[(False, "mean", 0.5, 1)] > voi[(False, "mean", 0.8, 1)] == 0  # balls cross the face
+    voi = {tuple(row[:5]): row[5] for row in table["rows"]}
+    assert (
+        voi[(False, "mean", 0.5, 0, 1)] > voi[(False, "mean", 0.8, 0, 1)] == 0
+    )  # balls cross the face
 
 
 def test_the_report_decodes_as_the_run_says(
@@ -156,7 +193,7 @@ def test_the_report_decodes_as_the_run_says(
         return segmented._made(read_run(run, "run"))[0]
 
     before = made()
-    assert "threshold 0.5, min_size 100: defaults, because" in before.note
+    assert "threshold 0.5, small_size 0, min_size 100: defaults, because" in before.note
     assert not before.segmentation.read().any()  # the affinities are below
     found = chosen(run)
     after = made()
@@ -169,7 +206,7 @@ def test_the_report_decodes_as_the_run_says(
 
 
 def test_everything_may_be_given(run: Path, predicts_faint: list[tuple[int, ...]]) -> None:
-    found = chosen(run, threshold=0.7, method="median", min_size=3, mirror="off")
+    found = chosen(run, threshold=0.7, method="median", min_size=3, small_size=0, mirror="off")
     assert found.options == AffinityOptions(method="median", threshold=0.7, min_size=3)
     assert predicts_faint == []
     assert not (run / "decoding.json").exists()
