@@ -111,10 +111,10 @@ void register_targets(py::module_& m) {
       py::arg("count"));
   m.def(
       "affinity_targets",
-      [](const std::vector<Vec3>& offsets, bool balance, const Vec3& erode, const std::array<double, 3>& descriptors) {
-        return std::shared_ptr<Targets>(data::affinity_targets({offsets, balance, erode, descriptors}));
+      [](const std::vector<Vec3>& offsets, bool balance, const std::array<double, 3>& descriptors) {
+        return std::shared_ptr<Targets>(data::affinity_targets({offsets, balance, descriptors}));
       },
-      py::arg("offsets"), py::kw_only(), py::arg("balance"), py::arg("erode"), py::arg("descriptors"));
+      py::arg("offsets"), py::kw_only(), py::arg("balance"), py::arg("descriptors"));
   m.def(
       "distance_targets",
       [](double scale, const std::array<double, 3>& voxel_size) {

@@ -210,7 +210,6 @@ RECIPES: dict[str, Recipe] = {
     "data.affinity_targets": lambda _: {
         "offsets": [(0, 0, 1), (-1, 0, 0)],
         "balance": True,
-        "erode": (0, 1, 2),
         "descriptors": (1.0, 1.0, 1.0),
     },
     "data.LabelPart.__init__": lambda _: {

@@ -334,7 +334,6 @@ def affinity_targets(
     ],
     *,
     balance: bool,
-    erode: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     descriptors: typing.Annotated[collections.abc.Sequence[float], "FixedSize(3)"],
 ) -> Targets: ...
 def array_volume(array: numpy.typing.NDArray[typing.Any], name: str) -> Volume: ...

@@ -52,8 +52,8 @@ def command(
     written. Ranks share subvolumes or pairs. The same command continues after a crash. docs/segmentation.md and
     docs/segmentation_options.md explain both.
 
-    Left-out settings of affinities are those that `floodtide segment` has chosen for their network, else mean, 0.5, 0
-    and 100.
+    Left-out settings of affinities are those that `floodtide segment` has chosen for their network, else mean, 0.8,
+    4000 and 100.
 
     \b
     Example:

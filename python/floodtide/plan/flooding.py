@@ -14,7 +14,7 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import middle
 from floodtide.data.formats.geometry import size_text
 from floodtide.plan import geometry, measuring
-from floodtide.plan.wish import FEW_STEPS, Recipe, Wish, average_over
+from floodtide.plan.wish import FEW_STEPS, ZERO_BOUNDARY, Recipe, Wish, average_over
 
 DEPTH, FEATURES, FOV = 9, 32, 33
 """Modules, feature maps and largest field of view of the paper's network."""
@@ -45,7 +45,8 @@ def needs_membrane(wish: Wish) -> bool:
     Labels whose objects do not touch stay as they are. A network that is trained further keeps its own idea of a
     boundary.
     """
-    return not wish.task.predicts and wish.start is None and wish.touching
+    touching = min(one.zero_between for one in wish.labels_seen) <= ZERO_BOUNDARY
+    return not wish.task.predicts and wish.start is None and touching
 
 
 def flooding_recipe(wish: Wish) -> Recipe:

@@ -33,9 +33,6 @@ _FEW_SECTIONS = 8
 _FAR, _FLAT_FAR = (0.1, 0.25), (0.03, 0.08)  # distances of far affinities, as shares of a patch
 _HALF = 0.75  # half the width of a ball, divided by the mean length of a line through it
 _SAME = 1.5  # ratio of voxel sizes along two axes up to which both are pooled, and kernels are 3 voxels long
-_THICK = (
-    6.0  # mean number of voxels that an object extends, from which it can lose one at both ends
-)
 _AVERAGE = 0.99  # over 100 steps
 _FLAT_DEPTH, _DEPTH = 5, 4
 
@@ -82,7 +79,6 @@ def unet_recipe(wish: Wish) -> Recipe:
         scale=half[2],
         zero_is_boundary=separated,
         balance=True,
-        erode=_eroded(runs, size) if wish.touching else (0, 0, 0),
         class_weights=dict.fromkeys(getattr(wish.task, "channels", ()), 1.0),
     )
     offsets = task.affinity_offsets
@@ -115,20 +111,6 @@ def unet_recipe(wish: Wish) -> Recipe:
         walkers=lambda _: CLASS_WALKERS if classes else max(WALKERS, _core.num_threads()),
         batch=CLASS_BATCH if classes else 1,
         look=lambda _, __, steps: {"average": average_over(steps, _AVERAGE)},
-    )
-
-
-def _eroded(runs: Sequence[float], voxel_size_nm: Sequence[float]) -> Vec3:
-    """Return the voxels beside faces between objects that are learnt as boundary.
-
-    Not along axes with larger voxels, where a face has no membrane of its own, or along which objects are thin.
-
-    Args:
-        runs: Mean number of voxels (z, y, x) that an object extends.
-    """
-    near = _SAME * min(voxel_size_nm)
-    return as_vec3(
-        [int(size <= near and run >= _THICK) for run, size in zip(runs, voxel_size_nm, strict=True)]
     )
 
 

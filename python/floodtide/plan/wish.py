@@ -63,11 +63,6 @@ class Wish:
         return max(one.zero_between for one in self.labels_seen) > ZERO_BOUNDARY
 
     @property
-    def touching(self) -> bool:
-        """True if the objects of a volume touch each other."""
-        return min(one.zero_between for one in self.labels_seen) <= ZERO_BOUNDARY
-
-    @property
     def smallest(self) -> Vec3:
         """The smallest extents (z, y, x) in voxels of the boxes with labels."""
         boxes = [box for own in self.boxes for box in own]

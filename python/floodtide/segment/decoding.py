@@ -54,7 +54,7 @@ from floodtide.segment.predict import predictor_of
 FILE = "decoding.json"
 """Name of the file of a run directory that keeps the choice, with the scores of all candidates."""
 
-_THRESHOLDS = tuple(round(STEP * n, 2) for n in range(2, 20))
+_THRESHOLDS = tuple(round(STEP * n, 2) for n in range(2, 19))
 _SMALL_SIZES = (0, 1000, 4000, 16000)
 _MIN_SIZES = (1, 100)
 _MOST_VOXELS = 1 << 20  # that are decoded: the choice takes a minute or two
@@ -63,10 +63,12 @@ _SCORES = {"voi": "VOI", "rand": "adapted Rand error"}
 _DEFAULTS: dict[str, Any] = {
     "mirror": False,
     "method": "mean",
-    "threshold": 0.5,
-    "small_size": 0,
+    "threshold": 0.8,
+    "small_size": 4000,
     "min_size": 100,
 }
+_FEW_OBJECTS = 20  # of at least the default `min_size`: scores of fewer say too little
+_MUTEX: dict[str, Any] = {"threshold": 0.5, "small_size": 0}
 _COLUMNS = (*_DEFAULTS, *_SCORES)
 _MARK = '{"floodtide decoding": 1,'
 _WAIT_S = 600.0  # for another job that chooses
@@ -158,6 +160,8 @@ def _settled(
     elif reading.exists(checkpoint):
         kept, why = _kept(checkpoint, choose)
     row, boxes = _DEFAULTS | given, list[str]()
+    if row["method"] == "mutex":
+        row |= {name: value for name, value in _MUTEX.items() if name not in given}
     if kept is not None:
         best = _best(kept["rows"], by, given)
         row, boxes = {name: best[name] for name in _DEFAULTS} | given, kept["boxes"]
@@ -253,14 +257,24 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
     """Decode the validation boxes with all candidates; return boxes and rows."""
     try:
         parts = list(_parts(settings))
-        opened = [
-            ([Volume(one.image) for one in volume.inputs], Volume(volume.labels))
-            for volume, _ in parts
-        ]
+        opened = [[Volume(one.image) for one in volume.inputs] for volume, _ in parts]
+        truths = []
+        for volume, (start, size) in parts:
+            labels = Volume(volume.labels)
+            own = labels.read((difference(start, volume.labels_box_start), size))
+            truths.append(cleared(own, labels.name, settings.data.unlabelled))
     except Error as error:
         raise _Unknown(f"the validation data cannot be read: {error}") from None
     if not parts:
         raise _Unknown("the training has no validation.box or [[validation.volumes]] to choose on")
+    least = _DEFAULTS["min_size"]
+    sizes = [np.unique(one[one > 0], return_counts=True)[1] for one in truths]
+    objects = sum(int(np.count_nonzero(one >= least)) for one in sizes)
+    if objects < _FEW_OBJECTS:
+        raise _Unknown(
+            f"the validation box has {objects} objects of at least {least} voxels, expected"
+            f" {_FEW_OBJECTS} to choose by"
+        )
     notes.show(f"segment: chooses threshold, linkage, sizes and mirroring, once ({file})")
     tables: dict[tuple[Any, ...], Any] = {}
     task: Any = settings.task
@@ -268,9 +282,9 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
     mirrors = (False, True) if axes else (False,)
     total, done = len(parts) * len(mirrors) * (1 + len(LINKAGES)), 0
     with bar("passes", "choose", line_every_s=10.0) as progress:
-        for number, ((volume, box), (images, labels)) in enumerate(zip(parts, opened, strict=True)):
-            place = difference(box[0], volume.labels_box_start), box[1]
-            truth = cleared(labels.read(place), labels.name, settings.data.unlabelled)
+        for number, ((volume, box), images, truth) in enumerate(
+            zip(parts, opened, truths, strict=True)
+        ):
             around = _around(box, images[0].shape, task.affinity_offsets, len(parts))
             inside = slices(box, around[0])
             for mirror in mirrors:
@@ -290,8 +304,6 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
     for key, table in tables.items():
         found = table.scores()
         voi = found["all_voi_split"] + found["all_voi_merge"]
-        if not math.isfinite(voi):
-            raise _Unknown("the validation box has no labelled voxel")
         rows.append(dict(zip(_COLUMNS, (*key, voi, found["all_adapted_rand_error"]), strict=True)))
     return {"boxes": [box_text(box) for _, box in parts], "rows": rows}
 

@@ -51,9 +51,6 @@ struct AffinityTargets {
   /// patch for the offset, clipped to [0.05, 0.95]. Both values then have about equal total weight. Source: gunpowder,
   /// BalanceLabels.
   bool balance = false;
-  /// Voxels (z, y, x) along each axis, within which the affinities of a voxel are 0 beside a face between two objects. Where
-  /// objects touch, a network learns this boundary more easily than a face without voxels. Source: gunpowder, GrowBoundary.
-  Vec3 erode{};
   /// Standard deviation (z, y, x) in voxels of the window of local shape descriptors, which are ten more outputs; 0: none.
   std::array<double, 3> descriptors{};
 };

@@ -11,35 +11,7 @@ namespace floodtide::data {
 namespace {
 
 constexpr std::int64_t kDescriptors = 10;
-constexpr std::int64_t kMostErosion = 1023;
 constexpr double kMostDeviation = 1000;  // patches have a margin of three times as many voxels
-
-/// Return labels (z, y, x) that are 0 within `steps` voxels along an axis of a face between two objects.
-Tensor<std::int64_t, 3> eroded_objects(View<const std::int64_t, 3> labels, const Vec3& steps) {
-  Tensor<std::int64_t, 3> result(labels.shape());
-  std::copy_n(labels.data(), labels.size(), result.data());
-  const Vec3 size = labels.shape();
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    if (steps[axis] == 0) continue;
-    for_each_voxel(Box{{}, size}, [&](const Vec3& at) {
-      Vec3 next = at;
-      if (++next[axis] == size[axis]) return;
-      const std::int64_t own = labels.at(at), other = labels.at(next);
-      if (own == other || !is_object(own) || !is_object(other)) return;
-      const auto clear = [&](Vec3 place, std::int64_t step) {
-        place[axis] += step;
-        if (place[axis] < 0 || place[axis] >= size[axis]) return;
-        std::int64_t& label = result.view().at(place);
-        if (is_object(label)) label = 0;
-      };
-      for (std::int64_t step = 0; step < steps[axis]; ++step) {
-        clear(at, -step);
-        clear(next, step);
-      }
-    });
-  }
-  return result;
-}
 
 class Affinities final : public Targets {
  public:
@@ -50,9 +22,6 @@ class Affinities final : public Targets {
     FLOODTIDE_REQUIRE((z == 0 && y == 0 && x == 0) || (fits(z) && fits(y) && fits(x)), invalid_argument, "descriptors: ", z,
                       ", ", y, ", ", x, " (z, y, x) given, expected deviations above 0 and at most ", kMostDeviation,
                       ", or (0, 0, 0) for none");
-    const auto [fewest, most] = std::ranges::minmax(options.erode);
-    FLOODTIDE_REQUIRE(fewest >= 0 && most <= kMostErosion, invalid_argument, "erode: ", Show{options.erode},
-                      " (z, y, x), expected 0 to ", kMostErosion);
   }
   [[nodiscard]] std::int64_t outputs() const noexcept override { return offsets() + (descriptors() ? kDescriptors : 0); }
 
@@ -60,11 +29,10 @@ class Affinities final : public Targets {
 
   [[nodiscard]] Vec3 margin(bool training) const noexcept override {
     return by_axis([&](std::size_t axis) {
-      std::int64_t farthest = 0;
-      for (const Vec3& offset : options_.offsets) {
-        if (!training) farthest = std::max(farthest, std::abs(offset[axis]));
-      }
-      return std::max(farthest + options_.erode[axis], static_cast<std::int64_t>(3 * options_.descriptors[axis] + 0.5));
+      auto most = static_cast<std::int64_t>(3 * options_.descriptors[axis] + 0.5);
+      if (training) return most;
+      for (const Vec3& offset : options_.offsets) most = std::max(most, std::abs(offset[axis]));
+      return most;
     });
   }
 
@@ -86,10 +54,7 @@ class Affinities final : public Targets {
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
     const Vec3 border = margin(training);
     const Box patch{{}, {targets.shape(0), targets.shape(1), targets.shape(2)}};
-    const bool erodes = options_.erode != Vec3{};
-    const Tensor<std::int64_t, 3> eroded = erodes ? eroded_objects(labels, options_.erode) : Tensor<std::int64_t, 3>{};
-    const View<const std::int64_t, 3> learnt = erodes ? eroded.view() : labels;
-    const auto label = [&](const Vec3& at) { return learnt.at(at + border); };
+    const auto label = [&](const Vec3& at) { return labels.at(at + border); };
     for_each_voxel(patch, [&](const Vec3& at) {
       const std::int64_t own = label(at);
       for (std::int64_t channel = 0; channel < offsets(); ++channel) {
@@ -108,7 +73,7 @@ class Affinities final : public Targets {
       for (std::int64_t channel = 0; channel < kDescriptors; ++channel) {
         const Shape<4> place{at[0], at[1], at[2], offsets() + channel};
         targets.at(place) = described.view().at({from[0], from[1], from[2], channel});
-        weights.at(place) = is_object(labels.at(from)) ? 1.0F : 0.0F;
+        weights.at(place) = is_object(label(at)) ? 1.0F : 0.0F;
       }
     });
   }

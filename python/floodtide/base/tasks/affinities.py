@@ -42,13 +42,6 @@ class Affinities(PatchTask):
         "Weight the voxels of each training patch so that affinities 0 and 1 have about equal total weight",
     )
 
-    erode: Vec3 = option(
-        (0, 0, 0),
-        "Voxels (z, y, x) beside a face between two objects that count as boundary: affinities of these voxels are 0."
-        " Where labelled objects touch, a network learns such a boundary more easily than a face",
-        range=limits.RADIUS,
-    )
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.channels) not in limits.CLASSES or not self.offsets:
@@ -88,10 +81,7 @@ class Affinities(PatchTask):
 
     def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
         return _core.data.affinity_targets(
-            list(self.offsets),
-            balance=self.balance,
-            erode=self.erode,
-            descriptors=(0.0, 0.0, 0.0),
+            list(self.offsets), balance=self.balance, descriptors=(0.0, 0.0, 0.0)
         )
 
     def values(self) -> tuple[list[tuple[int, int]], bool]:

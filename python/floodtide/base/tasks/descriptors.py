@@ -49,6 +49,5 @@ class ShapeDescriptors(Affinities):
         return _core.data.affinity_targets(
             list(self.offsets),
             balance=self.balance,
-            erode=self.erode,
             descriptors=(_NO_DEPTH if flat else self.window[0], *self.window[1:]),
         )

@@ -80,8 +80,6 @@ TEST(Targets, RefuseMarginsThatNoMemoryHolds) {
   expect_error([] { static_cast<void>(distance_targets(1e300, {1, 1, 1})); }, ErrorCode::invalid_argument, {"1e+300", "1000"});
   expect_error([] { static_cast<void>(affinity_targets({.descriptors = {1, 1e9, 1}})); }, ErrorCode::invalid_argument,
                {"descriptors", "1e+09", "1000"});
-  expect_error([] { static_cast<void>(affinity_targets({.erode = {0, -1, 2000}})); }, ErrorCode::invalid_argument,
-               {"erode", "(0, -1, 2000)", "0 to 1023"});
 }
 
 TEST_F(PatchSourceTest, TargetsSayWhichAreSoft) {

@@ -204,7 +204,7 @@ OWN_KEYS: dict[str, dict[str, Any]] = {
         "classes": {"0": "background", "7": "vesicle", "255": "mitochondria", "-3": "mitochondria"},
         "class_weights": {"vesicle": 5.0, "background": 1.0},
     },
-    "affinities": {"offsets": [[-1, 0, 0], [0, 0, -9]], "balance": True, "erode": [0, 1, 2]},
+    "affinities": {"offsets": [[-1, 0, 0], [0, 0, -9]], "zero_is_boundary": True, "balance": True},
     "lsd": {"window": [1.5, 4.0, 4.0], "zero_is_boundary": True},
     "distance": {"scale": 3.0},
 }

@@ -14,7 +14,6 @@ from scipy import ndimage
 
 from floodtide import _core, errors
 from floodtide.data import no_label
-from floodtide.data.eroding import Eroded
 from floodtide.data.volumes import Volume
 
 core = _core.data
@@ -120,9 +119,7 @@ def test_windows_count_every_pair_of_a_box_once(data: st.DataObject) -> None:
         patch,
         labels=[labels],
         regions=[(start, size)],
-        targets=core.affinity_targets(
-            offsets, balance=True, erode=(0, 0, 0), descriptors=(0, 0, 0)
-        ),
+        targets=core.affinity_targets(offsets, balance=True, descriptors=(0, 0, 0)),
     )
     known = np.where(inside([(start, size)], IMAGE.shape), labels, -1)
     far = 44
@@ -150,7 +147,7 @@ def test_a_window_shows_both_voxels_of_pairs_up_to_a_quarter_of_its_size() -> No
         (4, 40, 44),
         image=np.zeros((4, 90, 44), np.uint8),
         labels=[np.ones((4, 90, 44), np.uint8)],
-        targets=core.affinity_targets(far, balance=False, erode=(0, 0, 0), descriptors=(0, 0, 0)),
+        targets=core.affinity_targets(far, balance=False, descriptors=(0, 0, 0)),
     )
     for number in range(patches.fixed_size):
         weights = patches.fixed(number)[3]
@@ -458,9 +455,7 @@ def test_affinities_equal_their_definition(zero_is_boundary: bool) -> None:
     labels = objects()
     labels[labels == 0] = 0 if zero_is_boundary else -1
     offsets = [(-1, 0, 0), (0, 3, 0), (2, -1, -5)]
-    targets = core.affinity_targets(
-        offsets, balance=False, erode=(0, 0, 0), descriptors=(0.0, 0.0, 0.0)
-    )
+    targets = core.affinity_targets(offsets, balance=False, descriptors=(0.0, 0.0, 0.0))
     _, _, found, weights = targets.make(labels, True)
     for channel, offset in enumerate(offsets):
         to = np.indices(labels.shape) + np.reshape(offset, (3, 1, 1, 1))
@@ -471,49 +466,9 @@ def test_affinities_equal_their_definition(zero_is_boundary: bool) -> None:
         np.testing.assert_array_equal(weights[..., channel], (labels >= 0) & (other >= 0))
 
 
-@settings(deadline=None, max_examples=25)
-@given(
-    erode=st.tuples(*[st.integers(0, 3)] * 3),
-    training=st.booleans(),
-    zero_is_boundary=st.booleans(),
-)
-def test_eroded_affinities_are_those_of_eroded_labels(
-    erode: Vec3, training: bool, zero_is_boundary: bool
-) -> None:
-    labels = objects()
-    nearest = ndimage.distance_transform_edt(labels <= 0, return_indices=True)[1]
-    labels[4:] = labels[tuple(nearest)][4:]  # objects touch
-    eroded = Eroded(Volume(labels), erode)[tuple(slice(0, n) for n in labels.shape)]  # type: ignore[index]
-    if not zero_is_boundary:
-        eroded[labels == 0] = -1
-        labels[labels == 0] = -1
-    eroded[labels == -1] = -1
-    offsets, inner = [(-1, 0, 0), (0, 3, 0), (2, -1, -5)], (5, 6, 8)
-    found, expected = (
-        _patch(labels, inner, training, offsets, erode),
-        _patch(eroded, inner, training, offsets, (0, 0, 0)),
-    )
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def _patch(
-    labels: Array, border: Vec3, training: bool, offsets: list[Vec3], erode: Vec3
-) -> tuple[Array, Array]:
-    """Return the targets and weights of all voxels but those of a border."""
-    targets = core.affinity_targets(offsets, balance=True, erode=erode, descriptors=(0, 0, 0))
-    farthest = np.abs([(0, 0, 0)] if training else offsets).max(axis=0)
-    cut = tuple(
-        slice(b - m, n - b + m)
-        for b, m, n in zip(border, np.add(erode, farthest), labels.shape, strict=True)
-    )
-    _, _, found, weights = targets.make(np.ascontiguousarray(labels[cut]), training)
-    return found, weights
-
-
 def test_balanced_affinities_weigh_ones_and_zeros_alike() -> None:
     targets = core.affinity_targets(
-        [(-1, 0, 0), (0, 0, -4)], balance=True, erode=(0, 0, 0), descriptors=(0.0, 0.0, 0.0)
+        [(-1, 0, 0), (0, 0, -4)], balance=True, descriptors=(0.0, 0.0, 0.0)
     )
     _, _, found, weights = targets.make(objects(), True)
     for channel in range(2):
@@ -525,9 +480,7 @@ def test_balanced_affinities_weigh_ones_and_zeros_alike() -> None:
 def test_shape_descriptors_equal_their_definition() -> None:
     deviation, border = (1.5, 2.0, 2.4), (5, 6, 7)
     labels = objects()
-    targets = core.affinity_targets(
-        [(0, 0, -1)], balance=True, erode=(0, 0, 0), descriptors=deviation
-    )
+    targets = core.affinity_targets([(0, 0, -1)], balance=True, descriptors=deviation)
     _, _, found, weights = targets.make(labels, True)
     inner = tuple(slice(b, n - b) for b, n in zip(border, labels.shape, strict=True))
     np.testing.assert_allclose(found[..., 1:], descriptors(labels, deviation)[inner], atol=1e-4)
@@ -594,9 +547,7 @@ def test_labels_of_64_bits_are_objects_up_to_the_largest() -> None:
         (4, 8, 8),
         image=np.zeros(labels.shape, np.uint8),
         labels=[labels],
-        targets=core.affinity_targets(
-            [(0, -1, 0)], balance=False, erode=(0, 0, 0), descriptors=(1, 1, 1)
-        ),
+        targets=core.affinity_targets([(0, -1, 0)], balance=False, descriptors=(1, 1, 1)),
     )
     _, _, targets, weights = patches.fixed(0)
     np.testing.assert_array_equal(

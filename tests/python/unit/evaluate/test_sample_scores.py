@@ -55,9 +55,7 @@ def test_confusion_counts_each_labelled_voxel_once() -> None:
 
 
 def test_soft_channels_have_errors_and_the_variance_of_their_targets() -> None:
-    targets = core.affinity_targets(
-        [(0, 0, -1)], balance=False, erode=(0, 0, 0), descriptors=(1.0, 2.0, 2.0)
-    )
+    targets = core.affinity_targets([(0, 0, -1)], balance=False, descriptors=(1.0, 2.0, 2.0))
     patches, model = source(targets), network(11, "sigmoid")
     assert (targets.soft_from, patches.outputs) == (1, 11)
     channels = _core.score_segmentation(model, patches, _core.comm.self())["channels"]

@@ -218,14 +218,13 @@ def test_descriptors_and_distances(
     if task == "lsd":
         assert all(2 < n <= 8 for n in found["task"]["window"])
         assert found["task"]["zero_is_boundary"] == (not touching)
-        assert found["task"]["erode"] == ([1, 1, 1] if touching else [0, 0, 0])
     else:
         assert 2 < found["task"]["scale"] <= 8
         assert found["data"].get("unlabelled") == (0 if touching else None)
     assert (
         set(found["task"])
         == {
-            "lsd": {"kind", "window", "offsets", "zero_is_boundary", "balance", "erode"},
+            "lsd": {"kind", "window", "offsets", "zero_is_boundary", "balance"},
             "distance": {"kind", "scale"},
         }[task]
     )

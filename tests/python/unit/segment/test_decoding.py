@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threshold, linkage, size filter and mirroring: chosen on the validation box, kept, and said."""
+"""Threshold, linkage, sizes and mirroring: chosen on the validation box, kept, and said."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
+def run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run directory without a choice, and its configuration beside it."""
+    monkeypatch.setattr(decoding, "_FEW_OBJECTS", 10)
     shutil.copytree(
         trained / "run", tmp_path / "run", ignore=shutil.ignore_patterns("decoding.json")
     )
@@ -117,11 +118,17 @@ def test_the_choice_finds_the_threshold(
     assert predicts_faint == [(), (0, 1, 2)]
     table = json.loads((run / "decoding.json").read_text())
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-    usual = {"mirror": False, "method": "mean", "threshold": 0.5, "small_size": 0, "min_size": 100}
+    usual = {
+        "mirror": False,
+        "method": "mean",
+        "threshold": 0.8,
+        "small_size": 4000,
+        "min_size": 100,
+    }
     (plain,) = [row for row in rows if usual.items() <= row.items()]
     assert plain["voi"] > 2 * min(row["voi"] for row in rows)
     assert plain["rand"] > 2 * min(row["rand"] for row in rows)
-    assert len(rows) == 2 * 3 * 18 * 4 * 2
+    assert len(rows) == 2 * 3 * 17 * 4 * 2
     assert chosen(run) == found  # kept
     assert "adapted Rand error" in chosen(run, choose_by="rand").source
     given = chosen(run, threshold=0.7, method="median")
@@ -193,8 +200,7 @@ def test_the_report_decodes_as_the_run_says(
         return segmented._made(read_run(run, "run"))[0]
 
     before = made()
-    assert "threshold 0.5, small_size 0, min_size 100: defaults, because" in before.note
-    assert not before.segmentation.read().any()  # the affinities are below
+    assert "threshold 0.8, small_size 4000, min_size 100: defaults, because" in before.note
     found = chosen(run)
     after = made()
     assert f"Decoding: {found.source}; the score of this box is optimistic" in after.note
@@ -203,6 +209,16 @@ def test_the_report_decodes_as_the_run_says(
     (run / "config.toml").write_text(text.replace('mirror = "chosen"', 'mirror = "on"'))
     made()
     assert predicts_faint[-1] == (0, 1, 2)
+
+
+def test_few_objects_say_too_little(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "_FEW_OBJECTS", 11)
+    found = chosen(run)
+    assert "the validation box has 10 objects of at least 100 voxels, expected 11" in found.source
+    assert (found.options.threshold, found.options.small_size) == (0.8, 4000)
+    assert not (run / "decoding.json").exists()
+    mutex = decoding.decoding_of_file("", False, {"method": "mutex"}).options
+    assert (mutex.threshold, mutex.small_size) == (0.5, 0)
 
 
 def test_everything_may_be_given(run: Path, predicts_faint: list[tuple[int, ...]]) -> None:
@@ -237,7 +253,7 @@ def test_a_choice_for_another_checkpoint_is_stale(
     capsys.readouterr()
     known = decoding.decoding_of_file(str(newest_checkpoint(run)), False, {})
     assert "keeps a choice of older.h5" in known.source
-    assert known.options == AffinityOptions()
+    assert known.options == AffinityOptions(threshold=0.8, small_size=4000)
     assert chosen(run) == right
     assert "was chosen for older.h5; chosen again" in capsys.readouterr().err
     assert file.read_text() == text
