@@ -84,9 +84,8 @@ class AffinityFile:
         except InvalidFileError as error:
             if "expected integers of" not in str(error):
                 raise
-            text = str(error).partition(", expected")[
-                0
-            ]  # the core names all types that volumes may have
+            # The core names all types that volumes may have.
+            text = str(error).partition(", expected")[0]
             raise InvalidFileError(f"{text}, expected float32 or uint8") from None
         count, z, y, x = self._channels.shape
         geometry = self._geometry()

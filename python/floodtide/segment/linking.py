@@ -28,23 +28,14 @@ from floodtide.errors import InvalidArgumentError, ShapeError
 
 Affinities = NDArray[np.floating[Any]]
 
-
 METHODS = ("mutex", *LINKAGES)
-
-
 _SCORING = {
     "mean": "MeanAffinity<RegionGraphType, ScoreValue>",
     "median": "HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>",
     "quantile75": "HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>",
 }
-
-
 _BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
-
-
 _BYTES_PER_VOXEL = 40
-
-
 _BEYOND = 1e-3  # that rounding may add to affinities
 _FAR = 0.5  # that interpolation may add to them
 
