@@ -29,7 +29,7 @@ from floodtide.data.boxes import difference, grown, total
 from floodtide.data.formats.writers import blocks
 from floodtide.data.volumes import as_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.identity import first_difference
+from floodtide.segment.identity import other_work
 
 PLAN = "pairs.json"
 _FORMAT = "floodtide pairs 1"
@@ -108,11 +108,9 @@ class Pairs:
         pairs = cls.open(folder)
         wanted = json.loads(json.dumps(settings))
         if pairs.settings != wanted:
-            here, there = first_difference("settings", wanted, pairs.settings)
-            raise InvalidArgumentError(
-                f"{directory}: its pairs were flooded with {there}, now it is {here}; expected the same, or another"
-                " directory"
-            )
+            begun = f"{directory}: its pairs were flooded"
+            how = "expected the same, or another directory"
+            raise other_work(begun, "settings", wanted, pairs.settings, how)
         return pairs
 
     def save(self) -> None:

@@ -447,14 +447,8 @@ def _images(
             size = known[0][1]
     else:
         images, found = [Volume(name)], trained.normalisations(checkpoint, name)
-    if found is None and (options.mean is None or options.std is None):
-        raise InvalidArgumentError(
-            f"{checkpoint} does not store how {name} is normalised, expected segment.mean and segment.std"
-        )
-    (mean, std), *more = found or [(0.0, 1.0)]
-    mean = mean if options.mean is None else options.mean
-    std = std if options.std is None else options.std
-    return images, [(mean, std), *more], size
+    unknown = f"{checkpoint} does not store how {name} is normalised, expected segment.mean and segment.std"
+    return images, trained.levels_of(found, options.mean, options.std, unknown), size
 
 
 def _read(predicted: str, classes: bool) -> NDArray[Any]:

@@ -158,7 +158,12 @@ def resegment_on_ranks(
         progress: Called as progress(pairs done, pairs) on rank 0.
     """
     with world.agreed():
-        _require_inside(segmentation, volume)
+        start = _start(segmentation, volume)
+        if not is_inside((start, segmentation.shape), volume.shape):
+            raise ShapeError(
+                f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
+                f" inside the image of {volume.shape}"
+            )
         known, settings = None, {}
         if world.rank() == 0:
             settings = _settings(segmenter, volume, segmentation, options)
@@ -222,15 +227,6 @@ def voxel_size(options: ResegmentOptions, volume: Volume) -> tuple[float, float,
 def _start(segmentation: Volume, volume: Volume) -> Vec3:
     """Return the first voxel of the segmentation, in voxels of the image."""
     return placed(segmentation, volume.shape, volume.geometry.offset)
-
-
-def _require_inside(segmentation: Volume, volume: Volume) -> None:
-    start = _start(segmentation, volume)
-    if not is_inside((start, segmentation.shape), volume.shape):
-        raise ShapeError(
-            f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
-            f" inside the image of {volume.shape}"
-        )
 
 
 def _around(

@@ -183,7 +183,9 @@ def class_report(
     if noted is not None:
         found.average_precision = _precisions(pair, found, noted)
     if objects:
-        found.sections = predicted_by_section(segmentation) if sections is None else sections
+        # One section, or a prediction of a network that sees one section at a time.
+        alone = segmentation.shape[0] == 1 or segmentation.text("context").startswith("[0,")
+        found.sections = alone if sections is None else sections
         _add_objects(found, pair, min_voxels)
     return found if world.rank() == 0 else None
 
@@ -195,11 +197,6 @@ def noted_classes(volume: Volume) -> Classes | None:
         return Classes(classes=noted) if isinstance(noted, dict) and noted else None
     except (ValueError, RecursionError, Error):  # a text of another program
         return None
-
-
-def predicted_by_section(volume: Volume) -> bool:
-    """Return True for one section, and for a prediction of a network that sees one section at a time."""
-    return volume.shape[0] == 1 or volume.text("context").startswith("[0,")
 
 
 def read_worst(report: ClassReport, segmentation: Volume, truth: Volume) -> tuple[Counts, Counts]:

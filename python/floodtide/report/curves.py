@@ -248,6 +248,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     shown = _validated(runs, "first_pass")
     if not shown:
         return None
+    last = shown[0].validation[-1]  # has the scores of the trivial predictors
     with style.figure(10.5, 5.6) as drawn:
         axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
         for row, (part, trivial, title) in zip(axes, PARTS, strict=True):
@@ -256,7 +257,10 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                     points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
                     look = style.series_look(style.series_colour(runs.index(run)))
                     axis.plot(*column(points, key), **look)
-                _draw_trivial(axis, shown, trivial, key)
+                for predictor, _, line in TRIVIAL:
+                    value = last.get(trivial, {}).get(predictor, {}).get(key)
+                    if isinstance(value, int | float):
+                        axis.axhline(value, color=style.GREY, ls=line, lw=1.3)
                 axis.set_title(name)
                 finish(axis)
             row[0].set_ylabel(title)
@@ -267,15 +271,6 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
 def _validated(runs: Sequence[Run], key: str) -> list[Run]:
     """Return the runs whose validations have a key."""
     return [run for run in runs if run.validation and key in run.validation[-1]]
-
-
-def _draw_trivial(axis: Axes, runs: Sequence[Run], trivial: str, key: str) -> None:
-    """Draw grey lines for trivial predictors, from the last validation of the first run that has one."""
-    last = next(run.validation[-1] for run in runs if run.validation)
-    for name, _, line in TRIVIAL:
-        value = last.get(trivial, {}).get(name, {}).get(key)
-        if isinstance(value, int | float):
-            axis.axhline(value, color=style.GREY, ls=line, lw=1.3)
 
 
 def time_share(records: Sequence[Record], key: str) -> list[Record]:

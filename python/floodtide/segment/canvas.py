@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,10 +229,11 @@ def closed_voxels(
         volume_shape: Size (z, y, x) of the volume that has the image.
         initial: Initial segmentation of the box (z, y, x), without the halo.
     """
-    parts: list[tuple[int, Mask]] = []
-    for bit, masks in ((_MOVES, options.masks), (_SEEDS, options.seed_masks)):
-        if masks:
-            parts.append((bit, _any_of(masks, volume_shape, image)))
+    parts = [
+        (bit, _set_in(mask, volume_shape, image))
+        for bit, masks in ((_MOVES, options.masks), (_SEEDS, options.seed_masks))
+        for mask in masks
+    ]
     if initial is not None:
         parts.append((_SEGMENT, initial > 0))
     if not parts and not options.shift_mask:
@@ -247,19 +248,15 @@ def closed_voxels(
     return closed
 
 
-def _any_of(masks: Iterable[MaskOptions], volume_shape: Sequence[int], image: CanvasImage) -> Mask:
-    """Return where one of several masks is set (z, y, x), without the halo."""
-    parts = []
-    for mask in masks:
-        chosen: Mask = np.logical_or.reduce(
-            [
-                _chosen(channel, _values(mask, channel.channel, volume_shape, image))
-                for channel in mask.channels or (MaskChannel(),)
-            ]
-        )
-        parts.append(~chosen if mask.invert else chosen)
-    found: Mask = np.logical_or.reduce(parts)
-    return found
+def _set_in(mask: MaskOptions, volume_shape: Sequence[int], image: CanvasImage) -> Mask:
+    """Return where a mask is set (z, y, x), without the halo."""
+    chosen: Mask = np.logical_or.reduce(
+        [
+            _chosen(channel, _values(mask, channel.channel, volume_shape, image))
+            for channel in mask.channels or (MaskChannel(),)
+        ]
+    )
+    return ~chosen if mask.invert else chosen
 
 
 def _values(

@@ -173,9 +173,11 @@ class Segmenter:
         self.network_calls = 0
         self.fft_speedup: float | None = None
         _ = options.normalisation  # refuses options without it
-        self._forward = "layers"
-        if hasattr(model, "core"):
-            self._choose_forward()
+        self._forward = options.forward if hasattr(model, "core") else "layers"
+        if self._forward == "fastest":
+            self._forward, self.fft_speedup = model.fastest_forward()
+        elif self._forward == "fft" and (why := self._fft_unsupported()):
+            raise UnsupportedError(f"segment: no forward passes by Fourier transforms: {why}")
 
     @property
     def forward(self) -> str:
@@ -200,15 +202,6 @@ class Segmenter:
         else:
             answer = self.model.forward(image, logits)
         return answer
-
-    def _choose_forward(self) -> None:
-        self._forward = self.options.forward
-        if self._forward == "fastest":
-            self._forward, self.fft_speedup = self.model.fastest_forward()
-        elif self._forward == "fft" and self._fft_unsupported():
-            raise UnsupportedError(
-                f"segment: no forward passes by Fourier transforms: {self._fft_unsupported()}"
-            )
 
     def _fft_unsupported(self) -> str:
         """Return why forward passes cannot use Fourier transforms; empty if they can."""

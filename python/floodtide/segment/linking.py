@@ -108,7 +108,11 @@ def segments_and_pieces(
             " (offsets, z, y, x)"
         )
     require_range("agglomerate", affinities)
-    _require_memory(affinities.shape)
+    limits.require_memory(
+        f"agglomerate: {' x '.join(map(str, affinities.shape[1:]))} voxels with {len(offsets)} offsets need",
+        decoding_bytes(len(offsets)) * math.prod(affinities.shape[1:]),
+        "subvolumes (--subvolume, or segment.subvolume)",
+    )
     pieces = None
     if options.method == "mutex":
         labels = _mutex(affinities, offsets, options)
@@ -281,14 +285,6 @@ def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:
 def decoding_bytes(offsets: int) -> int:
     """Return the bytes of memory per voxel that agglomeration needs."""
     return _BYTES_PER_AFFINITY * offsets + _BYTES_PER_VOXEL
-
-
-def _require_memory(shape: Sequence[int]) -> None:
-    limits.require_memory(
-        f"agglomerate: {' x '.join(map(str, shape[1:]))} voxels with {shape[0]} offsets need",
-        decoding_bytes(shape[0]) * math.prod(shape[1:]),
-        "subvolumes (--subvolume, or segment.subvolume)",
-    )
 
 
 @contextlib.contextmanager

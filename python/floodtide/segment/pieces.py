@@ -28,7 +28,7 @@ from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is
 from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.places import Place, table_of, write_places
 from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
-from floodtide.segment.identity import first_difference
+from floodtide.segment.identity import other_work
 
 PLAN = "cut.json"
 DATASET = "segmentation"
@@ -234,27 +234,24 @@ class Pieces:
         with reserved("segment", path, unchecked, wait_s=WAIT_S):
             with reading.reading(self.directory, "a folder of subvolumes"):
                 others = set(os.listdir(self.directory)) - {PLAN, lock_path(path).name}
-            if not reading.exists(path):
-                if not all(name.startswith(".") for name in others):
-                    raise InvalidArgumentError(
-                        f"{self.directory}: has files but no {PLAN}, expected a new directory or one of a segmentation"
-                        " in subvolumes"
-                    )
-                replace_bytes(path, json.dumps(wanted, indent=1).encode())
-            stored = reading.read_json(path, _EXPECTED)
-            found = self._read(path, stored)
-            for name, value in wanted.items():
-                if name == _FORWARD or stored.get(name) == value:
-                    continue
-                if not others:
-                    replace_bytes(path, json.dumps(wanted, indent=1).encode())
+            if reading.exists(path):
+                stored = reading.read_json(path, _EXPECTED)
+                found = self._read(path, stored)
+                keys = [key for key in wanted if key != _FORWARD and stored.get(key) != wanted[key]]
+                if not keys:
+                    self.forward = found.forward
                     return
-                here, there = first_difference(name, value, stored.get(name))
+                if others:
+                    begun, (key, *_) = f"{self.directory}: its subvolumes were made", keys
+                    how = "expected the same, or another directory"
+                    raise other_work(begun, key, wanted[key], stored.get(key), how)
+            elif not all(name.startswith(".") for name in others):
                 raise InvalidArgumentError(
-                    f"{self.directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
-                    " another directory"
+                    f"{self.directory}: has files but no {PLAN}, expected a new directory or one of a segmentation in"
+                    " subvolumes"
                 )
-            self.forward = found.forward
+            self._read(path, wanted)  # refuses what could not be read again
+            replace_bytes(path, json.dumps(wanted, indent=1).encode())
 
     @classmethod
     def _read(cls, path: Path, plan: Any) -> Pieces:

@@ -514,15 +514,9 @@ def _predictor(
 ) -> Predictor:
     network = trained.load(checkpoint)
     known = trained.normalisations(checkpoint, image)
-    if known is None:
-        if mean is None or std is None:
-            raise InvalidArgumentError(
-                f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
-            )
-        known = [(mean, std)]
-    means, stds = map(list, zip(*known, strict=True))
-    means[0] = means[0] if mean is None else mean
-    stds[0] = stds[0] if std is None else std
+    unknown = f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
+    levels = trained.levels_of(known, mean, std, unknown)
+    means, stds = map(list, zip(*levels, strict=True))
     settings = trained.stored_configuration(checkpoint) if mirror else None
     axes = () if settings is None else settings.augmentation.reflectable_axes
     if mirror and not axes:
