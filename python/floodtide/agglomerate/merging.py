@@ -81,7 +81,7 @@ def resegment(
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         labels = Volume(segmentation)
         require_same_size(_COMMAND, labels, volume)
-        start = placed(labels, volume.shape, volume.geometry.offset)
+        start = placed(labels, volume)
         if is_inside((start, labels.shape), volume.shape):  # else it is refused
             note_place(_COMMAND, labels, volume, start)
     with bar("pairs", _COMMAND, line_every_s=10.0, note=call_rate(segmenter)) as progress:

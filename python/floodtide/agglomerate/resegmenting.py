@@ -104,14 +104,14 @@ def resegment_pair(
     """
     options = options or ResegmentOptions()
     volume, segmentation = as_volume(volume), as_volume(segmentation)
-    fov, offset = segmenter.model.fov, _start(segmentation, volume)
+    fov, offset = segmenter.model.fov, placed(segmentation, volume)
     centre = total(point.point_zyx, offset)
     radius = options.radius or as_vec3([3 * size // 2 + 1 for size in fov])
     box = _around(centre, radius, volume.shape, offset, segmentation.shape)
     if not segmenter.fits(volume, box):
         return None
     flooder, image = segmenter.canvas(volume, box)
-    labels = read_labels(segmentation, "the segmentation", volume.shape, image)
+    labels = read_labels(segmentation, "the segmentation", image)
     ids = np.ascontiguousarray(np.maximum(labels, 0), dtype=np.uint64)
     local = difference(centre, box[0])
     analysis = options.analysis_radius or fov
@@ -158,7 +158,7 @@ def resegment_on_ranks(
         progress: Called as progress(pairs done, pairs) on rank 0.
     """
     with world.agreed():
-        start = _start(segmentation, volume)
+        start = placed(segmentation, volume)
         if not is_inside((start, segmentation.shape), volume.shape):
             raise ShapeError(
                 f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
@@ -222,11 +222,6 @@ def _settings(
 def voxel_size(options: ResegmentOptions, volume: Volume) -> tuple[float, float, float]:
     """Return the edges of a voxel (z, y, x) in nm; 1 if neither the options nor the volume say them."""
     return options.voxel_size or volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
-
-
-def _start(segmentation: Volume, volume: Volume) -> Vec3:
-    """Return the first voxel of the segmentation, in voxels of the image."""
-    return placed(segmentation, volume.shape, volume.geometry.offset)
 
 
 def _around(

@@ -54,7 +54,7 @@ class CanvasImage(NamedTuple):
     start: Vec3  # first voxel of the box, in voxels of the volume
     halo_low: Vec3
     halo_high: Vec3
-    offset: Vec3 | None = None  # first voxel of the volume, as its file states it
+    volume: Volume  # that has the box
 
     @property
     def inner(self) -> Vec3:
@@ -87,9 +87,9 @@ def read_canvas(
     image = read_image(volume, box, margin_of(options, fov))
     labels = None
     if initial is not None:
-        stored = read_labels(initial, "the initial segmentation", volume.shape, image)
+        stored = read_labels(initial, "the initial segmentation", image)
         labels = np.ascontiguousarray(stored, dtype=np.int64)
-    return Canvas(image, labels, closed_voxels(options, volume.shape, image, labels, fov))
+    return Canvas(image, labels, closed_voxels(options, image, labels, fov))
 
 
 def canvas_and_seeds(
@@ -140,7 +140,7 @@ def read_image(volume: Volume, box: Box | None, margin: Sequence[int]) -> Canvas
     voxels = volume.read(box)
     if max(low + high) > 0:
         voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
-    return CanvasImage(as_float32(voxels), start, low, high, volume.geometry.offset)
+    return CanvasImage(as_float32(voxels), start, low, high, volume)
 
 
 def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
@@ -149,27 +149,22 @@ def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
         return np.ascontiguousarray(voxels, dtype=np.float32)
 
 
-def read_labels(
-    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
-) -> NDArray[np.integer[Any]]:
+def read_labels(labels: Volume, what: str, image: CanvasImage) -> NDArray[np.integer[Any]]:
     """Return the labels of a volume in the box of an image, without the halo. Voxels without a label are 0."""
-    values = read_part(labels, what, volume_shape, image)
+    values = read_part(labels, what, image)
     if not np.issubdtype(values.dtype, np.integer):
         raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
     return cleared(values, what)
 
 
-def read_part(
-    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
-) -> NDArray[Any]:
+def read_part(labels: Volume, what: str, image: CanvasImage) -> NDArray[Any]:
     """Return the voxels of another volume in the box of an image, without the halo.
 
     Args:
         labels: A volume that covers the box. A volume without offset begins where the image begins.
         what: Name of the volume in messages: "the mask".
-        volume_shape: Size of the volume that has the image.
     """
-    offset = placed(labels, volume_shape, image.offset)
+    offset = placed(labels, image.volume)
     size = image.inner
     start = difference(image.start, offset)
     if not is_inside((start, size), labels.shape):
@@ -185,16 +180,16 @@ def without_halo(image: CanvasImage) -> NDArray[np.float32]:
     return image.voxels[slices((image.halo_low, image.inner))]
 
 
-def placed(labels: Volume, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
-    """Return the first voxel of labels, in voxels of the volume of this shape.
+def placed(labels: Volume, volume: Volume) -> Vec3:
+    """Return the first voxel of labels, in voxels of another volume.
 
     Without an offset, labels begin where the volume begins. An offset counts from where that of the volume does. If the
     volume states none, or the labels are a result of floodtide, an offset counts from the first voxel of the volume.
     """
-    offset = labels.geometry.offset
-    if offset is not None and image_offset is not None:
-        return offset if labels.text("image") else difference(offset, image_offset)
-    return (0, 0, 0) if offset is None or labels.shape == tuple(volume_shape) else offset
+    offset, first = labels.geometry.offset, volume.geometry.offset
+    if offset is not None and first is not None:
+        return offset if labels.text("image") else difference(offset, first)
+    return (0, 0, 0) if offset is None or labels.shape == volume.shape else offset
 
 
 def place_seeds(
@@ -218,7 +213,6 @@ def place_seeds(
 
 def closed_voxels(
     options: SegmentOptions,
-    volume_shape: Sequence[int],
     image: CanvasImage,
     initial: NDArray[np.int64] | None,
     fov: Sequence[int],
@@ -226,11 +220,10 @@ def closed_voxels(
     """Return the bits (`closed_bits` of the core) of the voxels of an image, with its halo; None if none can be closed.
 
     Args:
-        volume_shape: Size (z, y, x) of the volume that has the image.
         initial: Initial segmentation of the box (z, y, x), without the halo.
     """
     parts = [
-        (bit, _set_in(mask, volume_shape, image))
+        (bit, _set_in(mask, image))
         for bit, masks in ((_MOVES, options.masks), (_SEEDS, options.seed_masks))
         for mask in masks
     ]
@@ -244,27 +237,25 @@ def closed_voxels(
     halo_of = list(zip(image.halo_low, image.halo_high, strict=True))
     closed = np.ascontiguousarray(np.pad(closed, halo_of, mode="reflect"))
     if options.shift_mask:
-        closed[shifted_positions(options, volume_shape, image, fov)] |= _SHIFT
+        closed[shifted_positions(options, image, fov)] |= _SHIFT
     return closed
 
 
-def _set_in(mask: MaskOptions, volume_shape: Sequence[int], image: CanvasImage) -> Mask:
+def _set_in(mask: MaskOptions, image: CanvasImage) -> Mask:
     """Return where a mask is set (z, y, x), without the halo."""
     chosen: Mask = np.logical_or.reduce(
         [
-            _chosen(channel, _values(mask, channel.channel, volume_shape, image))
+            _chosen(channel, _values(mask, channel.channel, image))
             for channel in mask.channels or (MaskChannel(),)
         ]
     )
     return ~chosen if mask.invert else chosen
 
 
-def _values(
-    mask: MaskOptions, channel: int, volume_shape: Sequence[int], image: CanvasImage
-) -> NDArray[Any]:
+def _values(mask: MaskOptions, channel: int, image: CanvasImage) -> NDArray[Any]:
     if mask.volume:
         source = Volume(mask.volume, channel=channel)
-        return read_part(source, f"the mask {mask.volume}", volume_shape, image)
+        return read_part(source, f"the mask {mask.volume}", image)
     if channel != 0:
         raise InvalidArgumentError(
             f"segment: a mask of the image names channel {channel}, expected channel 0"
@@ -302,9 +293,7 @@ def parse_window(text: str, fov: Sequence[int]) -> Window:
     return as_vec3(start), difference(ends, (1, 1, 1))
 
 
-def shifted_positions(
-    options: SegmentOptions, volume_shape: Sequence[int], image: CanvasImage, fov: Sequence[int]
-) -> NDArray[np.bool_]:
+def shifted_positions(options: SegmentOptions, image: CanvasImage, fov: Sequence[int]) -> Mask:
     """Return the positions (z, y, x), with the halo, with a large shift in the window around them and in the box.
 
     A shift is large if that along y or along x is at least `shift_mask_threshold`. The voxels of the shift mask are
@@ -319,7 +308,7 @@ def shifted_positions(
     for channel in range(2):
         shifts = Volume(options.shift_mask, channel=channel)
         if any(b >= n for b, n in zip(last, shifts.shape, strict=True)):
-            whole = tuple(-(-n // m) for n, m in zip(volume_shape, scale, strict=True))
+            whole = tuple(-(-n // m) for n, m in zip(image.volume.shape, scale, strict=True))
             raise ShapeError(
                 f"segment: the shift mask {options.shift_mask} has {shifts.shape} voxels, expected {whole}, those of"
                 f" the image divided by {scale}"

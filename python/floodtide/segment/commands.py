@@ -309,7 +309,7 @@ def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
         if name != options.shift_mask:  # its voxels are larger
             other = Volume(name, channel=0)
             require_same_size("segment", other, image)
-            start = placed(other, image.shape, image.geometry.offset)
+            start = placed(other, image)
             if is_inside(((0, 0, 0), image.shape), other.shape):  # else it is refused
                 note_place("segment", other, image, start)
 

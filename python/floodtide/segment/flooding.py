@@ -37,7 +37,7 @@ from floodtide.segment.canvas import (
     read_canvas,
 )
 from floodtide.segment.checkpoints import Checkpoint, passes_of
-from floodtide.segment.identity import digest, options_of
+from floodtide.segment.identity import LETTERS, digest, options_of
 
 Image = NDArray[Any] | Volume
 
@@ -269,7 +269,7 @@ class Segmenter:
             volume, box, self.options, self.model.fov, initial=self._initial(initial), seeds=seeds
         )
         passes = 1 if self.options.consensus == "none" else 2
-        saved = self._checkpoints(checkpoint, volume, canvas.image, positions)
+        saved = self._checkpoints(checkpoint, canvas.image, positions)
 
         def flood(number: int, places: NDArray[np.int64]) -> tuple[Any, bool]:
             shown = None if progress is None else part_of(progress, number, passes)
@@ -331,7 +331,6 @@ class Segmenter:
     def _checkpoints(
         self,
         path: str | os.PathLike[str] | None,
-        volume: Volume,
         image: CanvasImage,
         seeds: NDArray[np.int64],
     ) -> tuple[Checkpoint | None, Checkpoint | None]:
@@ -339,12 +338,12 @@ class Segmenter:
         if path is None or interval_s <= 0:
             return None, None
         settings = {
-            "image": volume.name,
-            "voxels": hashlib.sha256(image.voxels.data).hexdigest()[:16],
+            "image": image.volume.name,
+            "voxels": hashlib.sha256(image.voxels.data).hexdigest()[:LETTERS],
             "start": list(image.start),
             "network": digest(self.model),
             "options": options_of(self.options, self.model),
-            "seeds": hashlib.sha256(seeds.data).hexdigest()[:16],
+            "seeds": hashlib.sha256(seeds.data).hexdigest()[:LETTERS],
         }
         first, second = (
             Checkpoint(file, interval_s, settings, self.forward) for file in passes_of(Path(path))
