@@ -327,7 +327,7 @@ class Stack(NotPickled):
         labels, doubtful = self.decoded_with_places(
             _read(predicted, self.predictor.excluding), self.box
         )
-        segments, coverage = write_segments(
+        found = write_segments(
             labels,
             out,
             Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
@@ -335,7 +335,7 @@ class Stack(NotPickled):
             notes={**texts, "prediction": predicted, **decoding},
             inputs=predicted,
         )
-        found = {"segments": segments, "coverage": coverage, "prediction": predicted}
+        found["prediction"] = predicted
         if write_places(places, doubtful, self.box[0], self.decoding.options.threshold):
             found["places"] = str(places)
         return found

@@ -190,7 +190,17 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
         for index, run in enumerate(runs):
             colour = style.series_colour(index)
             plot_smoothed(norm, *column(run.train, "gradient_norm"), colour)
-            _draw_noise_scale(noise, run, colour)
+            measured = [record for record in run.train if record.get("noise_scale", 0.0) > 0]
+            if not measured:
+                continue
+            steps, values = column(measured, "noise_scale")
+            noise.plot(steps, values, color=colour)
+            low = np.maximum(column(measured, "noise_scale_low")[1], values.min() / 10)
+            bounds = [record.get("noise_scale_high") for record in measured]
+            top = 10 * max([*values, *(bound for bound in bounds if bound)])
+            # Without a bound, the interval reaches the upper edge.
+            high = [top if bound is None else bound for bound in bounds]
+            noise.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
         for axis, title, unit in (
             (norm, "Norm of the gradient", "before clipping"),
             (noise, "Gradient noise scale", f"{unit_name(runs)}, with 95 % interval"),
@@ -202,22 +212,6 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
         return _completed(drawn, [(norm, noise)], runs, runs)
-
-
-def _draw_noise_scale(axis: Axes, run: Run, colour: str) -> None:
-    measured = [record for record in run.train if record.get("noise_scale", 0.0) > 0]
-    if not measured:
-        return
-    steps, values = column(measured, "noise_scale")
-    axis.plot(steps, values, color=colour)
-    low = column(measured, "noise_scale_low")[1]
-    bounds = [record.get("noise_scale_high") for record in measured]
-    top = 10 * max([*values, *(bound for bound in bounds if bound)])
-    # Without a bound, the interval reaches the upper edge.
-    high = [top if bound is None else bound for bound in bounds]
-    axis.fill_between(
-        steps, np.maximum(low, values.min() / 10), high, color=colour, alpha=0.15, lw=0
-    )
 
 
 def loss_name(runs: Sequence[Run]) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
 
 # Outlines: colour and line style, so that they differ in grey print, too.
 _TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")

@@ -26,6 +26,7 @@ from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable, first_voxels
 from floodtide.report import drawing, mistake_colours
+from floodtide.report.drawing import Floats, Ids
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,11 +54,11 @@ class Plane:
     aspect: float
     pixel_nm: float | None
     marked: tuple[float, float]
-    image: npt.NDArray[np.float64] | None = None
-    truth: npt.NDArray[np.int64] | None = None
-    before: npt.NDArray[np.int64] | None = None
-    segmentation: npt.NDArray[np.int64] | None = None
-    pairs: npt.NDArray[np.int64] | None = None
+    image: Floats | None = None
+    truth: Ids | None = None
+    before: Ids | None = None
+    segmentation: Ids | None = None
+    pairs: Ids | None = None
 
 
 def middle_planes(
@@ -77,7 +78,7 @@ def read_segmentation(
     voxel_size_nm: Sequence[float] | None,
     around: Vec3 | None = None,
     before: Volume | None = None,
-    pairs: npt.NDArray[np.int64] | None = None,
+    pairs: Ids | None = None,
     placed: Vec3 | None = None,
     start: Vec3 | None = None,
 ) -> list[Plane]:
@@ -132,7 +133,7 @@ def _cut(
     middle: Vec3,
     placed: Vec3,
     voxel_size_nm: Sequence[float] | None,
-    pairs: npt.NDArray[np.int64] | None = None,
+    pairs: Ids | None = None,
 ) -> list[Plane]:
     """Return the three planes of a box through its voxel `middle`.
 
@@ -223,7 +224,7 @@ def _plane(
     return plane[:: _step(rows), :: _step(columns)]
 
 
-def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _finite(values: npt.NDArray[Any]) -> Floats:
     """Return intensities that can be drawn. NaN becomes black."""
     drawn = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
@@ -246,8 +247,8 @@ def save_planes(planes: Sequence[Plane], path: Path) -> None:
 def save_classes(
     title: str,
     image: npt.NDArray[Any] | None,
-    truth: npt.NDArray[np.int64],
-    predicted: npt.NDArray[np.int64],
+    truth: Ids,
+    predicted: Ids,
     voxel_size_nm: Sequence[float] | None,
     path: Path,
 ) -> None:
@@ -303,7 +304,7 @@ def _drawn(planes: Sequence[Plane]) -> Iterator[Figure]:
         yield drawn
 
 
-def show_plane(axis: Axes, plane: Plane, picture: npt.NDArray[np.float64]) -> None:
+def show_plane(axis: Axes, plane: Plane, picture: Floats) -> None:
     """Show a picture of a plane at the aspect of its voxels, with a scale bar."""
     drawing.show(axis, picture, plane.aspect)
     rows, columns = plane.shape
@@ -317,9 +318,7 @@ def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:
     return matching([(getattr(plane, which), np.asarray(plane.truth)) for plane in planes])
 
 
-def _panels(
-    plane: Plane, matches: dict[int, int], earlier: dict[int, int]
-) -> dict[str, npt.NDArray[np.float64]]:
+def _panels(plane: Plane, matches: dict[int, int], earlier: dict[int, int]) -> dict[str, Floats]:
     """Return {title: picture} of a plane, in the order in which they stand side by side."""
     background = grey(plane)
     pictures = {"Image": background}
@@ -343,14 +342,14 @@ def _panels(
     return pictures
 
 
-def grey(plane: Plane) -> npt.NDArray[np.float64]:
+def grey(plane: Plane) -> Floats:
     if plane.image is None:
         return np.full((*plane.shape, 3), 0.85)
     return drawing.grey(plane.image)
 
 
 def matching(
-    planes: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+    planes: Sequence[tuple[Ids, Ids]],
 ) -> dict[int, int]:
     """Return {segment: object that it overlaps most} of planes of (segments, objects).
 
@@ -366,7 +365,7 @@ def matching(
     return matches
 
 
-def matched(labels: npt.NDArray[np.int64], matches: dict[int, int]) -> npt.NDArray[np.int64]:
+def matched(labels: Ids, matches: dict[int, int]) -> Ids:
     """Return labels renamed to their matching objects; other labels get different, unique numbers."""
     values, inverse = np.unique(labels, return_inverse=True)
     free = max(matches.values(), default=0) + 1

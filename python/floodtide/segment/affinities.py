@@ -163,10 +163,10 @@ def write_segments(
     command: str,
     notes: Mapping[str, str],
     inputs: str,
-) -> tuple[int, float]:
+) -> dict[str, Any]:
     """Write segments (z, y, x) as uint32 to a volume of any format. Not collective.
 
-    Return their number, and the share of the voxels that are in one.
+    Return their number, `segments`, and the share of the voxels that are in one, `coverage`.
 
     Args:
         labels: The segments, from 1; 0 is background.
@@ -182,7 +182,8 @@ def write_segments(
     )
     read = Volume(labels.astype(np.uint32, copy=False)).read
     write_blocks(out, plan, read, inputs=files_of([inputs]))
-    return int(labels.max(initial=0)), float(np.count_nonzero(labels) / max(1, labels.size))
+    coverage = float(np.count_nonzero(labels) / max(1, labels.size))
+    return {"segments": int(labels.max(initial=0)), "coverage": coverage}
 
 
 def agglomerate(
@@ -234,7 +235,7 @@ def agglomerate(
             labels, doubtful = _segments(affinities, affinities.box, options)
             notes = affinities.origin | {"options": json.dumps(to_dict(options))}
             geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.offset)
-            report["segments"], report["coverage"] = write_segments(
+            report |= write_segments(
                 labels, out, geometry, command=_COMMAND, notes=notes, inputs=affinities.name
             )
             if write_places(places, doubtful, affinities.box[0], options.threshold):

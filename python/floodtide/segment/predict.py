@@ -166,9 +166,7 @@ class Predictor:
         along = (axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
         return list(itertools.product(*along))
 
-    def _block(
-        self, images: Sequence[Image], windows: Windows, same: SameParameters
-    ) -> NDArray[np.float32]:
+    def _block(self, images: Sequence[Image], windows: Windows, same: SameParameters) -> Values:
         """Return the probabilities (z, y, x, outputs) of the voxels that a block keeps."""
         first = as_vec3([w.start for w in windows])
         ends = [min(w.stop, n) for w, n in zip(windows, images[0].shape, strict=True)]
@@ -183,7 +181,7 @@ class Predictor:
 
     def _rounds(
         self, images: Sequence[Volume], box: Box, progress: Progress | None
-    ) -> Iterator[list[tuple[Box, NDArray[np.float32]]]]:
+    ) -> Iterator[list[tuple[Box, Values]]]:
         """Predict a block on each rank at a time. Yields the same blocks as `blocks`, a few at a time, on rank 0.
 
         Other ranks get as many empty lists. Collective.
@@ -194,7 +192,7 @@ class Predictor:
         done, total, ranks = 0, int(np.prod(box[1])), world.size()
         for first in range(0, len(windows), ranks):
             shared = windows[first : first + ranks]
-            kept: list[NDArray[np.float32]] = []
+            kept: list[Values] = []
             with world.agreed():
                 if world.rank() < len(shared):
                     kept.append(self._block(images, shared[world.rank()], same))
@@ -409,7 +407,7 @@ class Predictor:
         sums = 4 * (2 + 3 * self.outputs) if self.mirror else 0
         return bytes_per_voxel(self.model) + sums
 
-    def _forward(self, blocks: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    def _forward(self, blocks: Sequence[Values]) -> Values:
         """Return the probabilities (z, y, x, outputs) of a block (z, y, x) of each channel."""
         images = (np.stack(blocks, axis=-1) - self.mean) / self.std
         if not self.mirror:
@@ -420,7 +418,7 @@ class Predictor:
         mean = mirrored_mean(self._probabilities, padded, self.mirror, self._offsets)
         return mean[tuple(slice(n) for n in images.shape[:3])]
 
-    def _probabilities(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _probabilities(self, images: Values) -> Values:
         """Return the probabilities (z, y, x, outputs) of normalised intensities (z, y, x, channels)."""
         return np.asarray(self.model.forward(np.ascontiguousarray(images)[None])[0])
 
@@ -533,7 +531,7 @@ def _predictor(
     )
 
 
-def _for_channels(name: str, given: float | Sequence[float], channels: int) -> NDArray[np.float32]:
+def _for_channels(name: str, given: float | Sequence[float], channels: int) -> Values:
     """Return a number for each channel."""
     if np.shape(given) not in ((), (channels,)):
         raise InvalidArgumentError(
@@ -586,7 +584,7 @@ def _kept_box(windows: Windows) -> Box:
     return start, difference([w.keep_stop for w in windows], start)
 
 
-def _read(image: Image, box: Box) -> NDArray[np.float32]:
-    return (
-        image.read_intensities(box) if isinstance(image, Volume) else as_float32(image[slices(box)])
-    )
+def _read(image: Image, box: Box) -> Values:
+    if isinstance(image, Volume):
+        return image.read_intensities(box)
+    return as_float32(image[slices(box)])
