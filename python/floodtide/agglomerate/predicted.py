@@ -206,14 +206,14 @@ class Stack(NotPickled):
         return box if self.grid is None else self.grid.box_of(box)
 
     def segments(self, box: Box) -> tuple[NDArray[Any], list[Place] | None]:
-        """Predict a box, with its surroundings as context. Return what `decoded_with_places` returns."""
-        predicted = self.predictor.predicted(self.images, self.coarse(box))
-        return self.decoded_with_places(predicted, box)
+        """Predict a box, with its surroundings as context. Return what `decoded` returns."""
+        return self.decoded(self.predictor.predicted(self.images, self.coarse(box)), box)
 
-    def decoded_with_places(
-        self, predicted: NDArray[Any], box: Box
-    ) -> tuple[NDArray[Any], list[Place] | None]:
-        """Return what `decoded` returns, and the places to look at; None: the decoding has no merge scores."""
+    def decoded(self, predicted: NDArray[Any], box: Box) -> tuple[NDArray[Any], list[Place] | None]:
+        """Return the segments of a box of which `Predictor.predicted` has returned the prediction.
+
+        Also return the places to look at; None: the decoding has no merge scores.
+        """
         found: list[Place] | None = None
 
         def linked(affinities: NDArray[Any], offsets: Sequence[Vec3]) -> NDArray[np.uint64]:
@@ -221,13 +221,14 @@ class Stack(NotPickled):
             labels, found = segments_with_places(affinities, offsets, self.decoding.options)
             return labels
 
-        if self.predictor.model.flat:
-            return self.decoded(predicted, box), None
         task: Any = self.predictor.task
-        labels = self._at_image(task.objects(predicted, linked), box)
-        if found is None:
-            return labels, None
-        return labels, [self._at_place(place, box) for place in found]
+        if self.predictor.model.flat:  # no segment reaches over several sections
+            labels = objects_of(task, predicted, sections=True, options=self.decoding.options)
+        else:
+            labels = task.objects(predicted, linked)
+        if self.grid is not None:
+            labels = labels_at(labels, self.coarse(box)[0], self.grid.ratio, box)
+        return labels, found and [self._at_place(place, box) for place in found]
 
     def _at_place(self, place: Place, box: Box) -> Place:
         """Return a place of the network's voxels of a box in voxels of the image."""
@@ -241,20 +242,6 @@ class Stack(NotPickled):
 
         a, b = (round(n * math.prod(ratio)) for n in place.voxels)
         return dataclasses.replace(place.moved(to), voxels=(a, b))
-
-    def decoded(self, predicted: NDArray[Any], box: Box) -> NDArray[Any]:
-        """Return the segments of a box of which `Predictor.predicted` has returned the prediction."""
-        flat = self.predictor.model.flat
-        labels = objects_of(
-            self.predictor.task, predicted, sections=flat, options=self.decoding.options
-        )
-        return self._at_image(labels, box)
-
-    def _at_image(self, labels: NDArray[Any], box: Box) -> NDArray[Any]:
-        """Return the labels of a box at the voxels of the image."""
-        if self.grid is None:
-            return labels
-        return labels_at(labels, self.coarse(box)[0], self.grid.ratio, box)
 
     def _cut(self) -> Cut:
         """Return how segment.subvolume cuts the box; without it, in one piece."""
@@ -324,9 +311,8 @@ class Stack(NotPickled):
     ) -> dict[str, Any]:
         """Write the segments of a stored prediction, and the places to look at. Return what the report says of them."""
         decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
-        labels, doubtful = self.decoded_with_places(
-            _read(predicted, self.predictor.excluding), self.box
-        )
+        stored = _read(predicted, self.predictor.excluding)
+        labels, doubtful = self.decoded(stored, self.box)
         found = write_segments(
             labels,
             out,

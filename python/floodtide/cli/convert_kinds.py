@@ -77,7 +77,9 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
     write, check = _OTHERS.get(Path(destination).suffix, (None, _core.check_network_output))
     with reserved("convert", destination, check, files_in(source)):
         found = nn.load(source, fov=fov, deltas=deltas)
-        statistics, configuration = to_text(training_images(source)), _configuration(source)
+        statistics, configuration = to_text(training_images(source)), ""
+        if not is_tensorflow(source):
+            configuration = network_files.stored_text(source, "configuration")
         if write is None:
             found.save(destination, statistics=network_files.joined(statistics, configuration))
         else:
@@ -90,10 +92,6 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
     row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
     known = vars(section_of(found.core))
     return row | {name: known[name] for name in _SHOWN if name in known}
-
-
-def _configuration(source: str) -> str:
-    return "" if is_tensorflow(source) else network_files.stored_text(source, "configuration")
 
 
 def _notes(source: str) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def estimate(
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         whole = part or ((0, 0, 0), volume.shape)
         size, overlap = options.subvolume or whole[1], options.overlap
-        cut = cut_of(segmenter, volume, subvolume=size, overlap=overlap, box=whole)
+        cut = cut_of(segmenter, volume, size, overlap, whole)
         missing, measured = len(cut), list[int]()
         if options.subvolume is not None and reading.exists(Path(out) / PLAN):
             pieces = in_subvolumes(

@@ -32,6 +32,7 @@ from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slices
+from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.image_check import checked_image, image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.volumes import name_of, require_same_grid
@@ -316,8 +317,7 @@ class Predictor:
             with world.agreed():
                 if world.rank() == 0:
                     held.enter_context(_output(out, files_of([name_of(one) for one in volumes])))
-                    file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
-                    held.callback(file.discard)
+                    file = held.enter_context(hdf5_file(path, _COMMAND, _datasets(dataset)))
                     for name, dtype in kinds.items():
                         channels = [self.outputs] if dtype == "float32" else []
                         chunks = [*(1 for _ in channels), *(min(n, _CHUNK) for n in size)]
@@ -337,8 +337,7 @@ class Predictor:
                                 likely = _core.evaluate.most_likely_classes(kept)
                                 file.write(name, at, values[likely])
             with world.agreed():
-                if world.rank() == 0:
-                    file.finish()
+                held.close()  # gives the file its name
 
     def channels(self, image: One | Sequence[One]) -> list[One]:
         """Return the image of each channel of the network, after checks.
