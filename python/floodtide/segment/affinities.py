@@ -227,7 +227,23 @@ def agglomerate(
             z, y, x = (min(OVERLAP, size // 4) for size in subvolume)
             cut = Cut(affinities.box, subvolume, overlap or (z, y, x)).joinable()
     if cut is not None:
-        _agglomerate_on_ranks(out, affinities, options, cut)
+        settings: dict[str, Any] = affinities.origin | {
+            "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
+            "options": to_dict(options),
+            "geometry": {
+                "voxel_size_nm": affinities.voxel_size_nm,
+                "offset": whole_geometry(Geometry(), affinities.image).offset,
+            },
+        }
+        with world.agreed():
+            pieces = Pieces.create(out, cut, total(*affinities.box), settings)
+        with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
+            store_on_ranks(
+                "agglomerate",
+                pieces,
+                lambda box: _segments(affinities, box, options),
+                progress=progress,
+            )
         return {"subvolumes": len(cut), "out": out}
     report: dict[str, Any] = {"out": out}
     with world.agreed():
@@ -241,30 +257,6 @@ def agglomerate(
             if write_places(places, doubtful, affinities.box[0], options.threshold):
                 report["places"] = str(places)
     return report
-
-
-def _agglomerate_on_ranks(
-    directory: str, affinities: AffinityFile, options: AffinityOptions, cut: Cut
-) -> None:
-    """Make the segments in overlapping subvolumes on all ranks. Collective."""
-    settings: dict[str, Any] = affinities.origin | {
-        "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
-        "options": to_dict(options),
-        "geometry": {
-            "voxel_size_nm": affinities.voxel_size_nm,
-            "offset": whole_geometry(Geometry(), affinities.image).offset,
-        },
-    }
-
-    with world.agreed():
-        pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
-    with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
-        store_on_ranks(
-            "agglomerate",
-            pieces,
-            lambda box: _segments(affinities, box, options),
-            progress=progress,
-        )
 
 
 def _segments(

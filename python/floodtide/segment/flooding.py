@@ -454,8 +454,4 @@ def output(
     Enter it before a long computation: problems with the output then appear at the start.
     """
     path, dataset = path_and_dataset(reference)
-
-    def check(name: str) -> None:
-        _core.segment.check_output(name, dataset)
-
-    return reserved("segment", path, check, inputs)
+    return reserved("segment", path, lambda name: _core.segment.check_output(name, dataset), inputs)

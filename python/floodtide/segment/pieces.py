@@ -24,7 +24,7 @@ from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes, temporaries
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
+from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside, total
 from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.places import Place, table_of, write_places
 from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
@@ -124,14 +124,13 @@ class Cut:
 
     def neighbours(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs (smaller number, larger number) of subvolumes that share a face, an edge or a corner."""
+        steps = list(itertools.product((-1, 0, 1), repeat=3))[14:]  # those to larger numbers
         for number in range(len(self)):
             here = self._place(number)
-            for step in itertools.product((-1, 0, 1), repeat=3):
-                there = [i + d for i, d in zip(here, step, strict=True)]
+            for step in steps:
+                there = total(here, step)
                 if all(0 <= i < n for i, n in zip(there, self.counts, strict=True)):
-                    other = self._number(there)
-                    if other > number:
-                        yield number, other
+                    yield number, self._number(there)
 
     def shared(self, a: int, b: int) -> Box:
         """Return the box that two neighbours share. Raise OutOfRangeError if they share none."""
