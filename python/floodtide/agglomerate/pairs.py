@@ -22,6 +22,7 @@ from floodtide import _core
 from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes
 from floodtide.base.options import Arguments
+from floodtide.base.outputs import PathLike
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
@@ -68,7 +69,7 @@ class Pairs:
         return -(-len(self.points) // _BATCH)
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> Pairs:
+    def open(cls, directory: PathLike) -> Pairs:
         """Open a directory that `create` has made.
 
         Raises:
@@ -91,9 +92,7 @@ class Pairs:
             return cls(path.parent, points, dict(plan["settings"]))
 
     @classmethod
-    def prepare(
-        cls, directory: str | os.PathLike[str], settings: Mapping[str, Any]
-    ) -> Pairs | None:
+    def prepare(cls, directory: PathLike, settings: Mapping[str, Any]) -> Pairs | None:
         """Return the pairs that a directory has for these settings. Make a new directory, and return None then."""
         folder = Path(directory)
         make_folder(folder)

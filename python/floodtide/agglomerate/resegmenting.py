@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.agglomerate.pairs import DecisionPoint, Pairs, decision_points
-from floodtide.base.outputs import reserved, unchecked
+from floodtide.base.outputs import PathLike, reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
@@ -140,7 +139,7 @@ def resegment_pair(
 
 
 def resegment_on_ranks(
-    directory: str | os.PathLike[str],
+    directory: PathLike,
     segmenter: Segmenter,
     volume: Volume,
     segmentation: Volume,

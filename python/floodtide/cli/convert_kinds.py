@@ -35,15 +35,7 @@ Report = dict[str, Any]
 
 
 def convert(
-    source: str,
-    destination: str,
-    *,
-    fov: Vec3 | None,
-    deltas: Vec3 | None,
-    voxel_nm: Sequence[float] | None,
-    resample_nm: Sequence[float] | None,
-    labels: bool,
-    erode: int,
+    source: str, destination: str, *, fov: Vec3 | None, deltas: Vec3 | None, **of_volumes: Any
 ) -> Report:
     """Convert the source to what the destination names. Options that do not belong to this conversion are refused."""
     of_network = Path(destination).suffix in (".h5", ".hdf5", *_OTHERS)
@@ -65,7 +57,7 @@ def convert(
         from floodtide.segment.ffn_request import write_configuration
 
         return report | {"notes": write_configuration(source, destination)}
-    return volume(source, destination, voxel_nm, resample_nm, labels=labels, erode=erode)
+    return volume(source, destination, **of_volumes)
 
 
 def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Report:
@@ -110,15 +102,9 @@ def _notes(source: str) -> dict[str, Any]:
 
 
 def volume(
-    source: str,
-    destination: str,
-    voxel_nm: Sequence[float] | None,
-    resample_nm: Sequence[float] | None,
-    *,
-    labels: bool,
-    erode: int,
+    source: str, destination: str, *, voxel_nm: Sequence[float] | None, **asked: Any
 ) -> Report:
-    """Copy a volume to another format, or to other voxels."""
+    """Copy a volume to another format, or to other voxels. Other arguments are those of `floodtide.data.convert`."""
     try:
         format_of(destination)
     except InvalidArgumentError as error:
@@ -127,15 +113,7 @@ def volume(
             f" no volume: {error}"
         ) from None
     with bar("voxels", "convert") as progress:
-        copy = data.convert(
-            source,
-            destination,
-            voxel_size_nm=voxel_nm,
-            resample_nm=resample_nm,
-            labels=labels,
-            erode=erode,
-            progress=progress,
-        )
+        copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress, **asked)
     return {
         "source": source,
         "destination": destination,

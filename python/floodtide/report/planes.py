@@ -348,9 +348,7 @@ def grey(plane: Plane) -> Floats:
     return drawing.grey(plane.image)
 
 
-def matching(
-    planes: Sequence[tuple[Ids, Ids]],
-) -> dict[int, int]:
+def matching(planes: Sequence[tuple[Ids, Ids]]) -> dict[int, int]:
     """Return {segment: object that it overlaps most} of planes of (segments, objects).
 
     An object is matched only with its best segment.

@@ -33,6 +33,8 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.segment.ffn_files import path_in, read_reversed_seeds
 
 Mask = NDArray[np.bool_]
+Seeds = NDArray[np.integer[Any]] | Sequence[Sequence[int]]
+"""Rows (n, 3) of z, y, x."""
 
 Window = tuple[Vec3, Vec3]
 """First and last voxel (z, y, x) of a window, relative to a position."""
@@ -99,7 +101,7 @@ def canvas_and_seeds(
     fov: Sequence[int],
     *,
     initial: Volume | None,
-    seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]] | None,
+    seeds: Seeds | None,
 ) -> tuple[Canvas, NDArray[np.int64]]:
     """Return the canvas of `read_canvas`, and the seeds (n, 3) in its voxels, in the order in which they are tried.
 
@@ -192,11 +194,7 @@ def placed(labels: Volume, volume: Volume) -> Vec3:
     return (0, 0, 0) if offset is None or labels.shape == volume.shape else offset
 
 
-def place_seeds(
-    seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]],
-    image: CanvasImage,
-    fov: Sequence[int],
-) -> NDArray[np.int64]:
+def place_seeds(seeds: Seeds, image: CanvasImage, fov: Sequence[int]) -> NDArray[np.int64]:
     """Return the seeds (n, 3), given in voxels of the volume, in voxels of the canvas, where a field of view fits."""
     rows = np.asarray(seeds)
     if rows.size == 0:

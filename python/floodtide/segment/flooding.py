@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
-from floodtide.base.outputs import reserved
+from floodtide.base.outputs import PathLike, reserved
 from floodtide.base.pickling import NotPickled
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
@@ -329,10 +329,7 @@ class Segmenter:
         return flooder, True
 
     def _checkpoints(
-        self,
-        path: str | os.PathLike[str] | None,
-        image: CanvasImage,
-        seeds: NDArray[np.int64],
+        self, path: PathLike | None, image: CanvasImage, seeds: NDArray[np.int64]
     ) -> tuple[Checkpoint | None, Checkpoint | None]:
         interval_s = self.options.checkpoint_interval
         if path is None or interval_s <= 0:
@@ -447,7 +444,7 @@ def call_rate(segmenter: Segmenter) -> Callable[[], str]:
 
 
 def output(
-    reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
+    reference: str, inputs: Iterable[PathLike] = ()
 ) -> contextlib.AbstractContextManager[None]:
     """Return a context manager that reserves "file:dataset" for a segmentation (see `floodtide.base.outputs.reserved`).
 

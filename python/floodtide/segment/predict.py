@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.networks import section_of
 from floodtide.base.options import Arguments, shown
-from floodtide.base.outputs import files_of, hdf5_result, reserved, result_dataset
+from floodtide.base.outputs import PathLike, files_of, hdf5_result, reserved, result_dataset
 from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
@@ -44,6 +43,8 @@ from floodtide.segment.mirroring import mirrored_mean
 from floodtide.segment.windows import Axis, Window, choose_windows
 
 Image = NDArray[Any] | Volume
+Images = Image | Sequence[Image]
+"""An image, or one for each channel of the network."""
 Values = NDArray[np.float32]
 One = TypeVar("One", Image, Volume)
 Windows = tuple[Window, ...]  # of a block, along z, y, x
@@ -119,10 +120,7 @@ class Predictor:
         return self.model.excluding
 
     def blocks(
-        self,
-        image: Image | Sequence[Image],
-        box: Box | None = None,
-        progress: Progress | None = None,
+        self, image: Images, box: Box | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[Box, NDArray[np.float32]]]:
         """Predict block by block.
 
@@ -223,10 +221,7 @@ class Predictor:
 
     @typed()
     def probabilities(
-        self,
-        image: Image | Sequence[Image],
-        box: Box | None = None,
-        progress: Progress | None = None,
+        self, image: Images, box: Box | None = None, progress: Progress | None = None
     ) -> NDArray[np.float32]:
         """Return the probabilities of a box, float32 (outputs, z, y, x). Arguments and errors as for `blocks`."""
         start, size = _checked(self.channels(image)[0], box)
@@ -236,10 +231,7 @@ class Predictor:
         return result
 
     def predicted(
-        self,
-        image: Image | Sequence[Image],
-        box: Box | None = None,
-        progress: Progress | None = None,
+        self, image: Images, box: Box | None = None, progress: Progress | None = None
     ) -> NDArray[Any]:
         """Return what `write` writes of a box: the values of classes (z, y, x), or outputs (outputs, z, y, x)."""
         outputs = self.probabilities(image, box, progress)
@@ -544,9 +536,7 @@ def _one_or_all(values: list[float]) -> float | list[float]:
     return values[0] if len(values) == 1 else values
 
 
-def _output(
-    out: str, inputs: Iterable[str | os.PathLike[str]]
-) -> contextlib.AbstractContextManager[None]:
+def _output(out: str, inputs: Iterable[PathLike]) -> contextlib.AbstractContextManager[None]:
     path, dataset = result_dataset("predict", out)
     return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
 
