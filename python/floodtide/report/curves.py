@@ -162,9 +162,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
                     plot_smoothed(axis, steps, values, colour)
                 else:
                     axis.plot(steps, values, **style.series_look(colour, len(steps)))
-            axis.set_title(title)
-            axis.set_ylabel(unit)
-            finish(axis)
+            finish(axis, title, unit)
             axis.set_ylim(bottom=0.0)
         loss, scores, *_ = axes.flat
         loss.autoscale(axis="y")
@@ -206,9 +204,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             (noise, "Gradient noise scale", f"{unit_name(runs)}, with 95 % interval"),
         ):
             axis.set_yscale("log")
-            axis.set_title(title)
-            axis.set_ylabel(unit)
-            finish(axis)
+            finish(axis, title, unit)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
         return _completed(drawn, [(norm, noise)], runs, runs)
@@ -255,8 +251,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                     value = last.get(trivial, {}).get(predictor, {}).get(key)
                     if isinstance(value, int | float):
                         axis.axhline(value, color=style.GREY, ls=line, lw=1.3)
-                axis.set_title(name)
-                finish(axis)
+                finish(axis, name)
             row[0].set_ylabel(title)
         lines = (grey_line(label, line) for _, label, line in TRIVIAL)
         return _completed(drawn, axes, runs, shown, *lines)
@@ -310,10 +305,12 @@ def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
     above.spines["top"].set_visible(True)
 
 
-def finish(axis: Axes) -> None:
-    """Set the ticks of a panel, and say so if it is empty."""
+def finish(axis: Axes, title: str = "", unit: str = "") -> None:
+    """Set title, name of the values and ticks of a panel, and say so if it is empty."""
     from matplotlib.ticker import MaxNLocator
 
+    axis.set_title(title)
+    axis.set_ylabel(unit)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     if not axis.lines:
         axis.text(

@@ -144,16 +144,17 @@ def _cut(
     """
     corner, shape = box
     size = voxel_size_nm or (1.0, 1.0, 1.0)
+    known = {layer: one for layer, one in layers.items() if one is not None}
     planes = []
     for axis, (name, _, _) in enumerate(_AXES):
-        at = middle[axis] - corner[axis]
         rows, columns = (i for i in range(3) if i != axis)
-        found = {
-            layer: _plane(one, axis, corner, shape, at)
-            for layer, one in layers.items()
-            if one is not None
-        }
         steps = _step(shape[rows]), _step(shape[columns])
+        start, extents = list(corner), list(shape)
+        start[axis], extents[axis] = middle[axis], 1
+        found = {}
+        for layer, (volume, first) in known.items():
+            voxels = volume.read((total(start, first), as_vec3(extents))).squeeze(axis)
+            found[layer] = voxels[:: steps[0], :: steps[1]]
         image = found.pop("image", None)
         planes.append(
             Plane(
@@ -209,19 +210,6 @@ def _surroundings(voxel: Vec3, shape: Vec3) -> tuple[Vec3, Vec3]:
         min(max(at - n // 2, 0), whole - n) for at, n, whole in zip(voxel, size, shape, strict=True)
     ]
     return as_vec3(corner), as_vec3(size)
-
-
-def _plane(
-    layer: tuple[Volume, Vec3], axis: int, start: Vec3, shape: Vec3, at: int
-) -> npt.NDArray[Any]:
-    """Return the drawn voxels of a plane of a box, `at` voxels behind its start."""
-    volume, first = layer
-    corner, extents = list(total(start, first)), list(shape)
-    corner[axis] += at
-    extents[axis] = 1
-    rows, columns = (extent for i, extent in enumerate(shape) if i != axis)
-    plane = volume.read((as_vec3(corner), as_vec3(extents))).squeeze(axis)
-    return plane[:: _step(rows), :: _step(columns)]
 
 
 def _finite(values: npt.NDArray[Any]) -> Floats:

@@ -94,26 +94,19 @@ def read_canvas(
     return Canvas(image, labels, closed_voxels(options, image, labels, fov))
 
 
-def canvas_and_seeds(
-    volume: Volume,
-    box: Box | None,
-    options: SegmentOptions,
-    fov: Sequence[int],
-    *,
-    initial: Volume | None,
-    seeds: Seeds | None,
-) -> tuple[Canvas, NDArray[np.int64]]:
-    """Return the canvas of `read_canvas`, and the seeds (n, 3) in its voxels, in the order in which they are tried.
+def seeds_of(
+    canvas: Canvas, options: SegmentOptions, fov: Sequence[int], seeds: Seeds | None
+) -> NDArray[np.int64]:
+    """Return the seeds (n, 3) in voxels of a canvas, in the order in which they are tried.
 
     Args:
         seeds: As for `Segmenter.segment`; None: those of the options.
     """
-    canvas = read_canvas(volume, box, options, fov, initial)
     if seeds is None and options.seeds and LISTED not in _policies(options):
         seeds = read_seeds(options.seeds, canvas.image.start)
     if seeds is not None:
-        return canvas, place_seeds(seeds, canvas.image, fov)
-    return canvas, policy_seeds(options, canvas.image, fov, canvas.closed)
+        return place_seeds(seeds, canvas.image, fov)
+    return policy_seeds(options, canvas.image, fov, canvas.closed)
 
 
 def margin_of(options: SegmentOptions, fov: Sequence[int]) -> list[int]:

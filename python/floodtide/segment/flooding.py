@@ -30,11 +30,11 @@ from floodtide.nn.network import SameParameters
 from floodtide.segment.canvas import (
     Canvas,
     CanvasImage,
-    canvas_and_seeds,
     halo,
     margin_of,
     place_seeds,
     read_canvas,
+    seeds_of,
 )
 from floodtide.segment.checkpoints import Checkpoint, passes_of
 from floodtide.segment.identity import LETTERS, digest, options_of
@@ -265,9 +265,8 @@ class Segmenter:
         end_s = None if limit_s is None else time.monotonic() + limit_s
         volume = as_volume(volume)
         same = SameParameters(self.model, "segment")
-        canvas, positions = canvas_and_seeds(
-            volume, box, self.options, self.model.fov, initial=self._initial(initial), seeds=seeds
-        )
+        canvas = read_canvas(volume, box, self.options, self.model.fov, self._initial(initial))
+        positions = seeds_of(canvas, self.options, self.model.fov, seeds)
         passes = 1 if self.options.consensus == "none" else 2
         saved = self._checkpoints(checkpoint, canvas.image, positions)
 
