@@ -116,7 +116,11 @@ class Stack(NotPickled):
         self.grid = self._grid()
         self.box = self._box(settings, box)
         if world.rank() == 0:
-            self._settle(levels[0])
+            # Refuse an image that is none for this network, and warn if it looks different.
+            read = Reading("segment", *levels[0], "segment.mean and segment.std", self.network_nm)
+            part, flat = self.coarse(self.box), self.predictor.model.flat
+            settle(image_problems(self.images[0], checkpoint, read, box=part, slices=flat))
+            self.predictor.settle_channels("segment", self.images, part)
 
     def _grid(self) -> Resampled | None:
         """Return the image at the voxels of the network, with all channels in `images`; None: they are the same."""
@@ -155,13 +159,6 @@ class Stack(NotPickled):
             )
         return part
 
-    def _settle(self, levels: tuple[float, float]) -> None:
-        """Refuse an image that is none for this network, and warn if it looks different."""
-        read = Reading("segment", *levels, "segment.mean and segment.std", self.network_nm)
-        part, flat = self.coarse(self.box), self.predictor.model.flat
-        settle(image_problems(self.images[0], self.checkpoint, read, box=part, slices=flat))
-        self.predictor.settle_channels("segment", self.images, part)
-
     def choose(self) -> None:
         """Decode as the run directory of the network says; the first call chooses that and keeps it. Collective."""
         old = self.predictor
@@ -176,13 +173,6 @@ class Stack(NotPickled):
                 mirror=found.mirror,
                 task=old.task,
             )
-
-    @property
-    def decoding_source(self) -> str | None:
-        """Where the settings of the agglomeration come from; None for tasks without a choice."""
-        if self.options.image:
-            return self.decoding.source or None
-        return self.decoding.source_for(self.coarse(self.box)) or None
 
     @property
     def network_nm(self) -> SizeNm | None:
@@ -400,9 +390,12 @@ class Stack(NotPickled):
         return seconds, max(block_bytes, decoding * voxels) + kept
 
     def _report(self, out: str, seconds: float) -> dict[str, Any]:
+        source = self.decoding.source
+        if not self.options.image:  # the box may be that of the choice
+            source = self.decoding.source_for(self.coarse(self.box))
         return {
             "checkpoint": str(self.checkpoint),
-            "decoding": self.decoding_source,
+            "decoding": source or None,  # None: a task without a choice
             "voxel_size_nm": self.size_nm,
             "seconds": seconds,
             "out": out,

@@ -382,15 +382,9 @@ class Predictor:
             raise InvalidArgumentError(
                 f"predict: mirror needs to know what the {self.outputs} outputs are, expected `task`"
             )
-        longest = [
-            max(abs(offset[axis]) for offset in self._offsets or [(0, 0, 0)]) for axis in range(3)
-        ]
-        self.context = as_vec3(
-            [
-                context + -(-far // pool) * pool
-                for context, far, pool in zip(self.context, longest, self.pool, strict=True)
-            ]
-        )
+        along = zip(*(self._offsets or [(0, 0, 0)]), strict=True)  # steps of all offsets, by axis
+        axes = zip(self.context, self.pool, along, strict=True)
+        self.context = as_vec3([n + -(-max(map(abs, far)) // pool) * pool for n, pool, far in axes])
 
     @property
     def _bytes_per_voxel(self) -> float:
