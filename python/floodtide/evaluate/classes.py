@@ -316,20 +316,21 @@ def _resolved(
         stated = {value: table.written_for(value) for value in of_truth}
         of_truth = {value: value if own is None else own for value, own in stated.items()}
     notes = []
-    other = set(of_truth.values()) - known
+    stood_for = set(of_truth.values())
+    other, lacking = stood_for - known, known - stood_for
+    objects = known - {BACKGROUND}, stood_for - {BACKGROUND}
     if other and not match and _pair(known) and _pair(true):
         of_truth = dict(zip(sorted(true), sorted(known), strict=True))
         notes.append(
             f"the value {max(true)} of {truth.name} is compared with the class {max(known)} of {segmentation.name}"
         )
-    elif other and (noted is not None or _nothing_shared(known, set(of_truth.values()))):
+    elif other and (noted is not None or (all(objects) and not objects[0] & objects[1])):
         stands = ",".join(f"{value}=CLASS" for value in sorted(other)[:8])
         raise InvalidArgumentError(
             f"{truth.name}: holds {_listed(other)}, expected only classes of {segmentation.name}:"
             f" {_listed(known, noted)}; say which class each value stands for by --match {stands}"
         )
     elif noted is None:
-        lacking = known - set(of_truth.values())
         for values, name in ((other, segmentation.name), (lacking, truth.name)):
             if values:
                 notes.append(f"no voxel of {name} has the class {_listed(values)}")
@@ -364,12 +365,6 @@ def _require_matches(
 
 def _pair(values: set[int]) -> bool:
     return len(values) == 2 and BACKGROUND in values
-
-
-def _nothing_shared(one: set[int], other: set[int]) -> bool:
-    """Return True if two sets of classes have objects, but none of the same class."""
-    one, other = one - {BACKGROUND}, other - {BACKGROUND}
-    return bool(one and other) and not one & other
 
 
 def _listed(values: Iterable[int], names: Mapping[int, str] | None = None) -> str:

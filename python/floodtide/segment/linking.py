@@ -30,9 +30,9 @@ Affinities = NDArray[np.floating[Any]]
 
 METHODS = ("mutex", *LINKAGES)
 _SCORING = {
-    "mean": "MeanAffinity<RegionGraphType, ScoreValue>",
-    "median": "HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>",
-    "quantile75": "HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>",
+    "mean": "OneMinus<MeanAffinity<RegionGraphType, ScoreValue>>",
+    "median": "OneMinus<HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>>",
+    "quantile75": "OneMinus<HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>>",
 }
 _BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
 _BYTES_PER_VOXEL = 40
@@ -194,7 +194,7 @@ def linked(
     falling = sorted(thresholds, reverse=True)
     with _silent():
         found = waterz.agglomerate(
-            values, [1.0 - one for one in falling], scoring_function=_scoring(method)
+            values, [1.0 - one for one in falling], scoring_function=_SCORING[method]
         )
     for threshold in falling:
         with _silent():
@@ -220,17 +220,13 @@ def joined(
             [1.0 - threshold],
             fragments=pieces.copy(),
             return_merge_history=True,
-            scoring_function=_scoring(method),
+            scoring_function=_SCORING[method],
         )
     found = []
     for row in history:
         a, b = (row["a"], row["b"]) if row["c"] == row["a"] else (row["b"], row["a"])
         found.append((1.0 - row["score"], a, b))
     return found
-
-
-def _scoring(method: str) -> str:
-    return f"OneMinus<{_SCORING[method]}>"
 
 
 def nearest_affinities(

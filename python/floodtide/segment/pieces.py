@@ -229,7 +229,16 @@ class Pieces:
 
     def _settle(self) -> None:
         """Write the plan if there is none, or no subvolume of it. Raise unless the plan is for these subvolumes."""
-        path, wanted = self.directory / PLAN, self._plan()
+        path = self.directory / PLAN
+        wanted = {
+            "format": _FORMAT,
+            "box": box_text(self.cut.box),
+            "subvolume": list(self.cut.size),
+            "overlap": list(self.cut.overlap),
+            "volume_shape": list(self.volume_shape),
+            "settings": json.loads(json.dumps(self.settings)),
+            _FORWARD: self.forward,
+        }
         with reserved("segment", path, unchecked, wait_s=WAIT_S):
             with reading.reading(self.directory, "a folder of subvolumes"):
                 others = set(os.listdir(self.directory)) - {PLAN, lock_path(path).name}
@@ -274,17 +283,6 @@ class Pieces:
                 )
             forward = str(plan.get(_FORWARD, "layers"))
             return cls(path.parent, cut, shape, dict(plan["settings"]), forward)
-
-    def _plan(self) -> dict[str, Any]:
-        return {
-            "format": _FORMAT,
-            "box": box_text(self.cut.box),
-            "subvolume": list(self.cut.size),
-            "overlap": list(self.cut.overlap),
-            "volume_shape": list(self.volume_shape),
-            "settings": json.loads(json.dumps(self.settings)),
-            _FORWARD: self.forward,
-        }
 
     def path(self, number: int) -> Path:
         """Return the file of a subvolume. Its name is the start (z, y, x) of the subvolume."""
