@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from floodtide.base import style
 from floodtide.base.tasks import Task
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 # Title of a panel of the validation of flood filling, and the key in the log.
 _PANELS = (
@@ -55,8 +55,6 @@ def plot_smoothed(axis: Axes, x: Floats, values: Floats, colour: str) -> None:
 
 def legend(drawn: Figure, runs: Sequence[Run], shown: Sequence[Run], *handles: Any) -> None:
     """Draw a legend below all panels: the handles, and the names of the shown ones of all runs, if they are several."""
-    from matplotlib.lines import Line2D
-
     if len(shown) > 1:
         looks = [(run, style.series_look(style.series_colour(runs.index(run)))) for run in shown]
         handles += tuple(Line2D([], [], label=style.plain(run.name), **look) for run, look in looks)
@@ -79,15 +77,11 @@ def _completed(
 
 def grey_line(label: str, ls: str = "--") -> Line2D:
     """Return the line of a trivial predictor for a legend."""
-    from matplotlib.lines import Line2D
-
     return Line2D([], [], color=style.GREY, ls=ls, lw=1.3, label=label)
 
 
 def logarithmic(axis: Axes) -> None:
     """Make the axis y logarithmic, with plain numbers."""
-    from matplotlib.ticker import ScalarFormatter
-
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter(ScalarFormatter())
     axis.yaxis.set_minor_formatter(ScalarFormatter())
@@ -285,8 +279,6 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
     """Write round times above the panel, at their steps. Several runs have no common time: nothing is added."""
-    from matplotlib.ticker import MaxNLocator
-
     if len(runs) != 1:
         return
     steps, times_s = column([*runs[0].train, *runs[0].validation], "time_s")
@@ -307,8 +299,6 @@ def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
 
 def finish(axis: Axes, title: str = "", unit: str = "") -> None:
     """Set title, name of the values and ticks of a panel, and say so if it is empty."""
-    from matplotlib.ticker import MaxNLocator
-
     axis.set_title(title)
     axis.set_ylabel(unit)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
@@ -325,8 +315,6 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
 
     Return an SVG as data URI, or None if no run validated classes.
     """
-    from matplotlib.patches import Patch
-
     shown = _validated(runs, "classes")
     if not shown:
         return None

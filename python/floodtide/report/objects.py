@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import LightSource
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from floodtide.base import style
 from floodtide.data import Volume
 from floodtide.errors import UnsupportedError
+from floodtide.shapes.meshes import meshes_of
 
 _SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-th voxel is drawn
 _MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows no shape
@@ -21,11 +24,6 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
 
     Return a PNG as data URI, or None; and a note: what it shows, or why there is none.
     """
-    from matplotlib.colors import LightSource
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-
-    from floodtide.shapes.meshes import meshes_of
-
     step = -(-max(volume.shape) // _SIDE)
     nz, ny, nx = volume.shape
     planes = [volume.read(((z, 0, 0), (1, ny, nx)))[0, ::step, ::step] for z in range(0, nz, step)]

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from floodtide.base import style
 from floodtide.base.files import replace_bytes
@@ -27,10 +29,6 @@ from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable, first_voxels
 from floodtide.report import drawing, mistake_colours
 from floodtide.report.drawing import Floats, Ids
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MISTAKES = "Mistakes"
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
