@@ -224,10 +224,8 @@ def planes_figure(planes: Sequence[Plane]) -> str:
 
 def save_planes(planes: Sequence[Plane], path: Path) -> None:
     """Write the figure of `planes_figure` to a PNG file."""
-    with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
-        with _drawn(planes) as drawn:
-            content = style.rendered(drawn, "png", dpi=130)
-        replace_bytes(path, content)
+    with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S), _drawn(planes) as drawn:
+        replace_bytes(path, style.rendered(drawn, "png", dpi=130))
 
 
 def save_classes(
