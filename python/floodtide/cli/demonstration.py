@@ -154,7 +154,7 @@ def _segment(directory: Path, model: nn.FFN, out: str) -> None:
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
     found = segment("held-out part", threshold, held_out)
     start = as_vec3([a + part.start for a, part in zip(held_out[0], INNER, strict=True)])
-    place, notes_of_it = Geometry(offset=start), {"image": image.name}
+    geometry, stated = Geometry(offset=start), {"image": image.name}
     write_segments(
-        found, out, place, command="floodtide segment", notes=notes_of_it, inputs=image.name
+        found, out, geometry, command="floodtide segment", notes=stated, inputs=image.name
     )

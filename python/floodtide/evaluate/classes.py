@@ -318,7 +318,7 @@ def _resolved(
     notes = []
     stood_for = set(of_truth.values())
     other, lacking = stood_for - known, known - stood_for
-    objects = known - {BACKGROUND}, stood_for - {BACKGROUND}
+    objects = known - {BACKGROUND}, stood_for - {BACKGROUND}  # without one in common: other classes
     if other and not match and _pair(known) and _pair(true):
         of_truth = dict(zip(sorted(true), sorted(known), strict=True))
         notes.append(
