@@ -81,7 +81,7 @@ def resegment(
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         labels = Volume(segmentation)
         require_same_size(_COMMAND, labels, volume)
-        start = placed(labels, volume.shape, volume.geometry.offset)
+        start = placed(labels, volume)
         if is_inside((start, labels.shape), volume.shape):  # else it is refused
             note_place(_COMMAND, labels, volume, start)
     with bar("pairs", _COMMAND, line_every_s=10.0, note=call_rate(segmenter)) as progress:
@@ -95,7 +95,17 @@ def resegment(
             if out is not None:
                 with bar("voxels", _COMMAND) as progress:
                     write_merged(labels, merged, out, progress)
-            report = _report(found, merged) | {"folder": folder, "out": out}
+            scores = [one for one in merged.scores if one is not None]
+            report = {
+                "pairs": len(found.points),
+                "scored": len(scores),
+                "merged_pairs": sum(merged.merged),
+                "merged_segments": len(merged.ids),
+                "objects_of_them": len(set(merged.objects.tolist())),
+                "network_calls": sum(one.network_calls for one in scores),
+                "folder": folder,
+                "out": out,
+            }
     return report
 
 
@@ -199,15 +209,3 @@ def _write_tables(pairs: Pairs, found: Merged) -> None:
     lines = [f"{a},{b}" for a, b in zip(found.ids, found.objects, strict=True)]
     text = "\n".join(["segment,object", *lines, ""])
     replace_bytes(pairs.directory / EQUIVALENCES, text.encode())
-
-
-def _report(pairs: Pairs, merged: Merged) -> dict[str, Any]:
-    scores = [one for one in merged.scores if one is not None]
-    return {
-        "pairs": len(pairs.points),
-        "scored": len(scores),
-        "merged_pairs": sum(merged.merged),
-        "merged_segments": len(merged.ids),
-        "objects_of_them": len(set(merged.objects.tolist())),
-        "network_calls": sum(one.network_calls for one in scores),
-    }

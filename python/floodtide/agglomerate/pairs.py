@@ -22,6 +22,7 @@ from floodtide import _core
 from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes
 from floodtide.base.options import Arguments
+from floodtide.base.outputs import PathLike
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
@@ -29,7 +30,7 @@ from floodtide.data.boxes import difference, grown, total
 from floodtide.data.formats.writers import blocks
 from floodtide.data.volumes import as_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.identity import first_difference
+from floodtide.segment.identity import other_work
 
 PLAN = "pairs.json"
 _FORMAT = "floodtide pairs 1"
@@ -68,7 +69,7 @@ class Pairs:
         return -(-len(self.points) // _BATCH)
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> Pairs:
+    def open(cls, directory: PathLike) -> Pairs:
         """Open a directory that `create` has made.
 
         Raises:
@@ -91,9 +92,7 @@ class Pairs:
             return cls(path.parent, points, dict(plan["settings"]))
 
     @classmethod
-    def prepare(
-        cls, directory: str | os.PathLike[str], settings: Mapping[str, Any]
-    ) -> Pairs | None:
+    def prepare(cls, directory: PathLike, settings: Mapping[str, Any]) -> Pairs | None:
         """Return the pairs that a directory has for these settings. Make a new directory, and return None then."""
         folder = Path(directory)
         make_folder(folder)
@@ -108,11 +107,9 @@ class Pairs:
         pairs = cls.open(folder)
         wanted = json.loads(json.dumps(settings))
         if pairs.settings != wanted:
-            here, there = first_difference("settings", wanted, pairs.settings)
-            raise InvalidArgumentError(
-                f"{directory}: its pairs were flooded with {there}, now it is {here}; expected the same, or another"
-                " directory"
-            )
+            begun = f"{directory}: its pairs were flooded"
+            how = "expected the same, or another directory"
+            raise other_work(begun, "settings", wanted, pairs.settings, how)
         return pairs
 
     def save(self) -> None:

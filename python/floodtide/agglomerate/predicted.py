@@ -116,7 +116,11 @@ class Stack(NotPickled):
         self.grid = self._grid()
         self.box = self._box(settings, box)
         if world.rank() == 0:
-            self._settle(levels[0])
+            # Refuse an image that is none for this network, and warn if it looks different.
+            read = Reading("segment", *levels[0], "segment.mean and segment.std", self.network_nm)
+            part, flat = self.coarse(self.box), self.predictor.model.flat
+            settle(image_problems(self.images[0], checkpoint, read, box=part, slices=flat))
+            self.predictor.settle_channels("segment", self.images, part)
 
     def _grid(self) -> Resampled | None:
         """Return the image at the voxels of the network, with all channels in `images`; None: they are the same."""
@@ -155,13 +159,6 @@ class Stack(NotPickled):
             )
         return part
 
-    def _settle(self, levels: tuple[float, float]) -> None:
-        """Refuse an image that is none for this network, and warn if it looks different."""
-        read = Reading("segment", *levels, "segment.mean and segment.std", self.network_nm)
-        part, flat = self.coarse(self.box), self.predictor.model.flat
-        settle(image_problems(self.images[0], self.checkpoint, read, box=part, slices=flat))
-        self.predictor.settle_channels("segment", self.images, part)
-
     def choose(self) -> None:
         """Decode as the run directory of the network says; the first call chooses that and keeps it. Collective."""
         old = self.predictor
@@ -176,13 +173,6 @@ class Stack(NotPickled):
                 mirror=found.mirror,
                 task=old.task,
             )
-
-    @property
-    def decoding_source(self) -> str | None:
-        """Where the settings of the agglomeration come from; None for tasks without a choice."""
-        if self.options.image:
-            return self.decoding.source or None
-        return self.decoding.source_for(self.coarse(self.box)) or None
 
     @property
     def network_nm(self) -> SizeNm | None:
@@ -206,14 +196,14 @@ class Stack(NotPickled):
         return box if self.grid is None else self.grid.box_of(box)
 
     def segments(self, box: Box) -> tuple[NDArray[Any], list[Place] | None]:
-        """Predict a box, with its surroundings as context. Return what `decoded_with_places` returns."""
-        predicted = self.predictor.predicted(self.images, self.coarse(box))
-        return self.decoded_with_places(predicted, box)
+        """Predict a box, with its surroundings as context. Return what `decoded` returns."""
+        return self.decoded(self.predictor.predicted(self.images, self.coarse(box)), box)
 
-    def decoded_with_places(
-        self, predicted: NDArray[Any], box: Box
-    ) -> tuple[NDArray[Any], list[Place] | None]:
-        """Return what `decoded` returns, and the places to look at; None: the decoding has no merge scores."""
+    def decoded(self, predicted: NDArray[Any], box: Box) -> tuple[NDArray[Any], list[Place] | None]:
+        """Return the segments of a box of which `Predictor.predicted` has returned the prediction.
+
+        Also return the places to look at; None: the decoding has no merge scores.
+        """
         found: list[Place] | None = None
 
         def linked(affinities: NDArray[Any], offsets: Sequence[Vec3]) -> NDArray[np.uint64]:
@@ -221,13 +211,14 @@ class Stack(NotPickled):
             labels, found = segments_with_places(affinities, offsets, self.decoding.options)
             return labels
 
-        if self.predictor.model.flat:
-            return self.decoded(predicted, box), None
         task: Any = self.predictor.task
-        labels = self._at_image(task.objects(predicted, linked), box)
-        if found is None:
-            return labels, None
-        return labels, [self._at_place(place, box) for place in found]
+        if self.predictor.model.flat:  # no segment reaches over several sections
+            labels = objects_of(task, predicted, sections=True, options=self.decoding.options)
+        else:
+            labels = task.objects(predicted, linked)
+        if self.grid is not None:
+            labels = labels_at(labels, self.coarse(box)[0], self.grid.ratio, box)
+        return labels, found and [self._at_place(place, box) for place in found]
 
     def _at_place(self, place: Place, box: Box) -> Place:
         """Return a place of the network's voxels of a box in voxels of the image."""
@@ -241,20 +232,6 @@ class Stack(NotPickled):
 
         a, b = (round(n * math.prod(ratio)) for n in place.voxels)
         return dataclasses.replace(place.moved(to), voxels=(a, b))
-
-    def decoded(self, predicted: NDArray[Any], box: Box) -> NDArray[Any]:
-        """Return the segments of a box of which `Predictor.predicted` has returned the prediction."""
-        flat = self.predictor.model.flat
-        labels = objects_of(
-            self.predictor.task, predicted, sections=flat, options=self.decoding.options
-        )
-        return self._at_image(labels, box)
-
-    def _at_image(self, labels: NDArray[Any], box: Box) -> NDArray[Any]:
-        """Return the labels of a box at the voxels of the image."""
-        if self.grid is None:
-            return labels
-        return labels_at(labels, self.coarse(box)[0], self.grid.ratio, box)
 
     def _cut(self) -> Cut:
         """Return how segment.subvolume cuts the box; without it, in one piece."""
@@ -324,10 +301,9 @@ class Stack(NotPickled):
     ) -> dict[str, Any]:
         """Write the segments of a stored prediction, and the places to look at. Return what the report says of them."""
         decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
-        labels, doubtful = self.decoded_with_places(
-            _read(predicted, self.predictor.excluding), self.box
-        )
-        segments, coverage = write_segments(
+        stored = _read(predicted, self.predictor.excluding)
+        labels, doubtful = self.decoded(stored, self.box)
+        found = write_segments(
             labels,
             out,
             Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
@@ -335,7 +311,7 @@ class Stack(NotPickled):
             notes={**texts, "prediction": predicted, **decoding},
             inputs=predicted,
         )
-        found = {"segments": segments, "coverage": coverage, "prediction": predicted}
+        found["prediction"] = predicted
         if write_places(places, doubtful, self.box[0], self.decoding.options.threshold):
             found["places"] = str(places)
         return found
@@ -414,9 +390,12 @@ class Stack(NotPickled):
         return seconds, max(block_bytes, decoding * voxels) + kept
 
     def _report(self, out: str, seconds: float) -> dict[str, Any]:
+        source = self.decoding.source
+        if not self.options.image:  # the box may be that of the choice
+            source = self.decoding.source_for(self.coarse(self.box))
         return {
             "checkpoint": str(self.checkpoint),
-            "decoding": self.decoding_source,
+            "decoding": source or None,  # None: a task without a choice
             "voxel_size_nm": self.size_nm,
             "seconds": seconds,
             "out": out,
@@ -447,14 +426,8 @@ def _images(
             size = known[0][1]
     else:
         images, found = [Volume(name)], trained.normalisations(checkpoint, name)
-    if found is None and (options.mean is None or options.std is None):
-        raise InvalidArgumentError(
-            f"{checkpoint} does not store how {name} is normalised, expected segment.mean and segment.std"
-        )
-    (mean, std), *more = found or [(0.0, 1.0)]
-    mean = mean if options.mean is None else options.mean
-    std = std if options.std is None else options.std
-    return images, [(mean, std), *more], size
+    unknown = f"{checkpoint} does not store how {name} is normalised, expected segment.mean and segment.std"
+    return images, trained.levels_of(found, options.mean, options.std, unknown), size
 
 
 def _read(predicted: str, classes: bool) -> NDArray[Any]:

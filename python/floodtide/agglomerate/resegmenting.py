@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.agglomerate.pairs import DecisionPoint, Pairs, decision_points
-from floodtide.base.outputs import reserved, unchecked
+from floodtide.base.outputs import PathLike, reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
@@ -104,14 +103,14 @@ def resegment_pair(
     """
     options = options or ResegmentOptions()
     volume, segmentation = as_volume(volume), as_volume(segmentation)
-    fov, offset = segmenter.model.fov, _start(segmentation, volume)
+    fov, offset = segmenter.model.fov, placed(segmentation, volume)
     centre = total(point.point_zyx, offset)
     radius = options.radius or as_vec3([3 * size // 2 + 1 for size in fov])
     box = _around(centre, radius, volume.shape, offset, segmentation.shape)
     if not segmenter.fits(volume, box):
         return None
     flooder, image = segmenter.canvas(volume, box)
-    labels = read_labels(segmentation, "the segmentation", volume.shape, image)
+    labels = read_labels(segmentation, "the segmentation", image)
     ids = np.ascontiguousarray(np.maximum(labels, 0), dtype=np.uint64)
     local = difference(centre, box[0])
     analysis = options.analysis_radius or fov
@@ -140,7 +139,7 @@ def resegment_pair(
 
 
 def resegment_on_ranks(
-    directory: str | os.PathLike[str],
+    directory: PathLike,
     segmenter: Segmenter,
     volume: Volume,
     segmentation: Volume,
@@ -158,7 +157,12 @@ def resegment_on_ranks(
         progress: Called as progress(pairs done, pairs) on rank 0.
     """
     with world.agreed():
-        _require_inside(segmentation, volume)
+        start = placed(segmentation, volume)
+        if not is_inside((start, segmentation.shape), volume.shape):
+            raise ShapeError(
+                f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
+                f" inside the image of {volume.shape}"
+            )
         known, settings = None, {}
         if world.rank() == 0:
             settings = _settings(segmenter, volume, segmentation, options)
@@ -217,20 +221,6 @@ def _settings(
 def voxel_size(options: ResegmentOptions, volume: Volume) -> tuple[float, float, float]:
     """Return the edges of a voxel (z, y, x) in nm; 1 if neither the options nor the volume say them."""
     return options.voxel_size or volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
-
-
-def _start(segmentation: Volume, volume: Volume) -> Vec3:
-    """Return the first voxel of the segmentation, in voxels of the image."""
-    return placed(segmentation, volume.shape, volume.geometry.offset)
-
-
-def _require_inside(segmentation: Volume, volume: Volume) -> None:
-    start = _start(segmentation, volume)
-    if not is_inside((start, segmentation.shape), volume.shape):
-        raise ShapeError(
-            f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
-            f" inside the image of {volume.shape}"
-        )
 
 
 def _around(

@@ -45,8 +45,6 @@ _HEADINGS = {
     "report": "Look and score", "job": "Cluster and speed", "lab": "Research",
 }  # fmt: skip
 _MODULES = {"lab": "floodtide.lab.cli"}  # the others are here, under their own names
-
-
 _LONGEST_WORD = 300  # letters
 _LONGEST_LINE = 1500
 

@@ -83,23 +83,15 @@ def _of_network(against: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def _measure(
-    names: Sequence[str],
-    defaults: dict[str, Any],
-    *,
-    file: str | None,
-    overrides: Sequence[str],
-    against: str,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def _measure(names: Sequence[str], defaults: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Measure passes of the network of a configuration, by default that of a table, as the options ask."""
     from floodtide import config
     from floodtide.bench import passes
 
-    settings = (
-        config.load(file, overrides) if file else config.from_dict(defaults, "bench", overrides)
-    )
-    print_rows(passes.measure(settings, names, filled(Timing, options), against), as_json)
+    file, sets = asked["file"], asked["overrides"]
+    settings = config.load(file, sets) if file else config.from_dict(defaults, "bench", sets)
+    rows = passes.measure(settings, names, filled(Timing, asked), asked["against"])
+    print_rows(rows, asked["as_json"])
 
 
 @command.command()
@@ -111,7 +103,7 @@ def step(**asked: Any) -> None:
 
     Example: floodtide bench step --set model.depth=9 --set training.walkers=2 --against torch
     """
-    _measure(["step"], NETWORKS["ffn"], **asked)
+    _measure(["step"], NETWORKS["ffn"], asked)
 
 
 @command.command()
@@ -123,7 +115,7 @@ def forward(**asked: Any) -> None:
 
     Example: floodtide bench forward --threads 2 --against torch
     """
-    _measure(["forward"], {"model": {"depth": 12}}, **asked)
+    _measure(["forward"], {"model": {"depth": 12}}, asked)
 
 
 @command.command()
@@ -135,7 +127,7 @@ def unet(**asked: Any) -> None:
 
     Example: floodtide bench unet --set training.batch=4 --threads 1,2 --against torch
     """
-    _measure(["step", "forward"], NETWORKS["unet"], **asked)
+    _measure(["step", "forward"], NETWORKS["unet"], asked)
 
 
 @command.command()

@@ -35,15 +35,7 @@ Report = dict[str, Any]
 
 
 def convert(
-    source: str,
-    destination: str,
-    *,
-    fov: Vec3 | None,
-    deltas: Vec3 | None,
-    voxel_nm: Sequence[float] | None,
-    resample_nm: Sequence[float] | None,
-    labels: bool,
-    erode: int,
+    source: str, destination: str, *, fov: Vec3 | None, deltas: Vec3 | None, **of_volumes: Any
 ) -> Report:
     """Convert the source to what the destination names. Options that do not belong to this conversion are refused."""
     of_network = Path(destination).suffix in (".h5", ".hdf5", *_OTHERS)
@@ -65,7 +57,7 @@ def convert(
         from floodtide.segment.ffn_request import write_configuration
 
         return report | {"notes": write_configuration(source, destination)}
-    return volume(source, destination, voxel_nm, resample_nm, labels=labels, erode=erode)
+    return volume(source, destination, **of_volumes)
 
 
 def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Report:
@@ -77,7 +69,9 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
     write, check = _OTHERS.get(Path(destination).suffix, (None, _core.check_network_output))
     with reserved("convert", destination, check, files_in(source)):
         found = nn.load(source, fov=fov, deltas=deltas)
-        statistics, configuration = to_text(training_images(source)), _configuration(source)
+        statistics, configuration = to_text(training_images(source)), ""
+        if not is_tensorflow(source):
+            configuration = network_files.stored_text(source, "configuration")
         if write is None:
             found.save(destination, statistics=network_files.joined(statistics, configuration))
         else:
@@ -90,10 +84,6 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
     row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
     known = vars(section_of(found.core))
     return row | {name: known[name] for name in _SHOWN if name in known}
-
-
-def _configuration(source: str) -> str:
-    return "" if is_tensorflow(source) else network_files.stored_text(source, "configuration")
 
 
 def _notes(source: str) -> dict[str, Any]:
@@ -112,15 +102,9 @@ def _notes(source: str) -> dict[str, Any]:
 
 
 def volume(
-    source: str,
-    destination: str,
-    voxel_nm: Sequence[float] | None,
-    resample_nm: Sequence[float] | None,
-    *,
-    labels: bool,
-    erode: int,
+    source: str, destination: str, *, voxel_nm: Sequence[float] | None, **asked: Any
 ) -> Report:
-    """Copy a volume to another format, or to other voxels."""
+    """Copy a volume to another format, or to other voxels. Other arguments are those of `floodtide.data.convert`."""
     try:
         format_of(destination)
     except InvalidArgumentError as error:
@@ -129,15 +113,7 @@ def volume(
             f" no volume: {error}"
         ) from None
     with bar("voxels", "convert") as progress:
-        copy = data.convert(
-            source,
-            destination,
-            voxel_size_nm=voxel_nm,
-            resample_nm=resample_nm,
-            labels=labels,
-            erode=erode,
-            progress=progress,
-        )
+        copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress, **asked)
     return {
         "source": source,
         "destination": destination,

@@ -13,19 +13,12 @@ from floodtide.cli import options as shared
 
 @click.command()
 @click.option("--out", default="runs/demo", show_default=True, help="Run directory.")
-@click.option(
-    "--steps",
-    default=7200,
-    type=shared.Number(limits.STEPS),
-    show_default=True,
-    help="Number of training steps.",
-)
-@click.option(
+@shared.number("--steps", limits.STEPS, "Number of training steps.", default=7200)
+@shared.number(
     "--seed",
+    limits.FILE_SEED,
+    "Random seed of the volume, the weights and the examples.",
     default=1,
-    type=shared.Number(limits.FILE_SEED),
-    show_default=True,
-    help="Random seed of the volume, the weights and the examples.",
 )
 def command(out: str, steps: int, seed: int) -> None:
     """Make a synthetic EM volume, train a small network on it, segment a held-out part, and report the scores.

@@ -17,12 +17,11 @@ from floodtide.cli import evaluate_text
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
 from floodtide.data.boxes import as_vec3
-from floodtide.data.copies import write_blocks
 from floodtide.data.formats.geometry import Geometry
-from floodtide.data.formats.writers import Plan
 from floodtide.errors import Error, on_all_ranks
 from floodtide.evaluate import trivial
 from floodtide.segment import Segmenter, SegmentOptions
+from floodtide.segment.affinities import write_segments
 from floodtide.train import Trainer
 
 SHAPE = (256, 160, 160)  # z, y, x
@@ -155,11 +154,7 @@ def _segment(directory: Path, model: nn.FFN, out: str) -> None:
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
     found = segment("held-out part", threshold, held_out)
     start = as_vec3([a + part.start for a, part in zip(held_out[0], INNER, strict=True)])
-    plan = Plan(
-        shape=as_vec3(found.shape),
-        dtype=found.dtype,
-        geometry=Geometry(offset=start),
-        command="floodtide segment",
-        notes={"image": image.name},
+    geometry, stated = Geometry(offset=start), {"image": image.name}
+    write_segments(
+        found, out, geometry, command="floodtide segment", notes=stated, inputs=image.name
     )
-    write_blocks(out, plan, data.Volume(found).read)

@@ -34,9 +34,7 @@ from floodtide.cli import options as shared
     metavar="VOLUME",
     help="Image for the grey level and the picture (default: that from which SEGMENTATION was made).",
 )
-@click.option(
-    "--worst", type=shared.Number(limits.COUNT), help="List the N worst splits, and mergers."
-)
+@shared.number("--worst", limits.COUNT, "List the N worst splits, and mergers.")
 @click.option(
     "--skeletons",
     type=shared.Number(limits.NODES),

@@ -33,17 +33,13 @@ def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json
       floodtide info
       mpiexec -n 2 floodtide info --machine fib25.toml
     """
-    if machine:
-        return _examine(file, overrides, as_json)
-    if file or overrides:
-        raise click.UsageError("CONFIG.toml or --set without --machine, expected --machine too")
-    from floodtide.doctor import host
+    if not machine:
+        from floodtide.doctor import host
 
-    shared.show(host.about(), as_json)
-    return 0
-
-
-def _examine(file: str | None, overrides: tuple[str, ...], as_json: bool) -> int:
+        if file or overrides:
+            raise click.UsageError("CONFIG.toml or --set without --machine, expected --machine too")
+        shared.show(host.about(), as_json)
+        return 0
     from floodtide import config
     from floodtide.comm import world
     from floodtide.doctor import examine

@@ -31,11 +31,8 @@ from floodtide.cli import options as shared
     " descriptors (lsd), distances to the boundary, or flood filling; default: as the labels are, objects by"
     " affinities.",
 )
-@click.option(
-    "--unlabelled",
-    type=shared.Number(limits.STORED_VALUE),
-    metavar="VALUE",
-    help="Value of voxels without a label.",
+@shared.number(
+    "--unlabelled", limits.STORED_VALUE, "Value of voxels without a label.", metavar="VALUE"
 )
 @shared.voxel_nm
 @click.option(
@@ -44,13 +41,7 @@ from floodtide.cli import options as shared
     metavar="NETWORK",
     help="Train this network further: fib25 (`floodtide fetch fib25`), a checkpoint or a run directory.",
 )
-@click.option(
-    "--minutes",
-    type=shared.Number(limits.MINUTES),
-    default=30.0,
-    show_default=True,
-    help="Time for the training.",
-)
+@shared.number("--minutes", limits.MINUTES, "Time for the training.", default=30.0)
 @click.option(
     "--out", metavar="FILE.toml", help="The plan to write (default: IMAGE's name and .toml)."
 )

@@ -139,6 +139,14 @@ def _parsing(hint: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": Number(known)}
 
 
+def number(
+    flag: str, range: Range, text: str, *, count: int | None = None, **given: Any
+) -> Callable[[Command], Command]:
+    """Return an option for one number of a range, or for `count` numbers. Its help shows the default, if it has one."""
+    kind = Numbers(range, count) if count else Number(range)
+    return click.option(flag, type=kind, help=text, show_default="default" in given, **given)
+
+
 def refuse_given(names: Collection[str], why: str) -> None:
     """Refuse options of the current command that were given and would have no effect.
 

@@ -24,19 +24,15 @@ from floodtide.data.partitions import THRESHOLDS
     show_default=True,
     help="Local object fractions that separate the partitions, in ascending order.",
 )
-@click.option(
+@shared.number(
     "--lom-radius",
-    type=shared.Numbers(limits.RADIUS, 3),
+    limits.RADIUS,
+    "Radius z,y,x in voxels of the box around each voxel: half the field of view plus its step.",
+    count=3,
     default="24,24,24",
-    show_default=True,
-    help="Radius z,y,x in voxels of the box around each voxel: half the field of view plus its step.",
 )
-@click.option(
-    "--min-size",
-    default=10000,
-    type=shared.Number(limits.VOXELS),
-    show_default=True,
-    help="Objects with fewer voxels count as background.",
+@shared.number(
+    "--min-size", limits.VOXELS, "Objects with fewer voxels count as background.", default=10000
 )
 @shared.box
 @shared.as_json

@@ -16,15 +16,15 @@ from floodtide.cli import options as shared
 @click.argument("image", metavar="IMAGE")
 @click.argument("out", metavar="OUT.h5:DATASET")
 @shared.box
-@click.option(
+@shared.number(
     "--mean",
-    type=shared.Number(limits.INTENSITY),
-    help="Mean of the image; default: the mean in the checkpoint's configuration.",
+    limits.INTENSITY,
+    "Mean of the image; default: the mean in the checkpoint's configuration.",
 )
-@click.option(
+@shared.number(
     "--std",
-    type=shared.Number(limits.DEVIATION),
-    help="Standard deviation of the image; default: that in the checkpoint's configuration.",
+    limits.DEVIATION,
+    "Standard deviation of the image; default: that in the checkpoint's configuration.",
 )
 @shared.voxel_nm
 @click.option(

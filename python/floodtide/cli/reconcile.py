@@ -12,12 +12,11 @@ from floodtide.cli import options as shared
 @click.command()
 @click.argument("folder")
 @click.argument("out")
-@click.option(
+@shared.number(
     "--inside-voxels",
-    type=shared.Number(limits.VOXELS),
+    limits.VOXELS,
+    "Voxels of a segment that lies inside another one, and belongs to it for that reason; 0: none does.",
     default=5000,
-    show_default=True,
-    help="Voxels of a segment that lies inside another one, and belongs to it for that reason; 0: none does.",
 )
 @shared.as_json
 def command(folder: str, out: str, inside_voxels: int, as_json: bool) -> None:

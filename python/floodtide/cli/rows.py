@@ -39,19 +39,17 @@ def print_rows(
         if as_json:
             click.echo(json.dumps(row))
             continue
-        names = list(columns) if columns is not None else _columns(row)
+        names = list(columns or [])
+        if columns is None:
+            others = (name for name in row if name not in (*_FIRST, *_CONDITIONS))
+            known = (*(name for name in _FIRST if name in row), *others)
+            names = [name for name in known if not isinstance(row[name], list | dict)]
         if names != shown:
             heads = (_aligned(name, row[name], _head(name, row[name], formats)) for name in names)
             click.echo("  ".join(heads).rstrip())
             shown = names
         cells = (_aligned(name, row[name], _text(row[name], formats.get(name))) for name in names)
         click.echo("  ".join(cells).rstrip())
-
-
-def _columns(row: Mapping[str, Any]) -> list[str]:
-    names = [name for name in _FIRST if name in row]
-    names += [name for name in row if name not in (*_FIRST, *_CONDITIONS)]
-    return [name for name in names if not isinstance(row[name], list | dict)]
 
 
 def _aligned(name: str, value: Any, text: str) -> str:

@@ -39,9 +39,11 @@ def command(shown: str, image: str, truth: str, bind: str) -> None:
     from floodtide.view.server import serve
 
     layers, size = layers_of(shown, image, truth)
-    address, port = _place(bind)
+    address, _, number = bind.partition(":")
+    port = shared.parse_number(number or "0", whole=True)
+    limits.PORT.check(port, f"--bind {bind}: the port")
     places = places_of(layers)
-    served = serve(layers, size, places=places, bind=address, port=port)
+    served = serve(layers, size, places=places, bind=address, port=int(port or 0))
     with contextlib.suppress(KeyboardInterrupt):
         click.echo(f"layers: {', '.join(layer.name for layer in layers)}")
         if places:
@@ -50,10 +52,3 @@ def command(shown: str, image: str, truth: str, bind: str) -> None:
         click.echo(f"from another machine, first: {served.ssh}")
         click.echo("Ctrl-C ends this.")
         threading.Event().wait()
-
-
-def _place(text: str) -> tuple[str, int]:
-    address, _, port = text.partition(":")
-    number = shared.parse_number(port or "0", whole=True)
-    limits.PORT.check(number, f"--bind {text}: the port")
-    return address, int(number or 0)

@@ -23,23 +23,17 @@ def near_border(labels: NDArray[np.integer[Any]], reach: Sequence[float]) -> NDA
     columns = np.arange(min(int(reach[1]), nx - 1) + 1)
     distances = np.sqrt((rows[:, None] * ratio) ** 2 + columns**2)
     widths = np.count_nonzero(distances <= reach[1], axis=1) - 1  # -1: none, by rounding
+    x, far = np.arange(nx, dtype=np.int32), np.int32(1 << 30)
     for section, out in zip(labels, near, strict=True):
-        along = _along_x(section)
+        border = np.zeros(section.shape, np.bool_)
+        for one, other in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
+            differs = section[one] != section[other]
+            border[one] |= differs
+            border[other] |= differs
+        before = np.maximum.accumulate(np.where(border, x, -far), axis=1)
+        behind = np.minimum.accumulate(np.where(border, x, far)[:, ::-1], axis=1)[:, ::-1]
+        along = np.minimum(x - before, behind - x)  # to the nearest border voxel of the row
         for row, width in enumerate(widths.tolist()):
             out[row:] |= along[: ny - row] <= width
             out[: ny - row] |= along[row:] <= width
     return near
-
-
-def _along_x(section: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
-    """Return the distance along x from each voxel (y, x) to the nearest border voxel of its row; large: none."""
-    border = np.zeros(section.shape, np.bool_)
-    for one, other in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
-        differs = section[one] != section[other]
-        border[one] |= differs
-        border[other] |= differs
-    x, far = np.arange(section.shape[1], dtype=np.int32), np.int32(1 << 30)
-    before = np.maximum.accumulate(np.where(border, x, -far), axis=1)
-    behind = np.minimum.accumulate(np.where(border, x, far)[:, ::-1], axis=1)[:, ::-1]
-    nearest: NDArray[np.int32] = np.minimum(x - before, behind - x)
-    return nearest

@@ -183,7 +183,9 @@ def class_report(
     if noted is not None:
         found.average_precision = _precisions(pair, found, noted)
     if objects:
-        found.sections = predicted_by_section(segmentation) if sections is None else sections
+        # One section, or a prediction of a network that sees one section at a time.
+        alone = segmentation.shape[0] == 1 or segmentation.text("context").startswith("[0,")
+        found.sections = alone if sections is None else sections
         _add_objects(found, pair, min_voxels)
     return found if world.rank() == 0 else None
 
@@ -195,11 +197,6 @@ def noted_classes(volume: Volume) -> Classes | None:
         return Classes(classes=noted) if isinstance(noted, dict) and noted else None
     except (ValueError, RecursionError, Error):  # a text of another program
         return None
-
-
-def predicted_by_section(volume: Volume) -> bool:
-    """Return True for one section, and for a prediction of a network that sees one section at a time."""
-    return volume.shape[0] == 1 or volume.text("context").startswith("[0,")
 
 
 def read_worst(report: ClassReport, segmentation: Volume, truth: Volume) -> tuple[Counts, Counts]:
@@ -319,20 +316,21 @@ def _resolved(
         stated = {value: table.written_for(value) for value in of_truth}
         of_truth = {value: value if own is None else own for value, own in stated.items()}
     notes = []
-    other = set(of_truth.values()) - known
+    stood_for = set(of_truth.values())
+    other, lacking = stood_for - known, known - stood_for
+    objects = known - {BACKGROUND}, stood_for - {BACKGROUND}  # without one in common: other classes
     if other and not match and _pair(known) and _pair(true):
         of_truth = dict(zip(sorted(true), sorted(known), strict=True))
         notes.append(
             f"the value {max(true)} of {truth.name} is compared with the class {max(known)} of {segmentation.name}"
         )
-    elif other and (noted is not None or _nothing_shared(known, set(of_truth.values()))):
+    elif other and (noted is not None or (all(objects) and not objects[0] & objects[1])):
         stands = ",".join(f"{value}=CLASS" for value in sorted(other)[:8])
         raise InvalidArgumentError(
             f"{truth.name}: holds {_listed(other)}, expected only classes of {segmentation.name}:"
             f" {_listed(known, noted)}; say which class each value stands for by --match {stands}"
         )
     elif noted is None:
-        lacking = known - set(of_truth.values())
         for values, name in ((other, segmentation.name), (lacking, truth.name)):
             if values:
                 notes.append(f"no voxel of {name} has the class {_listed(values)}")
@@ -367,12 +365,6 @@ def _require_matches(
 
 def _pair(values: set[int]) -> bool:
     return len(values) == 2 and BACKGROUND in values
-
-
-def _nothing_shared(one: set[int], other: set[int]) -> bool:
-    """Return True if two sets of classes have objects, but none of the same class."""
-    one, other = one - {BACKGROUND}, other - {BACKGROUND}
-    return bool(one and other) and not one & other
 
 
 def _listed(values: Iterable[int], names: Mapping[int, str] | None = None) -> str:

@@ -75,7 +75,7 @@ def looked_at(
         if 0 not in found:
             judged.append((place, _is_mistake(place, found, rows)))
     wrong = np.array([mistake for _, mistake in judged], bool)
-    sizes = [min(filter(None, place.voxels)) for place, _ in judged]
+    sizes = [min(filter(None, place.voxels), default=0) for place, _ in judged]
     smallest = wrong[np.argsort(sizes, kind="stable")] if judged else wrong
     share = float(wrong.mean()) if judged else 0.0
     first = {

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.data import Vec3
-from floodtide.data.boxes import Progress, as_vec3
+from floodtide.data.boxes import Progress, total
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable, Pair
 
@@ -83,15 +81,14 @@ def worst_mistakes(
         for chosen in _largest_losses(rows, column, count)
     ]
     shown = [chosen[:parts] for _, chosen in found]
-    places = _Places(row for few in shown for row in few)
-    for start, labels, objects in pair.blocks(progress):
-        places.look_at(labels, objects, start)
+    middle = {(int(s), int(o)): int(n) // 2 for few in shown for s, o, n in few}
+    places = _places(pair, middle, progress)
     return [
         Mistake(
             kind=kind,
             id=int(chosen[0, 1 if kind == "split" else 0]),
             voxels=int(chosen[1:, 2].sum()),
-            parts=tuple(Part(int(s), int(o), int(n), places.of(int(s), int(o))) for s, o, n in few),
+            parts=tuple(Part(int(s), int(o), int(n), places[int(s), int(o)]) for s, o, n in few),
         )
         for (kind, chosen), few in zip(found, shown, strict=True)
     ]
@@ -107,25 +104,18 @@ def _largest_losses(rows: NDArray[np.uint64], column: int, count: int) -> list[N
     return several[:count]
 
 
-class _Places:
-    """Finds the middle voxel of pairs (segment, object), in the order in which voxels are read."""
-
-    def __init__(self, rows: Iterable[NDArray[np.uint64]]) -> None:
-        self._before = {(int(s), int(o)): int(n) // 2 for s, o, n in rows}  # voxels to pass
-        self._found: dict[tuple[int, int], Vec3] = {}
-
-    def look_at(self, labels: NDArray[Any], objects: NDArray[Any], start: Vec3) -> None:
-        """Look at a block that begins at this voxel."""
-        for pair in self._before.keys() - self._found.keys():
-            at = np.flatnonzero((labels == pair[0]) & (objects == pair[1]))
-            before = self._before[pair]
-            if before < len(at):
-                place = np.unravel_index(at[before], labels.shape)
-                self._found[pair] = as_vec3([int(a) + b for a, b in zip(place, start, strict=True)])
-            self._before[pair] -= len(at)
-
-    def of(self, segment: int, object: int) -> Vec3:
-        """Return the voxel of a pair."""
-        if (segment, object) not in self._found:
-            raise InvalidFileError("evaluate: the volumes changed while they were read")
-        return self._found[segment, object]
+def _places(
+    pair: Pair, before: dict[tuple[int, int], int], progress: Progress | None
+) -> dict[tuple[int, int], Vec3]:
+    """Return a voxel of each pair (segment, object): the one after `before` others in the order of reading."""
+    found: dict[tuple[int, int], Vec3] = {}
+    for start, labels, objects in pair.blocks(progress):
+        for key in before.keys() - found.keys():
+            at = np.flatnonzero((labels == key[0]) & (objects == key[1]))
+            if before[key] < len(at):
+                place = np.unravel_index(at[before[key]], labels.shape)
+                found[key] = total([int(n) for n in place], start)
+            before[key] -= len(at)
+    if before.keys() != found.keys():
+        raise InvalidFileError("evaluate: the volumes changed while they were read")
+    return found

@@ -172,9 +172,8 @@ def by_time_figure(runs: Sequence[Run]) -> str | None:
             (training, curves.loss_name(runs)),
             (validation, runs[0].task.score_name),
         ):
-            axis.set_title(name)
+            curves.finish(axis, name)
             axis.set_xlabel(f"time ({unit})")
-            curves.finish(axis)
         if all((loss_curve(run)[1] > 0).all() for run in runs):
             curves.logarithmic(training)
         curves.legend(drawn, runs, runs)

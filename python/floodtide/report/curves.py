@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from floodtide.base import style
 from floodtide.base.tasks import Task
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 # Title of a panel of the validation of flood filling, and the key in the log.
 _PANELS = (
@@ -55,8 +55,6 @@ def plot_smoothed(axis: Axes, x: Floats, values: Floats, colour: str) -> None:
 
 def legend(drawn: Figure, runs: Sequence[Run], shown: Sequence[Run], *handles: Any) -> None:
     """Draw a legend below all panels: the handles, and the names of the shown ones of all runs, if they are several."""
-    from matplotlib.lines import Line2D
-
     if len(shown) > 1:
         looks = [(run, style.series_look(style.series_colour(runs.index(run)))) for run in shown]
         handles += tuple(Line2D([], [], label=style.plain(run.name), **look) for run, look in looks)
@@ -79,15 +77,11 @@ def _completed(
 
 def grey_line(label: str, ls: str = "--") -> Line2D:
     """Return the line of a trivial predictor for a legend."""
-    from matplotlib.lines import Line2D
-
     return Line2D([], [], color=style.GREY, ls=ls, lw=1.3, label=label)
 
 
 def logarithmic(axis: Axes) -> None:
     """Make the axis y logarithmic, with plain numbers."""
-    from matplotlib.ticker import ScalarFormatter
-
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter(ScalarFormatter())
     axis.yaxis.set_minor_formatter(ScalarFormatter())
@@ -162,9 +156,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
                     plot_smoothed(axis, steps, values, colour)
                 else:
                     axis.plot(steps, values, **style.series_look(colour, len(steps)))
-            axis.set_title(title)
-            axis.set_ylabel(unit)
-            finish(axis)
+            finish(axis, title, unit)
             axis.set_ylim(bottom=0.0)
         loss, scores, *_ = axes.flat
         loss.autoscale(axis="y")
@@ -190,34 +182,26 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
         for index, run in enumerate(runs):
             colour = style.series_colour(index)
             plot_smoothed(norm, *column(run.train, "gradient_norm"), colour)
-            _draw_noise_scale(noise, run, colour)
+            measured = [record for record in run.train if record.get("noise_scale", 0.0) > 0]
+            if not measured:
+                continue
+            steps, values = column(measured, "noise_scale")
+            noise.plot(steps, values, color=colour)
+            low = np.maximum(column(measured, "noise_scale_low")[1], values.min() / 10)
+            bounds = [record.get("noise_scale_high") for record in measured]
+            top = 10 * max([*values, *(bound for bound in bounds if bound)])
+            # Without a bound, the interval reaches the upper edge.
+            high = [top if bound is None else bound for bound in bounds]
+            noise.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
         for axis, title, unit in (
             (norm, "Norm of the gradient", "before clipping"),
             (noise, "Gradient noise scale", f"{unit_name(runs)}, with 95 % interval"),
         ):
             axis.set_yscale("log")
-            axis.set_title(title)
-            axis.set_ylabel(unit)
-            finish(axis)
+            finish(axis, title, unit)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
         return _completed(drawn, [(norm, noise)], runs, runs)
-
-
-def _draw_noise_scale(axis: Axes, run: Run, colour: str) -> None:
-    measured = [record for record in run.train if record.get("noise_scale", 0.0) > 0]
-    if not measured:
-        return
-    steps, values = column(measured, "noise_scale")
-    axis.plot(steps, values, color=colour)
-    low = column(measured, "noise_scale_low")[1]
-    bounds = [record.get("noise_scale_high") for record in measured]
-    top = 10 * max([*values, *(bound for bound in bounds if bound)])
-    # Without a bound, the interval reaches the upper edge.
-    high = [top if bound is None else bound for bound in bounds]
-    axis.fill_between(
-        steps, np.maximum(low, values.min() / 10), high, color=colour, alpha=0.15, lw=0
-    )
 
 
 def loss_name(runs: Sequence[Run]) -> str:
@@ -248,6 +232,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     shown = _validated(runs, "first_pass")
     if not shown:
         return None
+    last = shown[0].validation[-1]  # has the scores of the trivial predictors
     with style.figure(10.5, 5.6) as drawn:
         axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
         for row, (part, trivial, title) in zip(axes, PARTS, strict=True):
@@ -256,9 +241,11 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                     points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
                     look = style.series_look(style.series_colour(runs.index(run)))
                     axis.plot(*column(points, key), **look)
-                _draw_trivial(axis, shown, trivial, key)
-                axis.set_title(name)
-                finish(axis)
+                for predictor, _, line in TRIVIAL:
+                    value = last.get(trivial, {}).get(predictor, {}).get(key)
+                    if isinstance(value, int | float):
+                        axis.axhline(value, color=style.GREY, ls=line, lw=1.3)
+                finish(axis, name)
             row[0].set_ylabel(title)
         lines = (grey_line(label, line) for _, label, line in TRIVIAL)
         return _completed(drawn, axes, runs, shown, *lines)
@@ -267,15 +254,6 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
 def _validated(runs: Sequence[Run], key: str) -> list[Run]:
     """Return the runs whose validations have a key."""
     return [run for run in runs if run.validation and key in run.validation[-1]]
-
-
-def _draw_trivial(axis: Axes, runs: Sequence[Run], trivial: str, key: str) -> None:
-    """Draw grey lines for trivial predictors, from the last validation of the first run that has one."""
-    last = next(run.validation[-1] for run in runs if run.validation)
-    for name, _, line in TRIVIAL:
-        value = last.get(trivial, {}).get(name, {}).get(key)
-        if isinstance(value, int | float):
-            axis.axhline(value, color=style.GREY, ls=line, lw=1.3)
 
 
 def time_share(records: Sequence[Record], key: str) -> list[Record]:
@@ -301,8 +279,6 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
     """Write round times above the panel, at their steps. Several runs have no common time: nothing is added."""
-    from matplotlib.ticker import MaxNLocator
-
     if len(runs) != 1:
         return
     steps, times_s = column([*runs[0].train, *runs[0].validation], "time_s")
@@ -321,10 +297,10 @@ def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
     above.spines["top"].set_visible(True)
 
 
-def finish(axis: Axes) -> None:
-    """Set the ticks of a panel, and say so if it is empty."""
-    from matplotlib.ticker import MaxNLocator
-
+def finish(axis: Axes, title: str = "", unit: str = "") -> None:
+    """Set title, name of the values and ticks of a panel, and say so if it is empty."""
+    axis.set_title(title)
+    axis.set_ylabel(unit)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     if not axis.lines:
         axis.text(
@@ -339,8 +315,6 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
 
     Return an SVG as data URI, or None if no run validated classes.
     """
-    from matplotlib.patches import Patch
-
     shown = _validated(runs, "classes")
     if not shown:
         return None

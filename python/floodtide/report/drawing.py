@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from floodtide.base import style
 from floodtide.train.recorded_run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
 
 # Outlines: colour and line style, so that they differ in grey print, too.
 _TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
@@ -104,8 +104,6 @@ def outlined(
 
 def outline_legend(figure: Figure) -> None:
     """Add the legend of `outlined` below the axes of a figure."""
-    from matplotlib.lines import Line2D
-
     handles = [
         Line2D([], [], color=colour, ls=line, label=label)
         for (colour, line), label in ((_TRUTH, "truth"), (_PREDICTED, "prediction"))

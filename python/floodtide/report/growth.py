@@ -5,21 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
 
 from floodtide.base import style
 from floodtide.base.notes import count_of
 from floodtide.data import Vec3
 from floodtide.data.boxes import difference
 from floodtide.report import drawing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from floodtide.segment import Move, Segmenter
+from floodtide.segment import Move, Segmenter
 
 _SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginning
 _VISITED = 0.16  # strength of the tint of the visited region

@@ -7,16 +7,16 @@ colour-blind readers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from floodtide.base import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 CORRECT, UNSEGMENTED, SPLIT, MERGED = range(4)
 
@@ -64,8 +64,6 @@ def _largest(pairs: npt.NDArray[np.int64], column: int) -> dict[int, int]:
 
 def painted(grey: npt.NDArray[np.float64], kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     """Return the picture (rows, columns, 3) of a plane: the image, pale, under the colours of the mistakes."""
-    from matplotlib.colors import to_rgb
-
     picture = 0.62 + 0.38 * grey
     for which, colour in ((SPLIT, style.SPLIT), (MERGED, style.MERGED)):
         where = kind == which
@@ -78,8 +76,6 @@ def painted(grey: npt.NDArray[np.float64], kind: npt.NDArray[np.uint8]) -> npt.N
 
 def legend(axis: Axes | Figure, *, columns: int = 1, **where: Any) -> None:
     """Draw the legend of the three kinds."""
-    from matplotlib.patches import Patch
-
     axis.legend(
         handles=[
             Patch(

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from matplotlib.colors import LightSource
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from floodtide.base import style
 from floodtide.data import Volume
 from floodtide.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from floodtide.shapes.meshes import Mesh
+from floodtide.shapes.meshes import meshes_of
 
 _SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-th voxel is drawn
 _MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows no shape
@@ -25,11 +24,6 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
 
     Return a PNG as data URI, or None; and a note: what it shows, or why there is none.
     """
-    from matplotlib.colors import LightSource
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-
-    from floodtide.shapes.meshes import meshes_of
-
     step = -(-max(volume.shape) // _SIDE)
     nz, ny, nx = volume.shape
     planes = [volume.read(((z, 0, 0), (1, ny, nx)))[0, ::step, ::step] for z in range(0, nz, step)]
@@ -52,7 +46,9 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
     with style.figure(7.0, 4.4 if flat else 6.2) as drawn:
         axes: Any = drawn.add_subplot(projection="3d")
         for index, name in enumerate(name for name in largest if name in meshes):
-            corners = _corners(meshes[name], (z, y, x), size[0])
+            # x, y, z in the picture; z points downwards in the volume.
+            dz, dy, dx = (meshes[name].vertices.astype(np.float64) - (z, y, x)).T
+            corners = np.stack([dx, dy, size[0] - dz], axis=1)[meshes[name].triangles]
             colour = style.series_colour(index)
             solid = Poly3DCollection(
                 corners, facecolors=colour, edgecolors=colour, lw=0.3, shade=True, lightsource=light
@@ -65,10 +61,3 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
         return style.data_uri(drawn, "png", dpi=130), (
             f"The {len(meshes)} largest segments. Two neurons in one colour are a merger."
         )
-
-
-def _corners(mesh: Mesh, voxel_size: Sequence[float], height: float) -> npt.NDArray[np.float64]:
-    """Return the corners (triangles, 3, 3) of x, y, z in the picture; z points downwards in the volume."""
-    z, y, x = (mesh.vertices.astype(np.float64) - voxel_size).T
-    corners: npt.NDArray[np.float64] = np.stack([x, y, height - z], axis=1)[mesh.triangles]
-    return corners

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from floodtide.base import style
 from floodtide.base.files import replace_bytes
@@ -26,10 +28,7 @@ from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable, first_voxels
 from floodtide.report import drawing, mistake_colours
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from floodtide.report.drawing import Floats, Ids
 
 _MISTAKES = "Mistakes"
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
@@ -53,11 +52,11 @@ class Plane:
     aspect: float
     pixel_nm: float | None
     marked: tuple[float, float]
-    image: npt.NDArray[np.float64] | None = None
-    truth: npt.NDArray[np.int64] | None = None
-    before: npt.NDArray[np.int64] | None = None
-    segmentation: npt.NDArray[np.int64] | None = None
-    pairs: npt.NDArray[np.int64] | None = None
+    image: Floats | None = None
+    truth: Ids | None = None
+    before: Ids | None = None
+    segmentation: Ids | None = None
+    pairs: Ids | None = None
 
 
 def middle_planes(
@@ -77,7 +76,7 @@ def read_segmentation(
     voxel_size_nm: Sequence[float] | None,
     around: Vec3 | None = None,
     before: Volume | None = None,
-    pairs: npt.NDArray[np.int64] | None = None,
+    pairs: Ids | None = None,
     placed: Vec3 | None = None,
     start: Vec3 | None = None,
 ) -> list[Plane]:
@@ -132,7 +131,7 @@ def _cut(
     middle: Vec3,
     placed: Vec3,
     voxel_size_nm: Sequence[float] | None,
-    pairs: npt.NDArray[np.int64] | None = None,
+    pairs: Ids | None = None,
 ) -> list[Plane]:
     """Return the three planes of a box through its voxel `middle`.
 
@@ -143,16 +142,17 @@ def _cut(
     """
     corner, shape = box
     size = voxel_size_nm or (1.0, 1.0, 1.0)
+    known = {layer: one for layer, one in layers.items() if one is not None}
     planes = []
     for axis, (name, _, _) in enumerate(_AXES):
-        at = middle[axis] - corner[axis]
         rows, columns = (i for i in range(3) if i != axis)
-        found = {
-            layer: _plane(one, axis, corner, shape, at)
-            for layer, one in layers.items()
-            if one is not None
-        }
         steps = _step(shape[rows]), _step(shape[columns])
+        start, extents = list(corner), list(shape)
+        start[axis], extents[axis] = middle[axis], 1
+        found = {}
+        for layer, (volume, first) in known.items():
+            voxels = volume.read((total(start, first), as_vec3(extents))).squeeze(axis)
+            found[layer] = voxels[:: steps[0], :: steps[1]]
         image = found.pop("image", None)
         planes.append(
             Plane(
@@ -210,20 +210,7 @@ def _surroundings(voxel: Vec3, shape: Vec3) -> tuple[Vec3, Vec3]:
     return as_vec3(corner), as_vec3(size)
 
 
-def _plane(
-    layer: tuple[Volume, Vec3], axis: int, start: Vec3, shape: Vec3, at: int
-) -> npt.NDArray[Any]:
-    """Return the drawn voxels of a plane of a box, `at` voxels behind its start."""
-    volume, first = layer
-    corner, extents = list(total(start, first)), list(shape)
-    corner[axis] += at
-    extents[axis] = 1
-    rows, columns = (extent for i, extent in enumerate(shape) if i != axis)
-    plane = volume.read((as_vec3(corner), as_vec3(extents))).squeeze(axis)
-    return plane[:: _step(rows), :: _step(columns)]
-
-
-def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _finite(values: npt.NDArray[Any]) -> Floats:
     """Return intensities that can be drawn. NaN becomes black."""
     drawn = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
@@ -237,17 +224,15 @@ def planes_figure(planes: Sequence[Plane]) -> str:
 
 def save_planes(planes: Sequence[Plane], path: Path) -> None:
     """Write the figure of `planes_figure` to a PNG file."""
-    with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
-        with _drawn(planes) as drawn:
-            content = style.rendered(drawn, "png", dpi=130)
-        replace_bytes(path, content)
+    with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S), _drawn(planes) as drawn:
+        replace_bytes(path, style.rendered(drawn, "png", dpi=130))
 
 
 def save_classes(
     title: str,
     image: npt.NDArray[Any] | None,
-    truth: npt.NDArray[np.int64],
-    predicted: npt.NDArray[np.int64],
+    truth: Ids,
+    predicted: Ids,
     voxel_size_nm: Sequence[float] | None,
     path: Path,
 ) -> None:
@@ -303,7 +288,7 @@ def _drawn(planes: Sequence[Plane]) -> Iterator[Figure]:
         yield drawn
 
 
-def show_plane(axis: Axes, plane: Plane, picture: npt.NDArray[np.float64]) -> None:
+def show_plane(axis: Axes, plane: Plane, picture: Floats) -> None:
     """Show a picture of a plane at the aspect of its voxels, with a scale bar."""
     drawing.show(axis, picture, plane.aspect)
     rows, columns = plane.shape
@@ -317,9 +302,7 @@ def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:
     return matching([(getattr(plane, which), np.asarray(plane.truth)) for plane in planes])
 
 
-def _panels(
-    plane: Plane, matches: dict[int, int], earlier: dict[int, int]
-) -> dict[str, npt.NDArray[np.float64]]:
+def _panels(plane: Plane, matches: dict[int, int], earlier: dict[int, int]) -> dict[str, Floats]:
     """Return {title: picture} of a plane, in the order in which they stand side by side."""
     background = grey(plane)
     pictures = {"Image": background}
@@ -343,15 +326,13 @@ def _panels(
     return pictures
 
 
-def grey(plane: Plane) -> npt.NDArray[np.float64]:
+def grey(plane: Plane) -> Floats:
     if plane.image is None:
         return np.full((*plane.shape, 3), 0.85)
     return drawing.grey(plane.image)
 
 
-def matching(
-    planes: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
-) -> dict[int, int]:
+def matching(planes: Sequence[tuple[Ids, Ids]]) -> dict[int, int]:
     """Return {segment: object that it overlaps most} of planes of (segments, objects).
 
     An object is matched only with its best segment.
@@ -366,7 +347,7 @@ def matching(
     return matches
 
 
-def matched(labels: npt.NDArray[np.int64], matches: dict[int, int]) -> npt.NDArray[np.int64]:
+def matched(labels: Ids, matches: dict[int, int]) -> Ids:
     """Return labels renamed to their matching objects; other labels get different, unique numbers."""
     values, inverse = np.unique(labels, return_inverse=True)
     free = max(matches.values(), default=0) + 1

@@ -59,10 +59,8 @@ def _pictures(seen: Seen) -> list[Floats]:
     truth, known = seen.truth[z], seen.known[z]
     if truth.ndim > 2:
         groups = [slice(k, k + _COLOURS) for k in range(0, truth.shape[-1], _COLOURS)]
-        return [
-            image,
-            *(_coloured(image, truth[..., group], known[..., group]) for group in groups),
-        ]
+        parts = ((truth[..., group], known[..., group]) for group in groups)
+        return [image, *(_coloured(image, *part) for part in parts)]
     painted = drawing.overlay(image, np.where(known, truth, 0).astype(np.int64))
     return [image, np.where(known[..., None], painted, _DARK * image)]
 

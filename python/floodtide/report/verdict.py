@@ -37,10 +37,6 @@ def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:
         named = {name: found.answers[name] for name in answers}
         if judgement := trivial.verdict(found.answers[own], named):
             return judgement
-    return _by_validation(run)
-
-
-def _by_validation(run: Run) -> Verdict | None:
     if not run.validation:
         return None
     last = run.validation[-1]

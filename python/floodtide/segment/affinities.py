@@ -84,9 +84,8 @@ class AffinityFile:
         except InvalidFileError as error:
             if "expected integers of" not in str(error):
                 raise
-            text = str(error).partition(", expected")[
-                0
-            ]  # the core names all types that volumes may have
+            # The core names all types that volumes may have.
+            text = str(error).partition(", expected")[0]
             raise InvalidFileError(f"{text}, expected float32 or uint8") from None
         count, z, y, x = self._channels.shape
         geometry = self._geometry()
@@ -164,10 +163,10 @@ def write_segments(
     command: str,
     notes: Mapping[str, str],
     inputs: str,
-) -> tuple[int, float]:
+) -> dict[str, Any]:
     """Write segments (z, y, x) as uint32 to a volume of any format. Not collective.
 
-    Return their number, and the share of the voxels that are in one.
+    Return their number, `segments`, and the share of the voxels that are in one, `coverage`.
 
     Args:
         labels: The segments, from 1; 0 is background.
@@ -183,7 +182,8 @@ def write_segments(
     )
     read = Volume(labels.astype(np.uint32, copy=False)).read
     write_blocks(out, plan, read, inputs=files_of([inputs]))
-    return int(labels.max(initial=0)), float(np.count_nonzero(labels) / max(1, labels.size))
+    coverage = float(np.count_nonzero(labels) / max(1, labels.size))
+    return {"segments": int(labels.max(initial=0)), "coverage": coverage}
 
 
 def agglomerate(
@@ -227,7 +227,23 @@ def agglomerate(
             z, y, x = (min(OVERLAP, size // 4) for size in subvolume)
             cut = Cut(affinities.box, subvolume, overlap or (z, y, x)).joinable()
     if cut is not None:
-        _agglomerate_on_ranks(out, affinities, options, cut)
+        settings: dict[str, Any] = affinities.origin | {
+            "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
+            "options": to_dict(options),
+            "geometry": {
+                "voxel_size_nm": affinities.voxel_size_nm,
+                "offset": whole_geometry(Geometry(), affinities.image).offset,
+            },
+        }
+        with world.agreed():
+            pieces = Pieces.create(out, cut, total(*affinities.box), settings)
+        with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
+            store_on_ranks(
+                "agglomerate",
+                pieces,
+                lambda box: _segments(affinities, box, options),
+                progress=progress,
+            )
         return {"subvolumes": len(cut), "out": out}
     report: dict[str, Any] = {"out": out}
     with world.agreed():
@@ -235,36 +251,12 @@ def agglomerate(
             labels, doubtful = _segments(affinities, affinities.box, options)
             notes = affinities.origin | {"options": json.dumps(to_dict(options))}
             geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.offset)
-            report["segments"], report["coverage"] = write_segments(
+            report |= write_segments(
                 labels, out, geometry, command=_COMMAND, notes=notes, inputs=affinities.name
             )
             if write_places(places, doubtful, affinities.box[0], options.threshold):
                 report["places"] = str(places)
     return report
-
-
-def _agglomerate_on_ranks(
-    directory: str, affinities: AffinityFile, options: AffinityOptions, cut: Cut
-) -> None:
-    """Make the segments in overlapping subvolumes on all ranks. Collective."""
-    settings: dict[str, Any] = affinities.origin | {
-        "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
-        "options": to_dict(options),
-        "geometry": {
-            "voxel_size_nm": affinities.voxel_size_nm,
-            "offset": whole_geometry(Geometry(), affinities.image).offset,
-        },
-    }
-
-    with world.agreed():
-        pieces = Pieces.create(directory, cut, total(*affinities.box), settings)
-    with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
-        store_on_ranks(
-            "agglomerate",
-            pieces,
-            lambda box: _segments(affinities, box, options),
-            progress=progress,
-        )
 
 
 def _segments(

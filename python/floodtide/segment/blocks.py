@@ -78,19 +78,14 @@ def in_subvolumes(
         "options": options_of(segmenter.options, segmenter.model),
         "geometry": dataclasses.asdict(volume.geometry),
     }
-    cut = cut_of(segmenter, volume, subvolume=subvolume, overlap=overlap, box=box)
+    cut = cut_of(segmenter, volume, subvolume, overlap, box)
     pieces = Pieces.create(directory, cut, volume.shape, settings, segmenter.forward)
     segmenter.follow(pieces.forward)
     return pieces
 
 
 def cut_of(
-    segmenter: Segmenter,
-    volume: Volume,
-    *,
-    subvolume: Vec3,
-    overlap: Vec3 | None = None,
-    box: Box | None = None,
+    segmenter: Segmenter, volume: Volume, subvolume: Vec3, overlap: Vec3 | None, box: Box | None
 ) -> Cut:
     """Return how `in_subvolumes` cuts a volume."""
     fov = segmenter.model.fov

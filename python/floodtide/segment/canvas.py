@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,8 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.segment.ffn_files import path_in, read_reversed_seeds
 
 Mask = NDArray[np.bool_]
+Seeds = NDArray[np.integer[Any]] | Sequence[Sequence[int]]
+"""Rows (n, 3) of z, y, x."""
 
 Window = tuple[Vec3, Vec3]
 """First and last voxel (z, y, x) of a window, relative to a position."""
@@ -54,7 +56,7 @@ class CanvasImage(NamedTuple):
     start: Vec3  # first voxel of the box, in voxels of the volume
     halo_low: Vec3
     halo_high: Vec3
-    offset: Vec3 | None = None  # first voxel of the volume, as its file states it
+    volume: Volume  # that has the box
 
     @property
     def inner(self) -> Vec3:
@@ -87,31 +89,24 @@ def read_canvas(
     image = read_image(volume, box, margin_of(options, fov))
     labels = None
     if initial is not None:
-        stored = read_labels(initial, "the initial segmentation", volume.shape, image)
+        stored = read_labels(initial, "the initial segmentation", image)
         labels = np.ascontiguousarray(stored, dtype=np.int64)
-    return Canvas(image, labels, closed_voxels(options, volume.shape, image, labels, fov))
+    return Canvas(image, labels, closed_voxels(options, image, labels, fov))
 
 
-def canvas_and_seeds(
-    volume: Volume,
-    box: Box | None,
-    options: SegmentOptions,
-    fov: Sequence[int],
-    *,
-    initial: Volume | None,
-    seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]] | None,
-) -> tuple[Canvas, NDArray[np.int64]]:
-    """Return the canvas of `read_canvas`, and the seeds (n, 3) in its voxels, in the order in which they are tried.
+def seeds_of(
+    canvas: Canvas, options: SegmentOptions, fov: Sequence[int], seeds: Seeds | None
+) -> NDArray[np.int64]:
+    """Return the seeds (n, 3) in voxels of a canvas, in the order in which they are tried.
 
     Args:
         seeds: As for `Segmenter.segment`; None: those of the options.
     """
-    canvas = read_canvas(volume, box, options, fov, initial)
     if seeds is None and options.seeds and LISTED not in _policies(options):
         seeds = read_seeds(options.seeds, canvas.image.start)
     if seeds is not None:
-        return canvas, place_seeds(seeds, canvas.image, fov)
-    return canvas, policy_seeds(options, canvas.image, fov, canvas.closed)
+        return place_seeds(seeds, canvas.image, fov)
+    return policy_seeds(options, canvas.image, fov, canvas.closed)
 
 
 def margin_of(options: SegmentOptions, fov: Sequence[int]) -> list[int]:
@@ -140,7 +135,7 @@ def read_image(volume: Volume, box: Box | None, margin: Sequence[int]) -> Canvas
     voxels = volume.read(box)
     if max(low + high) > 0:
         voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
-    return CanvasImage(as_float32(voxels), start, low, high, volume.geometry.offset)
+    return CanvasImage(as_float32(voxels), start, low, high, volume)
 
 
 def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
@@ -149,27 +144,22 @@ def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
         return np.ascontiguousarray(voxels, dtype=np.float32)
 
 
-def read_labels(
-    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
-) -> NDArray[np.integer[Any]]:
+def read_labels(labels: Volume, what: str, image: CanvasImage) -> NDArray[np.integer[Any]]:
     """Return the labels of a volume in the box of an image, without the halo. Voxels without a label are 0."""
-    values = read_part(labels, what, volume_shape, image)
+    values = read_part(labels, what, image)
     if not np.issubdtype(values.dtype, np.integer):
         raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
     return cleared(values, what)
 
 
-def read_part(
-    labels: Volume, what: str, volume_shape: Sequence[int], image: CanvasImage
-) -> NDArray[Any]:
+def read_part(labels: Volume, what: str, image: CanvasImage) -> NDArray[Any]:
     """Return the voxels of another volume in the box of an image, without the halo.
 
     Args:
         labels: A volume that covers the box. A volume without offset begins where the image begins.
         what: Name of the volume in messages: "the mask".
-        volume_shape: Size of the volume that has the image.
     """
-    offset = placed(labels, volume_shape, image.offset)
+    offset = placed(labels, image.volume)
     size = image.inner
     start = difference(image.start, offset)
     if not is_inside((start, size), labels.shape):
@@ -185,23 +175,19 @@ def without_halo(image: CanvasImage) -> NDArray[np.float32]:
     return image.voxels[slices((image.halo_low, image.inner))]
 
 
-def placed(labels: Volume, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
-    """Return the first voxel of labels, in voxels of the volume of this shape.
+def placed(labels: Volume, volume: Volume) -> Vec3:
+    """Return the first voxel of labels, in voxels of another volume.
 
     Without an offset, labels begin where the volume begins. An offset counts from where that of the volume does. If the
     volume states none, or the labels are a result of floodtide, an offset counts from the first voxel of the volume.
     """
-    offset = labels.geometry.offset
-    if offset is not None and image_offset is not None:
-        return offset if labels.text("image") else difference(offset, image_offset)
-    return (0, 0, 0) if offset is None or labels.shape == tuple(volume_shape) else offset
+    offset, first = labels.geometry.offset, volume.geometry.offset
+    if offset is not None and first is not None:
+        return offset if labels.text("image") else difference(offset, first)
+    return (0, 0, 0) if offset is None or labels.shape == volume.shape else offset
 
 
-def place_seeds(
-    seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]],
-    image: CanvasImage,
-    fov: Sequence[int],
-) -> NDArray[np.int64]:
+def place_seeds(seeds: Seeds, image: CanvasImage, fov: Sequence[int]) -> NDArray[np.int64]:
     """Return the seeds (n, 3), given in voxels of the volume, in voxels of the canvas, where a field of view fits."""
     rows = np.asarray(seeds)
     if rows.size == 0:
@@ -218,7 +204,6 @@ def place_seeds(
 
 def closed_voxels(
     options: SegmentOptions,
-    volume_shape: Sequence[int],
     image: CanvasImage,
     initial: NDArray[np.int64] | None,
     fov: Sequence[int],
@@ -226,13 +211,13 @@ def closed_voxels(
     """Return the bits (`closed_bits` of the core) of the voxels of an image, with its halo; None if none can be closed.
 
     Args:
-        volume_shape: Size (z, y, x) of the volume that has the image.
         initial: Initial segmentation of the box (z, y, x), without the halo.
     """
-    parts: list[tuple[int, Mask]] = []
-    for bit, masks in ((_MOVES, options.masks), (_SEEDS, options.seed_masks)):
-        if masks:
-            parts.append((bit, _any_of(masks, volume_shape, image)))
+    parts = [
+        (bit, _set_in(mask, image))
+        for bit, masks in ((_MOVES, options.masks), (_SEEDS, options.seed_masks))
+        for mask in masks
+    ]
     if initial is not None:
         parts.append((_SEGMENT, initial > 0))
     if not parts and not options.shift_mask:
@@ -243,31 +228,25 @@ def closed_voxels(
     halo_of = list(zip(image.halo_low, image.halo_high, strict=True))
     closed = np.ascontiguousarray(np.pad(closed, halo_of, mode="reflect"))
     if options.shift_mask:
-        closed[shifted_positions(options, volume_shape, image, fov)] |= _SHIFT
+        closed[shifted_positions(options, image, fov)] |= _SHIFT
     return closed
 
 
-def _any_of(masks: Iterable[MaskOptions], volume_shape: Sequence[int], image: CanvasImage) -> Mask:
-    """Return where one of several masks is set (z, y, x), without the halo."""
-    parts = []
-    for mask in masks:
-        chosen: Mask = np.logical_or.reduce(
-            [
-                _chosen(channel, _values(mask, channel.channel, volume_shape, image))
-                for channel in mask.channels or (MaskChannel(),)
-            ]
-        )
-        parts.append(~chosen if mask.invert else chosen)
-    found: Mask = np.logical_or.reduce(parts)
-    return found
+def _set_in(mask: MaskOptions, image: CanvasImage) -> Mask:
+    """Return where a mask is set (z, y, x), without the halo."""
+    chosen: Mask = np.logical_or.reduce(
+        [
+            _chosen(channel, _values(mask, channel.channel, image))
+            for channel in mask.channels or (MaskChannel(),)
+        ]
+    )
+    return ~chosen if mask.invert else chosen
 
 
-def _values(
-    mask: MaskOptions, channel: int, volume_shape: Sequence[int], image: CanvasImage
-) -> NDArray[Any]:
+def _values(mask: MaskOptions, channel: int, image: CanvasImage) -> NDArray[Any]:
     if mask.volume:
         source = Volume(mask.volume, channel=channel)
-        return read_part(source, f"the mask {mask.volume}", volume_shape, image)
+        return read_part(source, f"the mask {mask.volume}", image)
     if channel != 0:
         raise InvalidArgumentError(
             f"segment: a mask of the image names channel {channel}, expected channel 0"
@@ -305,9 +284,7 @@ def parse_window(text: str, fov: Sequence[int]) -> Window:
     return as_vec3(start), difference(ends, (1, 1, 1))
 
 
-def shifted_positions(
-    options: SegmentOptions, volume_shape: Sequence[int], image: CanvasImage, fov: Sequence[int]
-) -> NDArray[np.bool_]:
+def shifted_positions(options: SegmentOptions, image: CanvasImage, fov: Sequence[int]) -> Mask:
     """Return the positions (z, y, x), with the halo, with a large shift in the window around them and in the box.
 
     A shift is large if that along y or along x is at least `shift_mask_threshold`. The voxels of the shift mask are
@@ -322,7 +299,7 @@ def shifted_positions(
     for channel in range(2):
         shifts = Volume(options.shift_mask, channel=channel)
         if any(b >= n for b, n in zip(last, shifts.shape, strict=True)):
-            whole = tuple(-(-n // m) for n, m in zip(volume_shape, scale, strict=True))
+            whole = tuple(-(-n // m) for n, m in zip(image.volume.shape, scale, strict=True))
             raise ShapeError(
                 f"segment: the shift mask {options.shift_mask} has {shifts.shape} voxels, expected {whole}, those of"
                 f" the image divided by {scale}"

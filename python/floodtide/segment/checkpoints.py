@@ -19,8 +19,8 @@ import numpy as np
 
 from floodtide.base import reading
 from floodtide.base.files import replace_bytes, temporaries
-from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
-from floodtide.segment.identity import first_difference
+from floodtide.errors import InvalidFileError, StorageError
+from floodtide.segment.identity import other_work
 
 _FORMAT = "floodtide segment checkpoint 1"
 _EXPECTED = "a checkpoint of floodtide segment"
@@ -78,11 +78,9 @@ class Checkpoint:
                     f"{self.path}: format {stored['format']!r}, expected {_FORMAT!r}"
                 )
             if stored["settings"] != self._settings:
-                here, there = first_difference("settings", self._settings, stored["settings"])
-                raise InvalidArgumentError(
-                    f"{self.path}: this checkpoint was made with {there}, now it is {here}; expected the same, or no"
-                    " such file"
-                )
+                begun, settings = f"{self.path}: this checkpoint was made", stored["settings"]
+                how = "expected the same, or no such file"
+                raise other_work(begun, "settings", self._settings, settings, how)
             self.forward = str(stored.get("forward", "layers"))
             others = {name: stored["state"][name] for name in _OTHERS}
             return others | dict(zip(_ARRAYS, arrays, strict=True))

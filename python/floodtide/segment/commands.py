@@ -184,7 +184,7 @@ def estimate(
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         whole = part or ((0, 0, 0), volume.shape)
         size, overlap = options.subvolume or whole[1], options.overlap
-        cut = cut_of(segmenter, volume, subvolume=size, overlap=overlap, box=whole)
+        cut = cut_of(segmenter, volume, size, overlap, whole)
         missing, measured = len(cut), list[int]()
         if options.subvolume is not None and reading.exists(Path(out) / PLAN):
             pieces = in_subvolumes(
@@ -266,14 +266,19 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
         box: What replaces `segment.box`.
     """
     options, volume = settings.segment, _volume(settings)
-    changes: dict[str, Any] = {}
-    if box is not None:
-        changes["box"] = box
-    if volume is not None:
-        changes["image"] = volume.image
+    changes: dict[str, Any] = {} if box is None else {"box": box}
+    levels: tuple[float, ...] = ()
     if options.checkpoint:
         changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
-    options = _normalised(dataclasses.replace(options, **changes), volume)
+    if volume is not None:
+        changes["image"] = volume.image
+        levels = volume.mean, volume.std
+    elif options.checkpoint and None in (options.mean, options.std):
+        found = normalisations(changes["checkpoint"], options.image)
+        levels = found[0] if found else ()
+    known = zip(("mean", "std"), levels, strict=False)
+    changes |= {name: value for name, value in known if getattr(options, name) is None}
+    options = dataclasses.replace(options, **changes)
     _require_all(file, options, settings.data.volumes)
     return options
 
@@ -309,7 +314,7 @@ def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
         if name != options.shift_mask:  # its voxels are larger
             other = Volume(name, channel=0)
             require_same_size("segment", other, image)
-            start = placed(other, image.shape, image.geometry.offset)
+            start = placed(other, image)
             if is_inside(((0, 0, 0), image.shape), other.shape):  # else it is refused
                 note_place("segment", other, image, start)
 
@@ -342,23 +347,6 @@ def _volume(settings: config.Config) -> TrainingVolume | None:
     if not image:
         return volumes[0] if len(volumes) == 1 else None
     return {volume.name: volume for volume in volumes}.get(image)
-
-
-def _normalised(options: SegmentOptions, volume: TrainingVolume | None) -> SegmentOptions:
-    """Return the options with missing mean and std taken from the volume, else from the checkpoint's configuration."""
-    known: tuple[float, float] | None = None
-    if volume is not None:
-        known = volume.mean, volume.std
-    elif options.checkpoint and None in (options.mean, options.std):
-        found = normalisations(options.checkpoint, options.image)
-        known = found[0] if found else None
-    if known is None:
-        return options
-    return dataclasses.replace(
-        options,
-        mean=known[0] if options.mean is None else options.mean,
-        std=known[1] if options.std is None else options.std,
-    )
 
 
 def _require_all(file: str, options: SegmentOptions, volumes: tuple[TrainingVolume, ...]) -> None:

@@ -222,14 +222,12 @@ def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
         return None, f"defaults, because {checkpoint} is in no run directory"
     network = trained.load(checkpoint)
     own = digest(network)
-    if not choose:
-        known = _read(file) if reading.exists(file) else None
-        if known is None or known["network"] != own:
-            said = (
-                "keeps no choice" if known is None else f"keeps a choice of {known['checkpoint']}"
-            )
-            return None, f"defaults, because {file.parent} {said}; `floodtide segment` makes one"
+    known = _read(file) if reading.exists(file) else None
+    if known is not None and known["network"] == own:
         return known, ""
+    if not choose:
+        said = "keeps no choice" if known is None else f"keeps a choice of {known['checkpoint']}"
+        return None, f"defaults, because {file.parent} {said}; `floodtide segment` makes one"
     try:
         check = starts_like("a choice of floodtide segment", _MARK.encode())
         with reserved("segment", file, check, wait_s=_WAIT_S):

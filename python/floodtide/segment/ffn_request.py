@@ -82,8 +82,8 @@ def read_request(path: str) -> FfnRequest:
         checkpoint=request["model_checkpoint_path"],
         image=refuse.volume(request["image"], "image"),
         initial=refuse.volume(initial, "init_segmentation") if initial is not None else "",
-        masks=_mask_options(request.get("masks", ()), "masks", refuse),
-        seed_masks=_mask_options(request.get("seed_masks", ()), "seed_masks", refuse),
+        masks=_masks(request, "masks", refuse),
+        seed_masks=_masks(request, "seed_masks", refuse),
         mean=request["image_mean"],
         std=request["image_stddev"],
         fov=_zyx(arguments.get("fov_size"), f"{path}: model_args.fov_size"),
@@ -160,11 +160,10 @@ def _zyx(values: Sequence[int] | None, what: str) -> Vec3 | None:
     return z, y, x
 
 
-def _mask_options(
-    masks: Sequence[Mapping[str, Any]], name: str, refuse: _Refuse
-) -> tuple[MaskOptions, ...]:
+def _masks(request: Mapping[str, Any], name: str, refuse: _Refuse) -> tuple[MaskOptions, ...]:
     """Return the masks of a repeated field `name` of a request."""
-    return tuple(_mask(mask, f"{name}.{i}", refuse) for i, mask in enumerate(masks))
+    masks = enumerate(request.get(name, ()))
+    return tuple(_mask(mask, f"{name}.{i}", refuse) for i, mask in masks)
 
 
 def _mask(mask: Mapping[str, Any], name: str, refuse: _Refuse) -> MaskOptions:
@@ -198,11 +197,8 @@ def _seed_options(name: str, refuse: _Refuse) -> dict[str, Any]:
     names = policies.names(name, given, _ARGUMENTS)
     if names == [LISTED]:
         return {"seeds": policies.seeds}
-    return {
-        "seed_policy": ", ".join(names),
-        "seed_values": policies.values,
-        "seeds": policies.seeds,
-    }
+    values, seeds = policies.values, policies.seeds
+    return {"seed_policy": ", ".join(names), "seed_values": values, "seeds": seeds}
 
 
 class _Policies:
@@ -233,7 +229,12 @@ class _Policies:
             self._refuse.field(label, f"{known} or {_SEQUENCE}")
         row = self._rows[policy]
         if row["name"] == LISTED:
-            self._take_folder(rest, where)
+            self._refuse.other_keys(where, rest, {"segmentation_dir"})
+            seeds = str(rest.get("segmentation_dir"))
+            if self.seeds not in ("", seeds):
+                what = f"{where}: a second segmentation_dir"
+                self._refuse.field(what, "one for all parts of a sequence")
+            self.seeds = seeds
             return [LISTED]
         order = rest.pop("sort_cmp", "ascending") if policy == _PLANAR_PEAKS else "ascending"
         if order not in ("ascending", "descending"):
@@ -251,15 +252,6 @@ class _Policies:
         names = [row["name"]]
         return _turned(names) if order == "descending" else names
 
-    def _take_folder(self, given: Mapping[str, Any], where: str) -> None:
-        self._refuse.other_keys(where, given, {"segmentation_dir"})
-        seeds = str(given.get("segmentation_dir"))
-        if self.seeds not in ("", seeds):
-            self._refuse.field(
-                f"{where}: a second segmentation_dir", "one for all parts of a sequence"
-            )
-        self.seeds = seeds
-
     def _sequence(self, given: Mapping[str, Any], where: str) -> list[str]:
         policies = given.get("policies")
         self._refuse.other_keys(where, given, {"policies"})
@@ -268,14 +260,11 @@ class _Policies:
         found = []
         for i, part in enumerate(policies):
             place = f"{where}.policies.{i}"
-            if not (
-                isinstance(part, list)
-                and len(part) == 2
-                and isinstance(part[0], str)
-                and isinstance(part[1], dict)
-            ):
-                self._refuse.field(f"{place} {part!r}", "[name, arguments]")
-            found += self.names(part[0], part[1], place)
+            match part:
+                case [str(name), dict(arguments)]:
+                    found += self.names(name, arguments, place)
+                case _:
+                    self._refuse.field(f"{place} {part!r}", "[name, arguments]")
         return found
 
 

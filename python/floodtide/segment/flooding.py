@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
-from floodtide.base.outputs import reserved
+from floodtide.base.outputs import PathLike, reserved
 from floodtide.base.pickling import NotPickled
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
@@ -30,14 +30,14 @@ from floodtide.nn.network import SameParameters
 from floodtide.segment.canvas import (
     Canvas,
     CanvasImage,
-    canvas_and_seeds,
     halo,
     margin_of,
     place_seeds,
     read_canvas,
+    seeds_of,
 )
 from floodtide.segment.checkpoints import Checkpoint, passes_of
-from floodtide.segment.identity import digest, options_of
+from floodtide.segment.identity import LETTERS, digest, options_of
 
 Image = NDArray[Any] | Volume
 
@@ -173,9 +173,11 @@ class Segmenter:
         self.network_calls = 0
         self.fft_speedup: float | None = None
         _ = options.normalisation  # refuses options without it
-        self._forward = "layers"
-        if hasattr(model, "core"):
-            self._choose_forward()
+        self._forward = options.forward if hasattr(model, "core") else "layers"
+        if self._forward == "fastest":
+            self._forward, self.fft_speedup = model.fastest_forward()
+        elif self._forward == "fft" and (why := self._fft_unsupported()):
+            raise UnsupportedError(f"segment: no forward passes by Fourier transforms: {why}")
 
     @property
     def forward(self) -> str:
@@ -200,15 +202,6 @@ class Segmenter:
         else:
             answer = self.model.forward(image, logits)
         return answer
-
-    def _choose_forward(self) -> None:
-        self._forward = self.options.forward
-        if self._forward == "fastest":
-            self._forward, self.fft_speedup = self.model.fastest_forward()
-        elif self._forward == "fft" and self._fft_unsupported():
-            raise UnsupportedError(
-                f"segment: no forward passes by Fourier transforms: {self._fft_unsupported()}"
-            )
 
     def _fft_unsupported(self) -> str:
         """Return why forward passes cannot use Fourier transforms; empty if they can."""
@@ -272,11 +265,10 @@ class Segmenter:
         end_s = None if limit_s is None else time.monotonic() + limit_s
         volume = as_volume(volume)
         same = SameParameters(self.model, "segment")
-        canvas, positions = canvas_and_seeds(
-            volume, box, self.options, self.model.fov, initial=self._initial(initial), seeds=seeds
-        )
+        canvas = read_canvas(volume, box, self.options, self.model.fov, self._initial(initial))
+        positions = seeds_of(canvas, self.options, self.model.fov, seeds)
         passes = 1 if self.options.consensus == "none" else 2
-        saved = self._checkpoints(checkpoint, volume, canvas.image, positions)
+        saved = self._checkpoints(checkpoint, canvas.image, positions)
 
         def flood(number: int, places: NDArray[np.int64]) -> tuple[Any, bool]:
             shown = None if progress is None else part_of(progress, number, passes)
@@ -336,22 +328,18 @@ class Segmenter:
         return flooder, True
 
     def _checkpoints(
-        self,
-        path: str | os.PathLike[str] | None,
-        volume: Volume,
-        image: CanvasImage,
-        seeds: NDArray[np.int64],
+        self, path: PathLike | None, image: CanvasImage, seeds: NDArray[np.int64]
     ) -> tuple[Checkpoint | None, Checkpoint | None]:
         interval_s = self.options.checkpoint_interval
         if path is None or interval_s <= 0:
             return None, None
         settings = {
-            "image": volume.name,
-            "voxels": hashlib.sha256(image.voxels.data).hexdigest()[:16],
+            "image": image.volume.name,
+            "voxels": hashlib.sha256(image.voxels.data).hexdigest()[:LETTERS],
             "start": list(image.start),
             "network": digest(self.model),
             "options": options_of(self.options, self.model),
-            "seeds": hashlib.sha256(seeds.data).hexdigest()[:16],
+            "seeds": hashlib.sha256(seeds.data).hexdigest()[:LETTERS],
         }
         first, second = (
             Checkpoint(file, interval_s, settings, self.forward) for file in passes_of(Path(path))
@@ -455,15 +443,11 @@ def call_rate(segmenter: Segmenter) -> Callable[[], str]:
 
 
 def output(
-    reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
+    reference: str, inputs: Iterable[PathLike] = ()
 ) -> contextlib.AbstractContextManager[None]:
     """Return a context manager that reserves "file:dataset" for a segmentation (see `floodtide.base.outputs.reserved`).
 
     Enter it before a long computation: problems with the output then appear at the start.
     """
     path, dataset = path_and_dataset(reference)
-
-    def check(name: str) -> None:
-        _core.segment.check_output(name, dataset)
-
-    return reserved("segment", path, check, inputs)
+    return reserved("segment", path, lambda name: _core.segment.check_output(name, dataset), inputs)

@@ -10,6 +10,7 @@ import numpy as np
 
 from floodtide.config import to_dict
 from floodtide.config.segment_options import SegmentOptions
+from floodtide.errors import InvalidArgumentError
 
 _LEFT_OUT = ("checkpoint", "image", "box", "subvolume", "overlap", "checkpoint_interval", "forward")
 LETTERS = 16  # of a digest
@@ -35,10 +36,18 @@ def options_of(options: SegmentOptions, model: Any) -> dict[str, Any]:
     return kept | {"fov": list(model.fov), "deltas": list(model.deltas)}
 
 
-def first_difference(name: str, here: Any, there: Any) -> tuple[str, str]:
-    """Return two texts that name the first difference between two values."""
-    if isinstance(here, dict) and isinstance(there, dict):
-        for key in here:
-            if here[key] != there.get(key):
-                return first_difference(key, here[key], there.get(key))
-    return f"{here}", f"{name} = {there}"
+def other_work(begun: str, name: str, here: Any, there: Any, how: str) -> InvalidArgumentError:
+    """Return the error of work that cannot continue, because it was begun with another value.
+
+    Args:
+        begun: What was begun, for the message: "out: its subvolumes were made".
+        name, here, there: Name of the value, the value now and the one then. Of dictionaries, the first difference
+            counts.
+        how: How the work can go on, for the message: "expected the same, or another directory".
+    """
+    while isinstance(here, dict) and isinstance(there, dict):
+        changed = [key for key in here if here[key] != there.get(key)]
+        if not changed:
+            break
+        name, here, there = changed[0], here[changed[0]], there.get(changed[0])
+    return InvalidArgumentError(f"{begun} with {name} = {there}, now it is {here}; {how}")

@@ -28,23 +28,14 @@ from floodtide.errors import InvalidArgumentError, ShapeError
 
 Affinities = NDArray[np.floating[Any]]
 
-
 METHODS = ("mutex", *LINKAGES)
-
-
 _SCORING = {
-    "mean": "MeanAffinity<RegionGraphType, ScoreValue>",
-    "median": "HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>",
-    "quantile75": "HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>",
+    "mean": "OneMinus<MeanAffinity<RegionGraphType, ScoreValue>>",
+    "median": "OneMinus<HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>>",
+    "quantile75": "OneMinus<HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>>",
 }
-
-
 _BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
-
-
 _BYTES_PER_VOXEL = 40
-
-
 STEP = 0.05
 """Between the thresholds of an agglomeration."""
 SMALL_THRESHOLD = 0.3
@@ -127,7 +118,11 @@ def segments_and_pieces(
             " (offsets, z, y, x)"
         )
     require_range("agglomerate", affinities)
-    _require_memory(affinities.shape)
+    limits.require_memory(
+        f"agglomerate: {' x '.join(map(str, affinities.shape[1:]))} voxels with {len(offsets)} offsets need",
+        decoding_bytes(len(offsets)) * math.prod(affinities.shape[1:]),
+        "subvolumes (--subvolume, or segment.subvolume)",
+    )
     pieces = None
     if options.method == "mutex":
         labels = _mutex(affinities, offsets, options)
@@ -214,7 +209,7 @@ def linked(
     falling = sorted(thresholds, reverse=True)
     with _silent():
         found = waterz.agglomerate(
-            values, [1.0 - one for one in falling], scoring_function=_scoring(method)
+            values, [1.0 - one for one in falling], scoring_function=_SCORING[method]
         )
     for threshold in falling:
         with _silent():
@@ -287,17 +282,13 @@ def joined(
             [1.0 - threshold],
             fragments=pieces.copy(),
             return_merge_history=True,
-            scoring_function=_scoring(method),
+            scoring_function=_SCORING[method],
         )
     found = []
     for row in history:
         a, b = (row["a"], row["b"]) if row["c"] == row["a"] else (row["b"], row["a"])
         found.append((1.0 - row["score"], a, b))
     return found
-
-
-def _scoring(method: str) -> str:
-    return f"OneMinus<{_SCORING[method]}>"
 
 
 def nearest_affinities(
@@ -352,14 +343,6 @@ def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:
 def decoding_bytes(offsets: int) -> int:
     """Return the bytes of memory per voxel that agglomeration needs."""
     return _BYTES_PER_AFFINITY * offsets + _BYTES_PER_VOXEL
-
-
-def _require_memory(shape: Sequence[int]) -> None:
-    limits.require_memory(
-        f"agglomerate: {' x '.join(map(str, shape[1:]))} voxels with {shape[0]} offsets need",
-        decoding_bytes(shape[0]) * math.prod(shape[1:]),
-        "subvolumes (--subvolume, or segment.subvolume)",
-    )
 
 
 @contextlib.contextmanager

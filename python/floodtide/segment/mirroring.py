@@ -48,33 +48,17 @@ def mirrored_mean(
             total += outputs
             counts += 1.0
             continue
-        for channel, offset in enumerate(offsets):
-            _add_affinities(total, counts, outputs, channel, offset, offsets, chosen)
+        for channel, offset in enumerate(offsets):  # some copies have no affinities of its pairs
+            seen = tuple(-step if axis in chosen else step for axis, step in enumerate(offset))
+            turned = tuple(-step for step in seen)
+            if seen in offsets:  # the same pairs, stored at the same voxels
+                total[..., channel] += outputs[..., offsets.index(seen)]
+                counts[..., channel] += 1.0
+            elif turned in offsets:  # the pair of q and q + offset is stored at q + offset
+                here, there = _pairs(total.shape[:3], offset)
+                total[..., channel][here] += outputs[..., offsets.index(turned)][there]
+                counts[..., channel][here] += 1.0
     return total / counts
-
-
-def _add_affinities(
-    total: Values,
-    counts: Values,
-    outputs: Values,
-    channel: int,
-    offset: Vec3,
-    offsets: Sequence[Vec3],
-    mirrored: Sequence[int],
-) -> None:
-    """Add the affinities that a mirrored copy has for the pairs of a channel. Some copies have none."""
-    seen = tuple(-step if axis in mirrored else step for axis, step in enumerate(offset))
-    if seen in offsets:  # the same pairs, stored at the same voxels
-        total[..., channel] += outputs[..., offsets.index(seen)]
-        counts[..., channel] += 1.0
-        return
-    turned = tuple(-step for step in seen)
-    if turned not in offsets:
-        return
-    # The pair of q and q + offset is stored at q + offset.
-    here, there = _pairs(total.shape[:3], offset)
-    total[..., channel][here] += outputs[..., offsets.index(turned)][there]
-    counts[..., channel][here] += 1.0
 
 
 def _pairs(shape: Sequence[int], offset: Vec3) -> tuple[tuple[slice, ...], tuple[slice, ...]]:

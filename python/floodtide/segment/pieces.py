@@ -24,11 +24,11 @@ from floodtide.base import limits, reading
 from floodtide.base.files import make_folder, replace_bytes, temporaries
 from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside
+from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside, total
 from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.places import Place, table_of, write_places
 from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
-from floodtide.segment.identity import first_difference
+from floodtide.segment.identity import other_work
 
 PLAN = "cut.json"
 DATASET = "segmentation"
@@ -124,14 +124,13 @@ class Cut:
 
     def neighbours(self) -> Iterator[tuple[int, int]]:
         """Yield the pairs (smaller number, larger number) of subvolumes that share a face, an edge or a corner."""
+        steps = list(itertools.product((-1, 0, 1), repeat=3))[14:]  # those to larger numbers
         for number in range(len(self)):
             here = self._place(number)
-            for step in itertools.product((-1, 0, 1), repeat=3):
-                there = [i + d for i, d in zip(here, step, strict=True)]
+            for step in steps:
+                there = total(here, step)
                 if all(0 <= i < n for i, n in zip(there, self.counts, strict=True)):
-                    other = self._number(there)
-                    if other > number:
-                        yield number, other
+                    yield number, self._number(there)
 
     def shared(self, a: int, b: int) -> Box:
         """Return the box that two neighbours share. Raise OutOfRangeError if they share none."""
@@ -230,31 +229,37 @@ class Pieces:
 
     def _settle(self) -> None:
         """Write the plan if there is none, or no subvolume of it. Raise unless the plan is for these subvolumes."""
-        path, wanted = self.directory / PLAN, self._plan()
+        path = self.directory / PLAN
+        wanted = {
+            "format": _FORMAT,
+            "box": box_text(self.cut.box),
+            "subvolume": list(self.cut.size),
+            "overlap": list(self.cut.overlap),
+            "volume_shape": list(self.volume_shape),
+            "settings": json.loads(json.dumps(self.settings)),
+            _FORWARD: self.forward,
+        }
         with reserved("segment", path, unchecked, wait_s=WAIT_S):
             with reading.reading(self.directory, "a folder of subvolumes"):
                 others = set(os.listdir(self.directory)) - {PLAN, lock_path(path).name}
-            if not reading.exists(path):
-                if not all(name.startswith(".") for name in others):
-                    raise InvalidArgumentError(
-                        f"{self.directory}: has files but no {PLAN}, expected a new directory or one of a segmentation"
-                        " in subvolumes"
-                    )
-                replace_bytes(path, json.dumps(wanted, indent=1).encode())
-            stored = reading.read_json(path, _EXPECTED)
-            found = self._read(path, stored)
-            for name, value in wanted.items():
-                if name == _FORWARD or stored.get(name) == value:
-                    continue
-                if not others:
-                    replace_bytes(path, json.dumps(wanted, indent=1).encode())
+            if reading.exists(path):
+                stored = reading.read_json(path, _EXPECTED)
+                found = self._read(path, stored)
+                keys = [key for key in wanted if key != _FORWARD and stored.get(key) != wanted[key]]
+                if not keys:
+                    self.forward = found.forward
                     return
-                here, there = first_difference(name, value, stored.get(name))
+                if others:
+                    begun, (key, *_) = f"{self.directory}: its subvolumes were made", keys
+                    how = "expected the same, or another directory"
+                    raise other_work(begun, key, wanted[key], stored.get(key), how)
+            elif not all(name.startswith(".") for name in others):
                 raise InvalidArgumentError(
-                    f"{self.directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
-                    " another directory"
+                    f"{self.directory}: has files but no {PLAN}, expected a new directory or one of a segmentation in"
+                    " subvolumes"
                 )
-            self.forward = found.forward
+            self._read(path, wanted)  # refuses what could not be read again
+            replace_bytes(path, json.dumps(wanted, indent=1).encode())
 
     @classmethod
     def _read(cls, path: Path, plan: Any) -> Pieces:
@@ -278,17 +283,6 @@ class Pieces:
                 )
             forward = str(plan.get(_FORWARD, "layers"))
             return cls(path.parent, cut, shape, dict(plan["settings"]), forward)
-
-    def _plan(self) -> dict[str, Any]:
-        return {
-            "format": _FORMAT,
-            "box": box_text(self.cut.box),
-            "subvolume": list(self.cut.size),
-            "overlap": list(self.cut.overlap),
-            "volume_shape": list(self.volume_shape),
-            "settings": json.loads(json.dumps(self.settings)),
-            _FORWARD: self.forward,
-        }
 
     def path(self, number: int) -> Path:
         """Return the file of a subvolume. Its name is the start (z, y, x) of the subvolume."""

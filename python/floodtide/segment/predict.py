@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,13 +24,14 @@ from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.networks import section_of
 from floodtide.base.options import Arguments, shown
-from floodtide.base.outputs import files_of, hdf5_result, reserved, result_dataset
+from floodtide.base.outputs import PathLike, files_of, hdf5_result, reserved, result_dataset
 from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slices
+from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.image_check import checked_image, image_problems
 from floodtide.data.look.problems import Reading, settle
 from floodtide.data.volumes import name_of, require_same_grid
@@ -43,6 +43,8 @@ from floodtide.segment.mirroring import mirrored_mean
 from floodtide.segment.windows import Axis, Window, choose_windows
 
 Image = NDArray[Any] | Volume
+Images = Image | Sequence[Image]
+"""An image, or one for each channel of the network."""
 Values = NDArray[np.float32]
 One = TypeVar("One", Image, Volume)
 Windows = tuple[Window, ...]  # of a block, along z, y, x
@@ -118,10 +120,7 @@ class Predictor:
         return self.model.excluding
 
     def blocks(
-        self,
-        image: Image | Sequence[Image],
-        box: Box | None = None,
-        progress: Progress | None = None,
+        self, image: Images, box: Box | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[Box, NDArray[np.float32]]]:
         """Predict block by block.
 
@@ -166,9 +165,7 @@ class Predictor:
         along = (axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
         return list(itertools.product(*along))
 
-    def _block(
-        self, images: Sequence[Image], windows: Windows, same: SameParameters
-    ) -> NDArray[np.float32]:
+    def _block(self, images: Sequence[Image], windows: Windows, same: SameParameters) -> Values:
         """Return the probabilities (z, y, x, outputs) of the voxels that a block keeps."""
         first = as_vec3([w.start for w in windows])
         ends = [min(w.stop, n) for w, n in zip(windows, images[0].shape, strict=True)]
@@ -183,7 +180,7 @@ class Predictor:
 
     def _rounds(
         self, images: Sequence[Volume], box: Box, progress: Progress | None
-    ) -> Iterator[list[tuple[Box, NDArray[np.float32]]]]:
+    ) -> Iterator[list[tuple[Box, Values]]]:
         """Predict a block on each rank at a time. Yields the same blocks as `blocks`, a few at a time, on rank 0.
 
         Other ranks get as many empty lists. Collective.
@@ -194,7 +191,7 @@ class Predictor:
         done, total, ranks = 0, int(np.prod(box[1])), world.size()
         for first in range(0, len(windows), ranks):
             shared = windows[first : first + ranks]
-            kept: list[NDArray[np.float32]] = []
+            kept: list[Values] = []
             with world.agreed():
                 if world.rank() < len(shared):
                     kept.append(self._block(images, shared[world.rank()], same))
@@ -224,10 +221,7 @@ class Predictor:
 
     @typed()
     def probabilities(
-        self,
-        image: Image | Sequence[Image],
-        box: Box | None = None,
-        progress: Progress | None = None,
+        self, image: Images, box: Box | None = None, progress: Progress | None = None
     ) -> NDArray[np.float32]:
         """Return the probabilities of a box, float32 (outputs, z, y, x). Arguments and errors as for `blocks`."""
         start, size = _checked(self.channels(image)[0], box)
@@ -237,10 +231,7 @@ class Predictor:
         return result
 
     def predicted(
-        self,
-        image: Image | Sequence[Image],
-        box: Box | None = None,
-        progress: Progress | None = None,
+        self, image: Images, box: Box | None = None, progress: Progress | None = None
     ) -> NDArray[Any]:
         """Return what `write` writes of a box: the values of classes (z, y, x), or outputs (outputs, z, y, x)."""
         outputs = self.probabilities(image, box, progress)
@@ -318,8 +309,7 @@ class Predictor:
             with world.agreed():
                 if world.rank() == 0:
                     held.enter_context(_output(out, files_of([name_of(one) for one in volumes])))
-                    file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
-                    held.callback(file.discard)
+                    file = held.enter_context(hdf5_file(path, _COMMAND, _datasets(dataset)))
                     for name, dtype in kinds.items():
                         channels = [self.outputs] if dtype == "float32" else []
                         chunks = [*(1 for _ in channels), *(min(n, _CHUNK) for n in size)]
@@ -339,8 +329,7 @@ class Predictor:
                                 likely = _core.evaluate.most_likely_classes(kept)
                                 file.write(name, at, values[likely])
             with world.agreed():
-                if world.rank() == 0:
-                    file.finish()
+                held.close()  # gives the file its name
 
     def channels(self, image: One | Sequence[One]) -> list[One]:
         """Return the image of each channel of the network, after checks.
@@ -393,15 +382,9 @@ class Predictor:
             raise InvalidArgumentError(
                 f"predict: mirror needs to know what the {self.outputs} outputs are, expected `task`"
             )
-        longest = [
-            max(abs(offset[axis]) for offset in self._offsets or [(0, 0, 0)]) for axis in range(3)
-        ]
-        self.context = as_vec3(
-            [
-                context + -(-far // pool) * pool
-                for context, far, pool in zip(self.context, longest, self.pool, strict=True)
-            ]
-        )
+        along = zip(*(self._offsets or [(0, 0, 0)]), strict=True)  # steps of all offsets, by axis
+        axes = zip(self.context, self.pool, along, strict=True)
+        self.context = as_vec3([n + -(-max(map(abs, far)) // pool) * pool for n, pool, far in axes])
 
     @property
     def _bytes_per_voxel(self) -> float:
@@ -409,7 +392,7 @@ class Predictor:
         sums = 4 * (2 + 3 * self.outputs) if self.mirror else 0
         return bytes_per_voxel(self.model) + sums
 
-    def _forward(self, blocks: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    def _forward(self, blocks: Sequence[Values]) -> Values:
         """Return the probabilities (z, y, x, outputs) of a block (z, y, x) of each channel."""
         images = (np.stack(blocks, axis=-1) - self.mean) / self.std
         if not self.mirror:
@@ -420,7 +403,7 @@ class Predictor:
         mean = mirrored_mean(self._probabilities, padded, self.mirror, self._offsets)
         return mean[tuple(slice(n) for n in images.shape[:3])]
 
-    def _probabilities(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _probabilities(self, images: Values) -> Values:
         """Return the probabilities (z, y, x, outputs) of normalised intensities (z, y, x, channels)."""
         return np.asarray(self.model.forward(np.ascontiguousarray(images)[None])[0])
 
@@ -514,15 +497,9 @@ def _predictor(
 ) -> Predictor:
     network = trained.load(checkpoint)
     known = trained.normalisations(checkpoint, image)
-    if known is None:
-        if mean is None or std is None:
-            raise InvalidArgumentError(
-                f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
-            )
-        known = [(mean, std)]
-    means, stds = map(list, zip(*known, strict=True))
-    means[0] = means[0] if mean is None else mean
-    stds[0] = stds[0] if std is None else std
+    unknown = f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
+    levels = trained.levels_of(known, mean, std, unknown)
+    means, stds = map(list, zip(*levels, strict=True))
     settings = trained.stored_configuration(checkpoint) if mirror else None
     axes = () if settings is None else settings.augmentation.reflectable_axes
     if mirror and not axes:
@@ -539,7 +516,7 @@ def _predictor(
     )
 
 
-def _for_channels(name: str, given: float | Sequence[float], channels: int) -> NDArray[np.float32]:
+def _for_channels(name: str, given: float | Sequence[float], channels: int) -> Values:
     """Return a number for each channel."""
     if np.shape(given) not in ((), (channels,)):
         raise InvalidArgumentError(
@@ -553,9 +530,7 @@ def _one_or_all(values: list[float]) -> float | list[float]:
     return values[0] if len(values) == 1 else values
 
 
-def _output(
-    out: str, inputs: Iterable[str | os.PathLike[str]]
-) -> contextlib.AbstractContextManager[None]:
+def _output(out: str, inputs: Iterable[PathLike]) -> contextlib.AbstractContextManager[None]:
     path, dataset = result_dataset("predict", out)
     return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
 
@@ -592,7 +567,7 @@ def _kept_box(windows: Windows) -> Box:
     return start, difference([w.keep_stop for w in windows], start)
 
 
-def _read(image: Image, box: Box) -> NDArray[np.float32]:
-    return (
-        image.read_intensities(box) if isinstance(image, Volume) else as_float32(image[slices(box)])
-    )
+def _read(image: Image, box: Box) -> Values:
+    if isinstance(image, Volume):
+        return image.read_intensities(box)
+    return as_float32(image[slices(box)])

@@ -14,7 +14,6 @@ from floodtide.errors import InvalidFileError
 ENVIRONMENT = "FLOODTIDE_DATA"
 """Environment variable with the folder of the data."""
 
-
 PUBLISHED: dict[str, tuple[str, TrainedOn]] = {
     "fib25": ("ffn_fib25_checkpoint/model.ckpt-27465036", FIB25)
 }

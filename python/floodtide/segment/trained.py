@@ -44,6 +44,19 @@ def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, floa
     return list(found.pop()) if len(found) == 1 else None
 
 
+def levels_of(
+    known: list[tuple[float, float]] | None, mean: float | None, std: float | None, unknown: str
+) -> list[tuple[float, float]]:
+    """Return (mean, std) of the image and of each further channel: those that are known, or given for the image.
+
+    `unknown` is the message of the InvalidArgumentError if neither says them.
+    """
+    if known is None and (mean is None or std is None):
+        raise InvalidArgumentError(unknown)
+    (old_mean, old_std), *more = known or [(0.0, 1.0)]
+    return [(old_mean if mean is None else mean, old_std if std is None else std), *more]
+
+
 def voxel_size_of(checkpoint: str | Path) -> SizeNm | None:
     """Return the voxel size (z, y, x) of the images that a network was trained on; None if unknown, or they differ.
 

@@ -19,20 +19,14 @@ COMMAND = "floodtide lab synth"
 
 @click.command()
 @click.argument("out")
-@click.option(
+@shared.number(
     "--shape",
+    limits.SYNTH_EXTENT,
+    "Size z,y,x of the volume in voxels.",
+    count=3,
     default="128,128,128",
-    type=shared.Numbers(limits.SYNTH_EXTENT, 3),
-    show_default=True,
-    help="Size z,y,x of the volume in voxels.",
 )
-@click.option(
-    "--seed",
-    default=0,
-    type=shared.Number(limits.FILE_SEED),
-    show_default=True,
-    help="Random seed of the volume.",
-)
+@shared.number("--seed", limits.FILE_SEED, "Random seed of the volume.", default=0)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(out: str, shape: data.Vec3, seed: int, as_json: bool) -> None:
     """Write a synthetic electron-microscopy volume to OUT, an HDF5 file.

@@ -19,6 +19,7 @@ from floodtide.base.tasks.affinities import NEAREST
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import slices
+from floodtide.errors import StorageError
 from floodtide.report import segmented
 from floodtide.segment import decoding
 from floodtide.segment.linking import AffinityOptions, linked, segments_of
@@ -261,6 +262,18 @@ def test_a_choice_for_another_checkpoint_is_stale(
     assert (known.options.threshold, known.options.min_size) == (right.options.threshold, 7)
     assert decoding.decoding_of_file("", False, {"method": "mutex"}).options.method == "mutex"
     assert "no checkpoint" in decoding.decoding_of_file("gone.h5", False, {}).source
+
+
+def test_a_kept_choice_counts_where_nothing_can_be_written(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = chosen(run)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise StorageError("the folder is write-protected")
+
+    monkeypatch.setattr(decoding, "reserved", refuse)
+    assert chosen(run) == right
 
 
 def test_commands_say_where_settings_come_from(

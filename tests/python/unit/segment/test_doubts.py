@@ -225,6 +225,14 @@ def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
         looked_at(out, places, ones, ones, evaluate.ContingencyTable())
 
 
+def test_pieces_without_a_voxel_of_the_image_are_judged(tmp_path: Path) -> None:
+    ones = np.ones((3, 3, 3), np.int64)
+    # Of a small piece at finer voxels, no whole voxel of the image may be left.
+    places = [Place((1, 1, 1), SPLIT, 0.5, (1, 1), (0, 0), ((1, 1, 1), (1, 1, 1)))]
+    found = looked_at(f"{tmp_path}/out.h5:s", places, ones, ones, evaluate.ContingencyTable())
+    assert (found.judged, found.mistakes) == (1, 1)
+
+
 def test_names_of_tables() -> None:
     names = {
         "a/b.h5:s": "a/b.h5.s.places.csv",

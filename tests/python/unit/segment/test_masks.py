@@ -149,7 +149,7 @@ def test_masks_of_requests_are_those_of_the_twin(
     box = ((2, 3, 0), (9, 10, 14))
     margin = [1, 1, 1] if reflect else [0, 0, 0]
     image = read_image(Volume(raw), box, margin)
-    closed = closed_voxels(options, SHAPE, image, None, (3, 3, 3))
+    closed = closed_voxels(options, image, None, (3, 3, 3))
     assert closed is not None
     assert closed.shape == image.voxels.shape
     inside = closed[tuple(slice(a, a + n) for a, n in zip(image.halo_low, box[1], strict=True))]
@@ -305,9 +305,9 @@ def test_shift_masks_forbid_what_the_twin_forbids(
     )
     fov = (3, 5, 5)
     raw = np.zeros(SHAPE, np.float32)
-    whole = CanvasImage(raw, (0, 0, 0), (0, 0, 0), (0, 0, 0))
+    whole = CanvasImage(raw, (0, 0, 0), (0, 0, 0), (0, 0, 0), Volume(raw))
     expected = shifted_twin(shifts, options, SHAPE, fov)
-    np.testing.assert_array_equal(shifted_positions(options, SHAPE, whole, fov), expected)
+    np.testing.assert_array_equal(shifted_positions(options, whole, fov), expected)
     # In a box, only the shifts of the box count. They are those of the box alone if it begins at a voxel of the mask.
     corner = (3, scale * (4 // scale), scale * (5 // scale))
     box = read_image(Volume(raw), (corner, (6, 8, 7)), (1, 1, 1))
@@ -316,7 +316,7 @@ def test_shift_masks_forbid_what_the_twin_forbids(
     ][..., : -(-(corner[2] + 7) // scale) - corner[2] // scale]
     # The last voxel of the mask may reach over the box.
     np.testing.assert_array_equal(
-        shifted_positions(options, SHAPE, box, fov)[
+        shifted_positions(options, box, fov)[
             tuple(slice(a, a + n) for a, n in zip(box.halo_low, (6, 8, 7), strict=True))
         ],
         shifted_twin(sliced, options, (6, 8, 7), fov),
@@ -341,9 +341,7 @@ def test_shifts_stop_objects_but_make_no_edges_for_seeds(tmp_path: Path) -> None
     assert [origin.start_zyx[2] for origin in grown.origins] == [4, 16]
     assert grown.segmentation.max() == 2
     assert not grown.segmentation[:, :, 8:12].any()
-    closed = closed_voxels(
-        options, raw.shape, read_image(Volume(raw), None, (0, 0, 0)), None, (3, 3, 3)
-    )
+    closed = closed_voxels(options, read_image(Volume(raw), None, (0, 0, 0)), None, (3, 3, 3))
     assert closed is not None
     assert set(np.unique(closed)) == {0, CLOSED["shift"]}
     for changed, says in (
