@@ -423,15 +423,17 @@ def with_classes(task: PatchTask, options: DataOptions) -> PatchTask:
 def _values(options: DataOptions) -> set[int]:
     """Return the values of all labels in the boxes of volumes, without those that mean no label."""
     found: set[int] = set()
-    places: list[Volume] = []
-    parts: list[Box] = []
+    parts: list[tuple[Volume, Box]] = []
     for volume in options.volumes:
-        for start, size in boxes_of(volume):
+        inside = boxes_of(volume)
+        labels = as_volume(volume.labels)
+        for start, size in inside:
             box = (difference(start, volume.labels_box_start), size)
-            parts += tiles(box, (max(1, _BLOCK // (size[1] * size[2])), *size[1:]))
-        places += [as_volume(volume.labels)] * (len(parts) - len(places))
+            depth = max(1, _BLOCK // (size[1] * size[2]))
+            parts += [(labels, part) for part in tiles(box, (depth, *size[1:]))]
     with bar("voxels", "values of the labels") as progress:
-        for labels, part in zip(places, reported(parts, progress), strict=True):
+        boxes = reported([part for _, part in parts], progress)
+        for (labels, _), part in zip(parts, boxes, strict=True):
             stored = labels.read(part)
             none = no_label.missing(stored)
             values = np.unique(stored if none is None else stored[~none])

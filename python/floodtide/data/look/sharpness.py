@@ -96,13 +96,13 @@ def _of_cube(voxels: NDArray[Any], kept: NDArray[np.bool_] | None) -> NDArray[np
 
     None if few voxels are left, or if these do not vary.
     """
-    if kept is not None and np.mean(kept) < _LEAST_KEPT:
+    share = 1.0 if kept is None else float(np.mean(kept))
+    if share < _LEAST_KEPT:
         return None
     values = voxels.astype(np.float32)
     values -= (values if kept is None else values[kept]).mean(dtype=np.float64)
     if kept is not None:
         values[~kept] = 0
-    share = 1.0 if kept is None else float(np.mean(kept))
     variance = float(np.mean(np.square(values), dtype=np.float64)) / share
     if variance <= 0:
         return None
