@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits
@@ -17,7 +18,8 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, reported
+from floodtide.data import no_label
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, grown, of_slices, reported, slices
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import (
@@ -35,10 +37,7 @@ from floodtide.errors import InvalidArgumentError
 BLOCK_BYTES = 64 << 20
 """Bytes of a block that is written at a time, unless a chunk of the destination is larger."""
 
-_SEGMENTING = tuple(
-    f"floodtide {name}"
-    for name in ("segment", "agglomerate", "reconcile", "resegment", "consensus")
-)
+_SEGMENTING = ("segment", "agglomerate", "reconcile", "resegment", "consensus")
 """Commands that write segmentations."""
 
 _CONVERT = Arguments(voxel_size_nm=limits.VOXEL_SIZE, erode=limits.DISTANCE)
@@ -94,12 +93,10 @@ def convert(
         dtype=volume.dtype,
         geometry=Geometry(voxel_size_nm=size, offset=place_of(volume)),
         command=command,
-        labels=labels or volume.text(WRITTEN_BY) in _SEGMENTING,
+        labels=labels or volume.text(WRITTEN_BY).removeprefix("floodtide ") in _SEGMENTING,
     )
     inputs = files_of([volume.name])
     if any(steps):
-        from floodtide.data.eroding import Eroded
-
         volume = Volume(Eroded(volume, as_vec3(steps)), name=volume.name)
     read: Callable[[Box], NDArray[Any]] = volume.read
     if resample_nm is not None:
@@ -149,12 +146,10 @@ def write_blocks(
                 writer = shared_writer(destination, shared, plan)
             if writer is not None:
                 boxes = list(blocks(plan.shape, writer.chunks, BLOCK_BYTES // plan.dtype.itemsize))
-                boxes = boxes[rank::size] if shared else boxes
-                for box in reported(boxes, progress):
+                for box in reported(boxes[rank :: size if shared else 1], progress):
                     writer.write(box, read(box))
         with agreed():
-            if rank == 0 and writer is not None:
-                held.close()  # gives the volume its name
+            held.close()  # gives the volume its name
     return Volume(destination)
 
 
@@ -194,3 +189,47 @@ def _created(
         place = require_new(destination)
         held.enter_context(reserved(name, new_top(str(place)), unchecked, inputs))
     return plan, held.enter_context(row.create(destination, plan))
+
+
+class Eroded:
+    """Labels in which voxels near another object are 0, read in boxes.
+
+    A network cannot learn a membrane that labels give to the objects on its two sides: it needs voxels between them.
+    Where objects do not touch, nothing changes. Source: funkelab/gunpowder, GrowBoundary, which also erodes objects
+    beside voxels of label 0.
+
+    Args:
+        volume: Integer labels (z, y, x); 0, negative values and the largest of 32 and 64 bits: no object.
+        steps: Voxels (z, y, x) along each axis within which an object keeps away from a face to another one.
+
+    Attributes:
+        shape, dtype, chunks: Those of the labels.
+    """
+
+    def __init__(self, volume: Volume, steps: Vec3) -> None:
+        self._volume, self._steps = volume, steps
+        self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
+
+    def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
+        """Return the labels of a box."""
+        box = of_slices(where)
+        around = grown(box, self._steps, self.shape)
+        labels = self._volume.read(around)
+        known = no_label.cleared(labels)
+        near = np.zeros(labels.shape, bool)
+        for axis, steps in enumerate(self._steps):
+            near |= _near_another(known, axis, steps)
+        labels = np.where(near & (known > 0), labels.dtype.type(0), labels)
+        return np.ascontiguousarray(labels[slices(box, around[0])])
+
+
+def _near_another(labels: NDArray[Any], axis: int, steps: int) -> NDArray[np.bool_]:
+    """Return the voxels within `steps` voxels along an axis of a face between two objects."""
+    lines = np.moveaxis(labels, axis, 0)
+    a, b = lines[:-1], lines[1:]
+    faces = (a != b) & (a > 0) & (b > 0)
+    near = np.zeros(lines.shape, bool)
+    for step in range(min(steps, len(faces))):
+        near[: len(faces) - step] |= faces[step:]
+        near[1 + step :] |= faces[: len(faces) - step]
+    return np.moveaxis(near, 0, axis)

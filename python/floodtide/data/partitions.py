@@ -19,7 +19,7 @@ from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, reserved, result_dataset, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.writers import CHUNK, GZIP, hdf5_file, write_attributes
 from floodtide.data.look.labels import require_labels
 from floodtide.data.volumes import Volume, VolumeLike, labels_of, name_of
 from floodtide.errors import InvalidFileError
@@ -63,29 +63,33 @@ def partition(
     with contextlib.ExitStack() as held:
         result = None
         with world.agreed():
-            _PARTITION.check(
-                "partition",
-                thresholds=thresholds,
-                lom_radius=lom_radius,
-                min_size=min_size,
-                box=box,
-            )
+            given = {"thresholds": thresholds, "lom_radius": lom_radius, "min_size": min_size}
+            _PARTITION.check("partition", **given, box=box)
             path, dataset = result_dataset("partition", out)
             if comm.rank == 0:
-                held.enter_context(
-                    reserved("partition", path, unchecked, files_of([name_of(labels)]))
-                )
+                inputs = files_of([name_of(labels)])
+                held.enter_context(reserved("partition", path, unchecked, inputs))
             volume = labels_of(labels)
             require_labels(volume)
             job = _core.data.PartitionJob(volume.core, list(thresholds), lom_radius, min_size, box)
             if comm.rank == 0:
-                result = _Result(path, dataset, volume.shape)
-                held.callback(result.file.discard)
+                file = held.enter_context(hdf5_file(path, "floodtide partition", [dataset]))
+                result = _Result(file, dataset, volume.shape)
         _compute(job, result, progress)
         with world.agreed():
             if result is not None:
-                result.place(volume.whole)
-                result.finish(_boxes(volume, lom_radius, box), thresholds, lom_radius, min_size)
+                boxes = _boxes(volume, lom_radius, box)
+                found = result.counts()
+                # The first two as google/ffn.
+                attributes = {
+                    "bounding_boxes": np.array(boxes, np.int64).reshape(-1, 2, 3),
+                    "partition_counts": np.array([[*found], [*found.values()]], np.int64),
+                    "thresholds": np.array(thresholds, np.float64),
+                    "lom_radius_zyx": np.array(lom_radius, np.int64),
+                    "min_size": np.array(min_size, np.int64),
+                }
+                write_attributes(file, dataset, volume.whole, attributes)
+                held.close()  # gives the file its name
     counts: dict[int, int] = world.broadcast_object(result and result.counts())
     return counts
 
@@ -93,44 +97,19 @@ def partition(
 class _Result:
     """The dataset that rank 0 writes; voxels of no block get 255."""
 
-    def __init__(self, path: str, dataset: str, shape: Vec3) -> None:
-        self.file = _core.data.Hdf5Writer(path, "floodtide partition", [dataset])
-        self._dataset = dataset
+    def __init__(self, file: _core.data.Hdf5Writer, dataset: str, shape: Vec3) -> None:
+        self._file, self._dataset = file, dataset
         self._voxels = np.zeros(256, np.int64)
         # The edges of blocks are multiples of 64, so that every chunk is written once.
-        self.file.create(dataset, "uint8", shape, [min(n, 64) for n in shape], 4, 255)
+        file.create(dataset, "uint8", shape, [min(n, CHUNK) for n in shape], GZIP, 255)
 
     def write(self, start: Sequence[int], block: NDArray[np.uint8]) -> None:
-        self.file.write(self._dataset, start, block)
+        self._file.write(self._dataset, start, block)
         self._voxels += np.bincount(block.ravel(), minlength=256)
 
     def counts(self) -> dict[int, int]:
         """Return the voxels of each class that were written."""
         return {int(value): int(self._voxels[value]) for value in np.flatnonzero(self._voxels)}
-
-    def place(self, geometry: Geometry) -> None:
-        """Write the voxel size and the position of the labels, as far as they state them."""
-        if geometry.voxel_size_nm is not None:
-            size = np.array(geometry.voxel_size_nm, np.float64)
-            self.file.attribute(self._dataset, "resolution", size)
-        if geometry.offset is not None:
-            self.file.attribute(self._dataset, "box_start", np.array(geometry.offset, np.int64))
-
-    def finish(
-        self, boxes: list[Any], thresholds: Sequence[float], lom_radius: Vec3, min_size: int
-    ) -> None:
-        """Write the attributes, the first two as google/ffn, and give the file its name."""
-        found = self.counts()
-        attributes = {
-            "bounding_boxes": np.array(boxes, np.int64).reshape(-1, 2, 3),
-            "partition_counts": np.array([[*found], [*found.values()]], np.int64),
-            "thresholds": np.array(thresholds, np.float64),
-            "lom_radius_zyx": np.array(lom_radius, np.int64),
-            "min_size": np.array(min_size, np.int64),
-        }
-        for name, value in attributes.items():
-            self.file.attribute(self._dataset, name, value)
-        self.file.finish()
 
 
 def _boxes(labels: Volume, lom_radius: Vec3, box: Box | None) -> list[Any]:
@@ -176,20 +155,14 @@ def _partition_round(job: Any, result: _Result | None, first: int, last: int) ->
         blocks = job.compute(first + begin, first + end)
     boxes = [job.block(number) for number in range(first, last)]
     if comm.size > 1:
-        blocks = _split(world.gather_bytes(blocks), [size for _, size in boxes])
+        blocks = world.gather_bytes(blocks)
     with world.agreed():
+        if result is not None and comm.size > 1:  # the blocks lie one after another
+            pieces = np.split(blocks, np.cumsum([np.prod(size) for _, size in boxes])[:-1])
+            blocks = [piece.reshape(size) for piece, (_, size) in zip(pieces, boxes, strict=True)]
         if result is not None:
             for (start, _), block in zip(boxes, blocks, strict=True):
                 result.write(start, block)
-
-
-def _split(gathered: Any, shapes: Sequence[Vec3]) -> list[Any]:
-    """Return the blocks of these shapes that lie one after another in an array; none if it is empty."""
-    if gathered.size == 0:
-        return []
-    ends = np.cumsum([np.prod(shape) for shape in shapes])
-    pieces = np.split(gathered, ends[:-1])
-    return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 def share(total: int, rank: int, size: int) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,10 +21,21 @@ from floodtide.base.reading import reading
 from floodtide.base.tasks import PatchTask
 from floodtide.base.typed import typed
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Vec3, as_vec3, box_text, intersection, is_inside, parse_boxes
+from floodtide.data.boxes import (
+    Box,
+    Vec3,
+    as_vec3,
+    box_text,
+    difference,
+    intersection,
+    is_inside,
+    parse_boxes,
+    reported,
+    tiles,
+)
 from floodtide.data.formats.hdf5 import by_h5py, datasets_of, read_by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
-from floodtide.data.volumes import as_volume, require_same_grid
+from floodtide.data.volumes import Volume, as_volume, require_same_grid
 from floodtide.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -237,12 +247,9 @@ class Patches(Samples):
             z, y, x = volume.voxel_size_nm or stated or (1.0, 1.0, 1.0)
             shapes.append((z / x, y / x, 1.0))
         if self.task.measures:
-            own = shapes[0]
-            axes = (
-                (0, 1, 2)
-                if self.augmentation.rotate_in_space
-                else self.augmentation.permutable_axes
-            )
+            own, axes = shapes[0], self.augmentation.permutable_axes
+            if self.augmentation.rotate_in_space:
+                axes = (0, 1, 2)
             first = 1 if self.flat else 0
             alike = all(np.allclose(one[first:], own[first:], rtol=_ALIKE) for one in shapes)
             if not alike or np.ptp([own[axis] for axis in axes] or [0.0]) > _ALIKE:
@@ -416,24 +423,24 @@ def with_classes(task: PatchTask, options: DataOptions) -> PatchTask:
 def _values(options: DataOptions) -> set[int]:
     """Return the values of all labels in the boxes of volumes, without those that mean no label."""
     found: set[int] = set()
-    boxes = [(volume, box) for volume in options.volumes for box in boxes_of(volume)]
-    done, total = 0, sum(math.prod(size) for _, (_, size) in boxes)
-    with bar("voxels", "values of the labels") as progress:
-        for volume, (start, size) in boxes:
-            labels = as_volume(volume.labels)
-            z0, y0, x0 = (a - b for a, b in zip(start, volume.labels_box_start, strict=True))
+    parts: list[tuple[Volume, Box]] = []
+    for volume in options.volumes:
+        inside = boxes_of(volume)
+        labels = as_volume(volume.labels)
+        for start, size in inside:
+            box = (difference(start, volume.labels_box_start), size)
             depth = max(1, _BLOCK // (size[1] * size[2]))
-            for z in range(0, size[0], depth):
-                part = ((z0 + z, y0, x0), (min(depth, size[0] - z), *size[1:]))
-                stored = labels.read(part)
-                none = no_label.missing(stored)
-                values = np.unique(stored if none is None else stored[~none])
-                wrong = values[np.floor(values) != values]
-                if len(wrong):
-                    raise InvalidFileError(
-                        f"{labels.name}: holds {wrong[0]:g}, expected whole numbers as classes"
-                    )
-                found |= set(values.tolist())
-                done += math.prod(part[1])
-                progress(done, total)
+            parts += [(labels, part) for part in tiles(box, (depth, *size[1:]))]
+    with bar("voxels", "values of the labels") as progress:
+        boxes = reported([part for _, part in parts], progress)
+        for (labels, _), part in zip(parts, boxes, strict=True):
+            stored = labels.read(part)
+            none = no_label.missing(stored)
+            values = np.unique(stored if none is None else stored[~none])
+            wrong = values[np.floor(values) != values]
+            if len(wrong):
+                raise InvalidFileError(
+                    f"{labels.name}: holds {wrong[0]:g}, expected whole numbers as classes"
+                )
+            found |= set(values.tolist())
     return {int(value) for value in found} - {options.unlabelled}

@@ -28,6 +28,7 @@ MOST = 1000
 SPLIT, MERGE, END = "split", "merge", "end"
 _KINDS = (SPLIT, MERGE, END)
 _MARK = "# floodtide places"
+_BEGIN = r"segments begin at (\d+) (\d+) (\d+)"
 _SCALE = 0.03  # distance of a score from the threshold at which a place counts 1/e
 _COLUMNS = (
     *("z", "y", "x", "kind", "score", "segment_a", "segment_b", "voxels_a", "voxels_b"),
@@ -110,10 +111,8 @@ def write_places(file: Path, places: Sequence[Place] | None, start: Vec3, thresh
         file.unlink(missing_ok=True)
         return False
     text = io.StringIO()
-    first = " ".join(map(str, start))
-    text.write(
-        f"{_MARK} in voxels of the image; segments begin at {first}; threshold {threshold:g}\n"
-    )
+    begin = f"segments begin at {start[0]} {start[1]} {start[2]}"
+    text.write(f"{_MARK} in voxels of the image; {begin}; threshold {threshold:g}\n")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for one in places:
@@ -135,9 +134,7 @@ def read_places(name: str, start: Vec3) -> list[Place] | None:
         return None
     with reading.reading(file, "a table of places, as `floodtide segment` writes it"):
         head, columns, *rows = csv.reader(io.StringIO(reading.read_text(file)))
-        begin = re.match(
-            rf"{_MARK} in voxels of the image; segments begin at (\d+) (\d+) (\d+);", head[0]
-        )
+        begin = re.match(rf"{_MARK} in voxels of the image; {_BEGIN};", head[0])
         if begin is None or columns != [*_COLUMNS]:
             raise ValueError("another header")
         shift = difference(start, [int(n) for n in begin.groups()])
@@ -152,14 +149,12 @@ def belong(places: Sequence[Place], volume: Volume, start: Vec3) -> bool:
         volume: The segmentation.
         start: Its first voxel there.
     """
-    return all(
-        _is_in(volume, difference(one.sides[0], start), one.segments[0]) for one in places[:20]
-    )
-
-
-def _is_in(volume: Volume, voxel: Vec3, segment: int) -> bool:
-    box = grown((voxel, (1, 1, 1)), (REACH,) * 3, volume.shape)
-    return min(box[1]) > 0 and bool((volume.read(box) == segment).any())
+    for one in places[:20]:
+        voxel = difference(one.sides[0], start)
+        box = grown((voxel, (1, 1, 1)), (REACH,) * 3, volume.shape)
+        if min(box[1]) < 1 or not (volume.read(box) == one.segments[0]).any():
+            return False
+    return True
 
 
 def _place(row: Sequence[str]) -> Place:

@@ -8,6 +8,7 @@ i * r to (i + 1) * r, where r is the new voxel size divided by the old one.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -91,22 +92,20 @@ class Resampled:
 
     def read(self, box: Box) -> NDArray[Any]:
         """Return the new voxels of a box (start, size)."""
-        points = [
-            (_points if self._labels else _span)(a, n, r, whole)
-            for a, n, r, whole in zip(*box, self.ratio, self._volume.shape, strict=True)
-        ]
+        axes = list(zip(*box, self.ratio, self._volume.shape, strict=True))
+        weighted = [] if self._labels else [_weights(*axis) for axis in axes]
+        points = [old for old, _ in weighted] or [_points(*axis) for axis in axes]
         low = as_vec3([int(p.min()) for p in points])
         size = as_vec3([int(p.max()) + 1 - a for p, a in zip(points, low, strict=True)])
         block = self._volume.read((low, size))
         if self._labels:
             return _majority(block, [p - a for p, a in zip(points, low, strict=True)], box[1])
         values = block.astype(np.float32 if block.dtype.itemsize <= 2 else np.float64)
-        for axis, (a, n, r) in enumerate(zip(*box, self.ratio, strict=True)):
-            old, weights = _weights(a, n, r, low[axis], size[axis], self._volume.shape[axis])
+        for axis, (old, weights) in enumerate(weighted):
             along = [-1 if axis == other else 1 for other in range(3)]
             values = sum(
                 np.take(values, at, axis) * weight.astype(values.dtype).reshape(along)
-                for at, weight in zip(old, weights, strict=True)
+                for at, weight in zip(old - low[axis], weights, strict=True)
             )
         if self.dtype.kind in "iu":
             known = np.iinfo(self.dtype)
@@ -159,22 +158,12 @@ def _points(start: int, count: int, ratio: float, whole: int) -> NDArray[np.int6
     return np.minimum(np.floor(at + 1e-9).astype(np.int64), whole - 1)
 
 
-def _span(start: int, count: int, ratio: float, whole: int) -> NDArray[np.int64]:
-    """Return the first and last old voxel that new voxels need along an axis."""
-    if ratio >= 1:
-        low, high = math.floor(start * ratio + 1e-9), math.ceil((start + count) * ratio - 1e-9) - 1
-    else:
-        low = math.floor((start + 0.5) * ratio - 0.5)
-        high = math.floor((start + count - 0.5) * ratio - 0.5) + 1
-    return np.clip(np.array([low, high], np.int64), 0, whole - 1)
-
-
 def _weights(
-    start: int, count: int, ratio: float, low: int, size: int, whole: int
+    start: int, count: int, ratio: float, whole: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the old voxels that make the new voxels from `start` along an axis, and their weights.
 
-    Both are arrays (voxels of a new one, count). Old voxels count from `low`; there are `size` of them.
+    Both are arrays (voxels of a new one, count). An old voxel of weight 0 is another one that is needed.
     """
     new = np.arange(start, start + count)
     if ratio >= 1:
@@ -185,27 +174,25 @@ def _weights(
         at = np.clip((new + 0.5) * ratio - 0.5, 0, whole - 1)
         old = np.floor(at) + np.arange(2)[:, None]
         weights = np.maximum(1.0 - np.abs(at - old), 0.0)
-    weights[(old < low) | (old >= low + size)] = 0.0
+    weights[(old >= whole) | (weights < 1e-9)] = 0.0
     weights[0, weights.sum(axis=0) <= 0] = 1.0  # over the end, by rounding of the shape
     result: NDArray[np.float64] = weights / weights.sum(axis=0)
-    return np.clip(old.astype(np.int64) - low, 0, size - 1), result
+    used = np.minimum(old[weights > 0], whole - 1)
+    return np.clip(old, used.min(), used.max()).astype(np.int64), result
 
 
 def _majority(
     block: NDArray[Any], indices: Sequence[NDArray[np.int64]], size: Vec3
 ) -> NDArray[Any]:
     """Return the most frequent label at the sample points of each new voxel."""
-    points = [index.shape[1] for index in indices]
+    z, y, x = (index.shape[1] for index in indices)
     found = block[np.ix_(*(index.ravel() for index in indices))]
-    z, y, x = points
     found = found.reshape(size[0], z, size[1], y, size[2], x).transpose(0, 2, 4, 1, 3, 5)
     found = np.sort(found.reshape(*size, -1), axis=-1)
-    count = found.shape[-1]
-    best, most = found[..., 0].copy(), np.zeros(size, np.int32)
-    run = np.zeros(size, np.int32)
-    for i in range(count):
-        same = np.ones(size, bool) if i == 0 else found[..., i] == found[..., i - 1]
-        run = np.where(same, run + 1, 1)
+    best, most = found[..., 0].copy(), np.ones(size, np.int32)
+    run = np.ones(size, np.int32)  # points of the label, up to the one at hand
+    for before, label in itertools.pairwise(np.moveaxis(found, -1, 0)):
+        run = np.where(label == before, run + 1, 1)
         better = run > most
-        best[better], most[better] = found[..., i][better], run[better]
+        best[better], most[better] = label[better], run[better]
     return best

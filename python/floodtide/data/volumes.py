@@ -369,10 +369,8 @@ def note_place(what: str, other: Volume, image: Volume, start: Vec3 = (0, 0, 0))
     """
     first, its = other.whole.offset, image.whole.offset
     if first is None and its is None:
-        pairs = list(zip(other.shape, image.shape, strict=True))
-        if other.shape != image.shape and (
-            all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
-        ):
+        larger = {a > b for a, b in zip(other.shape, image.shape, strict=True) if a != b}
+        if len(larger) == 1:
             mine, theirs = (" x ".join(map(str, one.shape)) for one in (other, image))
             notes.show(
                 f"{what}: {other.name} has {mine} voxels and does not say where it lies in {image.name} ({theirs}): it"
@@ -415,7 +413,6 @@ def write_volume(
     """
     _WRITE.check("write_volume", gzip=gzip, voxel_size_nm=voxel_size_nm)
     given = {name: array_of(f"write_volume: {name}", array) for name, array in arrays.items()}
-    resolution = None if voxel_size_nm is None else np.array(voxel_size_nm, np.float64)
     with (
         reserved("write_volume", path, unchecked, wait_s=WAIT_S),
         hdf5_file(os.fspath(path), command, list(given)) as file,
@@ -423,6 +420,6 @@ def write_volume(
         for name, array in sorted(given.items()):
             chunks = [min(n, CHUNK) for n in array.shape]
             file.create(name, array.dtype.name, array.shape, chunks, gzip)
-            if resolution is not None and array.ndim == 3:
-                file.attribute(name, "resolution", resolution)
+            if voxel_size_nm is not None and array.ndim == 3:
+                file.attribute(name, "resolution", np.array(voxel_size_nm, np.float64))
             file.write(name, [0] * array.ndim, np.ascontiguousarray(array))

@@ -7,6 +7,7 @@ Every file is read whole, up to a limit. docs/decisions/20261123-volumes.md says
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import urllib.error
 import urllib.request
@@ -63,13 +64,11 @@ def fetch(
             f"{source}: is no folder; expected the folder that has the files"
         )
     total = sum(len(item.originals) for item in data_set.items)
-    done = 0
+    done = itertools.count(1)
 
-    def read(count: int) -> None:
-        nonlocal done
-        done += count
+    def read() -> None:
         if progress is not None:
-            progress(done, total)
+            progress(next(done), total)
 
     paths = []
     for item in data_set.items:
@@ -92,25 +91,20 @@ def sources_text(name: str, data_set: DataSet) -> str:
     lines += ["| file | from | SHA-256 |", "|---|---|---|"]
     for item in data_set.items:
         origin = f"{item.repository.name} at {item.repository.commit[:12]}"
-        sums = {dataset: array.sha256 for dataset, array in item.arrays.items()} or {
-            "file": item.sha256
-        }
+        sums = {dataset: array.sha256 for dataset, array in item.arrays.items()}
+        sums = sums or {"file": item.sha256}
         cells = "<br>".join(f"{what} `{value}`" for what, value in sums.items())
         first = item.originals[0][0] + (" ..." if len(item.originals) > 1 else "")
         lines.append(f"| `{item.path}` | {origin}, `{first}` | {cells} |")
-    lines += [
-        "",
-        "The checksum of an array is that of its voxels, first axis slowest, little-endian.",
-        "",
-    ]
-    return "\n".join(lines)
+    checksums = "The checksum of an array is that of its voxels, first axis slowest, little-endian."
+    return "\n".join([*lines, "", checksums, ""])
 
 
-def _found(item: Item, source: Path | None, read: Callable[[int], None]) -> Content:
+def _found(item: Item, source: Path | None, read: Callable[[], None]) -> Content:
     """Return the content of a file, from the prepared file or the originals of a source, or from the public origin."""
-    originals = item.originals
     if source is not None and (prepared := _in_folder(source / item.path, item.limit)) is not None:
-        read(len(originals))
+        for _ in item.originals:
+            read()
         return _prepared(prepared, item, str(source / item.path))
 
     def one(alternatives: Sequence[str]) -> tuple[bytes, str]:
@@ -128,10 +122,10 @@ def _found(item: Item, source: Path | None, read: Callable[[int], None]) -> Cont
 
     contents, names = [], []
     with ThreadPoolExecutor(1 if source else _TOGETHER) as pool:
-        for content, name in pool.map(one, originals):
+        for content, name in pool.map(one, item.originals):
             contents.append(content)
             names.append(name)
-            read(1)
+            read()
     if item.maker is None:
         return _checked(contents[0], item, names[0])
     return _checked(item.maker(contents, names), item, f"{item.path} made of {names[0]}")

@@ -24,7 +24,7 @@ from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, total
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats.geometry import Geometry, is_triple, shown
+from floodtide.data.formats.geometry import Geometry, are_numbers, shown
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
@@ -137,7 +137,7 @@ class AffinityFile:
 
     def _geometry(self) -> Geometry:
         size = self._channels.numbers("resolution")
-        if size is not None and not (is_triple(size) and min(size) > 0):
+        if size is not None and not (are_numbers(size) and min(size) > 0):
             raise InvalidFileError(
                 f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
             )

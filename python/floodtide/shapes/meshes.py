@@ -65,9 +65,8 @@ def meshes_of(
     for label in sorted(mesher.ids()):
         name = int(names[label])
         if wanted is None or name in wanted:
-            mesh = mesher.get(
-                label, reduction_factor=_REDUCTION, max_error=error, voxel_centered=True
-            )
+            simpler = {"reduction_factor": _REDUCTION, "max_error": error}
+            mesh = mesher.get(label, voxel_centered=True, **simpler)
             yield Mesh(name, np.asarray(mesh.vertices), np.asarray(mesh.faces))
         mesher.erase(label)
 

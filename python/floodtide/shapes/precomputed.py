@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
-from floodtide.base.files import make_folder, replace_bytes
+from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.outputs import PRECOMPUTED, reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, total
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.writers import blocks
 from floodtide.data.skeletons import Skeleton
 from floodtide.errors import InvalidArgumentError
@@ -49,10 +50,8 @@ def add_meshes(
         UnsupportedError: If zmesh is not installed.
     """
     with world.agreed():
-        folder, volume, size = _opened(name)
+        target, volume, size = _opened(name, "mesh", "neuroglancer_legacy_mesh")
         boxes = list(blocks(volume.shape, (_BLOCK, _BLOCK, _BLOCK), _BLOCK**3))
-        target = _target(folder, "mesh", "neuroglancer_legacy_mesh")
-        make_folder(target)
     fragments: dict[int, list[str]] = {}
     with world.agreed():
         numbers = range(world.rank(), len(boxes), world.size())
@@ -70,12 +69,8 @@ def add_meshes(
     with world.agreed():
         if world.rank() == 0:
             for label, files in every.items():
-                text = json.dumps({"fragments": sorted(files)})
-                replace_bytes(target / f"{label}:0", text.encode())
-            replace_bytes(
-                target / "info", json.dumps({"@type": "neuroglancer_legacy_mesh"}).encode()
-            )
-            _name_in_info(folder, "mesh")
+                replace_text(target / f"{label}:0", json.dumps({"fragments": sorted(files)}))
+            _describe(target, {"@type": "neuroglancer_legacy_mesh"})
     return len(every)
 
 
@@ -91,9 +86,7 @@ def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
     Raises:
         Error: As `add_meshes` and `skeletons_of` raise.
     """
-    folder, volume, size = _opened(name)
-    target = _target(folder, "skeletons", "neuroglancer_skeletons")
-    make_folder(target)
+    target, volume, size = _opened(name, "skeletons", "neuroglancer_skeletons")
     found = skeletons_of(volume.read(), voxel_size=size, min_voxels=min_voxels)
     offset = volume.geometry.offset or (0, 0, 0)
     for skeleton in found:
@@ -103,43 +96,39 @@ def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
         "transform": [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0],
         "vertex_attributes": [],
     }
-    replace_bytes(target / "info", json.dumps(info).encode())
-    _name_in_info(folder, "skeletons")
+    _describe(target, info)
     return len(found)
 
 
-def _target(folder: Path, what: str, kind: str) -> Path:
-    """Return the folder of meshes or skeletons. Refuse one that another program has written, or that `info` names."""
+def _opened(name: str, what: str, kind: str) -> tuple[Path, Volume, SizeNm]:
+    """Return the folder of meshes or skeletons of a segmentation, the segmentation, and its voxel size in nm.
+
+    The folder is made. Refuse one that another program has written, or that `info` names.
+    """
+    if not name.startswith(PRECOMPUTED):
+        raise InvalidArgumentError(f"{name}: expected {PRECOMPUTED}FOLDER, a segmentation")
+    folder = Path(name.removeprefix(PRECOMPUTED))
     info = reading.read_json(folder / "info", "the info of a precomputed volume")
+    if info.get("type") != "segmentation":
+        raise InvalidArgumentError(
+            f"{name}: is a precomputed {info.get('type')}, expected a segmentation: `floodtide convert --labels` writes"
+            " one"
+        )
+    volume = Volume(name)
     other, target = info.get(what, what), folder / what
-    inner = target / "info"
-    if inner.is_file():
-        found = reading.read_json(inner, f"the info of {what}").get("@type")
+    if (target / "info").is_file():
+        found = reading.read_json(target / "info", f"the info of {what}").get("@type")
         other = other if found == kind else f"{what} of type {found}"
     if other != what:
         raise InvalidArgumentError(
             f"{folder}: has {other} of another program already, expected none: move this folder away, and remove"
             f" '{what}' from {folder / 'info'}"
         )
-    return target
+    make_folder(target)
+    return target, volume, volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
 
 
-def _opened(name: str) -> tuple[Path, Volume, tuple[float, float, float]]:
-    if not name.startswith(PRECOMPUTED):
-        raise InvalidArgumentError(f"{name}: expected {PRECOMPUTED}FOLDER, a segmentation")
-    folder = Path(name.removeprefix(PRECOMPUTED))
-    kind = reading.read_json(folder / "info", "the info of a precomputed volume").get("type")
-    if kind != "segmentation":
-        raise InvalidArgumentError(
-            f"{name}: is a precomputed {kind}, expected a segmentation: `floodtide convert --labels` writes one"
-        )
-    volume = Volume(name)
-    return folder, volume, volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
-
-
-def _of_block(
-    volume: Volume, box: Box, size: tuple[float, float, float], max_error: float | None
-) -> list[Mesh]:
+def _of_block(volume: Volume, box: Box, size: SizeNm, max_error: float | None) -> list[Mesh]:
     """Return the meshes of a block, in nm of the whole volume. They are closed at the faces of the volume only."""
     start, extent = box
     ends = total(start, extent)
@@ -147,11 +136,8 @@ def _of_block(
     more = [int(b < n) for b, n in zip(ends, volume.shape, strict=True)]
     z, y, x = total(extent, more)
     outside = [(int(a == 0), 1 - m) for a, m in zip(start, more, strict=True)]
-    limits.require_memory(
-        f"meshes: a block of {z} x {y} x {x} voxels needs",
-        _BYTES_PER_VOXEL * z * y * x,
-        "more memory",
-    )
+    needs = f"meshes: a block of {z} x {y} x {x} voxels needs"
+    limits.require_memory(needs, _BYTES_PER_VOXEL * z * y * x, "more memory")
     labels = np.pad(volume.read((start, (z, y, x))), outside)
     offset = volume.geometry.offset or (0, 0, 0)
     low = [a + o - pad for a, o, (pad, _) in zip(start, offset, outside, strict=True)]
@@ -171,15 +157,17 @@ def _mesh_bytes(mesh: Mesh) -> bytes:
     return count.tobytes() + vertices.tobytes() + triangles.tobytes()
 
 
-def _skeleton_bytes(skeleton: Skeleton, size: tuple[float, float, float], offset: Vec3) -> bytes:
+def _skeleton_bytes(skeleton: Skeleton, size: SizeNm, offset: Vec3) -> bytes:
     nodes: NDArray[np.float64] = (skeleton.nodes + 0.5 + offset) * size  # middles of voxels
     vertices = np.ascontiguousarray(nodes[:, ::-1], dtype="<f4")
     counts = np.array([len(vertices), len(skeleton.edges)], "<u4")
     return counts.tobytes() + vertices.tobytes() + skeleton.edges.astype("<u4").tobytes()
 
 
-def _name_in_info(folder: Path, what: str) -> None:
-    path = folder / "info"
+def _describe(target: Path, info: dict[str, Any]) -> None:
+    """Write the info of a folder of meshes or skeletons, and name the folder in the info of the segmentation."""
+    replace_text(target / "info", json.dumps(info))
+    path = target.with_name("info")
     with reserved("mesh", path, unchecked):
-        info: dict[str, Any] = reading.read_json(path, "the info of a precomputed volume")
-        replace_bytes(path, json.dumps({**info, what: what}).encode())
+        whole: dict[str, Any] = reading.read_json(path, "the info of a precomputed volume")
+        replace_text(path, json.dumps({**whole, target.name: target.name}))

@@ -8,6 +8,7 @@ use it, refuse it in one line, or note that it was not used.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import re
@@ -133,6 +134,12 @@ class Geometry:
     offset_source: str = field(default="", compare=False)
     axes_source: str = field(default="", compare=False)
 
+    @classmethod
+    def by(cls, source: str, size: SizeNm | None, offset: Vec3 | None, axes: str) -> Geometry:
+        """Return the size and the offset that one source states, and what states the order of the axes."""
+        found = cls(voxel_size_nm=size, offset=offset, axes_source=axes)
+        return dataclasses.replace(found, size_source=source, offset_source=source)
+
     @property
     def text(self) -> str:
         """Axes, voxel size and offset in words, each with what states it."""
@@ -143,6 +150,9 @@ class Geometry:
             place = ", ".join(map(str, self.offset))
             parts.append(f"first voxel at {place} ({self.offset_source})")
         return "; ".join(parts)
+
+
+UNKNOWN = Geometry()
 
 
 def same_size(a: SizeNm, b: SizeNm) -> bool:
@@ -158,7 +168,7 @@ def size_text(size: Sequence[Any]) -> str:
 def size_of(name: str, source: str, size: Sequence[Any]) -> SizeNm | None:
     """Return a voxel size (z, y, x) in nm that the `source` in a file states; None, with a note, if it is none."""
     least, most = limits.VOXEL_SIZE.minimum, limits.VOXEL_SIZE.maximum
-    if is_triple(list(size)) and least <= min(size) and max(size) <= most:
+    if are_numbers(list(size)) and least <= min(size) and max(size) <= most:
         return float(size[0]), float(size[1]), float(size[2])
     text = f"voxels of {size_text(size)} nm (z, y, x), as stated by {source}"
     not_used(name, f"{text}, expected {least:g} to {most:g} nm")
@@ -176,16 +186,12 @@ def shown(value: Any, most: int = 100) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def is_triple(values: Any) -> bool:
-    """Return True for three finite numbers."""
-    return (
-        isinstance(values, list | tuple)
-        and len(values) == 3
-        and all(
-            isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n)
-            for n in values
-        )
-    )
+def are_numbers(values: Any, count: int = 3) -> bool:
+    """Return True for this many finite numbers."""
+    if not isinstance(values, list | tuple) or len(values) != count:
+        return False
+    known = [n for n in values if isinstance(n, int | float) and not isinstance(n, bool)]
+    return len(known) == count and all(map(math.isfinite, known))
 
 
 def voxels_of(name: str, position: Sequence[float], what: str) -> Vec3:
@@ -239,9 +245,8 @@ def plain(value: Any) -> Any:
         return value
     if getattr(value, "shape", ()) is None:  # h5py.Empty
         return []
-    return [
-        plain(one) if isinstance(one, bytes) else one for one in np.asarray(value).ravel().tolist()
-    ]
+    values = np.asarray(value).ravel().tolist()
+    return [plain(one) if isinstance(one, bytes) else one for one in values]
 
 
 def axis_names(given: Any) -> tuple[str, ...] | None:
@@ -307,6 +312,17 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
     return found
 
 
+def images_of(attributes: Any) -> list[dict[str, Any]]:
+    """Return the OME-Zarr images that the attributes of a group describe."""
+    ome = attributes.get("ome", attributes) if isinstance(attributes, Mapping) else {}
+    return listed(ome.get("multiscales")) if isinstance(ome, Mapping) else []
+
+
+def listed(values: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list of JSON; none of anything else."""
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+
+
 def order_of(
     name: str, names: Sequence[str] | None, shape: Sequence[int], channel: int | None
 ) -> tuple[tuple[int | slice, ...], Vec3]:
@@ -330,21 +346,18 @@ def order_of(
         raise InvalidFileError(
             f"{name}: has {channels} channel{'s' * (channels != 1)}, expected one with the index {channel}"
         )
-    index: list[int | slice] = []
+    kept: dict[str, int | slice] = dict.fromkeys("zyx", slice(None))
+    if channel is not None:
+        kept["c"] = channel
     for axis, size in zip(names, shape, strict=True):
-        if axis in ("z", "y", "x"):
-            index.append(slice(None))
-        elif axis == "c" and channel is not None:
-            index.append(channel)
-        elif size == 1:
-            index.append(0)
-        else:
+        if axis not in kept and size != 1:
             how = "; ft.data.convert(ft.data.Volume(name, channel=0), copy) in Python copies one"
             raise InvalidFileError(
                 f"{text}, expected one time and one channel{how if axis == 'c' else ''}"
             )
     left = [axis for axis in names if axis in ("z", "y", "x")]
-    return tuple(index), (left.index("z"), left.index("y"), left.index("x"))
+    index = tuple(kept.get(axis, 0) for axis in names)
+    return index, (left.index("z"), left.index("y"), left.index("x"))
 
 
 def geometry_of(
@@ -353,7 +366,7 @@ def geometry_of(
     axes: Sequence[str] | None = None,
     *,
     sizes: Sequence[Stated] = SIZES,
-    known: Geometry | None = None,
+    known: Geometry = UNKNOWN,
 ) -> Geometry:
     """Return the geometry that the attributes of an array state.
 
@@ -363,35 +376,30 @@ def geometry_of(
         known: What something else states already; the attributes must not contradict it.
     """
     named = next((key for key in NAMES if axis_names(attributes.get(key))), None)
-    known = known or Geometry()
     size, size_source = known.voxel_size_nm, known.size_source
     offset, offset_source = known.offset, known.offset_source
     for one in sizes:
         found = _numbers(name, one, attributes, axes)
         edges = stated_size(name, f"attribute {one.key}", *found) if found else None
-        if edges is not None:
-            if size is not None and not same_size(size, edges):
-                raise InvalidFileError(
-                    f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
-                    f" {size_text(edges)} nm; expected one voxel size"
-                )
-            if size is None:
-                size, size_source = edges, f"attribute {one.key}"
+        if size is None and edges is not None:
+            size, size_source = edges, f"attribute {one.key}"
+        elif size is not None and edges is not None and not same_size(size, edges):
+            raise InvalidFileError(
+                f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
+                f" {size_text(edges)} nm; expected one voxel size"
+            )
     for one in OFFSETS:
         found = _numbers(name, one, attributes, axes)
         start = _start(name, f"attribute {one.key}", *found, size) if found else None
-        if start is not None:
-            if offset is not None and start != offset:
-                raise InvalidFileError(
-                    f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start}"
-                    " (z, y, x); expected one position"
-                )
-            if offset is None:
-                offset, offset_source = start, f"attribute {one.key}"
-    read = {one.key for one in sizes}
-    _note_unused(
-        name, {key: attributes[key] for key in attributes if key not in read}, size, offset
-    )
+        if offset is None and start is not None:
+            offset, offset_source = start, f"attribute {one.key}"
+        elif start not in (None, offset):
+            raise InvalidFileError(
+                f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start}"
+                " (z, y, x); expected one position"
+            )
+    unread = {key: attributes[key] for key in attributes.keys() - {one.key for one in sizes}}
+    _note_unused(name, unread, size, offset)
     return Geometry(
         voxel_size_nm=size,
         offset=offset,
@@ -424,7 +432,7 @@ def _numbers(
         given = "nm" if units is None else units
     found = in_order(values, axes, one.reverse)
     named = in_order([given] * 3 if isinstance(given, str) else given, axes, one.reverse)
-    if found is not None and named is not None and is_triple(found):
+    if found is not None and named is not None and are_numbers(found):
         z, y, x = map(_shortest, found)
         return (z, y, x), [*map(str, named)]
     text = f"{name}: attribute {one.key} is {shown(values)}"
@@ -485,11 +493,9 @@ def _start(
     nm = [unit_nm(unit) for unit in units]
     if size is None or None in nm:
         if any(position):
-            why = (
-                "the file states no voxel size"
-                if size is None
-                else f"its unit is {units[nm.index(None)]}"
-            )
+            why = "the file states no voxel size"
+            if size is not None:
+                why = f"its unit is {units[nm.index(None)]}"
             notes.show(
                 f"{name}: {what} is {list(position)}, and {why}: the position is not used, also with --voxel-nm"
             )

@@ -8,6 +8,7 @@ t, z, y, x, c of ilastik, and booleans, which HDF5 has as an enumeration.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +73,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     if "DIMENSION_LIST" in there:
         with by_h5py(path, dataset) as array:
             stated.setdefault("dimension scales", _names_of_scales(array))
-            coordinates = _state_sizes(array)
+            labels = [_label_of(one) for axis in array.dims for one in axis.values()]
+            coordinates = any(not one.startswith(_NETCDF) for one in labels)
     if "CLASS" in there:
         _check_image(volume)
     given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
@@ -109,9 +111,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     def read(where: tuple[slice, ...]) -> NDArray[Any]:
         return volume.read(*of_slices(where))
 
-    source = _Turned(read, [slice(None)] * 3, (z, y, x), size, dtype)
-    chunks = source.kept(volume.chunks)
-    return object_volume(source, volume.name, chunks=chunks, geometry=geometry)
+    source = _Turned(read, [slice(None)] * 3, (z, y, x), size, volume.chunks, dtype)
+    return object_volume(source, volume.name, geometry)
 
 
 def _size_of_imaris(volume: _core.data.Volume, path: str, dataset: str) -> Vec3:
@@ -143,17 +144,16 @@ def _names_of_scales(array: Any) -> list[str]:
     names = []
     for axis in array.dims:
         scale = next(iter(axis.values()), None)
-        given = "" if scale is None else plain(scale.attrs.get("NAME", ""))
+        given = "" if scale is None else _label_of(scale)
         path = "" if scale is None else PurePosixPath(scale.name or "").name
-        of_netcdf = str(given).startswith(_NETCDF) or given == path
-        names.append(path if of_netcdf or (not given and path.lower() in AXES) else str(given))
+        without = given.startswith(_NETCDF) or (not given and path.lower() in AXES)
+        names.append(path if without else given)
     return names
 
 
-def _state_sizes(array: Any) -> bool:
-    """Return True if a dimension scale of an h5py dataset has coordinates."""
-    scales = [scale for axis in array.dims for scale in axis.values()]
-    return any(not str(plain(one.attrs.get("NAME", ""))).startswith(_NETCDF) for one in scales)
+def _label_of(scale: Any) -> str:
+    """Return the name that a dimension scale states. netCDF writes a text about scales without coordinates."""
+    return str(plain(scale.attrs.get("NAME", "")))
 
 
 def _check_image(volume: _core.data.Volume) -> None:
@@ -170,8 +170,9 @@ def _check_image(volume: _core.data.Volume) -> None:
         "0 is white (IMAGE_WHITE_IS_ZERO)": _attribute(volume, "IMAGE_WHITE_IS_ZERO") == [1],
         f"its first row is not the top (DISPLAY_ORIGIN {first})": first not in (None, [], "UL"),
     }
-    for text in (text for text, holds in notes_of.items() if holds):
-        notes.show(f"{volume.name}: states that {text}; it is read as it is stored")
+    for text, holds in notes_of.items():
+        if holds:
+            notes.show(f"{volume.name}: states that {text}; it is read as it is stored")
 
 
 def _note_elsewhere(name: str, path: str, dataset: str, named: bool) -> None:
@@ -191,11 +192,11 @@ def _note_elsewhere(name: str, path: str, dataset: str, named: bool) -> None:
                 not_used(name, f"the group {group} has an attribute {found[0]}")
                 break
     axes = [] if named else _core.data.has_attributes(path, str(inner.parent), [*NAMES])
+    what = f"the group {inner.parent} has an attribute {axes[0]}" if axes else ""
     beside = f"{inner.parent}/dim1"  # of EMD
-    if axes or (not named and _core.data.exists(path, beside)):
-        what = (
-            f"the group {inner.parent} has an attribute {axes[0]}" if axes else f"{beside} exists"
-        )
+    if not named and not axes and _core.data.exists(path, beside):
+        what = f"{beside} exists"
+    if what:
         notes.show(f"{name}: {what}, which may name its axes: not used, they are taken as z, y, x")
     scaled = str(inner.with_name("image-max"))  # of MINC
     if _core.data.exists(path, scaled):
@@ -206,9 +207,8 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
     """Open an array through h5py; None if it lies in another file, or is to be `named` and has no names of axes."""
     name = f"{path}:{dataset}"
     with by_h5py(path, dataset) as array:
-        if array.is_virtual or array.external or array.file.filename != path:
-            return None
-        if array.shape is None:  # a null dataspace
+        elsewhere = array.is_virtual or array.external or array.file.filename != path
+        if elsewhere or array.shape is None:  # a null dataspace
             return None
         stated = attributes_of(array)
         if "DIMENSION_LIST" in array.attrs:
@@ -220,13 +220,9 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
     if names is None and named:
         return None
 
-    def read(where: tuple[int | slice, ...]) -> NDArray[Any]:
-        return read_by_h5py(path, dataset, where)
-
-    source = _Turned(read, *order_of(name, names, shape, channel), shape, dtype)
-    geometry = geometry_of(name, stated, names)
-    chunks = source.kept(chunks)
-    return object_volume(source, name, chunks=chunks, geometry=geometry, file=path)
+    read = functools.partial(read_by_h5py, path, dataset)
+    source = _Turned(read, *order_of(name, names, shape, channel), shape, chunks, dtype)
+    return object_volume(source, name, geometry_of(name, stated, names), file=path)
 
 
 def datasets_of(path: str) -> str:
@@ -286,6 +282,7 @@ class _Turned:
         read: Returns what is at an index with a number or a slice for each axis of the dataset.
         index: For each axis of the dataset, the position to read, or a slice for z, y and x.
         order: The order in which the axes that are left become z, y, x.
+        shape, chunks: Size of the dataset and of a chunk along each of its axes.
         dtype: Of its voxels, or of integers of another sign.
     """
 
@@ -295,12 +292,13 @@ class _Turned:
         index: Sequence[int | slice],
         order: Vec3,
         shape: Sequence[int],
+        chunks: Sequence[int],
         dtype: np.dtype[Any],
     ) -> None:
         self._read, self._index, self._order = read, index, order
-        self.shape, self.dtype = self.kept(shape), dtype
+        self.shape, self.chunks, self.dtype = self._kept(shape), self._kept(chunks), dtype
 
-    def kept(self, values: Sequence[int]) -> Vec3:
+    def _kept(self, values: Sequence[int]) -> Vec3:
         """Return what belongs to z, y and x of values for all axes."""
         left = [n for n, at in zip(values, self._index, strict=True) if isinstance(at, slice)]
         return as_vec3([left[axis] for axis in self._order])

@@ -9,6 +9,7 @@ s0, and the group or each level states how many voxels of s0 make one voxel of t
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,10 +25,10 @@ from floodtide.data.formats.geometry import (
     Geometry,
     SizeNm,
     Stated,
+    are_numbers,
     axis_names,
     geometry_of,
     in_order,
-    is_triple,
     names_of,
     not_used,
     same_size,
@@ -147,12 +148,8 @@ def _scaled(name: str, stated: Geometry, size: SizeNm, factors: SizeNm | None) -
     if offset is not None:
         place = [n / factor for n, factor in zip(offset, factors, strict=True)]
         offset = voxels_of(name, place, stated.offset_source)
-    return Geometry(
-        voxel_size_nm=size_of(name, source, _times(size, factors)),
-        offset=offset,
-        size_source=source,
-        offset_source=stated.offset_source,
-    )
+    size_nm = size_of(name, source, _times(size, factors))
+    return dataclasses.replace(stated, voxel_size_nm=size_nm, offset=offset, size_source=source)
 
 
 def _times(size: SizeNm, factors: SizeNm) -> SizeNm:
@@ -174,7 +171,7 @@ def _factors(
     if found is None:
         return None
     factors = in_order(found, axes)
-    if not is_triple(factors) or min(factors or ()) <= 0:
+    if not are_numbers(factors) or min(factors or ()) <= 0:
         raise InvalidFileError(
             f"{name}: the downsampling factors are {str(found)[:100]}, expected three numbers above 0"
         )

@@ -36,11 +36,8 @@ def refuse_other(reference: str, beginning: str = "") -> None:
     """
     kind, scheme, path = reference.rpartition("://")
     if scheme:
-        here = (
-            f", as in {beginning}{path}"
-            if kind in ("file", "zarr://file", "n5://file", "zarr", "n5")
-            else ""
-        )
+        of_files = kind in ("file", "zarr://file", "n5://file", "zarr", "n5")
+        here = f", as in {beginning}{path}" if of_files else ""
         raise InvalidArgumentError(
             f"volume '{beginning}{reference}': floodtide reads files and folders of this machine, without"
             f" {kind}://{here}"

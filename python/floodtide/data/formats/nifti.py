@@ -120,10 +120,5 @@ def _geometry(path: str, edges: NDArray[Any], affine: NDArray[Any] | None, unit:
             )
         else:
             offset = voxels_of(path, (affine[:3, 3] / edges)[::-1].tolist(), source)
-    return Geometry(
-        voxel_size_nm=stated_size(path, source, edges[::-1].tolist(), [unit] * 3),
-        offset=offset,
-        size_source=source,
-        offset_source=source,
-        axes_source="NIfTI stores x, y, z" if affine is None else source,
-    )
+    size = stated_size(path, source, edges[::-1].tolist(), [unit] * 3)
+    return Geometry.by(source, size, offset, "NIfTI stores x, y, z" if affine is None else source)

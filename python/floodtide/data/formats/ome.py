@@ -3,43 +3,19 @@
 
 from __future__ import annotations
 
-import math
-import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodtide.data.formats.geometry import Geometry, axis_names, stated_size, voxels_of
+from floodtide.data.formats.geometry import (
+    Geometry,
+    are_numbers,
+    axis_names,
+    stated_size,
+    voxels_of,
+)
 from floodtide.errors import InvalidFileError
 
 _BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name no axes
-
-
-def images_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the OME-Zarr images that the attributes of a group describe."""
-    ome = attributes.get("ome", attributes)
-    return _objects(ome.get("multiscales")) if isinstance(ome, Mapping) else []
-
-
-def levels_of(image: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the levels of an image, the finest first."""
-    return sorted(_objects(image.get("datasets")), key=_coarseness)
-
-
-def _objects(values: Any) -> list[dict[str, Any]]:
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
-
-
-def path_of(level: Mapping[str, Any]) -> str:
-    """Return the path of the array of a level, relative to its image; "" if there is none below the image."""
-    path = posixpath.normpath(str(level.get("path", "")))
-    return "" if path.startswith(("/", "..")) or path == "." else path
-
-
-def _coarseness(level: Mapping[str, Any]) -> float:
-    changes = level.get("coordinateTransformations") or []
-    scale = next((c.get("scale") for c in changes if isinstance(c, dict) and "scale" in c), None)
-    known = isinstance(scale, list) and all(isinstance(n, int | float) for n in scale)
-    return math.prod(scale) if known and scale is not None else 1.0
 
 
 def geometry_of_level(
@@ -72,23 +48,17 @@ def geometry_of_level(
     if not set("zyx") <= set(names):
         return names, Geometry()
     at = [names.index(axis) for axis in "zyx"]
-    step = [scale[i] for i in at]
+    step, start = [scale[i] for i in at], [moved[i] for i in at]
     if not min(step) > 0:
         raise InvalidFileError(
             f"{name}: states a scale of {step} (z, y, x), expected numbers above 0"
         )
     source = "its OME-Zarr metadata"
     offset = None
-    if any(moved[i] for i in at):
-        offset = voxels_of(name, [moved[i] / n for i, n in zip(at, step, strict=True)], source)
+    if any(start):
+        offset = voxels_of(name, [a / b for a, b in zip(start, step, strict=True)], source)
     size = stated_size(name, source, step, [_unit(given, i) for i in at]) if known else None
-    return names, Geometry(
-        voxel_size_nm=size,
-        offset=offset,
-        size_source=source,
-        offset_source=source,
-        axes_source=source,
-    )
+    return names, Geometry.by(source, size, offset, source)
 
 
 def _axes_of_system(level: Mapping[str, Any], systems: Sequence[Any]) -> Any:
@@ -113,12 +83,8 @@ def _change(name: str, change: Any, rank: int) -> tuple[str, list[float]]:
     kind = change.get("type") if isinstance(change, dict) else None
     if kind == "identity":
         return "translation", [0.0] * rank
-    numbers = change.get(kind) if kind in ("scale", "translation") else None
-    if (
-        not isinstance(numbers, list)
-        or len(numbers) != rank
-        or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
-    ):
+    numbers = change.get(kind) if kind in ("scale", "translation") else []
+    if not are_numbers(numbers, rank):
         raise InvalidFileError(
             f"{name}: has the transformation {str(change)[:80]}, expected scale or translation with {rank} numbers"
         )

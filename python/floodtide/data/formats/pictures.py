@@ -24,7 +24,7 @@ from floodtide.base.gates import Gate
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import blaming, reason
-from floodtide.data.boxes import Vec3
+from floodtide.data.boxes import Vec3, of_slices
 from floodtide.data.formats import tiff
 from floodtide.data.formats.geometry import Geometry, not_used, same_size, size_text
 from floodtide.data.formats.names import TIFF, file_and_series
@@ -64,8 +64,7 @@ def open_stack(reference: str) -> Opened:
     """Open a TIFF file of one picture or of pictures of one size, or a series of a file."""
     path, series = file_and_series(reference)
     source = Stack(path, series)
-    chunks = (1, *source.shape[1:])
-    return object_volume(source, reference, chunks=chunks, geometry=source.geometry, file=path)
+    return object_volume(source, reference, source.geometry, file=path)
 
 
 def open_folder(reference: str) -> Opened:
@@ -95,8 +94,7 @@ def open_folder(reference: str) -> Opened:
         notes.show(
             f"{reference}: no file has the number {shown}; sections beside a gap are neighbours"
         )
-    chunks = (1, *source.shape[1:])
-    return object_volume(source, reference, chunks=chunks, geometry=source.geometry)
+    return object_volume(source, reference, source.geometry)
 
 
 def _parts(name: str) -> list[str]:
@@ -137,19 +135,19 @@ class Planes:
     """Pictures that are decoded whole and cached. Several threads may call `decode` at once."""
 
     def __init__(self, decode: Callable[[int], NDArray[Any]], shape: Vec3, dtype: Any) -> None:
-        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.shape, self.chunks, self.dtype = shape, (1, *shape[1:]), np.dtype(dtype)
         plane = max(1, shape[1] * shape[2] * self.dtype.itemsize)
         self._plane = functools.lru_cache(max(1, CACHE_BYTES // plane))(decode)
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         z, y, x = box
-        block = np.empty(tuple(part.stop - part.start for part in box), self.dtype)
+        block = np.empty(of_slices(box)[1], self.dtype)
         for i in range(z.start, z.stop):
             block[i - z.start] = self._plane(i)[y, x]
         return block
 
 
-class Stack:
+class Stack(Planes):
     """A TIFF file. Uncompressed voxels are read directly from the file; compressed pictures are decoded whole."""
 
     def __init__(self, path: str, series: int | None = None) -> None:
@@ -158,34 +156,29 @@ class Stack:
         self._series = series
         self._tables = tiff.Tables(path)
         self._gate = Gate()  # of the file, which has one position
-        sections = self._open()
-        self.geometry = sections.geometry
-        self.shape: Vec3 = sections.shape
-        self.dtype = np.dtype(sections.dtype)
-        self._offset = sections.offset  # None unless all voxels lie in one piece
+        self._open()
+        super().__init__(self._decoded, self._sections.shape, self._sections.dtype)
+        self.geometry = self._sections.geometry
+        self._offset = self._sections.offset  # None unless all voxels lie in one piece
         self._stored = self.dtype.newbyteorder(self._file.byteorder)
-        self._whole = len(self._pages) != self.shape[0]
+        self._whole = len(self._sections.pages) != self.shape[0]
         if self._offset is None:
-            require_decoded(
-                path, self.shape if self._whole else self.shape[1:], self.dtype.itemsize
-            )
-        self._planes = Planes(self._decoded, self.shape, self.dtype)
+            size = self.shape if self._whole else self.shape[1:]
+            require_decoded(path, size, self.dtype.itemsize)
 
-    def _open(self) -> tiff.Sections:
+    def _open(self) -> None:
         self._file = library("tifffile", self._path, "formats").TiffFile(self._path)
         weakref.finalize(self, self._file.close)
-        sections = tiff.Sections(self._path, self._file, self._series)
-        self._pages = sections.pages
+        self._sections = tiff.Sections(self._path, self._file, self._series)
         self._process = os.getpid()
-        return sections
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         if self._offset is None:
-            return self._planes[box]
+            return super().__getitem__(box)
         z, y, x = box
         _, rows, columns = self.shape
         count = (y.stop - y.start) * columns
-        block = np.empty(tuple(part.stop - part.start for part in box), self._stored)
+        block = np.empty(of_slices(box)[1], self._stored)
         descriptor = self._file.filehandle.fileno()
         for i in range(z.start, z.stop):
             first = self._offset + (i * rows + y.start) * columns * self.dtype.itemsize
@@ -202,7 +195,7 @@ class Stack:
         with self._gate:
             if self._process != os.getpid():
                 self._open()  # a child of fork() shares the position, and a thread of its parent may hold locks
-            page = self._pages[0 if self._whole else number]
+            page = self._sections.pages[0 if self._whole else number]
             # of another file, in an OME-TIFF that is spread over several
             handle = page.parent.filehandle
             closed = handle.closed
@@ -213,12 +206,11 @@ class Stack:
             finally:
                 if closed:
                     handle.close()
-        if self._whole:
-            picture = picture.reshape(self.shape)[number]
+        picture = picture.reshape(self.shape)[number] if self._whole else picture
         return picture.reshape(self.shape[1:])
 
 
-class Folder:
+class Folder(Planes):
     """Pictures of one size, each in its own file."""
 
     def __init__(self, pattern: str, files: list[str]) -> None:
@@ -232,13 +224,9 @@ class Folder:
         first = self._read(0)
         mixed = first.dtype == np.bool_ and not all(map(_has_one_bit, files))
         dtype = np.dtype(np.uint8) if mixed else first.dtype
-        self._planes = Planes(self._decoded, (len(files), *first.shape), dtype)
-        self.shape, self.dtype = self._planes.shape, self._planes.dtype
+        super().__init__(self._decoded, (len(files), *first.shape), dtype)
         self._decoded(len(files) - 1)
         self.geometry = dataclasses.replace(self.geometry, axes_source="a section in each file")
-
-    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        return self._planes[box]
 
     def _read(self, number: int) -> NDArray[Any]:
         """Return the values of a file: bool if it has one bit for each pixel."""
@@ -286,10 +274,8 @@ class Folder:
             tiff.note_turned(self._pattern, image.getexif().get(tiff.ORIENTATION, 1))
             edges = [_INCH_NM / dots for dots in reversed(image.info.get("dpi", ())) if dots > 0]
             if edges and max(edges) < _PRINTED_NM:
-                not_used(
-                    self._pattern,
-                    f"pixels of {size_text(edges)} nm (pHYs), which say nothing of the sections",
-                )
+                text = f"pixels of {size_text(edges)} nm (pHYs), which say nothing of the sections"
+                not_used(self._pattern, text)
             if kind != _PNG_PALETTE:
                 return np.asarray(pillow.imread(path))
             table = np.reshape(image.getpalette(), (-1, 3))
@@ -334,10 +320,8 @@ class Folder:
                 " are not used"
             )
         if edges is not None and size is None:
-            not_used(
-                self._pattern,
-                f"voxels of {size_text(edges)} nm, which the first file does not state",
-            )
+            what = f"voxels of {size_text(edges)} nm, which the first file does not state"
+            not_used(self._pattern, what)
         elif edges is not None and size is not None and not same_size(size, edges):
             raise InvalidFileError(
                 f"{path}: states voxels of {size_text(edges)} nm, expected {size_text(size)} nm as {self._files[0]}"

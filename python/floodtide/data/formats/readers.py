@@ -6,8 +6,10 @@ The core calls an object from several of its own threads at a time. It reads arr
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,17 +18,19 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.libraries import tensorstore_library
-from floodtide.base.reading import reason
+from floodtide.base.reading import read_json, reason
 from floodtide.comm.arrays import array_of, is_tensor
-from floodtide.data.boxes import Vec3, box_text, slices
+from floodtide.data.boxes import Vec3, as_vec3, box_text, slices
 from floodtide.data.formats.geometry import (
     KEYS,
     NAMES,
     OFFSETS,
     SIZES,
+    UNKNOWN,
     Geometry,
     axis_names,
     geometry_of,
+    images_of,
     plain,
 )
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
@@ -60,16 +64,12 @@ class Opened(NamedTuple):
     place: tuple[str, str] | None = None
 
 
-def array_volume(
-    array: NDArray[Any],
-    name: str,
-    geometry: Geometry = Geometry(),  # noqa: B008
-) -> Opened:
+def array_volume(array: NDArray[Any], name: str, geometry: Geometry = UNKNOWN) -> Opened:
     """Return a volume that reads an array in memory, without a copy where the core knows the type."""
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)  # True may be any byte: Pillow has 255
     if array.ndim == 3 and not array.dtype.isnative and array.dtype.kind in "iuf":
-        return object_volume(array, name, geometry=geometry)  # swaps the bytes of each block
+        return object_volume(array, name, geometry)  # swaps the bytes of each block
     return Opened(_core.data.array_volume(array, name), geometry)
 
 
@@ -83,22 +83,17 @@ def note_absent(name: str, absent: int, expected: int, writer: str = "") -> None
 
 
 def object_volume(
-    source: Any,
-    name: str,
-    *,
-    chunks: Sequence[int] | None = None,
-    geometry: Geometry = Geometry(),  # noqa: B008
-    file: str | None = None,
+    source: Any, name: str, geometry: Geometry = UNKNOWN, *, file: str | None = None
 ) -> Opened:
     """Return a volume that reads boxes of a Python object.
 
     Args:
-        chunks: Voxels (z, y, x) of a storage chunk; None: `source.chunks`, else the whole volume.
+        source: The object. Its `chunks`, if it has any, are the voxels (z, y, x) of a storage chunk.
         file: A file that must stay in place while the volume is read. Readers of chunked formats take a chunk without
             a file for a chunk of zeros, so a volume that was removed would not be noticed otherwise.
     """
     shape, dtype = _shape(source, name), _dtype(source, name)
-    own: Any = getattr(source, "chunks", None) if chunks is None else chunks
+    own: Any = getattr(source, "chunks", None)
     known = isinstance(own, Sequence) and len(own) == 3 and all(isinstance(n, int) for n in own)
     size = tuple(min(max(n, 1), m) for n, m in zip(own, shape, strict=True)) if known else shape
     before = _identity(file, name)
@@ -147,7 +142,7 @@ def open_object(source: Any, name: str) -> Opened:
         store = source[tensorstore_library("the array").d[:].translate_to[0]]
         source = Store(store, "the array")
     geometry = geometry_of(name, attributes, known=known)
-    return object_volume(source, name)._replace(geometry=geometry)
+    return object_volume(source, name, geometry)
 
 
 def _stated_by_store(store: Any, name: str) -> tuple[dict[str, Any], Geometry]:
@@ -167,23 +162,28 @@ def _stated_by_store(store: Any, name: str) -> tuple[dict[str, Any], Geometry]:
         stored = {**metadata, **metadata.get("attributes", {})}
     places = [one.key for one in OFFSETS if one.key in stored]
     sizes = [one.key for one in SIZES if one.key in stored and not any(units)]
-    if sizes or places:
-        text = ", ".join(dict.fromkeys([*sizes, *places]))
+    if text := ", ".join(dict.fromkeys([*sizes, *places])):
         notes.show(
             f"{name}: the stored array has the attributes {text}: not used; ft.data.Volume uses them if it gets the"
             " name of the volume"
         )
-    if places or not any(store.domain.origin):
-        return {"dimension_units": units}, Geometry()
-    z, y, x = store.domain.origin
-    return {"dimension_units": units}, Geometry(offset=(z, y, x), offset_source="its domain")
+    known = Geometry()
+    if any(store.domain.origin) and not places:
+        known = Geometry(offset=as_vec3(store.domain.origin), offset_source="its domain")
+    return {"dimension_units": units}, known
+
+
+def in_folder(folder: Path) -> dict[str, Any]:
+    """Return the part of a specification of tensorstore that says in which folder an array is."""
+    # tensorstore refuses names with ".." and links to folders above
+    return {"kvstore": {"driver": "file", "path": f"{folder.resolve()}/"}}
 
 
 class Store:
     """A tensorstore array, read box by box."""
 
-    def __init__(self, store: Any, name: str) -> None:
-        self._store, self._name = store, name
+    def __init__(self, store: Any, name: str, chunks: Sequence[int] | None = None) -> None:
+        self._store, self._name, self.chunks = store, name, chunks
         self.shape = tuple(store.shape)
         self.dtype = store.dtype.numpy_dtype
 
@@ -214,11 +214,12 @@ def attributes_of(source: Any) -> dict[str, Any]:
 
 def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
     """Refuse an object with axes in another order: it names them, or is of a library whose arrays have x, y, z."""
+
     library = type(source).__module__.partition(".")[0]
     spec = _as_stored(source) if library == "tensorstore" else {}
     path = str(getattr(source, "store_path", "") if library == "zarr" else spec.get("path", ""))
     path = os.path.abspath(path.removeprefix("file://")) if path else ""  # or one in memory
-    if path and _is_ome_level(path):
+    if path and _is_level_of_image(Path(path)):
         raise InvalidArgumentError(
             f"{name}: is a level of an OME-Zarr image, which states its axes and voxel size: expected its name,"
             f" ft.data.Volume({path!r})"
@@ -249,19 +250,14 @@ def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
         )
 
 
-def _is_ome_level(path: str) -> bool:
+def _is_level_of_image(array: Path) -> bool:
     """Return True for the folder of an array in a group that describes an OME-Zarr image."""
-    from floodtide.base.reading import read_json
-    from floodtide.data.formats.ome import images_of
-
-    group = os.path.dirname(path.rstrip("/"))
-    for file in ("zarr.json", ".zattrs"):
-        place = os.path.join(group, file)
-        if os.path.isfile(place):
+    for place in (array.with_name("zarr.json"), array.with_name(".zattrs")):
+        if place.is_file():
             stated = read_json(place, "the group of a Zarr array")
-            if file == "zarr.json" and isinstance(stated, dict):
+            if place.name == "zarr.json" and isinstance(stated, dict):
                 stated = stated.get("attributes")
-            return isinstance(stated, dict) and bool(images_of(stated))
+            return bool(images_of(stated))
     return False
 
 
@@ -279,11 +275,9 @@ def _as_stored(store: Any) -> dict[str, Any]:
 
 def _dtype(source: Any, name: str) -> np.dtype[Any]:
     given = getattr(source, "dtype", None)
-    dtype: np.dtype[Any]
-    try:
+    dtype: np.dtype[Any] = np.dtype(object)
+    with contextlib.suppress(TypeError):
         dtype = np.dtype(getattr(given, "numpy_dtype", given))
-    except TypeError:
-        dtype = np.dtype(object)
     dtype = np.dtype(np.uint8) if dtype == np.bool_ else dtype.newbyteorder("=")
     if given is None or dtype.kind not in "iuf" or dtype.itemsize > 8 or dtype == np.float16:
         raise InvalidFileError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,18 +27,28 @@ from floodtide.data.formats.geometry import (
     NO_PLACE,
     NO_SIZE,
     SIZES,
+    UNKNOWN,
     WRITTEN_BY,
     Geometry,
+    are_numbers,
     axis_names,
     geometry_of,
-    is_triple,
+    images_of,
+    listed,
     names_of,
     not_used,
     order_of,
     size_of,
 )
 from floodtide.data.formats.names import file_and_series, refuse_other
-from floodtide.data.formats.readers import CACHE_BYTES, Opened, Store, note_absent, object_volume
+from floodtide.data.formats.readers import (
+    CACHE_BYTES,
+    Opened,
+    Store,
+    in_folder,
+    note_absent,
+    object_volume,
+)
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
@@ -55,9 +66,9 @@ def is_in(reference: str, suffix: str) -> bool:
         return False
     if _OF_HDF5.search(reference) or os.path.isfile(file_and_series(reference)[0]):
         return False  # a file of another format in such a folder
-    return any(part.lower().endswith(suffix) for part in reference.split("/")) or any(
-        os.path.isfile(os.path.join(reference, name)) for name in STORES[suffix]
-    )
+    if any(part.lower().endswith(suffix) for part in reference.split("/")):
+        return True
+    return any(os.path.isfile(os.path.join(reference, name)) for name in STORES[suffix])
 
 
 def open_zarr(reference: str, channel: int | None = None) -> Opened:
@@ -67,36 +78,32 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     array = _zarr_array(reference)
     document = _metadata(array.parent, reference)
     driver = "zarr3" if array.name == "zarr.json" else "zarr"
-    store = _opened(reference, {"driver": driver, **_file(array.parent)})
+    store = _opened(reference, {"driver": driver, **in_folder(array.parent)})
     image, level = _image_around(array.parent, reference)
-    names: tuple[str, ...] | None
     attributes = {
         "dimension_names": document.get("dimension_names"),
         "axisOrder": _axis_order(array.parent, reference),
         **_attributes(document),
     }
+    own, known = attributes, UNKNOWN
     if level is not None:
-        names, geometry = geometry_of_level(reference, image, level, store.rank)
-        own = {
-            key: value for key, value in attributes.items() if key in NAMES and axis_names(value)
-        }
-        stated = names_of(reference, own, store.rank)
-        if stated not in (None, names):
-            raise InvalidFileError(
-                f"{reference}: its attributes name the axes {', '.join(stated or ())}, expected"
-                f" {', '.join(names)} as its OME-Zarr metadata do"
-            )
-        geometry = geometry_of(reference, attributes, names, known=geometry)
-    else:
-        names = names_of(reference, attributes, store.rank)
-        geometry = geometry_of(reference, attributes, names)
+        of_image, known = geometry_of_level(reference, image, level, store.rank)
+        own = {key: one for key, one in attributes.items() if key in NAMES and axis_names(one)}
+    names = names_of(reference, own, store.rank)
+    if level is not None and names not in (None, of_image):
+        raise InvalidFileError(
+            f"{reference}: its attributes name the axes {', '.join(names or ())}, expected"
+            f" {', '.join(of_image)} as its OME-Zarr metadata do"
+        )
+    names = names if level is None else of_image
+    geometry = geometry_of(reference, attributes, names, known=known)
     opened = _volume(reference, store, names, channel, geometry, array)
     if geometry.voxel_size_nm is None:
         _note_above(reference, array.parent.absolute(), names or (), level is not None)
     if "downsamplingFactors" in attributes:
         not_used(reference, f"attribute downsamplingFactors is {attributes['downsamplingFactors']}")
-    known, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
-    _check_chunks(reference, array.parent, known.fullmatch, _grid_of(store), writer)
+    chunks, writer = _zarr_chunks(document, store.rank), attributes.get(WRITTEN_BY)
+    _check_chunks(reference, array.parent, chunks.fullmatch, _grid_of(store), writer)
     return opened
 
 
@@ -105,8 +112,8 @@ def _axis_order(array: Path, reference: str) -> list[str] | None:
     place = array.resolve()
     for folder in array.absolute().parents[:3]:
         path = folder / _WEBKNOSSOS
-        for layer in _listed(_json(path, reference).get("dataLayers")) if path.is_file() else ():
-            for mag in _listed(layer.get("mags")):
+        for layer in listed(_json(path, reference).get("dataLayers")) if path.is_file() else ():
+            for mag in listed(layer.get("mags")):
                 order, steps = mag.get("axisOrder"), mag.get("mag")
                 steps = [*map(str, steps if isinstance(steps, list) else [steps])]
                 size = "-".join(steps if len(set(steps)) > 1 else steps[:1])
@@ -114,18 +121,13 @@ def _axis_order(array: Path, reference: str) -> list[str] | None:
                 where = str(where).removeprefix("file://")
                 if order is None or (folder / where).resolve() != place:
                     continue
-                if not isinstance(order, Mapping) or any(
-                    type(n) is not int for n in order.values()
-                ):
+                known = isinstance(order, Mapping) and {*map(type, order.values())} <= {int}
+                if not known:
                     raise InvalidFileError(
                         f"{reference}: {path} has the axisOrder {str(order)[:80]}, expected the index of each axis"
                     )
                 return sorted(order, key=order.__getitem__)
     return None
-
-
-def _listed(values: Any) -> list[dict[str, Any]]:
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def open_n5(reference: str, channel: int | None = None) -> Opened:
@@ -141,7 +143,7 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
             f"{reference}: holds label multisets of Paintera, expected one label for each voxel: export it as scalars"
             " (paintera-convert to-scalar)"
         )
-    store = _opened(reference, {"driver": "n5", **_file(path.parent)})
+    store = _opened(reference, {"driver": "n5", **in_folder(path.parent)})
     names = names_of_dataset(reference, path.parent, attributes, store.rank)
     source = "its attributes"
     if names is None:
@@ -157,32 +159,28 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
 
 def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
-
     folder = reference.removeprefix(PRECOMPUTED)
     refuse_other(folder, PRECOMPUTED)
     metadata = Path(folder, "info")
     info = _json(metadata, reference)
-    finest = _finest(info)
+    sizes: list[Any] = [one.get("resolution") for one in listed(info.get("scales"))]
+    # If the scales have another form, tensorstore says so.
+    finest = sizes.index(min(sizes, key=math.prod)) if sizes and all(map(are_numbers, sizes)) else 0
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
-    store = _opened(reference, {**driver, **_file(metadata.parent)})
-    channels = store.shape[-1]
+    store = _opened(reference, {**driver, **in_folder(metadata.parent)})
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
     i, j, k = map(int, scale.get("voxel_offset", (0, 0, 0)))  # tensorstore has refused fractions
     unknown, unplaced = info.get(NO_SIZE) is True, info.get(NO_PLACE) is True
-    geometry = Geometry(
-        voxel_size_nm=None if unknown else size_of(reference, "its info", (z, y, x)),
-        offset=None if unplaced else (k, j, i),
-        size_source="" if unknown else "its info",
-        offset_source="" if unplaced else "its info",
-        axes_source="precomputed stores x, y, z",
-    )
+    size = None if unknown else size_of(reference, "its info", (z, y, x))
+    offset = None if unplaced else (k, j, i)
+    geometry = Geometry.by("its info", size, offset, "precomputed stores x, y, z")
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
-    known: Callable[[str], object]
     chunk, sharding = store.chunk_layout.read_chunk.shape[:3], scale.get("sharding")
+    known: Callable[[str], object]
     if sharding is None:
         known = _names_of_precomputed((i, j, k), scale["size"], chunk)
-        expected = math.prod(_grid_of(store)) // channels
+        expected = math.prod(_grid_of(store)) // store.shape[-1]
     else:
         from floodtide.data.formats.precomputed_shards import shard_files
 
@@ -190,22 +188,13 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         known, expected = re.compile(r"[0-9a-f]+\.shard").fullmatch, len(files)
         known = files.__contains__ if files else known
     folder, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
-    others = [metadata.parent / str(one.get("key")) for one in _listed(info["scales"])]
+    others = [metadata.parent / str(one.get("key")) for one in listed(info["scales"])]
     if not any(_files(folder, "")) and (there := [one for one in others if any(_files(one, ""))]):
         raise InvalidFileError(
             f"{reference}: its finest scale {folder} has no chunks, and {there[0]} has some: expected the finest"
         )
     _check_chunks(reference, folder, known, (expected,), writer)
     return opened
-
-
-def _finest(info: Mapping[str, Any]) -> int:
-    """Return the index of the finest scale. If the scales have another form, tensorstore says so later."""
-    sizes = [one.get("resolution") for one in info.get("scales") or () if isinstance(one, dict)]
-    if not sizes or not all(is_triple(size) for size in sizes):
-        return 0
-    volumes = [math.prod(size or ()) for size in sizes]
-    return volumes.index(min(volumes))
 
 
 def _volume(
@@ -221,8 +210,8 @@ def _volume(
     store = store[tensorstore_library(reference).d[:].translate_to[0]][index].transpose(list(order))
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
-    source, file = Store(store, reference), str(metadata)
-    return object_volume(source, reference, chunks=chunks, geometry=geometry, file=file)
+    source = Store(store, reference, chunks)
+    return object_volume(source, reference, geometry, file=str(metadata))
 
 
 def _grid_of(store: Any) -> tuple[int, ...]:
@@ -266,8 +255,8 @@ def _check_chunks(
             f"{name}: the chunk {folder / other} has another name than its metadata state, expected the separator and"
             " the chunk size of the metadata"
         )
-    own = isinstance(writer, str) and writer.startswith("floodtide")
-    note_absent(name, expected - found, expected, writer if own else "")
+    own = writer if isinstance(writer, str) and writer.startswith("floodtide") else ""
+    note_absent(name, expected - found, expected, own)
 
 
 def _names_of_precomputed(
@@ -334,11 +323,6 @@ def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
         raise InvalidFileError(f"{reference}: cannot be opened: {text}") from error
 
 
-def _file(folder: Path) -> dict[str, Any]:
-    # tensorstore refuses names with ".." and links to folders above
-    return {"kvstore": {"driver": "file", "path": f"{folder.resolve()}/"}}
-
-
 def _json(path: Path, reference: str) -> dict[str, Any]:
     value = read_json(path, f"the metadata of the volume {reference}")
     if not isinstance(value, dict):
@@ -348,8 +332,6 @@ def _json(path: Path, reference: str) -> dict[str, Any]:
 
 def _zarr_array(reference: str) -> Path:
     """Return the metadata file of the array that a name means."""
-    from floodtide.data.formats.ome import images_of, levels_of, path_of
-
     folder = Path(reference)
     document = _metadata(folder, reference)
     if (folder / "zarr.json").is_file():
@@ -357,13 +339,13 @@ def _zarr_array(reference: str) -> Path:
             return folder / "zarr.json"
     elif (folder / ".zarray").is_file():
         return folder / ".zarray"
-    images = images_of(_attributes(document))
+    attributes = _attributes(document)
+    images = images_of(attributes)
     if len(images) > 1:
         notes.show(f"{reference}: describes {len(images)} images (multiscales); the first is read")
-    levels = levels_of(images[0]) if images else []
-    if levels and (level := path_of(levels[0])):
+    levels = _levels_of(images[0]) if images else []
+    if levels and (level := _path_of(levels[0])):
         return _zarr_array(str(folder / level))
-    attributes = _attributes(document)
     if "bioformats2raw.layout" in {**attributes, **attributes.get("ome", {})}:
         numbered = sorted((p.name for p in folder.iterdir() if p.name.isdecimal()), key=int)
         if len(numbered) == 1:
@@ -373,26 +355,33 @@ def _zarr_array(reference: str) -> Path:
     raise InvalidFileError(_no_array(reference, "Zarr array", "zarr.json or .zarray", ""))
 
 
+def _levels_of(image: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the levels of an image, the finest first."""
+    return sorted(listed(image.get("datasets")), key=_coarseness)
+
+
+def _path_of(level: Mapping[str, Any]) -> str:
+    """Return the path of the array of a level, relative to its image; "" if there is none below the image."""
+    path = posixpath.normpath(str(level.get("path", "")))
+    return "" if path.startswith(("/", "..")) or path == "." else path
+
+
+def _coarseness(level: Mapping[str, Any]) -> float:
+    changes = level.get("coordinateTransformations") or []
+    scale = next((c.get("scale") for c in changes if isinstance(c, dict) and "scale" in c), None)
+    return math.prod(scale) if isinstance(scale, list) and are_numbers(scale, len(scale)) else 1.0
+
+
 def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the OME-Zarr image of which an array is a level, and the level; None without such an image."""
-    from floodtide.data.formats.ome import images_of, levels_of, path_of
-
     for place in dict.fromkeys((array.absolute(), array.resolve())):  # also behind a link
         for folder in place.parents[:_MOST_ABOVE]:
-            path = place.relative_to(folder).as_posix()
             for image in images_of(_attributes(_metadata(folder, reference))):
-                for level in levels_of(image):
-                    if path in (path_of(level), _place_of(folder, level)):
+                for level in _levels_of(image):
+                    below = folder / _path_of(level)
+                    if place in (below, below.resolve()):
                         return image, level
     return {}, None
-
-
-def _place_of(folder: Path, level: Mapping[str, Any]) -> str:
-    """Return the path of a level below its image, behind links."""
-    from floodtide.data.formats.ome import path_of
-
-    place = (folder / path_of(level)).resolve()
-    return place.relative_to(folder).as_posix() if place.is_relative_to(folder) else ""
 
 
 def _note_above(reference: str, folder: Path, names: Sequence[str], is_level: bool) -> None:
@@ -402,13 +391,10 @@ def _note_above(reference: str, folder: Path, names: Sequence[str], is_level: bo
         names: The names of the axes of the array; empty: unknown. The group may then name them.
         is_level: True for a level of an OME-Zarr image. Else the group may be an image of which the array is no level.
     """
-    from floodtide.data.formats.ome import images_of
-
-    elsewhere = [
-        folder.parent / axis for axis in names if _metadata(folder.parent / axis, reference)
-    ]
-    elsewhere += [one / _WEBKNOSSOS for one in folder.parents[:3] if (one / _WEBKNOSSOS).is_file()]
-    elsewhere += [one / _OME_XML for one in folder.parents[:3] if (one / _OME_XML).is_file()]
+    siblings = [folder.parent / axis for axis in names]
+    elsewhere = [one for one in siblings if _metadata(one, reference)]
+    others = [one / file for file in (_WEBKNOSSOS, _OME_XML) for one in folder.parents[:3]]
+    elsewhere += [one for one in others if one.is_file()]
     if elsewhere:
         not_used(reference, f"{elsewhere[0]} may state a voxel size")
         return
@@ -449,18 +435,16 @@ def _no_array(reference: str, kind: str, file: str, key: str) -> str:
     if not folder.is_dir():
         stores = [one for one in folder.parents if one.suffix in STORES and one.is_dir()]
         folder, text = stores[0] if stores else folder, f"{reference}: there is no such folder"
-    below = sorted(_arrays(folder, folder, key, 4)) if folder.is_dir() else []
-    return (
-        f"{text}; expected {' or '.join(f'{folder}/{name}' for name in below[:5]) or f'a {kind}'}"
-    )
+    below = sorted(_arrays(folder, key, 4)) if folder.is_dir() else []
+    return f"{text}; expected {' or '.join(below[:5]) or f'a {kind}'}"
 
 
 def zarr_arrays(folder: Path) -> list[str]:
     """Return the paths of the Zarr arrays up to two folders below a folder."""
-    return sorted(f"{folder}/{name}" for name in _arrays(folder, folder, "", 2))
+    return sorted(_arrays(folder, "", 2))
 
 
-def _arrays(root: Path, folder: Path, key: str, depth: int) -> Iterator[str]:
+def _arrays(folder: Path, key: str, depth: int) -> Iterator[str]:
     for child in folder.iterdir() if depth else ():
         if not child.is_dir():
             continue
@@ -469,6 +453,6 @@ def _arrays(root: Path, folder: Path, key: str, depth: int) -> Iterator[str]:
         document = read_json(found[0]) if found else {}
         is_array = key in document if key else document.get("node_type", "array") == "array"
         if found and is_array:
-            yield child.relative_to(root).as_posix()
+            yield str(child)
         else:
-            yield from _arrays(root, child, key, depth - 1)
+            yield from _arrays(child, key, depth - 1)

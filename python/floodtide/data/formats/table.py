@@ -185,11 +185,8 @@ def _datasets(path: str) -> str:
             break
     else:
         first = names[0]
-    return (
-        f", for example {shlex.quote(f'{path}:{first}')}; its datasets are: {listed}"
-        if listed
-        else ""
-    )
+    found = f", for example {shlex.quote(f'{path}:{first}')}; its datasets are: {listed}"
+    return found if listed else ""
 
 
 def _nearest(reference: str) -> str:

@@ -25,7 +25,7 @@ from floodtide.data.formats.geometry import (
     NOTED_VALUES,
     VOXEL_UNITS,
     Geometry,
-    is_triple,
+    are_numbers,
     not_used,
     size_text,
     stated_size,
@@ -35,10 +35,8 @@ from floodtide.errors import InvalidFileError, UnsupportedError
 
 _SECTIONS = "ZQI"  # axes along which pages are sections: z, or an unnamed sequence
 _IMAGEJ = ("uint8", "uint16", "float32")
-_OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")} | {
-    "float32": "float",
-    "float64": "double",
-}
+_OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")}
+_OME |= {"float32": "float", "float64": "double"}
 PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 # Tags; Orientation 1: the first row is the top, and the first column is at the left
 ORIENTATION, _GDAL, _NO_DATA = 274, 42112, 42113
@@ -111,7 +109,8 @@ class Sections:
             )
         self.pages: Sequence[Any] = series.pages
         if several:
-            self.pages = sorted((page for one in every for page in one.pages), key=_index)
+            pages = [page for one in every for page in one.pages]
+            self.pages = sorted(pages, key=lambda page: page.index)
         if file.is_ome and any(page is None for page in self.pages):
             raise InvalidFileError(f"{path}: {_lost(path, file, self.pages)}")
         plane = series.keyframe.shape
@@ -181,14 +180,10 @@ def is_picture(page: Any) -> bool:
     return not page.is_reduced and not page.is_mask
 
 
-def _index(page: Any) -> int:
-    return int(page.index)
-
-
 def _note_between(path: str, pages: Sequence[Any]) -> None:
     """Note pages that are left out: they lie between the pages of this series, and belong to another one."""
-    numbers = sorted(map(_index, pages))
-    left = numbers[-1] - numbers[0] + 1 - len(numbers)
+    numbers = [int(page.index) for page in pages]
+    left = max(numbers) - min(numbers) + 1 - len(numbers)
     if left:
         notes.show(
             f"{path}: {notes.count_of(left, 'page')} of other series between those of this one: not read"
@@ -214,10 +209,8 @@ def _note_pages(path: str, first: Any, pages: Sequence[Any]) -> None:
 
 def _listed(path: str, every: Sequence[Any]) -> str:
     """Return the names of the series of a file, with their shapes."""
-    names = [
-        f"{path}:{i} ({' x '.join(map(str, one.shape))} {one.axes})"
-        for i, one in enumerate(every[:6])
-    ]
+    shapes = [f"{' x '.join(map(str, one.shape))} {one.axes}" for one in every]
+    names = [f"{path}:{i} ({shape})" for i, shape in enumerate(shapes[:6])]
     return ", ".join(names) + (", ..." if len(every) > len(names) else "")
 
 
@@ -264,9 +257,8 @@ def note_colours(name: str, page: Any) -> None:
         notes.show(
             f"{name}: states that the value {empty} is no data (GDAL_NODATA); it is read like others"
         )
-    scaled = re.findall(
-        r'role="(scale|offset)"[^>]*>([^<]*)<', str(page.tags.valueof(_GDAL, default=""))
-    )
+    gdal = str(page.tags.valueof(_GDAL, default=""))
+    scaled = re.findall(r'role="(scale|offset)"[^>]*>([^<]*)<', gdal)
     if scaled:
         shown = ", ".join(f"{role} = {value}" for role, value in dict.fromkeys(scaled))
         notes.show(
@@ -309,10 +301,8 @@ def _lost(path: str, file: Any, pages: Sequence[Any]) -> str:
     named = dict.fromkeys(re.findall(r'FileName="([^"]+)"', file.ome_metadata or ""))
     lost = [name for name in named if not Path(path).with_name(name).is_file()]
     missing = sum(page is None for page in pages)
-    where = (
-        f": {', '.join(lost[:5])} {'does' if len(lost) == 1 else 'do'} not exist" if lost else ""
-    )
-    return f"{missing} of its {len(pages)} sections are missing{where}"
+    where = f": {', '.join(lost[:5])} {'does' if len(lost) == 1 else 'do'} not exist"
+    return f"{missing} of its {len(pages)} sections are missing{where if lost else ''}"
 
 
 def description(shape: Vec3, dtype: np.dtype[Any], geometry: Geometry, large: bool) -> str:
@@ -416,9 +406,8 @@ def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
     pixels = [tags[name].value for name in ("YResolution", "XResolution") if name in tags]
     places = [f"{axis}origin" for axis in "zyx"]
     origin = [stated.get(key, 0) for key in places]
-    offset = (
-        [-n for n in origin] if is_triple(origin) and not stated.keys().isdisjoint(places) else None
-    )
+    known = are_numbers(origin) and not stated.keys().isdisjoint(places)
+    offset = [-n for n in origin] if known else None
     edges: list[Any] = [below / above for above, below in pixels if above > 0]
     edges = [stated.get("spacing"), *edges] if "spacing" in stated else edges
     return _geometry(path, "its ImageJ metadata", edges, units, offset)
@@ -441,19 +430,12 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     plane = planes.get(0, {})
     edges = [pixels[key] for key in (f"PhysicalSize{axis}" for axis in "ZYX") if key in pixels]
     units = [pixels.get(f"PhysicalSize{axis}Unit", "µm") for axis in "ZYX"]
-    in_pixels = [
-        axis
-        for axis in "ZYX"
-        if plane.get(f"Position{axis}Unit") == "pixel" and f"Position{axis}" in plane
-    ]
-    start = [plane[f"Position{axis}"] for axis in in_pixels]
-    others = {
-        key: plane[key]
-        for key in (f"Position{a}" for a in "ZYX" if a not in in_pixels)
-        if plane.get(key)
-    }
+    places = {a: plane[f"Position{a}"] for a in "ZYX" if f"Position{a}" in plane}
+    in_pixels = {a: n for a, n in places.items() if plane.get(f"Position{a}Unit") == "pixel"}
+    start = [*in_pixels.values()]
+    others = [f"Position{a} = {n}" for a, n in places.items() if n and a not in in_pixels]
     if others:
-        shown = ", ".join(f"{key} = {value}" for key, value in others.items())
+        shown = ", ".join(others)
         notes.show(f"{path}: its OME metadata state {shown}, the place of a stage: not used")
     apart = {
         one["PositionZ"] - plane["PositionZ"] - z
@@ -469,9 +451,8 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
 
 def _tiff_data(images: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the tags that say in which files the pictures of OME images lie."""
-    return [
-        one for image in images for one in _listed_tags(image.get("Pixels", {}).get("TiffData"))
-    ]
+    tags = [image.get("Pixels", {}).get("TiffData") for image in images]
+    return [one for found in tags for one in _listed_tags(found)]
 
 
 def _listed_tags(tags: Any) -> list[dict[str, Any]]:
@@ -483,11 +464,11 @@ def _geometry(
     path: str, source: str, edges: Sequence[Any], units: Sequence[str], offset: Any
 ) -> Geometry:
     """Return a geometry. Edges (z, y, x) of which some are missing are noted, and not used."""
-    start = voxels_of(path, offset, source) if is_triple(offset) else None
+    start = voxels_of(path, offset, source) if are_numbers(offset) else None
     size = None
-    if is_triple(list(edges)):
+    if are_numbers(list(edges)):
         size = stated_size(path, source, edges, units)
     elif any(n != 1 for n in edges) or (edges and units[-1].lower() not in VOXEL_UNITS):
         text = f"{source} state {size_text(edges)} for the edges of a voxel"
         not_used(path, f"{text}, expected three lengths (z, y, x)")
-    return Geometry(voxel_size_nm=size, offset=start, size_source=source, offset_source=source)
+    return Geometry.by(source, size, start, "")

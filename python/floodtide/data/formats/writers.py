@@ -23,11 +23,12 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library, tensorstore_library
-from floodtide.base.outputs import PRECOMPUTED
+from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import blaming
 from floodtide.data.boxes import Box, Vec3, as_vec3, slices, tiles
 from floodtide.data.formats.geometry import NO_PLACE, NO_SIZE, WRITTEN_BY, Geometry
 from floodtide.data.formats.names import file_and_series
+from floodtide.data.formats.readers import in_folder
 from floodtide.errors import InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
@@ -107,6 +108,18 @@ def hdf5_file(path: str, command: str, datasets: list[str]) -> Iterator[_core.da
         file.discard()
 
 
+def write_attributes(
+    file: _core.data.Hdf5Writer, dataset: str, geometry: Geometry, others: Mapping[str, Any]
+) -> None:
+    """Write voxel size and first voxel of an HDF5 dataset, as far as they are known, and other attributes."""
+    if geometry.voxel_size_nm is not None:
+        file.attribute(dataset, "resolution", np.array(geometry.voxel_size_nm, np.float64))
+    if geometry.offset is not None:
+        file.attribute(dataset, "box_start", np.array(geometry.offset, np.int64))
+    for name, value in others.items():
+        file.attribute(dataset, name, value)
+
+
 @contextmanager
 def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
     """Write a dataset of an HDF5 file."""
@@ -117,24 +130,19 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
             file.write(dataset, list(box[0]), np.ascontiguousarray(block))
 
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), GZIP)
-        if plan.geometry.voxel_size_nm is not None:
-            file.attribute(dataset, "resolution", np.array(plan.geometry.voxel_size_nm, np.float64))
-        if plan.geometry.offset is not None:
-            file.attribute(dataset, "box_start", list(plan.geometry.offset))
-        for name, text in plan.notes.items():
-            file.attribute(dataset, name, text)
+        write_attributes(file, dataset, plan.geometry, plan.notes)
         yield Writer(plan.chunks, write)
 
 
 @contextmanager
 def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
     """Write an array of Zarr 3, with voxel size and offset as funlib.persistence names them."""
-    attributes = {
-        "axis_names": ["z", "y", "x"],
-        "units": [plan.unit] * 3,
-        "voxel_size": list(plan.size),
-        **({} if plan.offset is None else {"offset": plan.offset}),
-    }
+    attributes: dict[str, Any] = {WRITTEN_BY: plan.command}
+    if plan.geometry != Geometry():
+        attributes |= {"axis_names": ["z", "y", "x"], "units": [plan.unit] * 3}
+        attributes["voxel_size"] = list(plan.size)
+    if plan.offset is not None:
+        attributes["offset"] = plan.offset
     metadata = {
         "shape": list(plan.shape),
         "data_type": plan.dtype.name,
@@ -144,11 +152,7 @@ def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
             {"name": "zstd", "configuration": {"level": 3}},
         ],
         "dimension_names": ["z", "y", "x"],
-        "attributes": {
-            WRITTEN_BY: plan.command,
-            **(attributes if plan.geometry != Geometry() else {}),
-            **plan.notes,
-        },
+        "attributes": {**attributes, **plan.notes},
     }
     group = {"zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": {}}}
     with _new_folder(reference, group) as folder:
@@ -248,7 +252,8 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     bigtiff = math.prod(plan.shape) * plan.dtype.itemsize > _LARGEST_TIFF
     description = tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
     _, y, x = plan.size
-    resolution = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
+    options: dict[str, Any] = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
+    options |= {"metadata": None, "photometric": "minisblack"}
     part = temporary(path)
     try:
         with _storing(reference):
@@ -257,8 +262,7 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
                 def write(box: Box, block: NDArray[Any]) -> None:
                     for z, picture in enumerate(block, start=box[0][0]):
                         first = {"description": description.encode()} if z == 0 else {}
-                        options = {**resolution, **first, "metadata": None}
-                        file.write(picture, contiguous=z > 0, photometric="minisblack", **options)
+                        file.write(picture, contiguous=z > 0, **first, **options)
 
                 yield Writer((1, *plan.shape[1:]), write)
             with part.open("rb") as written:
@@ -317,9 +321,8 @@ def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
 def new_top(name: str) -> Path:
     """Return the topmost missing folder on the path to a new one, at most the container (.zarr, .n5) of the volume."""
     place = top = Path(name)
-    container = next(
-        (p for p in (place, *place.parents) if p.suffix.lower() in (".zarr", ".n5")), place
-    )
+    stores = [one for one in (place, *place.parents) if one.suffix.lower() in STORES]
+    container = stores[0] if stores else place
     while top != container and not top.parent.exists():
         top = top.parent
     return top
@@ -327,9 +330,8 @@ def new_top(name: str) -> Path:
 
 def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
     tensorstore = tensorstore_library(reference)
-    kvstore = {"driver": "file", "path": f"{folder.resolve()}/"}
     # Chunks of zeros are stored too: a chunk without a file is then a lost one.
-    kept = {"kvstore": kvstore, "store_data_equal_to_fill_value": True}
+    kept = {**in_folder(folder), "store_data_equal_to_fill_value": True}
     with _storing(reference):
         return tensorstore.open({**spec, **kept}, create=True, write=True).result()
 

@@ -169,10 +169,8 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
         if row[:, 1].min() >= _FEW
     ]
     variance = whole[2] / whole[0] - (whole[1] / whole[0]) ** 2
-    return Alignment(
-        tuple(sorted(found, key=lambda one: -abs(one.difference))),
-        float(np.sqrt(max(0.0, variance))),
-    )
+    best_first = tuple(sorted(found, key=lambda one: -abs(one.difference)))
+    return Alignment(best_first, float(np.sqrt(max(0.0, variance))))
 
 
 def orders_for(image: Volume, labels: Volume) -> list[Vec3]:

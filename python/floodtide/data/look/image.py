@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from floodtide.base import notes
 from floodtide.data.boxes import Box, Progress
 from floodtide.data.look.sampling import FULL, Sample, sample, slabs, whole_of
 from floodtide.data.look.sections import Sections, SectionSums
@@ -105,25 +106,13 @@ def image_statistics(
         if sums is not None:
             sums.add(first, voxels)
     found = sums.sections() if sums is not None else None
-    _, mean, std = levels.moments()
     proposed_mean, proposed_std, left_out = _proposal(levels, sums, found)
     padding = levels.padding()
-    low, high = levels.clipped()
-    values, counts = levels.table
-    percentiles, histogram = _summary(values, counts)
     return ImageStatistics(
         name=volume.name,
         shape=whole[1],
         dtype=volume.dtype.name,
         sampled=total,
-        minimum=float(values[0]),
-        maximum=float(values[-1]),
-        mean=mean,
-        std=std,
-        percentiles=percentiles,
-        histogram=histogram,
-        lowest_share=low,
-        highest_share=high,
         proposed_mean=proposed_mean,
         proposed_std=proposed_std,
         left_out=left_out,
@@ -131,6 +120,7 @@ def image_statistics(
         voxel_size_nm=voxel_size_nm or volume.geometry.voxel_size_nm,
         sharpness=sharpness(volume, whole, budget),
         sections=found,
+        **levels.summary(),
     )
 
 
@@ -169,17 +159,26 @@ class GreyLevels:
         mean = float(np.dot(values, counts) / n)
         return n, mean, float(np.sqrt(np.dot((values - mean) ** 2, counts) / n))
 
-    def clipped(self) -> tuple[float, float]:
-        """Return the shares of voxels at the lowest and the highest value that the type can hold.
-
-        For floating-point types: at the lowest and the highest value that occurs.
-        """
+    def summary(self) -> dict[str, Any]:
+        """Return what `ImageStatistics` has of the grey levels alone."""
         values, counts = self.table
-        ends = (
-            (values[0], values[-1]) if self._range is None else (self._range.min, self._range.max)
-        )
-        low, high = (float(counts[values == end].sum() / counts.sum()) for end in ends)
-        return low, high
+        least, most = float(values[0]), float(values[-1])
+        _, mean, std = self.moments()
+        at = np.searchsorted(np.cumsum(counts) / counts.sum(), np.asarray(PERCENTILES) / 100.0)
+        ends = (least, most + (least == most))  # one level: in the first bin
+        binned, _ = np.histogram(values, bins=BINS, range=ends, weights=counts)
+        # That the type can hold; for floating-point types, that occur.
+        low, high = (least, most) if self._range is None else (self._range.min, self._range.max)
+        return {
+            "minimum": least,
+            "maximum": most,
+            "mean": mean,
+            "std": std,
+            "percentiles": tuple(values[np.minimum(at, len(values) - 1)].tolist()),
+            "histogram": tuple(round(one) for one in binned.tolist()),
+            "lowest_share": float(counts[values == low].sum() / counts.sum()),
+            "highest_share": float(counts[values == high].sum() / counts.sum()),
+        }
 
     def padding(self) -> tuple[float, int] | None:
         """Return the grey level that fills the places without image, with its count; None without such a level.
@@ -211,48 +210,27 @@ def require_image(volume: Volume) -> None:
         )
 
 
-def _summary(
-    values: NDArray[np.float64], counts: NDArray[np.int64]
-) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    at = np.searchsorted(np.cumsum(counts) / counts.sum(), np.asarray(PERCENTILES) / 100.0)
-    percentiles = values[np.minimum(at, len(values) - 1)]
-    binned = np.zeros(BINS)
-    if len(values) > 1:
-        ends = (float(values[0]), float(values[-1]))
-        binned, _ = np.histogram(values, bins=BINS, range=ends, weights=counts)
-    else:
-        binned[0] = counts.sum()
-    return tuple(map(float, percentiles)), tuple(round(float(one)) for one in binned)
-
-
 def _proposal(
     levels: GreyLevels, sums: SectionSums | None, found: Sections | None
 ) -> tuple[float, float, str]:
     """Return mean and standard deviation without bad sections and padding, and what was left out in words."""
-    n, mean, std = levels.moments()
-    padding = levels.padding()
-    bad: list[int] = []
-    offset, total, square = mean, 0.0, n * std**2
+    n, offset, std = levels.moments()
+    level, filled = levels.padding() or (0.0, 0)
+    total, square = 0.0, n * std**2
+    left_out = []
     if sums is not None and found is not None:
-        bad = sorted({section - found.first for section in found.bad})
         good = np.ones(len(sums.sums), bool)
-        good[bad] = False
+        good[[section - found.first for section in found.bad]] = False
         if good.any():
-            offset = sums.offset
-            n = int(good.sum()) * sums.count
+            offset, n = sums.offset, int(good.sum()) * sums.count
             total, square = float(sums.sums[good].sum()), float(sums.squares[good].sum())
-            if padding is not None:
-                padding = padding[0], int(sums.edges[padding[0]][good].sum())
-        else:
-            bad = []
-    if padding is not None and padding[1] < n:
-        n -= padding[1]
-        total -= padding[1] * (padding[0] - offset)
-        square -= padding[1] * (padding[0] - offset) ** 2
-    else:
-        padding = None
+            filled = filled and int(sums.edges[level][good].sum())
+            if not good.all():
+                left_out.append(notes.count_of(int(np.count_nonzero(~good)), "bad section"))
+    if 0 < filled < n:
+        n -= filled
+        total -= filled * (level - offset)
+        square -= filled * (level - offset) ** 2
+        left_out.append(f"voxels of value {level:g} (padding)")
     away = total / n
-    left_out = [f"{len(bad)} bad section{'s' * (len(bad) > 1)}"] if bad else []
-    if padding is not None:
-        left_out.append(f"voxels of value {padding[0]:g} (padding)")
     return offset + away, math.sqrt(max(0.0, square / n - away**2)), " and ".join(left_out)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -67,10 +68,8 @@ def labelled(volume: Volume, whole: Box, budget: int, progress: Progress | None 
         return Labelled(form="none", boxes=(), voxels=0, empty_sections=empty, exact=exact)
     form, boxes = _boxes(mask, found, cell)
     open_ = form in ("everywhere", "sections")  # up to the faces of the volume, whatever the labels
-    inside = [_cut(volume, whole, box, cell, open_) for box in boxes]
-    return Labelled(
-        form=form, boxes=tuple(inside), voxels=voxels, empty_sections=empty, exact=exact
-    )
+    inside = tuple(_cut(volume, whole, box, cell, open_) for box in boxes)
+    return Labelled(form=form, boxes=inside, voxels=voxels, empty_sections=empty, exact=exact)
 
 
 def _scan(
@@ -93,10 +92,9 @@ def _scan(
             there = cleared(volume.read((total(first, at), size))) != 0
             voxels += int(np.count_nonzero(there))
             read += there.size
-            for axis in (1, 2):
-                if cell > 1:
-                    starts = np.arange(0, there.shape[axis], cell)
-                    there = np.logical_or.reduceat(there, starts, axis=axis)
+            for axis in (1, 2) if cell > 1 else ():
+                starts = np.arange(0, there.shape[axis], cell)
+                there = np.logical_or.reduceat(there, starts, axis=axis)
             height, width = there.shape[1:]
             y, x = at[1] // cell, at[2] // cell
             mask[z : z + depth, y : y + height, x : x + width] = there
@@ -208,13 +206,11 @@ def _runs(profile: Mask, gap: int) -> list[tuple[int, int]]:
 
 def _tight(mask: Mask) -> Box | None:
     """Return the smallest box around True; None without."""
-    ends = []
-    for axis in range(3):
-        at = np.flatnonzero(_profile(mask, axis))
-        if not len(at):
-            return None
-        ends.append((int(at[0]), int(at[-1]) + 1))
-    return as_vec3([a for a, _ in ends]), as_vec3([b - a for a, b in ends])
+    at = [np.flatnonzero(_profile(mask, axis)) for axis in range(3)]
+    if not len(at[0]):
+        return None
+    first = as_vec3([int(one[0]) for one in at])
+    return first, difference([int(one[-1]) + 1 for one in at], first)
 
 
 def _tight_between(mask: Mask, axis: int, start: int, end: int) -> Box:
@@ -232,24 +228,18 @@ def _cut(volume: Volume, whole: Box, box: Box, cell: int, open_: bool) -> Box:
     first, shape = whole
     low = [box[0][0], box[0][1] * cell, box[0][2] * cell]
     high = [box[0][0] + box[1][0], *(min((box[0][i] + box[1][i]) * cell, shape[i]) for i in (1, 2))]
-    for axis in (1, 2):
-        if cell == 1:
-            break
-        for at_end in (False, True):
-            if open_ and (high[axis] == shape[axis] if at_end else low[axis] == 0):
-                continue
-            start, end = list(low), list(high)
-            start[axis], end[axis] = (
-                (high[axis] - min(cell, high[axis] - low[axis]), high[axis])
-                if at_end
-                else (low[axis], min(low[axis] + cell, high[axis]))
-            )
-            there = cleared(volume.read((total(first, start), difference(end, start))))
-            at = np.flatnonzero(_profile(there != 0, axis))
-            if not len(at):
-                continue
-            if at_end:
-                high[axis] = start[axis] + int(at[-1]) + 1
-            else:
-                low[axis] = start[axis] + int(at[0])
+    for axis, at_end in itertools.product((1, 2) if cell > 1 else (), (False, True)):
+        if open_ and (high[axis] == shape[axis] if at_end else low[axis] == 0):
+            continue
+        start, end = list(low), list(high)
+        if at_end:
+            start[axis] = max(low[axis], high[axis] - cell)
+        else:
+            end[axis] = min(low[axis] + cell, high[axis])
+        there = cleared(volume.read((total(first, start), difference(end, start))))
+        at = np.flatnonzero(_profile(there != 0, axis))
+        if len(at) and at_end:
+            high[axis] = start[axis] + int(at[-1]) + 1
+        elif len(at):
+            low[axis] = start[axis] + int(at[0])
     return total(first, low), difference(high, low)

@@ -119,9 +119,8 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
         """Where labels are, in words: "2 boxes (0:64,0:64,0:64 and 70:99,0:64,0:64), 12 % of the volume"."""
         texts = [box_text(box) for box in self.boxes[:_SHOWN]]
         more = f" and {len(self.boxes) - _SHOWN} more" if len(self.boxes) > _SHOWN else ""
-        word = "section" if self.form == "sections" else "box"
-        if len(self.boxes) > 1:
-            word = {"section": "sections", "box": "boxes"}[word]
+        one, several = ("section", "sections") if self.form == "sections" else ("box", "boxes")
+        word = several if len(self.boxes) > 1 else one
         share = sum(math.prod(size) for _, size in self.boxes) / math.prod(self.shape)
         found = "" if self.exact else ", as far as a sample tells"
         return f"{len(self.boxes)} {word} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
@@ -149,9 +148,8 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
 
 def like_image(volume: Volume) -> bool:
     """Return `LabelStatistics.like_image` of a whole volume, from a sample."""
-    return (
-        min(_neighbours(volume, [sampling.whole_of(volume.shape)], sampling.QUICK).changes) > _NOISY
-    )
+    whole = sampling.whole_of(volume.shape)
+    return min(_neighbours(volume, [whole], sampling.QUICK).changes) > _NOISY
 
 
 def label_statistics(
@@ -176,7 +174,9 @@ def label_statistics(
     require_labels(volume)
     whole = box or sampling.whole_of(volume.shape)
     found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
-    inside = _some(found.boxes or (whole,), _READ_BOXES)
+    inside = list(found.boxes or (whole,))
+    step = -(-len(inside) // _READ_BOXES)
+    inside = inside[step // 2 :: step]
     boxes = sampling.sample(whole, budget, sections)
     if math.prod(whole[1]) > budget:
         each = budget // len(inside)
@@ -185,8 +185,7 @@ def label_statistics(
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     near = _neighbours(volume, inside, budget)
-    frequent = [(int(one), int(size)) for one, size in zip(objects, voxels, strict=True)]
-    frequent = frequent[: _VALUES + 1]
+    frequent = [*zip(objects.tolist(), voxels.tolist(), strict=True)][: _VALUES + 1]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
     main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
     pieces = _pieces(volume, inside, budget, main, found.form) if 0 < len(main) <= _VALUES else ()
@@ -261,12 +260,6 @@ def changed(labels: Array) -> tuple[NDArray[np.bool_], tuple[float, float, float
         marked[1:] |= differ
         marked[:-1] |= differ
     return boundary, (shares[0], shares[1], shares[2])
-
-
-def _some(boxes: Sequence[Box], most: int) -> list[Box]:
-    """Return at most `most` of the boxes, spread evenly."""
-    step = -(-len(boxes) // most)
-    return list(boxes[step // 2 :: step]) if step > 1 else list(boxes)
 
 
 def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> Neighbours:
@@ -374,8 +367,7 @@ def _kind(
     most = max(pieces, key=lambda row: row[1], default=(0, 0))
     mean = sum(count for _, count in pieces) / max(1, len(pieces))
     if mean >= _PIECES:
-        where = f"value {most[0]} lies in {most[1]} separate places of a sample"
-        return "classes", f"{seen}; {where}"
+        return "classes", f"{seen}; value {most[0]} lies in {most[1]} separate places of a sample"
     if len(main) == 1 and highest in (1, _SMALL):
         return "classes", f"{seen}: {highest}"
     if len(main) > 1 and mean <= _WHOLE and (len(main) > _FEW_IDS or highest > _SMALL):
@@ -388,8 +380,7 @@ def _table(labels: Array) -> Array:
     flat = labels.reshape(-1)
     first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]])[: flat.size])
     lengths = np.diff(np.append(first, flat.size))
-    ids, inverse = np.unique(flat[first].astype(np.uint64), return_inverse=True)
-    return np.stack([ids, np.bincount(inverse, lengths).astype(np.uint64)])
+    return _merged([np.stack([flat[first].astype(np.uint64), lengths.astype(np.uint64)])])
 
 
 def _merged(tables: list[Array]) -> Array:

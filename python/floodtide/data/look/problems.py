@@ -273,10 +273,8 @@ def _of_scale(
     if score > 1:
         differ = []
         if abs(by_length) > abs(by_detail) / 2:
-            how = "larger" if larger > 1 else "smaller"
-            differ.append(
-                f"has structures that are {max(larger, 1 / larger):.1f} times {how} in voxels"
-            )
+            how = f"{max(larger, 1 / larger):.1f} times {'larger' if larger > 1 else 'smaller'}"
+            differ.append(f"has structures that are {how} in voxels")
             if volume.voxel_size_nm is not None:
                 like = size_text([float(f"{n / larger:.3g}") for n in volume.voxel_size_nm])
                 differ[0] += f", as voxels of about {like} nm would make them"
@@ -302,10 +300,10 @@ def _of_scale(
     texture, inverted = _of_skewness(seen.skewness, volume.skewness)
     if texture > 1:
         what = "have other grey levels: they show another tissue, stain or microscope"
-        if inverted:
-            what = (
-                "are dark where they were bright, or bright where they were dark: invert the image"
-            )
+        opposite = (
+            "are dark where they were bright, or bright where they were dark: invert the image"
+        )
+        what = opposite if inverted else what
         found += finding(
             f"{reading.where}: against {volume.name}, on which the network was trained, thin structures of"
             f" {image.name} {what}"
@@ -425,9 +423,8 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
             f" {{ {table} }}, or resize masks without interpolation"
         )
     if labels.form in ("box", "boxes", "sections"):
-        empty = ""
-        if labels.empty_sections > 0:
-            empty = f"; {labels.empty_sections} of {labels.shape[0]} sections (z) have none"
+        empty = f"; {labels.empty_sections} of {labels.shape[0]} sections (z) have none"
+        empty = empty if labels.empty_sections > 0 else ""
         return finding(
             f"{where}: {labels.name} has labels only in {labels.place}{empty}: voxels outside count as not labelled,"
             " rather than background: train on these parts only"
@@ -448,11 +445,9 @@ def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
     """Return whether labels lie on their image in another orientation than the stored one, or nothing tells."""
     best, stored = found.clear, found.stored
     if best is None and found.verdict == "unclear":
-        why = (
-            f"changes of label differ from their surroundings by {stored.difference:.1f} grey levels only"
-            if stored is not None
-            else "few voxels lie at changes of label, or inside of objects"
-        )
+        why = "few voxels lie at changes of label, or inside of objects"
+        if stored is not None:
+            why = f"changes of label differ from their surroundings by {stored.difference:.1f} grey levels only"
         return finding(
             f"{where}: whether {labels} lies on the image cannot be told: {why}: look at both in"
             " `floodtide inspect IMAGE --labels LABELS`"

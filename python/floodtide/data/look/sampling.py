@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, tiles, total
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, reported, tiles, total
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
 
@@ -111,7 +111,7 @@ def slabs(
     volume: Volume, boxes: Sequence[Box], progress: Progress | None
 ) -> Iterator[tuple[int, Array]]:
     """Yield (number of the first section, voxels) for slabs of whole sections of each box, in order of z."""
-    done, whole = 0, sum(math.prod(size) for _, size in boxes)
+    parts: list[Box] = []
     chunk = volume.chunks[0]
     for (z, y, x), (depth, height, width) in boxes:
         step = max(1, min(depth, _SLAB // max(1, height * width)))
@@ -121,12 +121,10 @@ def slabs(
         while at < end:
             # The first slab ends where a chunk ends, so that no chunk is decoded twice.
             size = min(end - at, step - at % chunk if chunk <= step else step)
-            voxels = read(volume, ((at, y, x), (size, height, width)))
-            yield at, voxels
+            parts.append(((at, y, x), (size, height, width)))
             at += size
-            done += voxels.size
-            if progress is not None:
-                progress(done, whole)
+    for part in reported(parts, progress):
+        yield part[0][0], read(volume, part)
 
 
 def read(volume: Volume, box: Box) -> Array:

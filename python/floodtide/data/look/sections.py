@@ -136,6 +136,7 @@ class SectionSums:
         good[[at for at, kind in findings if kind != JUMP]] = False
         level, contrast = _running(means[good]), _running(stds[good])
         inside = float(np.median(stds[good])) if good.any() else 0.0
+        least = contrast.min() if len(contrast) else 0.0
         return Sections(
             first=self.first,
             means=tuple((means + self.offset).tolist()),
@@ -143,9 +144,7 @@ class SectionSums:
             correlations=tuple(correlations.tolist()),
             findings=tuple(Finding(self.first + at, kind) for at, kind in findings),
             drift=float(np.ptp(level)) / inside if inside > 0 else 0.0,
-            contrast_drift=float(contrast.max() / contrast.min())
-            if len(contrast) and contrast.min() > 0
-            else 1.0,
+            contrast_drift=float(contrast.max() / least) if least > 0 else 1.0,
         )
 
 

@@ -53,9 +53,8 @@ class Sharpness:
     @property
     def detail(self) -> tuple[float | None, float | None, float | None]:
         """Share of the variance that one voxel along z, y and x makes: noise and fine detail. None if unknown."""
-        z, y, x = (
-            1 - curve[0] if curve and curve[0] < 1 else None for curve in self.autocorrelation
-        )
+        nearest = [curve[0] if curve else 1.0 for curve in self.autocorrelation]
+        z, y, x = (1 - one if one < 1 else None for one in nearest)
         return z, y, x
 
 
@@ -84,14 +83,12 @@ def sharpness(volume: Volume, box: Box, budget: int = _VOXELS) -> Sharpness | No
 
 def _unpadded(voxels: NDArray[Any]) -> NDArray[np.bool_] | None:
     """Return the voxels that are not padding, regions of the lowest or highest grey level; None without padding."""
-    ends = [voxels == end for end in (voxels.min(), voxels.max())]
-    shares = [(float(np.mean(one)), float(np.sum(one[..., 1:] & one[..., :-1]))) for one in ends]
-    padding = [
-        one
-        for one, (share, joined) in zip(ends, shares, strict=True)
-        if share > _PADDED and joined > _JOINED * share * voxels.size
-    ]
-    return None if not padding else ~np.any(padding, axis=0)
+    padding = np.zeros(voxels.shape, bool)
+    for there in (voxels == voxels.min(), voxels == voxels.max()):
+        share, joined = np.mean(there), np.sum(there[..., 1:] & there[..., :-1])
+        if share > _PADDED and joined > _JOINED * share * voxels.size:
+            padding |= there
+    return ~padding if padding.any() else None
 
 
 def _of_cube(voxels: NDArray[Any], kept: NDArray[np.bool_] | None) -> NDArray[np.float64] | None:
@@ -99,13 +96,13 @@ def _of_cube(voxels: NDArray[Any], kept: NDArray[np.bool_] | None) -> NDArray[np
 
     None if few voxels are left, or if these do not vary.
     """
-    if kept is not None and np.mean(kept) < _LEAST_KEPT:
+    share = 1.0 if kept is None else float(np.mean(kept))
+    if share < _LEAST_KEPT:
         return None
     values = voxels.astype(np.float32)
     values -= (values if kept is None else values[kept]).mean(dtype=np.float64)
     if kept is not None:
         values[~kept] = 0
-    share = 1.0 if kept is None else float(np.mean(kept))
     variance = float(np.mean(np.square(values), dtype=np.float64)) / share
     if variance <= 0:
         return None
@@ -135,10 +132,9 @@ def _skewness(voxels: NDArray[Any], kept: NDArray[np.bool_] | None) -> NDArray[n
             sums = table[:, window:] - table[:, :-window]
             sums = sums[:, :, window:] - sums[:, :, :-window]
             cut = (most - window) // 2
-            result: NDArray[np.float64] = sums[
-                :, cut : len(sums[0]) - cut, cut : sums.shape[2] - cut
-            ]
-            return result / window**2
+            rows, columns = (slice(cut, n - cut) for n in sums.shape[1:])
+            result: NDArray[np.float64] = sums[:, rows, columns] / window**2
+            return result
 
         return mean
 

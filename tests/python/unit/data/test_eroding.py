@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import cli, data
-from floodtide.data.eroding import Eroded
+from floodtide.data.copies import Eroded
 from floodtide.data.resampling import Resampled
 from floodtide.errors import InvalidArgumentError
 
