@@ -21,7 +21,7 @@ score() {  # score <name> <seed> <box of 20 nm>: train, segment and evaluate, un
   floodtide train "$config" --set "run.dir=$1" --set "run.seed=$2" --set "data.volumes.0.box=$3" \
     --set training.steps=400 --set validation.every=400 >"$1.log" 2>&1
   floodtide predict "$1" evening.h5:raw "$1.h5:affinities" --box 63:95,0:125,0:125 >>"$1.log"
-  floodtide agglomerate "$1.h5:affinities" "$1.coarse.h5:segments" --method mean --threshold 0.5 >>"$1.log"
+  floodtide agglomerate "$1.h5:affinities" "$1.coarse.h5:segments" --method mean --threshold 0.5 --small-size 0 >>"$1.log"
   to "$1.coarse.h5:segments" "$1.fine.h5:segments" --labels
   floodtide evaluate "$1.fine.h5:segments" "$sample/groundtruth.h5:stack" --box 126:190,0:250,0:250 --json >"$1.part"
   mv "$1.part" "$1.json"

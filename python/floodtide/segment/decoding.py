@@ -75,8 +75,8 @@ _WAIT_S = 600.0  # for another job that chooses
 MIRROR_MARGIN = 0.02
 """Share of its score by which mirroring must be better to be chosen.
 
-Mirrored copies cost eight times the prediction. Where they helped, errors fell by 8 to 27 %; thresholds from 0.3 to 0.6
-differ by 7 % (docs/real_em.md, "A network trained in an evening"). So a gain below 2 % is not worth the time.
+Mirrored copies cost eight times the prediction. Where they helped, errors on FIB-25 fell by 8 to 27 %; thresholds from
+0.3 to 0.6 differ by 7 %. So a gain below 2 % is not worth the time.
 """
 THRESHOLD_MARGIN = 0.1
 """Share of the best score by which a higher threshold of the same linkage may be worse, and is chosen.
