@@ -163,7 +163,7 @@ def _settled(
     if row["method"] == "mutex":
         row |= {name: value for name, value in _MUTEX.items() if name not in given}
     if kept is not None:
-        best = _best(kept["rows"], by, given)
+        best = _best(kept["rows"], by, given.get("mirror"))
         row, boxes = {name: best[name] for name in _DEFAULTS} | given, kept["boxes"]
         plain = next(one for one in kept["rows"] if _DEFAULTS.items() <= one.items())
         name, where = _SCORES[by], "; ".join(kept["boxes"])
@@ -190,13 +190,12 @@ def _shown(value: Any) -> str:
     return ("on" if value else "off") if isinstance(value, bool) else f"{value}"
 
 
-def _best(rows: list[Row], by: str, given: Row) -> Row:
-    """Return the best candidate that has the given values. Of equals, the settings nearest to the defaults win.
+def _best(rows: list[Row], by: str, mirror: bool | None = None) -> Row:
+    """Return the best candidate, with or without mirroring if given. Of equals, the nearest to the defaults wins.
 
     Mirroring wins only if it is better by MIRROR_MARGIN. Of thresholds within THRESHOLD_MARGIN, the highest wins.
     """
-    for name, value in given.items():
-        rows = [one for one in rows if one[name] == value] or rows
+    rows = [one for one in rows if mirror is None or one["mirror"] == mirror] or rows
     usual = tuple(_DEFAULTS.items())
 
     def rank(row: Row) -> tuple[Any, ...]:

@@ -121,12 +121,15 @@ def test_a_piece_that_touches_nothing_ends() -> None:
     check(places, labels)
 
 
+SETTINGS = ["--threshold", "0.5", "--small-size", "0", "--min-size", "20"]
+
+
 def test_the_commands_write_read_and_judge_places(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, truth = written(tmp_path)
     for out in (f"{tmp_path}/out.h5:first/s", f"{tmp_path}/out.zarr"):
-        line = ["agglomerate", source, out, "--min-size", "20", "--json"]
+        line = ["agglomerate", source, out, *SETTINGS, "--json"]
         assert cli.run(line) == 0
         report = json.loads(capsys.readouterr().out)
         name = "out.h5.first.s.places.csv" if ":" in out else "out.zarr.places.csv"
@@ -159,7 +162,7 @@ def test_subvolumes_have_places_of_the_whole(
 ) -> None:
     source, truth = written(tmp_path)
     folder = f"{tmp_path}/pieces"
-    line = ["agglomerate", source, folder, "--min-size", "20", "--subvolume", "24,40,44"]
+    line = ["agglomerate", source, folder, *SETTINGS, "--subvolume", "24,40,44"]
     assert cli.run(line) == 0
     for out in (f"{tmp_path}/out.h5:s", f"{tmp_path}/out.zarr"):
         capsys.readouterr()
