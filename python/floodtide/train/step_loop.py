@@ -24,7 +24,7 @@ from floodtide.config.stored import require_same_task
 from floodtide.optim import advice, lr
 from floodtide.train import pace
 from floodtide.train.learners.learner import Model, Record, Setup
-from floodtide.train.run_directory import RunDirectory
+from floodtide.train.run_directory import RunDirectory, require_same_walkers
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
 
 KINDS = ("start", "train", "validation", "correction")
@@ -110,6 +110,9 @@ class StepLoop:
         self.core = self._new_core()
         self.checkpoint = world.from_rank_0(self.directory.newest_checkpoint)
         if self.checkpoint:
+            with world.agreed():
+                if self.comm.rank == 0:
+                    require_same_walkers(self.directory.path, self.setup.data.walkers)
             self._resume(self.checkpoint)
             with world.agreed():
                 self._resume_corrections()
