@@ -42,7 +42,12 @@ def command(file: str, overrides: tuple[str, ...]) -> int:
     speaks = world.rank() == 0
     status = 0
     with (
-        bar("steps", "train", at_most_s=lambda: trainer.time_left_s) as progress,
+        bar(
+            "steps",
+            "train",
+            at_most_s=lambda: trainer.time_left_s,
+            fitted_s=lambda: trainer.fitted_left_s,
+        ) as progress,
         second_interrupt_exits(FIRST * speaks, SECOND * speaks),
     ):
         try:

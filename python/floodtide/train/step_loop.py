@@ -210,6 +210,11 @@ class StepLoop:
         return schedule(pace.planned_step(self.setup.config.training, self.steps_done)[0]) / highest
 
     @property
+    def fitted_left_s(self) -> float | None:
+        """Seconds until the end that `training.fit_time` fits the steps to, by the clock of this rank; None: no end."""
+        return self._fit.left_s
+
+    @property
     def result(self) -> Model:
         """The trained network, with the averaged parameters if there are any."""
         if self.setup.average is None:
@@ -363,9 +368,12 @@ class StepLoop:
         """
         if self.stopped and self.comm.rank == 0:
             how = "was given up" if self.given_up else "is complete"
+            more = f"more than {self.steps_done} training.steps"
+            if self.setup.config.training.corrections:
+                more += " and a longer run.stop_after_s, which training.fit_time has fitted the steps to"
             notes.show(
                 f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
-                " another run.dir, or more training.steps"
+                f" another run.dir, or {more}"
             )
         if not self.complete or self.setup.learner.held_out is None or self._closed:
             return
