@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import datetime
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from floodtide.base import notes
@@ -12,6 +14,7 @@ from floodtide.base.progress import duration
 from floodtide.base.tasks import Task
 
 if TYPE_CHECKING:
+    from floodtide.config import Config
     from floodtide.train import Trainer
 
 _UNITS = {"fovs": "FOVs", "patches": "patches"}
@@ -63,6 +66,15 @@ class TrainingLines:
             by_steps_s = time_s / steps * (total - record["step"])
             rest_s = by_steps_s if rest_s is None else min(rest_s, by_steps_s)
         return f", about {duration(rest_s)} left" if rest_s else ""
+
+
+def next_commands(file: str, overrides: Sequence[str], settings: Config) -> str:
+    """Return what to do after a complete training: segment if the network finds objects, then the report."""
+    commands = [f"floodtide report {shlex.quote(settings.run.dir)}"]
+    if settings.task.of_objects and (settings.task.predicts or settings.segment.checkpoint):
+        words = [file, *(word for one in overrides for word in ("--set", one))]
+        commands.insert(0, f"floodtide segment {shlex.join(words)} --out segments.h5:segments")
+    return ", then ".join(commands)
 
 
 def _training(record: Any, task: Task) -> str:
