@@ -102,7 +102,8 @@ class Stack(NotPickled):
             library("waterz", "segment", "affinities")  # missing? say so before a long prediction
         use_threads(settings)
         options = settings.segment
-        checkpoint = trained.newest_checkpoint(options.checkpoint or settings.run.dir)
+        run = settings.run.dir
+        checkpoint = trained.newest_checkpoint(options.checkpoint or run, file, run)
         require_same_task(checkpoint, settings, file)
         images, levels, known_nm = _images(file, settings, checkpoint)
         mean, std = map(list, zip(*levels, strict=True))
@@ -112,6 +113,7 @@ class Stack(NotPickled):
         self.image, self.checkpoint, self.options = images[0], checkpoint, options
         self.inputs = [*files_of([one.name for one in images]), str(checkpoint)]
         self.decoding = Decoding()
+        self._chosen_s = 0.0  # seconds that `choose` took
         self.size_nm = settled_size(self.image, voxel_nm or known_nm, "the configuration")
         self.grid = self._grid()
         self.box = self._box(settings, box)
@@ -164,7 +166,9 @@ class Stack(NotPickled):
         old = self.predictor
         if old.task is None or not old.task.affinity_offsets:
             return
+        start_s = time.monotonic()
         found = self.decoding = decoding_of(self.checkpoint, self.options)
+        self._chosen_s = time.monotonic() - start_s
         if found.mirror:
             self.predictor = predict.Predictor(
                 old.model,
@@ -397,7 +401,7 @@ class Stack(NotPickled):
             "checkpoint": str(self.checkpoint),
             "decoding": source or None,  # None: a task without a choice
             "voxel_size_nm": self.size_nm,
-            "seconds": seconds,
+            "seconds": self._chosen_s + seconds,
             "out": out,
         }
 

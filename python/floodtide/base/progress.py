@@ -23,6 +23,8 @@ class bar:
         line_every_s: Seconds between two lines, where there is no terminal.
         note: Returns what to show beside the work done.
         at_most_s: Returns the seconds after which the work ends in any case; None: no limit.
+        fitted_s: Returns the seconds that are left if the work is fitted to them, whatever its speed was; None: it is
+            not.
     """
 
     def __init__(
@@ -33,12 +35,14 @@ class bar:
         line_every_s: float = 30.0,
         note: Callable[[], str] | None = None,
         at_most_s: Callable[[], float | None] | None = None,
+        fitted_s: Callable[[], float | None] | None = None,
     ) -> None:
         self._unit = unit
         self._description = description
         self._line_every_s = line_every_s
         self._note = note
         self._at_most_s = at_most_s
+        self._fitted_s = fitted_s
         self._line_s = time.monotonic()
         self._first: tuple[int, float] | None = None  # work done and time at the first call
         self._bar: Any = None
@@ -85,6 +89,9 @@ class bar:
     def _left_s(self, done: int, total: int) -> float | None:
         """Return the seconds until the work is done or its time is over; None if neither is known."""
         assert self._first is not None
+        fitted_s = None if self._fitted_s is None else self._fitted_s()
+        if fitted_s is not None and done < total:
+            return fitted_s
         before, start_s = self._first
         limit_s = None if self._at_most_s is None else self._at_most_s()
         if done <= before:

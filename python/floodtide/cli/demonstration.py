@@ -17,7 +17,7 @@ from floodtide.cli import evaluate_text
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
 from floodtide.data.boxes import as_vec3
-from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.geometry import Geometry, size_text
 from floodtide.errors import Error, on_all_ranks
 from floodtide.evaluate import trivial
 from floodtide.segment import Segmenter, SegmentOptions
@@ -52,10 +52,14 @@ SEGMENT: dict[str, Any] = {
 def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
     """Run the demonstration in `directory`; return the path of report.html on rank 0, None on others. Collective."""
     with contextlib.ExitStack() as held:
+        _announce(1, f"make a volume of {size_text(SHAPE)} voxels, and partition it")
         _make_volume(directory, seed, held)
+        _announce(2, f"train {notes.count_of(steps, 'step')}")
         model = _trained(directory, steps, seed)
         result = f"{directory / 'segmentation.h5'}:segmentation"
         page = None
+        count = len(MOVE_THRESHOLDS)
+        _announce(3, f"segment with {count} move thresholds, then the held-out part with the best")
         with world.agreed():
             if world.rank() == 0:
                 _core.set_num_threads(_core.available_cores())  # the other ranks wait
@@ -70,6 +74,11 @@ def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
                 click.echo(evaluate_text.compared(found))
                 page = report.write([directory])
         return page
+
+
+def _announce(stage: int, what: str) -> None:
+    if notes.speaks():
+        notes.line(f"stage {stage} of 3: {what}")
 
 
 def _make_volume(directory: Path, seed: int, held: contextlib.ExitStack) -> None:
@@ -94,17 +103,18 @@ def _make_volume(directory: Path, seed: int, held: contextlib.ExitStack) -> None
 
 
 def _trained(directory: Path, steps: int, seed: int) -> nn.FFN:
-    for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
-        settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
-        # The partitions of the demonstration have a smaller radius than its network reaches, on purpose.
-        with notes.no_warnings():
-            trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
-        with bar("steps", f"train at rate {lr:g}") as progress, notes.no_warnings():
-            trainer.run(progress)
-        if not trainer.complete:
-            # the signal stopped the training on all ranks
-            text = f"stopped at step {trainer.steps_done}: the same command resumes"
-            raise on_all_ranks(Error(text))
+    lines = TrainingLines(steps)
+    with bar("steps", "train") as progress:
+        for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
+            settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
+            # The partitions of the demonstration have a smaller radius than its network reaches, on purpose.
+            with notes.no_warnings():
+                trainer = Trainer.from_config(settings, callbacks=[lines])
+                trainer.run(lambda done, _: progress(done, steps))
+            if not trainer.complete:
+                # the signal stopped the training on all ranks
+                text = f"stopped at step {trainer.steps_done}: the same command resumes"
+                raise on_all_ranks(Error(text))
     # Without the trainer, whose watchdog would end the job if rank 0 segments for long.
     return cast(nn.FFN, trainer.result)
 

@@ -23,6 +23,8 @@ import click
 def command(runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:
     """Write a report about the run directories RUN...: figures, tables and pictures in one HTML file.
 
+    The name of a configuration means its run directory (run.dir).
+
     Several runs are shown in the same figures and compared: throughput, loss and validation against time, and time to
     reach a loss. A browser can show the file without an internet connection.
 
@@ -30,6 +32,11 @@ def command(runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> N
     Example:
       floodtide report runs/fib25 runs/fib25-sqrt --out compare.html
     """
-    from floodtide import report
+    from floodtide import config, report
+    from floodtide.base import reading
 
-    click.echo(str(report.write(runs, out, figures)))
+    folders = [
+        Path(config.load(run).run.dir) if run.suffix == ".toml" and reading.exists(run) else run
+        for run in runs
+    ]
+    click.echo(str(report.write(folders, out, figures)))

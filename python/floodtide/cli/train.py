@@ -8,7 +8,7 @@ import click
 from floodtide import config
 from floodtide.base.notes import count_of
 from floodtide.cli import options as shared
-from floodtide.cli.training_lines import TrainingLines
+from floodtide.cli.training_lines import TrainingLines, next_commands
 from floodtide.comm import world
 from floodtide.errors import Interrupted
 from floodtide.train.signals import second_interrupt_exits
@@ -42,7 +42,12 @@ def command(file: str, overrides: tuple[str, ...]) -> int:
     speaks = world.rank() == 0
     status = 0
     with (
-        bar("steps", "train", at_most_s=lambda: trainer.time_left_s) as progress,
+        bar(
+            "steps",
+            "train",
+            at_most_s=lambda: trainer.time_left_s,
+            fitted_s=lambda: trainer.fitted_left_s,
+        ) as progress,
         second_interrupt_exits(FIRST * speaks, SECOND * speaks),
     ):
         try:
@@ -50,13 +55,9 @@ def command(file: str, overrides: tuple[str, ...]) -> int:
         except Interrupted as error:
             status = error.exit_status
     if trainer.complete and speaks:
-        import shlex
-
-        steps, run = trainer.steps_done, settings.run.dir
-        click.echo(
-            f"the training is complete: {count_of(steps, 'step')}. Next: floodtide report {shlex.quote(run)}",
-            err=True,
-        )
+        done = count_of(trainer.steps_done, "step")
+        commands = next_commands(file, overrides, settings)
+        click.echo(f"the training is complete: {done}. Next: {commands}", err=True)
     elif speaks:
         from floodtide.optim import advice
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import datetime
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from floodtide.base import notes
@@ -12,6 +14,7 @@ from floodtide.base.progress import duration
 from floodtide.base.tasks import Task
 
 if TYPE_CHECKING:
+    from floodtide.config import Config
     from floodtide.train import Trainer
 
 _UNITS = {"fovs": "FOVs", "patches": "patches"}
@@ -22,16 +25,21 @@ class TrainingLines:
 
     A line begins with the time of day. Lines of training also tell when the run will end, from the speed since its
     start and from `run.stop_after_s`.
+
+    Args:
+        total: Number of steps of all trainings, if several follow each other; None: that of the training.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, total: int | None = None) -> None:
+        self._total = total
         self._start: tuple[int, float] = (0, 0.0)  # step and time at the start of this run
 
     def __call__(self, trainer: Trainer, record: Any) -> None:
         """Print the line of a record."""
         if record["kind"] == "train":
-            text = f"step {record['step']} of {trainer.config.training.total}: {_training(record, trainer.config.task)}"
-            text += self._left(trainer, record)
+            total = self._total or trainer.config.training.total
+            text = f"step {record['step']} of {total}: {_training(record, trainer.config.task)}"
+            text += self._left(trainer, record, total)
         elif record["kind"] == "validation":
             text = f"step {record['step']}: validation {_scores(record, trainer.config.task)}"
         elif record["kind"] == "correction":
@@ -49,13 +57,24 @@ class TrainingLines:
             )
         notes.line(f"{datetime.datetime.now():%H:%M:%S} {text}")
 
-    def _left(self, trainer: Trainer, record: Any) -> str:
+    def _left(self, trainer: Trainer, record: Any, total: int) -> str:
+        if record["step"] < total and (fitted_s := trainer.fitted_left_s) is not None:
+            return f", about {duration(fitted_s)} left"
         steps, time_s = record["step"] - self._start[0], record["time_s"] - self._start[1]
         rest_s = trainer.time_left_s
         if steps > 0:
-            by_steps_s = time_s / steps * (trainer.config.training.total - record["step"])
+            by_steps_s = time_s / steps * (total - record["step"])
             rest_s = by_steps_s if rest_s is None else min(rest_s, by_steps_s)
         return f", about {duration(rest_s)} left" if rest_s else ""
+
+
+def next_commands(file: str, overrides: Sequence[str], settings: Config) -> str:
+    """Return what to do after a complete training: segment if the network finds objects, then the report."""
+    commands = [f"floodtide report {shlex.quote(settings.run.dir)}"]
+    if settings.task.of_objects and (settings.task.predicts or settings.segment.checkpoint):
+        words = [file, *(word for one in overrides for word in ("--set", one))]
+        commands.insert(0, f"floodtide segment {shlex.join(words)} --out segments.h5:segments")
+    return ", then ".join(commands)
 
 
 def _training(record: Any, task: Task) -> str:

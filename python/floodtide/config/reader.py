@@ -29,7 +29,13 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         InvalidFileError: If the file is missing or not TOML.
         ConfigurationError: If a key is unknown, or a value has the wrong type or is out of range.
     """
-    return from_dict(reading.read_toml(path), str(path), overrides)
+    try:
+        text = reading.read_bytes(path, "a TOML file").decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidFileError(
+            f"{path}: is not a configuration in TOML; floodtide init makes one from an image"
+        ) from None
+    return from_dict(reading.parse_toml(text, str(path)), str(path), overrides)
 
 
 def from_dict(

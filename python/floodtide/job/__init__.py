@@ -105,10 +105,13 @@ def write(
     scheduler: str, job: Job, config_file: str, overrides: Sequence[str], target: Path
 ) -> None:
     """Write the batch script of a configuration file. Arguments as for `render`."""
+    from floodtide.train.run_directory import require_same_walkers
+
     for name in (config_file, str(target)):  # the script holds both names
         require_utf8(name, "the name of a file in a batch script")
     settings = config.load(config_file, overrides)
     text = render(scheduler, job, settings, config_file, overrides, str(target))
+    require_same_walkers(Path(settings.run.dir), settings.training.walkers_of(job.ranks))
     inputs = [config_file, *files_named(config.to_dict(settings)), job.environment]
     with reserved("job", target, unchecked, inputs, wait_s=WAIT_S):
         if target.exists():

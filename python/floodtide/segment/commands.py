@@ -269,7 +269,7 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     changes: dict[str, Any] = {} if box is None else {"box": box}
     levels: tuple[float, ...] = ()
     if options.checkpoint:
-        changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
+        changes["checkpoint"] = str(newest_checkpoint(options.checkpoint, file, settings.run.dir))
     if volume is not None:
         changes["image"] = volume.image
         levels = volume.mean, volume.std

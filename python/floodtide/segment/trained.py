@@ -7,6 +7,7 @@ ConfigurationError.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +84,22 @@ def stored_configuration(checkpoint: str | Path) -> config.Config | None:
     return None if is_tensorflow(checkpoint) else stored(checkpoint)
 
 
-def newest_checkpoint(path: str | Path) -> Path:
-    """Return the newest checkpoint of a run directory. A path to a checkpoint is returned unchanged."""
+def newest_checkpoint(path: str | Path, file: str = "", run: str = "") -> Path:
+    """Return the newest checkpoint of a run directory. A path to a checkpoint is returned unchanged.
+
+    Args:
+        file, run: A configuration and its run directory, for the message if `path` is that directory.
+    """
     path = Path(path)
     if reading.exists(path) or is_tensorflow(path):
         return path
     found = checkpoints(path)
     if not found:
+        todo = ""
+        if run and path == Path(run):
+            todo = f": not trained yet: floodtide train {shlex.quote(file)}"
         raise InvalidFileError(
-            f"{path} is neither a checkpoint nor a run directory with one in checkpoints/"
+            f"{path} is neither a checkpoint nor a run directory with one in checkpoints/{todo}"
         )
     return found[-1]
 

@@ -21,7 +21,7 @@ _MOMENTS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95)
 _SPARE = 0.01  # share of the time that no step is planned for: the last steps may be slower
 LARGEST = 0.2
 """Share of the planned steps that a step may stand for after a correction: the last rate would not be near the end."""
-_VALIDATION = 0.05  # share of the time that a validation is taken to need before one was measured
+_VALIDATION = 0.01  # share of the time that a validation is taken to need before one was measured
 
 
 def planned_step(training: TrainingConfig, step: int) -> tuple[float, float]:
@@ -58,6 +58,12 @@ class Fit:
         self._validated_s = 0.0  # since the step below
         self._first: int | None = None  # steps done before those of this job
         self._since: tuple[int, float] | None = None  # steps done, and when the last one ended
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the end of the time; None without time, and after its end."""
+        left_s = self._end_s - time.monotonic()
+        return left_s if left_s > 0 else None
 
     def due(self, step: int) -> bool:
         """Return True if a correction is due after the next step. Call this before each step."""

@@ -116,7 +116,7 @@ class RunDirectory(NotPickled):
         if not self._writer:
             return ""
         if _intact(Path(checkpoint)):
-            return ": another network or optimizer needs another run.dir"
+            return ": another network, optimizer or number of walkers needs another run.dir"
         older = [path for path in checkpoints(self.path) if str(path) != checkpoint]
         whole = next(filter(_intact, reversed(older)), None)
         if whole is None:
@@ -271,6 +271,21 @@ class RunDirectory(NotPickled):
             if error.errno == errno.ENAMETOOLONG:
                 raise errors.InvalidArgumentError(message) from None
             raise errors.StorageError(message) from None
+
+
+def require_same_walkers(run: Path, walkers: int) -> None:
+    """Raise ConfigurationError if a run directory has a checkpoint to resume from, of another number of walkers.
+
+    The log tells the number. A run directory without a log is accepted.
+    """
+    found = checkpoints(run)
+    starts = [r for r in read_log(run / "log.jsonl") if r.get("kind") == "start"] if found else []
+    before = starts[-1].get("walkers") if starts else walkers
+    if before != walkers:
+        raise errors.ConfigurationError(
+            f"{found[-1]}: was written with {before} walkers, this run has {walkers}: another number of walkers"
+            " (training.walkers, else the number of ranks) needs another run.dir"
+        )
 
 
 def _require_own_configuration(path: Path) -> None:

@@ -24,7 +24,7 @@ from floodtide.config.stored import require_same_task
 from floodtide.optim import advice, lr
 from floodtide.train import pace
 from floodtide.train.learners.learner import Model, Record, Setup
-from floodtide.train.run_directory import RunDirectory
+from floodtide.train.run_directory import RunDirectory, require_same_walkers
 from floodtide.train.signals import INTERRUPT, Requests, StopRequest
 
 KINDS = ("start", "train", "validation", "correction")
@@ -110,6 +110,9 @@ class StepLoop:
         self.core = self._new_core()
         self.checkpoint = world.from_rank_0(self.directory.newest_checkpoint)
         if self.checkpoint:
+            with world.agreed():
+                if self.comm.rank == 0:
+                    require_same_walkers(self.directory.path, self.setup.data.walkers)
             self._resume(self.checkpoint)
             with world.agreed():
                 self._resume_corrections()
@@ -205,6 +208,11 @@ class StepLoop:
         if not lr.ends(schedule.name) or not highest:
             return 0.0
         return schedule(pace.planned_step(self.setup.config.training, self.steps_done)[0]) / highest
+
+    @property
+    def fitted_left_s(self) -> float | None:
+        """Seconds until the end that `training.fit_time` fits the steps to, by the clock of this rank; None: no end."""
+        return self._fit.left_s
 
     @property
     def result(self) -> Model:
@@ -360,9 +368,12 @@ class StepLoop:
         """
         if self.stopped and self.comm.rank == 0:
             how = "was given up" if self.given_up else "is complete"
+            more = f"more than {self.steps_done} training.steps"
+            if self.setup.config.training.corrections:
+                more += " and a longer run.stop_after_s, which training.fit_time has fitted the steps to"
             notes.show(
                 f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
-                " another run.dir, or more training.steps"
+                f" another run.dir, or {more}"
             )
         if not self.complete or self.setup.learner.held_out is None or self._closed:
             return

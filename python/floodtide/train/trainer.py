@@ -159,6 +159,11 @@ class Trainer(Steering, NotPickled):
         return self._requests.time_left_s(self.config.run)
 
     @property
+    def fitted_left_s(self) -> float | None:
+        """Seconds until the end that `training.fit_time` fits the steps to, by the clock of rank 0; None: no end."""
+        return self._loop.fitted_left_s
+
+    @property
     def given_up(self) -> bool:
         """True if the training ended early because of `validation.give_up_after`. It does not go on."""
         return self._loop.given_up
@@ -215,7 +220,12 @@ class Trainer(Steering, NotPickled):
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         if not self._progress:
             return contextlib.nullcontext(lambda _done, _total: None)
-        return bar("steps", "train", at_most_s=lambda: self.time_left_s)
+        return bar(
+            "steps",
+            "train",
+            at_most_s=lambda: self.time_left_s,
+            fitted_s=lambda: self.fitted_left_s,
+        )
 
     def __enter__(self) -> Trainer:
         return self

@@ -416,7 +416,9 @@ def test_a_checkpoint_of_another_optimizer_asks_for_another_folder(
     path = run.parent / "run.toml"
     path.write_text(tomli_w.dumps(settings))
     assert command_line(["train", str(path)]) == 2
-    expected = "does not have: another network or optimizer needs another run.dir\n"
+    expected = (
+        "does not have: another network, optimizer or number of walkers needs another run.dir\n"
+    )
     assert capfd.readouterr().err.endswith(expected)
 
 

@@ -157,6 +157,22 @@ def test_a_damaged_log_stops_resuming_and_stays(
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_an_image_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "stack.tif").write_bytes(b"II*\0\xff\xd8")
+    said = "stack.tif: is not a configuration in TOML; floodtide init makes one from an image\n"
+    assert (
+        one_line(capsys, "train", f"{tmp_path}/stack.tif") == f"floodtide train: {tmp_path}/{said}"
+    )
+
+
+def test_a_configuration_names_the_run_directory_of_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stack.toml").write_text(f'[run]\ndir = "{tmp_path}/run"\n')
+    said = one_line(capsys, "report", str(tmp_path / "stack.toml"))
+    assert said == f"floodtide report: no run directory at {tmp_path}/run\n"
+
+
 def test_a_run_directory_whose_name_is_too_long_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,24 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
     assert caught.value.agreed
 
 
+def test_stages_are_named_and_steps_have_one_total(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "SHAPE", (128, 64, 64))
+    monkeypatch.setattr(demo, "TRAINING_BOX", "0:80,0:64,0:64")
+    monkeypatch.setattr(demo, "HELD_OUT_BOX", "88:128,0:64,0:64")
+    monkeypatch.setattr(demo, "_segment", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        demo.run(tmp_path, steps=4, seed=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("stage")] == [
+        "stage 1 of 3: make a volume of 128 x 64 x 64 voxels, and partition it",
+        "stage 2 of 3: train 4 steps",
+        "stage 3 of 3: segment with 5 move thresholds, then the held-out part with the best",
+    ]
+    steps = [line.split(" ", 1)[1][:11] for line in lines if "loss" in line]
+    assert steps[-1] == "step 4 of 4"
+    assert all(line.endswith("of 4") for line in steps)
+
+
 @pytest.mark.extra
 def test_a_run_leaves_a_segmentation_and_a_report(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "SHAPE", (128, 64, 64))

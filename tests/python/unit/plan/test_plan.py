@@ -140,7 +140,8 @@ def test_a_new_user_gets_a_scored_validation(
     few += ["--set", "schedule.warmup_steps=0"]
     small = ["--set", "training.steps=2", *few]
     assert cli.run(["train", "stack.toml", *small]) == 0
-    said = "the training is complete: 2 steps. Next: floodtide report runs/stack"
+    said = f"the training is complete: 2 steps. Next: floodtide segment stack.toml {' '.join(small)} --out"
+    said += " segments.h5:segments, then floodtide report runs/stack\n"
     assert said in capsys.readouterr().err
     record = read_log(Path("runs/stack/log.jsonl"))[-1]
     assert record["kind"] == "validation"

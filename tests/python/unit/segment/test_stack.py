@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import affinity_network
@@ -14,6 +16,7 @@ from affinity_network import SHAPE, SUBVOLUME
 from plans import refused
 
 from floodtide import cli, data
+from floodtide.agglomerate import predicted
 from floodtide.data import Volume
 from floodtide.evaluate import scores
 
@@ -60,6 +63,23 @@ def test_subvolumes_have_the_segments_of_the_whole(
     assert (out.shape, out.geometry.voxel_size_nm) == (SHAPE, (16.0, 16.0, 16.0))
     assert whole.max() > 3
     assert error(out.read(), whole) < 0.01
+
+
+def test_the_seconds_are_also_those_of_choosing_the_decoding(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen, decoding_of = [0.0], predicted.decoding_of
+
+    def slow(*arguments: Any) -> Any:
+        chosen[0] += 1000.0
+        return decoding_of(*arguments)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + chosen[0])
+    monkeypatch.setattr(predicted, "time", clock)
+    monkeypatch.setattr(predicted, "decoding_of", slow)
+    assert segmented(str(plan), "--out", f"{tmp_path}/out.h5:s", capsys=capsys)["seconds"] > 1000
+    pieces = [str(plan), "--out", f"{tmp_path}/pieces", *SUBVOLUME]
+    assert segmented(*pieces, "--subvolumes", "0:1", capsys=capsys)["seconds"] > 1000
 
 
 def test_an_image_of_other_voxels_and_format(

@@ -11,7 +11,7 @@ import tomli_w
 import tomllib
 from fuzz.tensorflow_files import write_bundle
 
-from floodtide import config, nn
+from floodtide import cli, config, nn
 from floodtide.base.tasks import TASKS
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.segment import trained
@@ -110,3 +110,16 @@ def test_paths_without_a_checkpoint_are_refused(tmp_path: Path) -> None:
     for name in (".", "absent"):
         with pytest.raises(InvalidFileError, match="neither a checkpoint nor a run directory"):
             trained.newest_checkpoint(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["ffn", "unet"])
+def test_segmenting_before_training_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    run = f'[run]\ndir = "{tmp_path}/run"\n'
+    volume = '[[data.volumes]]\nname = "a"\nimage = "a.h5:raw"\nlabels = "a.h5:l"\n'
+    named = f'[segment]\nimage = "a"\ncheckpoint = "{tmp_path}/run"\n'
+    (tmp_path / "a b.toml").write_text(run + volume + (UNET if kind == "unet" else named))
+    assert cli.run(["segment", f"{tmp_path}/a b.toml", "--out", f"{tmp_path}/x.h5:x"]) == 2
+    said = f"one in checkpoints/: not trained yet: floodtide train '{tmp_path}/a b.toml'\n"
+    assert capsys.readouterr().err.endswith(said)

@@ -296,7 +296,7 @@ def test_resuming_with_another_field_of_view_is_refused(
     assert cli.run([*words, "--set", "model.fov=[9,9,9]", "--set", "training.steps=4"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.endswith(
-        "expected (1, 13, 13, 13): another network or optimizer needs another run.dir"
+        "expected (1, 13, 13, 13): another network, optimizer or number of walkers needs another run.dir"
     )
 
 

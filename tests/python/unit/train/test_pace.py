@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import training_volume
 
 from floodtide import config
+from floodtide.base.progress import duration
 from floodtide.cli import run as command_line
 from floodtide.errors import ConfigurationError
 from floodtide.optim.lr import Schedule
@@ -121,6 +123,37 @@ def test_the_rate_ends_when_the_time_ends(
     )
     assert corrections[0]["before"] == PLANNED
     assert read_run(tmp_path).total == trainer.steps_done
+
+
+def test_lines_and_bar_count_down_to_the_end_that_the_steps_are_fitted_to(
+    folder: Path, tmp_path: Path, clock: Clock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    clock.step_s = lambda _: 5.0
+    given = settings(folder, tmp_path / "run", run={"log_every_s": 20.0})
+    (tmp_path / "fit.toml").write_text(str(given))
+    assert command_line(["train", str(tmp_path / "fit.toml")]) == 0
+    lines = capfd.readouterr().err
+    assert "step 5 of 60:" in lines  # 275 s by the steps of the plan
+    left = re.findall(r"step (\d+) of .*about (.*) left", lines)
+    for step, said in left:
+        assert said == duration(LIMIT_S - 5.0 * (int(step) - 1)), step
+    assert {"5", "9"} < {step for step, _ in left}
+    assert re.search(r"train: \d+ of 60 steps, about 16 min left", lines)
+    assert "left" not in [line for line in lines.splitlines() if "loss" in line][-1]
+
+    assert command_line(["train", str(tmp_path / "fit.toml")]) == 0
+    more = "training.steps and a longer run.stop_after_s, which training.fit_time has fitted"
+    assert more in capfd.readouterr().err
+
+
+def test_validations_that_were_not_measured_do_not_halve_the_plan(
+    folder: Path, tmp_path: Path, clock: Clock
+) -> None:
+    clock.step_s = lambda _: 10.0
+    trained(settings(folder, tmp_path))
+    second = records(tmp_path, "correction")[1]
+    assert second["step"] < records(tmp_path, "validation")[0]["step"]
+    assert second["steps"] >= 0.95 * LIMIT_S / 10.0
 
 
 def test_a_machine_that_becomes_slow_is_noticed(folder: Path, tmp_path: Path, clock: Clock) -> None:

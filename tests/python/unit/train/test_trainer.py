@@ -159,7 +159,32 @@ def test_a_complete_run_says_that_nothing_is_trained(
 
     first.run()
     says = f"note: {folder}/complete: the training is complete at step 2: nothing is trained"
-    assert f"{says}; expected another run.dir" in capsys.readouterr().err
+    assert (
+        f"{says}; expected another run.dir, or more than 2 training.steps\n"
+        in capsys.readouterr().err
+    )
+
+
+def test_another_number_of_walkers_needs_another_run_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(folder, "walkers", training={"steps": 2, "walkers": 2})
+    more = configuration(folder, "walkers", training={"steps": 4, "walkers": 3})
+    says = (
+        f"{folder}/walkers/checkpoints/step-2.h5: was written with 2 walkers, this run has 3: another number of walkers"
+        " (training.walkers, else the number of ranks) needs another run.dir"
+    )
+    with pytest.raises(errors.ConfigurationError) as refused:
+        Trainer.from_config(more)
+    assert str(refused.value) == says
+
+    monkeypatch.chdir(folder)
+    Path("walkers.toml").write_text(str(more))
+    job = ["job", "slurm", "walkers.toml", "--nodes", "1", "--time", "01:00:00"]
+    assert command_line(job) == 2
+    assert capsys.readouterr().err == f"floodtide job: {says}\n"
+    assert not Path("walkers.slurm").exists()
+    assert command_line([*job, "--set", "training.walkers=2"]) == 0
 
 
 def test_iterating_is_running(folder: Path) -> None:
