@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from floodtide import config
 from floodtide.base.data_options import TrainingVolume, volume_name
+from floodtide.base.network_files import DECODING
+from floodtide.base.reading import exists
 from floodtide.config.stored import stored
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, parse_boxes, total
@@ -30,12 +33,15 @@ def note_of(pair: Pair) -> str:
     try:
         checkpoint = pair.segmentation.text("checkpoint")
         settings = stored(checkpoint) if checkpoint else None
-        return _note(pair, settings) if settings else ""
+        kept = Path(checkpoint).absolute().parent.parent / DECODING
+        if settings is None or settings.validation.share > 0:  # else any section may be held out
+            return ""
+        return _note(pair, settings, chose=exists(kept))
     except (Error, OSError, ValueError):
         return ""
 
 
-def _note(pair: Pair, settings: config.Config) -> str:
+def _note(pair: Pair, settings: config.Config, *, chose: bool) -> str:
     section, region = settings.validation, pair.places[0]
     learnt, chosen, test = list[Box](), list[Box](), list[Box]()
     named = section.volume or next((one.name for one in settings.data.volumes), "")
@@ -48,9 +54,10 @@ def _note(pair: Pair, settings: config.Config) -> str:
     for volume in section.volumes:
         if (place := _place(pair, volume)) is not None:
             chosen += place.boxes(volume)
-    if not getattr(settings.task, "affinity_offsets", ()):
-        chosen, test = [], test or chosen  # no threshold is chosen
-    what = ((learnt, "were trained on"), (chosen, "are in the validation box, to choose thresholds on"))  # fmt: skip
+    if not chose:  # no threshold was chosen on the validation box
+        chosen, test = [], test or chosen
+    of_choice = "are in the validation box, on which thresholds were chosen"
+    what = ((learnt, "were trained on"), (chosen, of_choice))
     said = [f"{share} % {text}" for boxes, text in what if (share := _share(region, boxes))]
     if not said:
         return ""

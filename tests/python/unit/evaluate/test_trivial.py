@@ -163,11 +163,11 @@ TEST_PART = "the test part is --box 16:20,0:32,0:32"
             {
                 "": (
                     "note: 60 % of these voxels were trained on, and 20 % are in the validation box,"
-                    f" to choose thresholds on: this score is too good; {TEST_PART}"
+                    f" on which thresholds were chosen: this score is too good; {TEST_PART}"
                 ),
                 "9:14,0:32,0:32": (
                     "note: 60 % of these voxels were trained on, and 40 % are in the validation box,"
-                    f" to choose thresholds on: this score is too good; {TEST_PART}"
+                    f" on which thresholds were chosen: this score is too good; {TEST_PART}"
                 ),
                 "16:20,0:32,0:32": "",
             },
@@ -196,6 +196,8 @@ def test_a_score_of_trained_voxels_is_called_too_good(
     if test_box:
         more += ["validation.box=12:16,0:32,0:32", f"validation.test_box={test_box}"]
     Trainer.from_config(config.load(toml, more)).run()
+    if test_box:  # as `floodtide segment` leaves it
+        (tmp_path / "run/decoding.json").touch()
     truth = f"{tmp_path}/volume.h5:{labels}"
     with h5py.File(tmp_path / "out.h5", "w") as file:
         file["s"] = data.Volume(truth).read()
@@ -211,3 +213,30 @@ def test_a_score_of_trained_voxels_is_called_too_good(
     with h5py.File(tmp_path / "out.h5", "a") as file:
         file["s"].attrs["checkpoint"] = str(tmp_path / "moved.h5")
     assert "too good" not in run(f"{tmp_path}/out.h5:s", truth, *classes)
+
+
+def test_boxes_of_a_resampled_training_volume_are_found_in_the_original(tmp_path: Path) -> None:
+    write_patches(tmp_path)
+    with h5py.File(tmp_path / "volume.h5", "a") as file:  # as `floodtide init` makes it
+        original = np.repeat(file["raw"][()], 2, axis=0)
+        file["raw"].attrs["resolution"] = np.array([8.0, 8.0, 8.0])
+        file["raw"].attrs["resampled_from"] = f"{tmp_path}/original.h5:raw"
+        file["raw"].attrs["resampled_from_voxel_nm"] = "[4.0, 8.0, 8.0]"
+    truth = 1 + np.arange(original.size).reshape(original.shape) // 5000
+    sizes = {"voxel_size_nm": (4.0, 8.0, 8.0)}
+    data.write_volume(tmp_path / "original.h5", {"raw": original, "truth": truth}, **sizes)
+    toml = tmp_path / "run.toml"
+    toml.write_text(configuration(tmp_path, "classes in space", "run"))
+    Trainer.from_config(config.load(toml, ["training.steps=1", "run.threads=1"])).run()
+    with h5py.File(tmp_path / "out.h5", "w") as file:
+        file["s"] = truth
+        file["s"].attrs["image"] = f"{tmp_path}/original.h5:raw"
+        file["s"].attrs["checkpoint"] = str(tmp_path / "run/checkpoints/step-1.h5")
+    found = evaluate.report(
+        data.Volume(f"{tmp_path}/out.h5:s"), data.Volume(f"{tmp_path}/original.h5:truth")
+    )
+    assert found is not None
+    assert found.first == [
+        "note: 60 % of these voxels were trained on: this score is too good; the test part is --box 24:40,0:32,0:32"
+    ]
+    assert found.too_good
