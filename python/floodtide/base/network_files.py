@@ -20,6 +20,9 @@ from floodtide.base import reading
 from floodtide.base.libraries import library
 from floodtide.errors import InvalidFileError
 
+DECODING = "decoding.json"
+"""Name of the file of a run directory that keeps how affinities become segments: what was chosen on held-out voxels."""
+
 CHECKPOINT = re.compile(r"step-(\d+)\.h5")
 
 TRAINING_IMAGES = "training_images"

@@ -9,6 +9,7 @@ the core reads HDF5 files; it verifies checksums and limits the time.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import json
 import os
@@ -98,6 +99,34 @@ def reason(error: BaseException) -> str:
     text = " ".join(text.split()).rstrip(".") or type(error).__name__
     own = isinstance(error, Error)  # such a message is long only if the names of files are
     return text if own or len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
+
+
+def require_file(path: str, name: str = "") -> None:
+    """Refuse a path that is no regular file. Reading a FIFO would wait without end.
+
+    Args:
+        path: The path.
+        name: What messages call the volume that has the file; "": the path.
+    """
+    where = f"{name}: {path}" if name else f"{path}:"
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        raise InvalidFileError(f"{where} no such file{_like(path)}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidFileError(f"{where} cannot be read: {reason(error)}") from None
+    if not stat.S_ISREG(mode):
+        raise InvalidFileError(f"{where} is no regular file")
+
+
+def _like(path: str) -> str:
+    """Return words that suggest a file in the same folder with nearly the same name, if there is one."""
+    folder, name = os.path.split(path)
+    try:
+        close = difflib.get_close_matches(name, os.listdir(folder or "."), 1, 0.8)
+    except OSError:
+        return ""
+    return f"; did you mean {os.path.join(folder, close[0])}?" if close else ""
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

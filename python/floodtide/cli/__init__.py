@@ -140,6 +140,11 @@ def run(arguments: list[str] | None = None) -> int:
         result: Any = group.main(arguments, prog_name="floodtide", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
+        if (
+            type(error).__name__ == "NoArgsIsHelpError"
+        ):  # of click 8.2, whose message is the whole help
+            _print_once(error.format_message())
+            return 2
         _print_once(f"{prefix}: {_one_line(error.format_message())}")
         return 2
     except click.exceptions.Exit as error:

@@ -40,7 +40,9 @@ def compared(report: Report) -> str:
     """Return the verdict, and a table of the scores and of the scores of trivial answers, for a terminal."""
     scores = report.table.scores()
     found = trivial.verdict(scores, report.answers)
-    lines = [found.text, ""] if found else []
+    lines = [*report.first, ""] if report.first else []
+    if found:
+        lines += [_too_good(found.text) if report.too_good and found.better else found.text, ""]
     columns = _COLUMNS
     if report.runs is not None:
         columns, scores[NERL] = (*_COLUMNS, ("NERL", NERL)), report.runs.normalised
@@ -54,6 +56,10 @@ def compared(report: Report) -> str:
         cells.insert(1, ["  95 % interval", *("-".join(map(_text, end)) for end in ends)])
     lines += [*aligned(head, cells), *report.notes]
     return "\n".join([*lines, *_looked(report.looked)])
+
+
+def _too_good(verdict: str) -> str:
+    return f"Too good a score, of voxels of the training: {verdict[0].lower()}{verdict[1:]}"
 
 
 def _looked(found: Looked | None) -> list[str]:
@@ -89,7 +95,8 @@ def of_classes(report: ClassReport) -> str:
         for number, row in scores.items()
     ]
     rows.append(["mean without 0", *(_text(mean[name]) for name, _ in columns), "", "", ""])
-    lines = [*aligned(head, rows), ""]
+    lines = [*report.first, ""] if report.first else []
+    lines += [*aligned(head, rows), ""]
     lines.append("Truth and prediction in voxels. Dice of all: if every voxel were of the class.")
     if report.objects:
         where = "in each section" if report.sections else "in 3-D"

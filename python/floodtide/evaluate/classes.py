@@ -37,6 +37,7 @@ from floodtide.data.no_label import missing
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.evaluate.reporting import plain
+from floodtide.evaluate.trained_voxels import note_of
 from floodtide.evaluate.voxels import BLOCK_VOXELS, ContingencyTable, Pair, own_parts
 
 Array = NDArray[Any]
@@ -68,6 +69,7 @@ class ClassReport:
         average_precision: Of the voxels of each class, from the predicted probabilities; empty: there are none.
         objects: Scores of the objects of each class but the background; empty: not asked for.
         sections: True if each section has its own objects.
+        first: Sentences to read before the scores: about voxels of the training, and about places.
         notes: Sentences about the scores.
     """
 
@@ -80,6 +82,7 @@ class ClassReport:
     average_precision: dict[int, float] = dataclasses.field(default_factory=dict)
     objects: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
     sections: bool = False
+    first: list[str] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def scores(self) -> dict[int, dict[str, float]]:
@@ -130,7 +133,7 @@ class ClassReport:
             "worst_section": self.worst[0][0],
             "worst_voxels": self.worst_voxels,
             "objects_of_sections": self.sections if self.objects else None,
-            "notes": self.notes,
+            "notes": [*self.first, *self.notes],
         }
 
 
@@ -178,8 +181,7 @@ def class_report(
                 f"{ignored} voxels have a label in {truth.name} and none in {segmentation.name}: they do not count"
             )
         _find_worst(found, tables, pair.places[0])
-        if pair.assumed_place:
-            found.notes.append(pair.assumed_place)
+        found.first += [text for text in (note_of(pair), pair.assumed_place) if text]
     if noted is not None:
         found.average_precision = _precisions(pair, found, noted)
     if objects:

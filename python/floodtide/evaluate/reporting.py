@@ -25,6 +25,7 @@ from floodtide.evaluate.intervals import LEAST_BODIES, MOST_PAIRS, intervals
 from floodtide.evaluate.looking import Looked, looked_at
 from floodtide.evaluate.mistakes import Mistake, worst_mistakes
 from floodtide.evaluate.skeletons import RunLengths
+from floodtide.evaluate.trained_voxels import note_of
 from floodtide.evaluate.voxels import ContingencyTable, Pair
 
 Scores = dict[str, float]
@@ -48,6 +49,8 @@ class Report:
         intervals: {name: (low, high)}, the 95 % intervals of scores by bootstrap over bodies; None: `notes` says why.
         level: The grey level of the answer `best grey level`; None if it is not among the answers.
         pieces: Segments of this answer.
+        first: Sentences to read before the scores: about voxels of the training, and about places.
+        too_good: The network has seen compared voxels in its training.
         notes: Sentences about the answers.
         runs: Run lengths on skeletons; None: not asked for.
         unit: Their unit.
@@ -61,6 +64,8 @@ class Report:
     intervals: dict[str, tuple[float, float]] | None = None
     level: trivial.GreyLevel | None = None
     pieces: NDArray[np.int32] | None = None
+    first: list[str] = dataclasses.field(default_factory=list)
+    too_good: bool = False
     notes: list[str] = dataclasses.field(default_factory=list)
     runs: RunLengths | None = None
     unit: str = "nm"
@@ -73,7 +78,8 @@ class Report:
         answers = {name: plain(scores) for name, scores in self.answers.items()}
         if self.level is not None:
             answers[trivial.GREY_LEVEL] |= self.level._asdict()
-        found |= {"intervals": self.intervals, "trivial": answers, "notes": self.notes}
+        notes = [*self.first, *self.notes]
+        found |= {"intervals": self.intervals, "trivial": answers, "notes": notes}
         if self.before is not None:
             found["before"] = plain(self.before)
         if self.runs is not None:
@@ -137,8 +143,9 @@ def report(
                 _add_border(found, border_nm)
             if earlier is not None:
                 found.before = earlier.table().scores()
-            if pair.assumed_place:
-                found.notes.append(pair.assumed_place)
+            seen = note_of(pair)
+            found.too_good = bool(seen)
+            found.first += [text for text in (seen, pair.assumed_place) if text]
             _add_grey_level(found, image, pair)
             _add_intervals(found)
             _add_places(found, pair)

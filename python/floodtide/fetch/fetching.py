@@ -6,12 +6,13 @@ Every file is read whole, up to a limit. docs/decisions/20261123-volumes.md says
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,7 @@ def fetch(
     paths = []
     for item in data_set.items:
         path = folder / item.path
-        make_folder(path.parent)
-        with reserved("fetch", path, unchecked, wait_s=WAIT_S):
+        with _in_new_folder(path.parent), reserved("fetch", path, unchecked, wait_s=WAIT_S):
             if os.path.lexists(path):
                 _require_right(path, item)
             else:
@@ -83,6 +83,20 @@ def fetch(
     notes = folder / f"SOURCES-{name}.md"
     replace_text(notes, sources_text(name, data_set))
     return [*paths, notes]
+
+
+@contextlib.contextmanager
+def _in_new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder, and those above it. If the block fails, remove those that are new and empty."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        make_folder(folder)
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for one in new:
+                one.rmdir()
+        raise
 
 
 def sources_text(name: str, data_set: DataSet) -> str:

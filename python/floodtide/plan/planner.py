@@ -258,8 +258,20 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
         return second
     raise InvalidArgumentError(
         f"init: {', '.join(wish.labels)}: no cut along an axis leaves {what} in both the training and the validation"
-        " part; expected more labels"
+        f" part; expected more labels{_shares(wish, task) if task else ''}"
     )
+
+
+def _shares(wish: Wish, task: Any) -> str:
+    """Return the share of the voxels that each class has, as the end of a message."""
+    counts = dict.fromkeys(task.channels, 0)
+    for seen in wish.labels_seen:
+        for value, voxels in seen.values:
+            if (written := task.written_for(value)) is not None:
+                counts[task.channels[task.written.index(written)]] += voxels
+    total = max(1, sum(counts.values()))
+    rows = (f"'{name}' {100 * count / total:.4g} %" for name, count in counts.items())
+    return f" (the voxels are {', '.join(rows)})"
 
 
 def _kinds(number: int, labels: Volume, box: Box, task: Any, wish: Wish) -> set[Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def prepare(
         raise InvalidArgumentError(
             f"init: {out} exists, expected another --out, or --replace to write over it"
         )
-    pairs = _pairs(images, labels)
+    pairs = _pairs(images, labels, voxel_size_nm)
     seen = [_seen(objects, unlabelled) for _, objects in pairs]
     learnt = BY_KIND[_task(task, seen, start)]()
     size, known = _voxel_size([picture for picture, _ in pairs], voxel_size_nm, learnt)
@@ -116,9 +117,17 @@ def prepare(
     return plan
 
 
-def _pairs(images: Sequence[str], labels: Sequence[str]) -> list[tuple[Volume, Volume]]:
+def _pairs(
+    images: Sequence[str], labels: Sequence[str], voxel_size_nm: Sequence[float] | None
+) -> list[tuple[Volume, Volume]]:
     """Open the images with their labels, and check that they fit each other."""
     if len(images) != len(labels):
+        numbers = [name for name in images if re.fullmatch(r"\d+(\.\d+)?", name)]
+        if voxel_size_nm is not None and len(numbers) == len(images) - len(labels) == 2:
+            sizes = ",".join([f"{voxel_size_nm[0]:g}", *numbers])
+            raise InvalidArgumentError(
+                f"init: --voxel-nm {sizes.replace(',', ' ')}, expected commas: write --voxel-nm {sizes}"
+            )
         raise InvalidArgumentError(
             f"init: {len(images)} image(s) and {len(labels)} labels (--labels), expected the labels of each image, in"
             " the same order"

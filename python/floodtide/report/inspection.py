@@ -111,7 +111,7 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
     of_labels, aligned = None, None
     stated = {"image": stated_by(image, voxel_size_nm, "--voxel-nm").text}
     if labels is not None:
-        stated["labels"] = labels.geometry.text
+        stated["labels"] = stated_by(labels, voxel_size_nm, "--voxel-nm").text
         with bar("voxels of the labels", "inspect") as progress:
             of_labels = label_statistics(labels, progress=progress)
         aligned = alignment(image, labels)
@@ -122,6 +122,11 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
                 f" ({of_labels.kind_reason})"
             )
         found += problems.of_alignment(aligned, "labels", labels.name)
+        if of_labels.kind != "classes" and statistics.voxel_size_nm is None:
+            found += problems.finding(
+                f"image: {image.name} states no voxel size, which `floodtide init` needs for objects: give it"
+                " --voxel-nm Z,Y,X"
+            )
     return Inspection(
         image=statistics,
         labels=of_labels,

@@ -38,7 +38,7 @@ _SCORES = {
     "all_rand_precision": "Rand precision, all voxels",
     "all_rand_recall": "Rand recall, all voxels",
     "segments": "Segments",
-    "objects": "Objects",
+    "all_objects": "Objects",
     "adapted_rand_error": "Adapted Rand error, segmented voxels",
 }
 

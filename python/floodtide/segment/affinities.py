@@ -249,7 +249,8 @@ def agglomerate(
     with world.agreed():
         if world.rank() == 0:
             labels, doubtful = _segments(affinities, affinities.box, options)
-            notes = affinities.origin | {"options": json.dumps(to_dict(options))}
+            made_by = {"checkpoint": affinities.checkpoint} if affinities.checkpoint else {}
+            notes = affinities.origin | made_by | {"options": json.dumps(to_dict(options))}
             geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.offset)
             report |= write_segments(
                 labels, out, geometry, command=_COMMAND, notes=notes, inputs=affinities.name

@@ -20,6 +20,7 @@ from floodtide import _core
 from floodtide.base import notes, reading
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import replace_text
+from floodtide.base.network_files import DECODING
 from floodtide.base.outputs import reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.comm import world
@@ -50,9 +51,6 @@ from floodtide.segment.linking import (
     merged_small,
 )
 from floodtide.segment.predict import predictor_of
-
-FILE = "decoding.json"
-"""Name of the file of a run directory that keeps the choice, with the scores of all candidates."""
 
 _THRESHOLDS = tuple(round(STEP * n, 2) for n in range(2, 19))
 _SMALL_SIZES = (0, 1000, 4000, 16000)
@@ -216,7 +214,7 @@ def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
     settings = trained.stored_configuration(checkpoint)
     if settings is None or not settings.task.affinity_offsets:
         return None, f"defaults, because {checkpoint} has no training that says what to choose on"
-    file = checkpoint.absolute().parent.parent / FILE
+    file = checkpoint.absolute().parent.parent / DECODING
     if checkpoint.absolute().parent.name != "checkpoints":
         return None, f"defaults, because {checkpoint} is in no run directory"
     network = trained.load(checkpoint)

@@ -82,7 +82,14 @@ def write_log(folder: Path, steps: int = 400, rate: float = 1.0) -> None:
     """A log of training and validation records."""
     rng = np.random.default_rng(1)
     records: list[dict[str, Any]] = [
-        {"kind": "start", "ranks": 2, "threads": 1, "kernels": "avx2_direct"}
+        {
+            "kind": "start",
+            "ranks": 2,
+            "threads": 1,
+            "kernels": "avx2_direct",
+            "processor": "one",
+            "cores": 1,
+        }
     ]
     for step in range(0, steps, 4):
         loss = 0.15 + 0.5 * np.exp(-rate * step / 120) * rng.uniform(0.7, 1.3)

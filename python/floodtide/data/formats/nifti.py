@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
+from floodtide.base.reading import require_file
 from floodtide.data.formats.geometry import SAME, Geometry, size_text, stated_size, voxels_of
 from floodtide.data.formats.readers import Opened, array_volume
 from floodtide.errors import InvalidFileError
@@ -27,6 +28,7 @@ _STRAIGHT = 1e-3  # share of an axis that may lie along another one
 
 def open_nifti(reference: str) -> Opened:
     """Open a file of one volume."""
+    require_file(reference)
     nibabel = library("nibabel", reference, "formats")
     logger = logging.getLogger("nibabel.global")
     handler = logging.Handler()  # what nibabel logs about a header that it repairs becomes a note

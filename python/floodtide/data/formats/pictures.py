@@ -11,7 +11,6 @@ import logging
 import math
 import os
 import re
-import stat
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +22,7 @@ from floodtide.base import notes
 from floodtide.base.gates import Gate
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
-from floodtide.base.reading import blaming, reason
+from floodtide.base.reading import blaming, require_file
 from floodtide.data.boxes import Vec3, of_slices
 from floodtide.data.formats import tiff
 from floodtide.data.formats.geometry import Geometry, not_used, same_size, size_text
@@ -151,7 +150,7 @@ class Stack(Planes):
     """A TIFF file. Uncompressed voxels are read directly from the file; compressed pictures are decoded whole."""
 
     def __init__(self, path: str, series: int | None = None) -> None:
-        _require_file(path, path)
+        require_file(path)
         self._path = path
         self._series = series
         self._tables = tiff.Tables(path)
@@ -231,7 +230,7 @@ class Folder(Planes):
     def _read(self, number: int) -> NDArray[Any]:
         """Return the values of a file: bool if it has one bit for each pixel."""
         path = self._files[number]
-        _require_file(path, self._pattern)
+        require_file(path, self._pattern)
         with blaming(InvalidFileError, f"{path}: cannot be read as a picture"):
             picture = self._tiff(path, number) if path.lower().endswith(TIFF) else self._png(path)
         # the last of two or four channels says what is opaque
@@ -362,19 +361,9 @@ def _head(path: str) -> tuple[int, int, list[str]]:
 
 def _has_one_bit(path: str) -> bool:
     """Return True for a file of black and white, which has one bit for each pixel and no colour table."""
-    _require_file(path, path)
+    require_file(path)
     if not path.lower().endswith(TIFF):
         return _head(path)[:2] == (1, 0)
     with library("tifffile", path, "formats").TiffFile(path) as file:
         page = file.pages[0]
         return bool(page.bitspersample == 1 and page.photometric != tiff.PALETTE)
-
-
-def _require_file(path: str, name: str) -> None:
-    """Refuse a path that is no regular file. Reading a FIFO would wait without end."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError) as error:
-        raise InvalidFileError(f"{name}: {path} cannot be read: {reason(error)}") from None
-    if not stat.S_ISREG(mode):
-        raise InvalidFileError(f"{name}: {path} is no regular file")

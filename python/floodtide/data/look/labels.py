@@ -42,6 +42,7 @@ _PIECES = 4.0  # connected pieces of a value from which the values are classes
 _WHOLE = 2.0  # up to which they are objects, if their ids say so
 _FEW_IDS = 8  # values up to which whole pieces may be large classes
 _SMALL = 255  # highest id that a class has
+_APART = 0.01  # share of neighbours with 0 between them, below which they are said to touch
 _NOISY = 0.3  # share of neighbours that differ, above which they do not look like labels
 
 
@@ -107,7 +108,7 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
             parts.append("everywhere")
         elif self.form != "none":
             parts.append(f"in {self.place}")
-        if self.kind != "classes" and self.zero_between > 0:
+        if self.kind != "classes" and self.zero_between >= _APART:
             wide = f"{self.zero_width:.0f} voxel{'s' * (self.zero_width != 1)} of label 0"
             parts.append(f"{100 * self.zero_between:.0f} % of neighbours have {wide} between them")
         elif self.kind != "classes" and self.objects > 1:

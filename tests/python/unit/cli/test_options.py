@@ -12,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from floodtide import cli
 from floodtide.base import limits
 from floodtide.base.options import REQUIRED, option
 from floodtide.cli.options import filled, of_fields
@@ -92,3 +93,14 @@ def test_rows_show_every_result_and_no_conditions(capsys: pytest.CaptureFixture[
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
     print_rows(rows, as_json=False, columns={"name": "4", "wait_share": ".0%"})
     assert "25%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["lab"]])
+def test_a_group_without_a_command_prints_its_whole_help(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*words, "--help"]) == 0
+    shown = capsys.readouterr().out
+    cli.run(words)  # click 8.1 prints the help on standard output, and its status is 0
+    said = capsys.readouterr()
+    assert said.out + said.err == shown

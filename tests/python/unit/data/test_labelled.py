@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 from collections.abc import Sequence
@@ -109,6 +110,14 @@ def test_what_lies_between_objects_is_judged_where_labels_are(
         found = statistics(part(walled, *boxes))
         assert found.zero_between > 0.9
         assert 1 <= found.zero_width <= 6
+
+
+def test_objects_with_hardly_any_0_between_them_touch(walled: Array) -> None:
+    found = statistics(walled)
+    few = dataclasses.replace(found, zero_between=0.004, zero_width=3)
+    assert few.words.endswith(", neighbours touch")
+    some = dataclasses.replace(found, zero_between=0.01, zero_width=3)
+    assert some.words.endswith(", 1 % of neighbours have 3 voxels of label 0 between them")
 
 
 @pytest.mark.parametrize("budget", [1 << 9, 1 << 11])

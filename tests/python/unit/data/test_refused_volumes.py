@@ -85,7 +85,8 @@ def test_an_output_in_a_volume_that_is_read_is_refused(tmp_path: Path) -> None:
         ("missing.zarr", "there is no such folder"),
         ("missing.n5/raw", "there is no such folder"),
         ("precomputed://missing", "missing/info: cannot be read"),
-        ("missing.tif", "cannot be read: No such file"),
+        ("missing.tif", r"^missing\.tif: no such file$"),
+        ("missing.nii", r"^missing\.nii: no such file$"),
         ("missing/*.png", "no file has such a name"),
         ("missing.h5:raw", "no such file"),
         ("missing.h5", "for example missing.h5:raw; all forms: file.h5:dataset, precomputed:"),
@@ -98,6 +99,17 @@ def test_what_is_no_volume_is_refused_in_one_line(source: Any, message: str) -> 
         data.Volume(source)
     assert caught.value.exit_status == 2
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["tif", "nii"])
+def test_a_misspelt_file_is_named_once_with_the_file_that_is_meant(
+    suffix: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"stack.{suffix}").touch()
+    name = f"{tmp_path}/stak.{suffix}"
+    with pytest.raises(errors.InvalidFileError) as caught:
+        data.Volume(name)
+    assert str(caught.value) == f"{name}: no such file; did you mean {tmp_path}/stack.{suffix}?"
 
 
 def test_folders_say_which_name_is_meant(tmp_path: Path) -> None:

@@ -13,10 +13,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from training_patches import text as configuration
+from training_patches import write_patches
 
-from floodtide import cli, data, errors, evaluate
+from floodtide import cli, config, data, errors, evaluate
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.evaluate import trivial
+from floodtide.train import Trainer
 
 
 def table_of(a: Any, b: Any) -> Any:
@@ -107,11 +110,11 @@ def test_json_says_what_is_missing(volumes: str) -> None:
     assert found["intervals"] is None
 
 
-def test_a_segmentation_of_unknown_place_says_where_it_is_compared(tmp_path: Path) -> None:
+def test_a_segmentation_of_unknown_place_first_says_where_it_is_compared(tmp_path: Path) -> None:
     truth = np.repeat(np.arange(1, 5), 54).reshape(4, 6, 9)
     data.write_volume(tmp_path / "v.h5", {"truth": truth, "part": truth[:3]})
     text = run(f"{tmp_path}/v.h5:part", f"{tmp_path}/v.h5:truth")
-    assert "part has 3 x 6 x 9 voxels and does not say where it lies in" in text
+    assert "part has 3 x 6 x 9 voxels and does not say where it lies in" in text.splitlines()[0]
     assert "(4 x 6 x 9): compared with 0:3,0:6,0:9" in text
     assert "where it lies" not in run(f"{tmp_path}/v.h5:truth", f"{tmp_path}/v.h5:truth")
 
@@ -145,3 +148,95 @@ def test_pictures_show_the_earlier_segmentation(volumes: str, tmp_path: Path) ->
     run(*common, str(files[1]), "--voxel-nm", "8,4,4", "--before", f"{volumes}:whole")
     widths = [int.from_bytes(file.read_bytes()[16:20], "big") for file in files]  # in the PNG head
     assert widths[1] > 1.15 * widths[0]  # one more panel
+
+
+TEST_PART = "the test part is --box 16:20,0:32,0:32"
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "test_box", "notes"),
+    [
+        (
+            "affinities in sections",
+            "objects",
+            "16:20,0:32,0:32",
+            {
+                "": (
+                    "note: 60 % of these voxels were trained on, and 20 % are in the validation box,"
+                    f" on which thresholds were chosen: this score is too good; {TEST_PART}"
+                ),
+                "9:14,0:32,0:32": (
+                    "note: 60 % of these voxels were trained on, and 40 % are in the validation box,"
+                    f" on which thresholds were chosen: this score is too good; {TEST_PART}"
+                ),
+                "16:20,0:32,0:32": "",
+            },
+        ),
+        (
+            "classes in space",
+            "classes",
+            "",
+            {
+                "": (
+                    "note: 60 % of these voxels were trained on: this score is too good; the test part is --box"
+                    " 12:20,0:32,0:32"
+                ),
+                "12:20,0:32,0:32": "",
+            },
+        ),
+    ],
+)
+def test_a_score_of_trained_voxels_is_called_too_good(
+    kind: str, labels: str, test_box: str, notes: dict[str, str], tmp_path: Path
+) -> None:
+    write_patches(tmp_path)
+    toml = tmp_path / "run.toml"
+    toml.write_text(configuration(tmp_path, kind, "run"))
+    more = ["training.steps=1", "run.threads=1"]
+    if test_box:
+        more += ["validation.box=12:16,0:32,0:32", f"validation.test_box={test_box}"]
+    Trainer.from_config(config.load(toml, more)).run()
+    if test_box:  # as `floodtide segment` leaves it
+        (tmp_path / "run/decoding.json").touch()
+    truth = f"{tmp_path}/volume.h5:{labels}"
+    with h5py.File(tmp_path / "out.h5", "w") as file:
+        file["s"] = data.Volume(truth).read()
+        file["s"].attrs["image"] = f"{tmp_path}/volume.h5:raw"
+        file["s"].attrs["checkpoint"] = str(tmp_path / "run/checkpoints/step-1.h5")
+    classes = ["--classes"] if labels == "classes" else []
+    for box, note in notes.items():
+        given = [f"{tmp_path}/out.h5:s", truth, *classes, *(["--box", box] if box else [])]
+        said = run(*given)
+        assert said.splitlines()[0] == note if note else "too good" not in said
+        assert ("Better than trivial" in said) == (not note and not classes)
+        assert (note in json.loads(run(*given, "--json"))["notes"]) == bool(note)
+    with h5py.File(tmp_path / "out.h5", "a") as file:
+        file["s"].attrs["checkpoint"] = str(tmp_path / "moved.h5")
+    assert "too good" not in run(f"{tmp_path}/out.h5:s", truth, *classes)
+
+
+def test_boxes_of_a_resampled_training_volume_are_found_in_the_original(tmp_path: Path) -> None:
+    write_patches(tmp_path)
+    with h5py.File(tmp_path / "volume.h5", "a") as file:  # as `floodtide init` makes it
+        original = np.repeat(file["raw"][()], 2, axis=0)
+        file["raw"].attrs["resolution"] = np.array([8.0, 8.0, 8.0])
+        file["raw"].attrs["resampled_from"] = f"{tmp_path}/original.h5:raw"
+        file["raw"].attrs["resampled_from_voxel_nm"] = "[4.0, 8.0, 8.0]"
+    truth = 1 + np.arange(original.size).reshape(original.shape) // 5000
+    sizes = {"voxel_size_nm": (4.0, 8.0, 8.0)}
+    data.write_volume(tmp_path / "original.h5", {"raw": original, "truth": truth}, **sizes)
+    toml = tmp_path / "run.toml"
+    toml.write_text(configuration(tmp_path, "classes in space", "run"))
+    Trainer.from_config(config.load(toml, ["training.steps=1", "run.threads=1"])).run()
+    with h5py.File(tmp_path / "out.h5", "w") as file:
+        file["s"] = truth
+        file["s"].attrs["image"] = f"{tmp_path}/original.h5:raw"
+        file["s"].attrs["checkpoint"] = str(tmp_path / "run/checkpoints/step-1.h5")
+    found = evaluate.report(
+        data.Volume(f"{tmp_path}/out.h5:s"), data.Volume(f"{tmp_path}/original.h5:truth")
+    )
+    assert found is not None
+    assert found.first == [
+        "note: 60 % of these voxels were trained on: this score is too good; the test part is --box 24:40,0:32,0:32"
+    ]
+    assert found.too_good

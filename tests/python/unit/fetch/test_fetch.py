@@ -158,6 +158,15 @@ def test_the_public_origin_is_downloaded(
     assert_right(tmp_path / "out")
 
 
+def test_a_failed_download_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Repository, "address", lambda _, path: f"http://127.0.0.1:9/{path}")
+    with pytest.raises(StorageError, match="cannot be read"):
+        fetch("small", SET, tmp_path / "new" / "data")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_failed_downloads_are_one_line(server: str) -> None:
     assert download(f"{server}/nothing", 10) is None
     with pytest.raises(StorageError, match=r"more than .*the most expected"):

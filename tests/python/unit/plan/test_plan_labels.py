@@ -77,6 +77,20 @@ def test_classes_or_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert found["classes"] == {"0": "background", "1": "class 1", "2": "class 2"}
 
 
+def test_a_class_that_is_too_rare_to_hold_out_is_refused_with_all_shares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, _ = data.synth((24, 48, 48), seed=3)
+    mask = np.ones(image.shape, np.uint8)
+    mask[3, 20:24, 20:24] = 2
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "mask": mask})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:mask", "--task", "classes"]
+    line += ["--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"]
+    said = refused("init", *line, capsys=capsys)
+    assert "leaves all classes in both" in said
+    assert "expected more labels (the voxels are 'background' 99.97 %, 'v' 0.02894 %)" in said
+
+
 @pytest.mark.parametrize("classes", [1, 2])
 @pytest.mark.parametrize("unlabelled", [False, True])
 def test_resized_masks_get_ranges_of_values(
@@ -372,6 +386,9 @@ def test_several_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     line = [f"{tmp_path}/1.h5:raw", f"{tmp_path}/2.h5:raw", "--voxel-nm", "20,20,20"]
     line += ["--labels", f"{tmp_path}/1.h5:labels", "--out", f"{tmp_path}/v.toml"]
     assert "2 image(s) and 1 labels" in refused("init", *line, capsys=capsys)
+    spaces = [line[0], "--voxel-nm", "40", "4", "4.5", *line[4:]]
+    said = refused("init", *spaces, capsys=capsys)
+    assert "--voxel-nm 40 4 4.5, expected commas: write --voxel-nm 40,4,4.5" in said
     found = planned(*line, "--labels", f"{tmp_path}/2.h5:labels", capsys=capsys)["config"]
     assert [volume["name"] for volume in found["data"]["volumes"]] == ["volume0", "volume1"]
     assert found["validation"]["volume"] in ("volume0", "volume1")

@@ -53,7 +53,7 @@ def test_a_good_volume_gets_a_page_and_a_few_lines(
     assert inspect(folder, "raw", *words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "image: axes z, y, x (as stored); voxels of 8 x 8 x 8 nm (--voxel-nm)"
-    assert lines[1] == "labels: axes z, y, x (as stored); voxels of unknown size"
+    assert lines[1] == "labels: axes z, y, x (as stored); voxels of 8 x 8 x 8 nm (--voxel-nm)"
     assert lines[2].startswith("mean: ")
     assert "verdict: Nothing looks wrong." in lines
     assert lines[-1] == f"page: {folder}/raw.html"
@@ -64,6 +64,18 @@ def test_a_good_volume_gets_a_page_and_a_few_lines(
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert page.count("<img") == 3
     assert "the labels lie on the image." in page
+    assert "Borders between labels are dark." in page
+
+
+def test_an_unknown_voxel_size_is_a_doubt(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect(folder, "raw", "--labels", f"{folder}/volume.h5:labels") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "verdict: 1 doubt: see below what to change." in lines
+    (doubt,) = [line for line in lines if line.startswith("doubt: ")]
+    assert (
+        "states no voxel size, which `floodtide init` needs for objects: give it --voxel-nm"
+        in doubt
+    )
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_the_page_opens_with_a_verdict_and_facts(page: Page) -> None:
     for fact in (
         "Duration of the training",
         "40 s",
-        "2 ranks with 1 thread",
+        "2 ranks with 1 thread; one, 1 core for rank 0",
         "42 x 75 x 101 voxels",
     ):
         assert fact in head
@@ -257,6 +257,8 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: Page) -> None:
 def test_tables_show_the_scores_and_the_settings(page: Page) -> None:
     assert page.row("segmentation")[:3] == ["segmentation", "0.567", "0.7471"]
     assert page.row(trivial.ONE_OBJECT)[:3] == [trivial.ONE_OBJECT, "0.9207", "1"]
+    objects = page.row("segmentation")[8]
+    assert [page.row(name)[8] for name in (trivial.ONE_OBJECT, trivial.GREY_LEVEL)] == [objects] * 2
     assert page.row("Depth")[1] == "4"
     assert page.row("Ranks")[1] == "2"
     assert page.row("F1 at probability 0.5")[2:4] == ["0.62", "0"]
