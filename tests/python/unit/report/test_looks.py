@@ -9,16 +9,20 @@ import pytest
 from floodtide.base import style
 
 
+@pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("pixels", [5, 17, 200])
-def test_a_scale_bar_lies_inside_of_its_picture(pixels: int) -> None:
+def test_a_scale_bar_lies_inside_of_its_picture(pixels: int, right: bool) -> None:
     """A bar below a small picture makes its subplot smaller than those beside it."""
     with style.figure(2.0, 2.0) as drawn:
         axis = drawn.subplots()
         axis.imshow(np.zeros((pixels, pixels)))
-        style.scale_bar(axis, pixels, pixels, 8.0)
+        style.scale_bar(axis, pixels, pixels, 8.0, right=right)
         (bar,) = axis.patches
         low, high = sorted(axis.get_ylim())
         assert low <= bar.get_y() <= bar.get_y() + bar.get_height() <= high
+        low, high = axis.get_xlim()
+        assert low <= bar.get_x() <= bar.get_x() + bar.get_width() <= high
+        assert (bar.get_x() > pixels / 2) == right
 
 
 def test_pictures_of_one_scale_have_equal_bars() -> None:
