@@ -131,29 +131,44 @@ def boundaries(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     return edge
 
 
-def scale_bar(axes: Axes, width_px: int, height_px: int, pixel_nm: float | None) -> None:
-    """Draw a scale bar in the lower left corner of a picture, with a round length of about a fifth of the width.
+def scale_bar(
+    axes: Axes,
+    width_px: int,
+    height_px: int,
+    pixel_nm: float | None,
+    widest_px: float | None = None,
+    *,
+    right: bool = False,
+) -> None:
+    """Draw a scale bar in a lower corner of a picture, with a round length of about a fifth of the width.
 
     Args:
         axes: Axes that show a picture of width_px x height_px pixels (extent in pixels).
         pixel_nm: Width of a pixel in nanometres; None: the label of the bar is in voxels.
+        widest_px: Width of the widest of several pictures of one scale, whose bars are equal if they fit; None: this.
+        right: In the right corner, not in the left one.
     """
     from matplotlib.patches import Rectangle
 
     unit = pixel_nm or 1.0
-    target = 0.22 * width_px * unit
+    wide = width_px if widest_px is None else min(widest_px, 4.0 * width_px)
+    target = 0.22 * wide * unit
     decade = 10.0 ** math.floor(math.log10(max(target, 1.0)))
     length = max(step * decade for step in (1.0, 2.0, 5.0) if step * decade <= max(target, 1.0))
     if pixel_nm is None:
         text = f"{length:g} voxels"
     else:
         text = f"{length / 1000.0:g} µm" if length >= 1000.0 else f"{length:g} nm"
-    thick = max(0.014 * height_px, 0.01 * width_px)
-    x, y = 0.04 * width_px, height_px - 0.5 - 1.5 * thick  # the last pixel ends at height_px - 0.5
+    aspect = axes.get_aspect()
+    thick = min(0.012 * wide / (1.0 if isinstance(aspect, str) else aspect), 0.1 * height_px)
+    x = 0.96 * width_px - 1.0 - length / unit if right else 0.04 * width_px
+    y = height_px - 0.5 - 1.5 * thick  # the last pixel ends at height_px - 0.5
     axes.add_patch(
         Rectangle((x, y - thick), length / unit, thick, color="white", ec="black", lw=0.4)
     )
-    label = axes.text(x, y - 1.8 * thick, text, color="white", fontsize=8.5, va="bottom", ha="left")
+    side = "right" if right else "left"
+    end = x + length / unit if right else x
+    label = axes.text(end, y - 1.8 * thick, text, color="white", fontsize=8.5, va="bottom", ha=side)
     from matplotlib.patheffects import withStroke
 
     label.set_path_effects([withStroke(linewidth=2.2, foreground="black")])

@@ -26,6 +26,8 @@ _PANELS = (
     ("Average precision", "average_precision"),
 )
 UNITS = {"fovs": "fields of view", "patches": "patches"}
+UNSMOOTHED = 60
+"""Most values of a curve that are drawn as they are: their mean would hardly differ."""
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
 _TIME_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -48,9 +50,13 @@ def smoothed(values: Floats, factor: float | None = None) -> Floats:
 
 
 def plot_smoothed(axis: Axes, x: Floats, values: Floats, colour: str) -> None:
-    """Draw values as a faint line, and their exponential mean as a strong one."""
+    """Draw values as a line; many values as a faint line, and their exponential mean as a strong one."""
+    look = style.series_look(colour, len(x))
+    if len(values) <= UNSMOOTHED:
+        axis.plot(x, values, **look)
+        return
     axis.plot(x, values, color=colour, alpha=0.25, lw=0.8)
-    axis.plot(x, smoothed(values), **style.series_look(colour, len(x)))
+    axis.plot(x, smoothed(values), **look)
 
 
 def legend(drawn: Figure, runs: Sequence[Run], shown: Sequence[Run], *handles: Any) -> None:
@@ -146,9 +152,15 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         ("Waiting for data", "% of the time, mean of the ranks", _share("wait_data_s"), False),
         ("Averaging gradients", "% of the time, waits included", _share("wait_comm_s"), False),
     ]
+    if all(run.ranks == 1 for run in runs):  # has nothing to average
+        del panels[-1]
     with style.figure(10.5, 5.8) as drawn:
         axes = drawn.subplots(2, 3, sharex=True)
-        for axis, (title, unit, read, smooth) in zip(axes.flat, panels, strict=True):
+        for axis in axes.flat[len(panels) :]:
+            axis.set_axis_off()
+            axes[0, 2].tick_params(labelbottom=True)
+            axes[0, 2].set_xlabel("training step")
+        for axis, (title, unit, read, smooth) in zip(axes.flat, panels, strict=False):
             for index, run in enumerate(runs):
                 steps, values = read(run)
                 colour = style.series_colour(index)

@@ -27,6 +27,7 @@ from floodtide.train.learners import learner_of
 from floodtide.train.recorded_run import Record, Run
 
 _VOXELS = 1 << 22  # of the patches that are predicted to find the best and the worst one
+_FEW = 0.01  # share of boundaries below which the average precision of a patch is chance
 _WIDTH = 3.2  # of a picture in inches
 _NO_LABEL = (0.85, 0.8, 0.7)  # of no target: targets are grey, or of strong colours
 
@@ -153,18 +154,39 @@ def _of_patches(name: str, samples: Patches, model: Any) -> list[tuple[str, int]
     """Return a title and the number of the best, median and worst patch, of some that are spread over all."""
     count = max(3, _VOXELS // int(np.prod(samples.patch_size)))
     last = samples.fixed_size - 1
-    scores = {}
+    scores, counted = {}, {}
     with bar("patches", f"{name}: predict held-out patches for the report") as progress:
         numbers = sorted({round(n) for n in np.linspace(0, last, min(count, last + 1)).tolist()})
         for done, number in enumerate(numbers, start=1):
-            found = score_of(predicted(samples, model, number), samples.task)
+            patch = predicted(samples, model, number)
+            found = score_of(patch, samples.task)
             if found is not None:
-                scores[number] = found
+                scores[number], counted[number] = found, _counted(patch, samples.task)
             progress(done, len(numbers))
     if not scores:
         raise InvalidArgumentError(f"none of {len(numbers)} patches has a score")
-    what = samples.task.patch_score
-    return [(f"{name} patch\n{what} {abs(scores[n]):.3f}", n) for name, n in pick(scores)]
+    what, most = samples.task.patch_score, max(counted.values())
+    telling = {n: scores[n] for n in scores if 0 < most <= 2 * counted[n]}
+    chosen = pick(telling if len(telling) >= 3 else scores)
+    few = {n: "" if voxels else " (few boundaries)" for n, voxels in counted.items()}
+    return [(f"{name} patch\n{what} {abs(scores[n]):.3f}{few[n]}", n) for name, n in chosen]
+
+
+def _counted(patch: Patch, task: PatchTask) -> int:
+    """Return how many voxels of a patch count; 0 if fewer than 1 % of its affinities along z, y, x are boundaries."""
+    counts = patch.weights > 0
+    if task.affinity_offsets:
+        counts = counts[..., _nearest(task)]
+        boundaries = np.count_nonzero(patch.truth[..., _nearest(task)][counts] < 0.5)
+        if boundaries < _FEW * np.count_nonzero(counts):
+            return 0
+    return int(np.count_nonzero(counts))
+
+
+def _nearest(task: PatchTask) -> list[int]:
+    """Return the outputs that are affinities along z, y and x; without them the first output."""
+    names = task.channels[: task.predicted]
+    return [names.index(axis) for axis in "zyx" if axis in names] or [0]
 
 
 def _sizes(classes: Array) -> Array:
@@ -196,8 +218,7 @@ def panels(patch: Patch, task: PatchTask) -> dict[str, Picture]:
         truth = np.where(patch.weights[0], patch.truth[0].astype(np.int64), -1)
         likely = np.where(truth < 0, 0, _core.evaluate.most_likely_classes(patch.output)[0])
         return {"Image": (image, None, None), "Truth and prediction": (image, truth, likely)}
-    names = task.channels[: task.predicted]
-    channels = [names.index(axis) for axis in "zyx" if axis in names] or [0]
+    channels = _nearest(task)
     target, output, counts = (
         part[0][..., channels] for part in (patch.truth, patch.output, patch.weights > 0)
     )

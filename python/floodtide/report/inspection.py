@@ -24,7 +24,7 @@ from floodtide.data import Volume
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import alignment, image_statistics, label_statistics, problems
 from floodtide.data.look.alignment import Alignment, orders_for
-from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.image import ImageStatistics, bin_edges
 from floodtide.data.look.labels import LIMITS, LabelStatistics, require_labels
 from floodtide.data.look.problems import Problem
 from floodtide.data.look.sections import MISSING
@@ -204,9 +204,8 @@ def _segmenting(image: ImageStatistics) -> str:
 
 def _histogram(image: ImageStatistics) -> str:
     """Return the histogram with the proposed mean and standard deviation. SVG as data URI."""
-    edges = np.linspace(image.minimum, image.maximum, len(image.histogram) + 1)
-    if image.maximum == image.minimum:
-        edges = image.minimum + np.arange(len(image.histogram) + 1.0)
+    whole = np.dtype(image.dtype).kind in "iu"
+    edges = bin_edges(image.minimum, image.maximum, whole=whole)
     share = 100.0 * np.asarray(image.histogram) / sum(image.histogram)
     with style.figure(7.2, 2.9) as drawn:
         axes = drawn.subplots()
@@ -253,5 +252,5 @@ def _sections(image: ImageStatistics) -> str | None:
             upper.plot(bad, means[at], "x", color=style.SERIES[1], ms=7, mew=2, label="bad section")
             for section in bad[:50]:
                 lower.axvline(section, color=style.SERIES[1], lw=0.8, ls=":")
-        upper.legend(loc="upper right", ncols=3)
+        upper.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, ncols=3)
         return style.data_uri(drawn, "svg")

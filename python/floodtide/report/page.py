@@ -13,6 +13,7 @@ from floodtide.base.files import make_folder
 from floodtide.base.notes import count_of
 from floodtide.report import (
     comparison,
+    curves,
     drawing,
     growth,
     held_out,
@@ -91,6 +92,7 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str], losses: Sequence[float
         ),
         validation=[(run.name, tables.validation_tables(run)) for run in runs if run.validation],
         curves=drawn,
+        smoothed=any(len(run.train) > curves.UNSMOOTHED for run in runs),
         comparison=comparison.comparison_table(runs, losses),
         pictures=pictures,
         absent=absent,

@@ -32,6 +32,7 @@ from floodtide.report.drawing import Floats, Ids
 
 _MISTAKES = "Mistakes"
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
+_PANEL, _LABEL = 2.75, 0.5  # inches: width of the widest plane, and height of the label of a row
 _WIDTH = 160  # voxels along each side of the surroundings of a voxel
 _BRIGHTEST = 1e30  # higher intensities would overflow in drawings
 # Of each plane: the fixed axis, and the axes drawn downwards and to the right.
@@ -44,12 +45,13 @@ class Plane:
 
     `pairs` are the rows (segment, object, voxels) of the whole box that tell splits from mergers; None: those of the
     plane. `marked` is the voxel (row, column) around which the planes lie. `aspect` is the height of a drawn voxel over
-    its width, `pixel_nm` its width in nanometres; None: unknown.
+    its width, `pixel_nm` its width in nanometres; None: unknown. `pixel` is this width, or that in voxels.
     """
 
     title: str
     shape: tuple[int, int]
     aspect: float
+    pixel: float
     pixel_nm: float | None
     marked: tuple[float, float]
     image: Floats | None = None
@@ -159,6 +161,7 @@ def _cut(
                 title=f"{name} = {placed[axis] + middle[axis]}",
                 shape=(-(-shape[rows] // steps[0]), -(-shape[columns] // steps[1])),
                 aspect=float(size[rows]) * steps[0] / (float(size[columns]) * steps[1]),
+                pixel=float(size[columns]) * steps[1],
                 pixel_nm=float(size[columns]) * steps[1] if voxel_size_nm else None,
                 marked=(
                     (middle[rows] - corner[rows]) / steps[0],
@@ -271,16 +274,26 @@ def _drawn(planes: Sequence[Plane]) -> Iterator[Figure]:
     matches, earlier = _matches(planes, "segmentation"), _matches(planes, "before")
     shown = [_panels(plane, matches, earlier) for plane in planes]
     titles = list(shown[0])
-    heights = [style.bounded_ratio(p.aspect * p.shape[0] / p.shape[1]) for p in planes]
-    width = 2.75
-    with style.figure(width * len(titles) + 0.4, width * sum(heights) + 0.55) as drawn:
+    widest = max(p.pixel * p.shape[1] for p in planes)  # all planes have one scale
+    heights = [style.bounded_ratio(p.aspect * p.pixel * p.shape[0] / widest) for p in planes]
+    height = sum(max(_PANEL * ratio, _LABEL) for ratio in heights)
+    with style.figure(_PANEL * len(titles) + 1.1, height + 0.7) as drawn:
         drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
         axes = drawn.subplots(len(planes), len(titles), squeeze=False, height_ratios=heights)
         rows = zip(axes, planes, shown, _AXES, strict=True)
         for row, plane, pictures, (_, down, right) in rows:
             for axis, picture in zip(row, pictures.values(), strict=True):
-                show_plane(axis, plane, picture)
-            row[0].set_ylabel(f"{plane.title}\n{down} down, {right} right")
+                show_plane(axis, plane, picture, widest / plane.pixel)
+            # Unlike the label of the axis, the layout makes room for the height of this text.
+            row[0].annotate(
+                f"{plane.title}\n{down} down, {right} right",
+                (0.0, 0.5),
+                (-6.0, 0.0),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                ha="right",
+                va="center",
+            )
         for axis, title in zip(axes[0], titles, strict=True):
             axis.set_title(title)
         if _MISTAKES in titles:
@@ -288,11 +301,17 @@ def _drawn(planes: Sequence[Plane]) -> Iterator[Figure]:
         yield drawn
 
 
-def show_plane(axis: Axes, plane: Plane, picture: Floats) -> None:
-    """Show a picture of a plane at the aspect of its voxels, with a scale bar."""
+def show_plane(axis: Axes, plane: Plane, picture: Floats, widest: float | None = None) -> None:
+    """Show a picture of a plane at the aspect of its voxels, with a scale bar.
+
+    Args:
+        widest: Width in pixels that the axes show, so that planes beside each other have one scale; None: the plane's.
+    """
     drawing.show(axis, picture, plane.aspect)
     rows, columns = plane.shape
-    style.scale_bar(axis, columns, rows, plane.pixel_nm)
+    style.scale_bar(axis, columns, rows, plane.pixel_nm, widest)
+    if widest is not None:
+        axis.set_xlim(-0.5, widest - 0.5)
 
 
 def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from floodtide import evaluate
 from floodtide.base import style
@@ -14,10 +15,13 @@ from floodtide.data import Volume
 from floodtide.data.boxes import total
 from floodtide.evaluate.mistakes import Mistake
 from floodtide.report import drawing, mistake_colours, planes
+from floodtide.report.drawing import Ids
 from floodtide.report.segmented import Segmented
 
 _COUNT = 10
 _COLUMNS = 5
+_PANEL = 2.1  # width of a picture in inches
+_WINDOW = 80  # voxels along each side of a picture
 
 
 def worst_of(found: Segmented) -> list[Mistake]:
@@ -40,24 +44,54 @@ def worst_figure(
     """Return a figure with the plane z through each mistake, in the colours of the mistakes. PNG as data URI."""
     assert found.pairs is not None
     rows = -(-len(mistakes) // _COLUMNS)
-    with style.figure(2.2 * _COLUMNS, 2.5 * rows + 0.35) as drawn:
+    shown = [_window(found.planes(voxel_size_nm, one.parts[1].zyx)[0]) for one in mistakes]
+    height, width = shown[0].shape
+    ratio = style.bounded_ratio(shown[0].aspect * height / width)
+    with style.figure(_PANEL * _COLUMNS, (_PANEL * ratio + 0.5) * rows + 0.35) as drawn:
+        drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
         axes = drawn.subplots(rows, _COLUMNS, squeeze=False)
         for axis in axes.flat[len(mistakes) :]:
             axis.set_axis_off()
-        for number, (axis, mistake) in enumerate(zip(axes.flat, mistakes, strict=False), start=1):
-            place = mistake.parts[1].zyx
-            plane = found.planes(voxel_size_nm, place)[0]
-            truth = np.asarray(plane.truth)
-            kinds = mistake_colours.kinds(np.asarray(plane.segmentation), truth, found.pairs)
-            picture = mistake_colours.painted(planes.grey(plane), kinds)
-            picture[style.boundaries(truth)] *= 0.55
-            planes.show_plane(axis, plane, picture)
-            drawing.mark(axis, *plane.marked, "o", 11)
+        pairs = zip(axes.flat, mistakes, shown, strict=False)
+        for number, (axis, mistake, plane) in enumerate(pairs, start=1):
+            z, y, x = mistake.parts[1].zyx
+            _show(axis, plane, found.pairs)
             kind = "merger" if mistake.kind == "merge" else mistake.kind
-            axis.set_title(f"{number}: {kind}, z = {place[0]}", fontsize=8.5)
-            axis.set_xlabel(f"y = {place[1]}, x = {place[2]}", fontsize=8)
+            axis.set_title(f"{number}: {kind}, z = {z}", fontsize=8.5)
+            axis.set_xlabel(f"y = {y}, x = {x}", fontsize=8)
         mistake_colours.legend(drawn, columns=3, loc="outside lower center")
         return style.data_uri(drawn, "png", dpi=130)
+
+
+def _show(axis: Axes, plane: planes.Plane, pairs: Ids) -> None:
+    """Show the mistakes of a plane, a circle around its marked voxel, and a scale bar in another corner."""
+    truth = np.asarray(plane.truth)
+    kinds = mistake_colours.kinds(np.asarray(plane.segmentation), truth, pairs)
+    picture = mistake_colours.painted(planes.grey(plane), kinds)
+    picture[style.boundaries(truth)] *= 0.55
+    drawing.show(axis, picture, plane.aspect)
+    (row, column), (rows, columns) = plane.marked, plane.shape
+    drawing.mark(axis, row, column, "o", 11)
+    lower_left = row > rows / 2 and column < columns / 2
+    style.scale_bar(axis, columns, rows, plane.pixel_nm, right=lower_left)
+
+
+def _window(plane: planes.Plane) -> planes.Plane:
+    """Return the part of a plane around its marked voxel."""
+    size = [min(n, _WINDOW) for n in plane.shape]
+    row, column = (
+        min(max(int(at) - n // 2, 0), whole - n)
+        for at, n, whole in zip(plane.marked, size, plane.shape, strict=True)
+    )
+    part = np.s_[row : row + size[0], column : column + size[1]]
+    return dataclasses.replace(
+        plane,
+        shape=(size[0], size[1]),
+        marked=(plane.marked[0] - row, plane.marked[1] - column),
+        image=None if plane.image is None else plane.image[part],
+        truth=np.asarray(plane.truth)[part],
+        segmentation=np.asarray(plane.segmentation)[part],
+    )
 
 
 def _placed(mistake: Mistake, found: Segmented) -> Mistake:

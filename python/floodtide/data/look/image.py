@@ -23,7 +23,7 @@ PERCENTILES = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
 """Percentiles of the grey levels in `ImageStatistics`."""
 
 BINS = 64
-"""Bins of the histogram in `ImageStatistics`."""
+"""Most bins of the histogram in `ImageStatistics`."""
 
 _MOST_SECTIONS = 1 << 22  # each needs memory; metadata may claim any number
 _PADDED = 0.05  # share of one grey level above which it may be padding
@@ -39,8 +39,8 @@ class ImageStatistics(Sample):
     Attributes:
         minimum, maximum, mean, std: Of the grey levels of the sampled voxels.
         percentiles: Grey levels at PERCENTILES.
-        histogram: Counts of BINS bins of equal width from `minimum` to `maximum`. For floating-point images, these and
-            the numbers above are those of a subset of at most 4 million voxels.
+        histogram: Counts of at most BINS bins of equal width, see `bin_edges`. For floating-point images, these and the
+            numbers above are those of a subset of at most 4 million voxels.
         lowest_share: Share of the voxels at the lowest value that the type can hold (floating point: that occurs).
         highest_share: Share of the voxels at the highest value that the type can hold (floating point: that occurs).
         proposed_mean, proposed_std: Those for training, without bad sections and padding.
@@ -165,8 +165,8 @@ class GreyLevels:
         least, most = float(values[0]), float(values[-1])
         _, mean, std = self.moments()
         at = np.searchsorted(np.cumsum(counts) / counts.sum(), np.asarray(PERCENTILES) / 100.0)
-        ends = (least, most + (least == most))  # one level: in the first bin
-        binned, _ = np.histogram(values, bins=BINS, range=ends, weights=counts)
+        edges = bin_edges(least, most, whole=self._range is not None)
+        binned, _ = np.histogram(values, bins=edges, weights=counts)
         # That the type can hold; for floating-point types, that occur.
         low, high = (least, most) if self._range is None else (self._range.min, self._range.max)
         return {
@@ -199,6 +199,19 @@ class GreyLevels:
             if counts[at] > _PADDED * n and counts[at] > _PEAK * usual:
                 return float(level), int(counts[at])
         return None
+
+
+def bin_edges(least: float, most: float, *, whole: bool) -> NDArray[np.float64]:
+    """Return the edges of the bins of the histogram of grey levels from `least` to `most`.
+
+    Args:
+        whole: The grey levels are integers. Then each bin holds as many of them as the others.
+    """
+    if not whole:
+        return np.linspace(least, most + (least == most), BINS + 1)  # one level: in the first bin
+    levels = int(most - least) + 1
+    width = -(-levels // BINS)
+    return least - 0.5 + width * np.arange(-(-levels // width) + 1.0)
 
 
 def require_image(volume: Volume) -> None:

@@ -18,7 +18,7 @@ from floodtide import data, errors
 from floodtide.data import look
 from floodtide.data.look import sampling
 from floodtide.data.look.alignment import Orientation
-from floodtide.data.look.image import PERCENTILES, ImageStatistics
+from floodtide.data.look.image import BINS, PERCENTILES, ImageStatistics, bin_edges
 from floodtide.data.look.sections import SectionSums
 from floodtide.data.look.trained_on import from_text, to_text
 
@@ -100,6 +100,7 @@ def test_image_statistics_are_those_of_numpy(
     assert found.mean == pytest.approx(image.mean(dtype=np.float64), rel=1e-12)
     assert found.std == pytest.approx(image.std(dtype=np.float64), rel=1e-9, abs=1e-9)
     assert sum(found.histogram) == image.size
+    assert len(found.histogram) <= BINS
     assert (
         found.percentiles[PERCENTILES.index(50.0)] == np.sort(image.ravel())[(image.size - 1) // 2]
     )
@@ -108,6 +109,18 @@ def test_image_statistics_are_those_of_numpy(
     assert found.sections.stds == pytest.approx(
         image.std((1, 2), dtype=np.float64), rel=1e-6, abs=1e-6
     )
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+@pytest.mark.parametrize("levels", [1, 2, 64, 65, 163, 256])
+def test_the_bins_of_evenly_spread_integers_are_even(dtype: str, levels: int) -> None:
+    least = 0 if dtype == "uint8" else -90
+    image = (least + np.arange(levels)).astype(dtype).reshape(1, 1, -1)
+    *counts, last = statistics(image).histogram
+    assert len({*counts, last} if levels % BINS == 0 or levels <= BINS else set(counts)) == 1
+    edges = bin_edges(least, least + levels - 1, whole=True)
+    assert edges[0] < least < edges[1]
+    assert edges[-2] < least + levels - 1 < edges[-1]
 
 
 @settings(max_examples=30, deadline=None)

@@ -185,6 +185,25 @@ def test_best_median_and_worst_patch_of_every_task_are_shown(
     assert all(list(pictures) == panels for _, pictures in shown)
 
 
+def test_patches_with_few_boundaries_are_left_out_if_others_remain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All boundaries of the volume lie in its lower half."""
+    run = volume_run(tmp_path, "affinities")
+    labels = np.full((16, 48, 48), 1, np.uint32)
+    labels[:, 30:], labels[15, 0, 0] = 2 + np.indices((16, 18, 48))[2] // 4, 2
+    raw = data.Volume(f"{tmp_path}/volume.h5:raw").read()
+    data.write_volume(tmp_path / "volume.h5", {"raw": raw, "labels": labels})
+    config = (run / "config.toml").read_text().replace("[8, 24, 24]", "[8, 16, 16]")
+    (run / "config.toml").write_text(config)
+    for _, panels in drawn(run, monkeypatch):
+        truth = panels["True affinities"][0]
+        assert (truth[..., 1:] == 0).any(axis=-1).mean() > 0.05
+    labels[:, 30:] = 1
+    data.write_volume(tmp_path / "volume.h5", {"raw": raw, "labels": labels})
+    assert all("few boundaries" in title for title, _ in drawn(run, monkeypatch))
+
+
 def test_true_affinities_are_those_of_the_labels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -408,6 +408,32 @@ def test_smoothing_keeps_a_constant_and_few_values() -> None:
     assert curves.smoothed(few).tolist() == few.tolist()
 
 
+@pytest.mark.parametrize(("count", "lines"), [(curves.UNSMOOTHED, 1), (curves.UNSMOOTHED + 1, 2)])
+def test_faint_lines_are_drawn_and_named_where_they_differ(
+    tmp_path: Path, count: int, lines: int
+) -> None:
+    with style.figure(2.0, 2.0) as drawn:
+        axis = drawn.subplots()
+        curves.plot_smoothed(axis, np.arange(float(count)), np.ones(count), style.SERIES[0])
+        assert len(axis.lines) == lines
+    records = [training_record(step, 0.5) for step in range(count)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert ("Faint lines" in Page(report.write([tmp_path])).text) == (lines == 2)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_averaging_of_gradients_is_drawn_for_several_ranks(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(
+        style, "data_uri", lambda drawn, _: titles.extend(a.get_title("left") for a in drawn.axes)
+    )
+    run = read_run(run_folder)
+    curves.training_figure([dataclasses.replace(run, start={**run.start, "ranks": ranks})])
+    assert ("Averaging gradients" in titles) == (ranks > 1)
+
+
 def test_smoothing_follows_the_definition() -> None:
     values = np.zeros(300)
     values[0] = 1.0
