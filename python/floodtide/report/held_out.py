@@ -81,7 +81,7 @@ def _pictures(run: Run) -> dict[str, Any]:
     model, task = trained.load(checkpoint), samples.task
     groups = task.scores_groups and len(samples.groups) > 1
     chosen = _of_groups(run, samples) if groups else _of_patches(run.name, samples, model)
-    sections = [_section(predicted(samples, model, number)) for _, number in chosen]
+    sections = [_section(predicted(samples, model, number), task) for _, number in chosen]
     shown = []
     for (title, _), section in zip(chosen, sections, strict=True):
         if groups:
@@ -195,14 +195,20 @@ def _sizes(classes: Array) -> Array:
     return np.asarray(objects.sum(axis=(1, 2)))
 
 
-def _section(patch: Patch) -> Patch:
+def _section(patch: Patch, task: PatchTask) -> Patch:
     """Return a section that counts: of classes that with most voxels of objects, else that with most varied targets."""
-    known = np.flatnonzero(np.any(patch.weights.reshape(len(patch.image), -1), axis=1))
     if patch.holds_classes:
+        known = np.flatnonzero(np.any(patch.weights.reshape(len(patch.image), -1), axis=1))
         z = int(known[_sizes(patch.truth)[known].argmax()])
-    else:  # of affinities that with most boundary
-        varied = [np.std(patch.truth[z][patch.weights[z] > 0]) for z in known]
-        z = int(known[np.argmax(varied)])
+    else:  # of affinities that with most boundary, where at least half as much counts as in another one
+        shown = _nearest(task)
+        counts = patch.weights[..., shown] > 0
+        voxels = np.count_nonzero(counts, axis=(1, 2, 3))
+        varied = [
+            np.std(truth[..., shown][counted]) if n > 0 and voxels.max() <= 2 * n else -1.0
+            for truth, counted, n in zip(patch.truth, counts, voxels, strict=True)
+        ]
+        z = int(np.argmax(varied))
     return Patch(*(np.ascontiguousarray(part[z : z + 1]) for part in patch))
 
 
