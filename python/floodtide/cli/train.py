@@ -38,6 +38,10 @@ def command(file: str, overrides: tuple[str, ...]) -> int:
     world.ensure_init()
     with world.agreed():
         settings = config.load(file, overrides)
+        if world.rank() == 0:
+            from floodtide.train.data_checks import require_files
+
+            require_files(file, settings)
     trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
     speaks = world.rank() == 0
     status = 0

@@ -18,13 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from floodtide.base.files import make_folder
+from floodtide.base.files import make_folder, path_and_dataset
 from floodtide.base.progress import bar
 from floodtide.base.tasks import Task
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.data import TrainingVolume, Vec3, Volume, look, partition
 from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
+from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.image_check import image_problems
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
@@ -34,7 +35,7 @@ from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
 from floodtide.data.volumes import as_volume, labels_of, name_of, settled_size, volume_exists
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data
 
@@ -74,6 +75,19 @@ class Looked:
         """The whole image and its training box, if that is another part, with their names."""
         box = [] if self.whole is self.statistics else [(f"{self.name} (box)", self.statistics)]
         return [(self.name, self.whole), *box]
+
+
+def require_files(file: str, config: Config) -> None:
+    """Raise InvalidFileError, with the key of the configuration `file`, if an HDF5 file of a volume is missing."""
+    for volume in config.data.volumes[:MOST]:
+        for key in ("image", "labels", "partitions"):
+            name = getattr(volume, key)
+            if not name or format_of(name) is not HDF5:
+                continue
+            path = path_and_dataset(name)[0]
+            if not os.path.lexists(path):
+                where = f"{file}: data.volumes '{volume.name}': {key}"
+                raise InvalidFileError(f"{where}: {path}: no such file")
 
 
 def require_volumes_fit(config: Config) -> None:

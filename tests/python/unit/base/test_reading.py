@@ -165,6 +165,17 @@ def test_an_image_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixt
     )
 
 
+def test_a_missing_volume_is_named_with_its_configuration_and_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "evening.toml"
+    path.write_text(
+        '[[data.volumes]]\nname = "a"\nimage = "even.h5:raw"\nlabels = "even.h5:labels"\n'
+    )
+    said = f"{path}: data.volumes 'a': image: even.h5: no such file\n"
+    assert one_line(capsys, "train", str(path)) == f"floodtide train: {said}"
+
+
 def test_a_configuration_names_the_run_directory_of_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -274,7 +274,7 @@ def test_progress_is_shown_when_asked_for(folder: Path, monkeypatch: pytest.Monk
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(trainer, "bar", lambda unit, what, at_most_s: Bar())
+    monkeypatch.setattr(trainer, "bar", lambda unit, what, **_: Bar())
     from_objects(folder, flood_objects(folder), "shown", progress=True).run()
     assert shown == [(done, STEPS) for done in range(1, STEPS + 1)]
 
