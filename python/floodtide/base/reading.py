@@ -9,7 +9,6 @@ the core reads HDF5 files; it verifies checksums and limits the time.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import json
 import os
@@ -112,7 +111,8 @@ def require_file(path: str, name: str = "") -> None:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
-        raise InvalidFileError(f"{where} no such file{_like(path)}") from None
+        said = f"{name}: {path}: no such file" if name else f"{path}: no such file{_like(path)}"
+        raise InvalidFileError(said) from None
     except (OSError, ValueError) as error:
         raise InvalidFileError(f"{where} cannot be read: {reason(error)}") from None
     if not stat.S_ISREG(mode):
@@ -121,6 +121,8 @@ def require_file(path: str, name: str = "") -> None:
 
 def _like(path: str) -> str:
     """Return words that suggest a file in the same folder with nearly the same name, if there is one."""
+    import difflib  # not when a training starts
+
     folder, name = os.path.split(path)
     try:
         close = difflib.get_close_matches(name, os.listdir(folder or "."), 1, 0.8)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +69,8 @@ class TrainingLines:
 
 def next_commands(file: str, overrides: Sequence[str], settings: Config) -> str:
     """Return what to do after a complete training: segment if the network finds objects, then the report."""
+    import shlex  # not when a training starts
+
     commands = [f"floodtide report {shlex.quote(settings.run.dir)}"]
     if settings.task.of_objects and (settings.task.predicts or settings.segment.checkpoint):
         words = [file, *(word for one in overrides for word in ("--set", one))]

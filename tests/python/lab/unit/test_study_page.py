@@ -53,8 +53,8 @@ def test_exponents_with_equal_weights(column: int, table: int, last: int, row: s
 def test_momentum_without_the_number_of_walkers_in_question() -> None:
     rates = best_rates(3, 0)
     del rates[32]
-    without = "Without the row of 32 walkers, the exponent with equal weights is"
-    assert f"{without} {exponent(rates)}.\n" in PAGE.read_text()
+    without = "Without 32 walkers, equally weighted best rates grow as N^"
+    assert f"{without}{exponent(rates)} (N walkers).\n" in PAGE.read_text()
 
 
 def test_one_power_law_against_a_law_with_a_knee() -> None:

@@ -430,7 +430,7 @@ def test_a_volume_that_vanishes_is_noticed(form: str, tmp_path: Path) -> None:
     if form == "tiffs":  # decoded planes are still known
         volume = data.Volume(str(tmp_path / "elsewhere/*.tif"))
         (tmp_path / "elsewhere/00004.tif").unlink()
-    with pytest.raises(errors.InvalidFileError, match="cannot be read"):
+    with pytest.raises(errors.InvalidFileError, match=r"cannot be read|00004.tif: no such file$"):
         volume.read()
 
 

@@ -226,7 +226,7 @@ def test_names_with_brackets_are_looked_up_first(tmp_path: Path) -> None:
 def test_a_name_that_is_no_file_and_matches_none_is_said_to_be_missing(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(errors.InvalidFileError, match="No such file"):
+    with pytest.raises(errors.InvalidFileError, match="no such file"):
         data.Volume(f"{tmp_path}/stack[1].tif")
     with pytest.raises(errors.InvalidFileError, match="no file has such a name"):
         data.Volume(f"{tmp_path}/*.tif")
