@@ -45,6 +45,9 @@ _HEADINGS = {
     "report": "Look and score", "job": "Cluster and speed", "lab": "Research",
 }  # fmt: skip
 _MODULES = {"lab": "floodtide.lab.cli"}  # the others are here, under their own names
+_NO_ARGUMENTS: Any = getattr(
+    click.exceptions, "NoArgsIsHelpError", ()
+)  # since click 8.2; its message is the help
 _LONGEST_WORD = 300  # letters
 _LONGEST_LINE = 1500
 
@@ -140,9 +143,7 @@ def run(arguments: list[str] | None = None) -> int:
         result: Any = group.main(arguments, prog_name="floodtide", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        if (
-            type(error).__name__ == "NoArgsIsHelpError"
-        ):  # of click 8.2, whose message is the whole help
+        if isinstance(error, _NO_ARGUMENTS):
             _print_once(error.format_message())
             return 2
         _print_once(f"{prefix}: {_one_line(error.format_message())}")

@@ -52,8 +52,8 @@ def command(
     written. Ranks share subvolumes or pairs. The same command continues after a crash. docs/segmentation.md and
     docs/segmentation_options.md explain both.
 
-    Left-out settings of affinities are those that `floodtide segment` has chosen for their network, else mean, 0.8,
-    4000 and 100.
+    If you leave out a setting, the choice of `floodtide segment` for this network holds. Without a choice, the method
+    is mean, the threshold 0.8, the small size 4000 and the smallest size 100.
 
     \b
     Example:

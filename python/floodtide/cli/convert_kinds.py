@@ -104,7 +104,7 @@ def _notes(source: str) -> dict[str, Any]:
 def volume(
     source: str, destination: str, *, voxel_nm: Sequence[float] | None, **asked: Any
 ) -> Report:
-    """Copy a volume to another format, or to other voxels. Other arguments are those of `floodtide.data.convert`."""
+    """Copy a volume to another format or voxel size. `floodtide.data.convert` explains the arguments in `asked`."""
     try:
         format_of(destination)
     except InvalidArgumentError as error:

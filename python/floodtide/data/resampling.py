@@ -190,7 +190,7 @@ def _majority(
     found = found.reshape(size[0], z, size[1], y, size[2], x).transpose(0, 2, 4, 1, 3, 5)
     found = np.sort(found.reshape(*size, -1), axis=-1)
     best, most = found[..., 0].copy(), np.ones(size, np.int32)
-    run = np.ones(size, np.int32)  # points of the label, up to the one at hand
+    run = np.ones(size, np.int32)  # equal points up to the current one
     for before, label in itertools.pairwise(np.moveaxis(found, -1, 0)):
         run = np.where(label == before, run + 1, 1)
         better = run > most

@@ -87,7 +87,7 @@ def fetch(
 
 @contextlib.contextmanager
 def _in_new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder, and those above it. If the block fails, remove those that are new and empty."""
+    """Make a folder and its parents. If the block fails, remove the folders that this call made, if they are empty."""
     new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         make_folder(folder)

@@ -48,9 +48,9 @@ def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, floa
 def levels_of(
     known: list[tuple[float, float]] | None, mean: float | None, std: float | None, unknown: str
 ) -> list[tuple[float, float]]:
-    """Return (mean, std) of the image and of each further channel: those that are known, or given for the image.
+    """Return (mean, std) of each channel. `mean` and `std` replace the known numbers of the first channel, the image.
 
-    `unknown` is the message of the InvalidArgumentError if neither says them.
+    Raise InvalidArgumentError with the message `unknown` if a number is neither known nor given.
     """
     if known is None and (mean is None or std is None):
         raise InvalidArgumentError(unknown)
