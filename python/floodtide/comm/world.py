@@ -188,10 +188,22 @@ def mpi_library() -> libraries.MpiLibrary:
 
 
 def shutdown() -> None:
-    """Leave the job without waiting. `init` may be called again. MPI ends when the process ends. Collective.
+    """Leave the job. `init` may be called again. MPI ends when the process ends. Collective.
 
-    If other ranks later wait for this rank, the time limit of `init` still ends the job.
+    The rank does not wait for the others, unless this process uses mpi4py: mpi4py may end MPI from then on, and no
+    thread of floodtide may be inside MPI when it does. If other ranks later wait for this rank, the time limit of
+    `init` still ends the job.
+
+    Raises:
+        CommunicationError: If this process uses mpi4py, and another rank does not call shutdown within that limit.
     """
+    if _state.watchdog is not None and libraries.mpi4py() is not None:
+        _state.watchdog.leave()
+        _wait_for([*_state.left, _state.watchdog], _state.timeout_s)
+    _leave()
+
+
+def _leave() -> None:
     if _state.watchdog is not None:
         _state.watchdog.leave()
         _state.left = [w for w in (*_state.left, _state.watchdog) if not w.over]
@@ -202,14 +214,23 @@ def shutdown() -> None:
 
 def _finish() -> None:
     """End MPI when the process ends, after all watchdogs are over: then no rank waits for this one."""
-    shutdown()
-    pause_s = 0.0005
-    while not all(watchdog.over for watchdog in _state.left):
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, 0.05)
+    _leave()
+    _wait_for(_state.left)
     _state.left.clear()
     if _state.library is not None:
         _state.library.finish()
+
+
+def _wait_for(watchdogs: Sequence[Watchdog], limit_s: float | None = None) -> None:
+    """Wait until the watchdogs are over, because all ranks have left; no limit: as long as that takes."""
+    start_s, pause_s = time.monotonic(), 0.0005
+    while not all(watchdog.over for watchdog in watchdogs):
+        if limit_s and time.monotonic() - start_s > limit_s:
+            raise errors.CommunicationError(
+                f"shutdown: another rank has not called it within {limit_s:g} s; with mpi4py, ranks wait for each other"
+            )
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.05)
 
 
 def _after_fork() -> None:

@@ -250,6 +250,40 @@ def test_mpi4py_communicators_are_watched_and_mpi_may_be_ended_by_hand() -> None
     )
 
 
+def test_with_mpi4py_ranks_wait_in_shutdown_because_mpi_may_end_after_it() -> None:
+    pytest.importorskip("mpi4py")
+    late = script(
+        2,
+        """
+        import time
+        from mpi4py import MPI
+        import floodtide as ft
+        ft.init(timeout_s=20)
+        start_s = time.monotonic()
+        time.sleep(ft.rank())
+        ft.shutdown()
+        print(time.monotonic() - start_s >= 1)
+        """,
+    )
+    missing = script(
+        2,
+        """
+        import time
+        from mpi4py import MPI
+        import floodtide as ft
+        ft.init(timeout_s=1)
+        if ft.rank() == 1:
+            time.sleep(60)
+        ft.shutdown()
+        """,
+        timeout_s=40,
+    )
+
+    assert (late.status, late.stdout.split()) == (0, ["True", "True"]), late.stderr
+    assert missing.status != 0
+    assert "shutdown: another rank has not called it within 1 s" in missing.stderr
+
+
 def test_no_thread_is_started_with_one_rank_or_without_a_limit() -> None:
     program = """
         import os, sys
