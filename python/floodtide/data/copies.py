@@ -22,16 +22,9 @@ from floodtide.data import no_label
 from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, grown, of_slices, reported, slices
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
-from floodtide.data.formats.writers import (
-    Plan,
-    Writer,
-    blocks,
-    new_top,
-    not_written,
-    shared_writer,
-)
+from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, not_written, shared_writer
 from floodtide.data.resampling import Resampled
-from floodtide.data.volumes import Volume, place_of, settled_size, whole_geometry
+from floodtide.data.volumes import Volume, settled_size, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 BLOCK_BYTES = 64 << 20
@@ -91,7 +84,7 @@ def convert(
     plan = Plan(
         shape=volume.shape,
         dtype=volume.dtype,
-        geometry=Geometry(voxel_size_nm=size, offset=place_of(volume)),
+        geometry=Geometry(voxel_size_nm=size, offset=volume.whole.offset),
         command=command,
         labels=labels or volume.text(WRITTEN_BY).removeprefix("floodtide ") in _SEGMENTING,
     )
@@ -176,8 +169,8 @@ def _created(
 ) -> tuple[Plan, Writer]:
     """Reserve a destination and return its writer, and the plan.
 
-    The plan of a volume that cannot name its image states voxel size and offset in the whole volume: `place_of` reads
-    the name of the image of an HDF5 volume only.
+    The plan of a volume that cannot name its image states voxel size and offset in the whole volume: `Volume.whole`
+    reads the name of the image of an HDF5 volume only.
     """
     row, name = format_of(destination), plan.command.removeprefix("floodtide ")
     if row is HDF5:

@@ -296,11 +296,6 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
     return dataclasses.replace(geometry, offset=offset, offset_source=source)
 
 
-def place_of(volume: Volume) -> Vec3 | None:
-    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it."""
-    return volume.whole.offset
-
-
 def stated_by(volume: Volume, given: Sequence[float] | None, option: str) -> Geometry:
     """Return the geometry of a volume, with the voxel size that an option gives, if it is given."""
     if given is None:

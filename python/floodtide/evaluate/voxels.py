@@ -24,7 +24,7 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, box_text, difference, intersection, reported, tiles
 from floodtide.data.no_label import cleared
-from floodtide.data.volumes import note_place, place_of, require_same_size
+from floodtide.data.volumes import note_place, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
 from floodtide.evaluate.borders import near_border
 
@@ -95,7 +95,7 @@ class Pair:
         if segmentation.shape == truth.shape:
             note_place("evaluate", segmentation, truth)
         mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
-        placed = place_of(truth) is not None
+        placed = truth.whole.offset is not None
         common = intersection(mine, theirs) if placed or box is not None else mine
         if common is None or intersection(common, theirs) != common:
             raise ShapeError(
@@ -150,10 +150,10 @@ class Pair:
         """Return the first voxel of an image in the whole volume: without a place, that of a volume of its shape."""
         _, *starts = self.places
         for volume, start in zip((self.segmentation, self.truth), starts, strict=True):
-            unknown = place_of(image) is None or place_of(volume) is None
+            unknown = image.whole.offset is None or volume.whole.offset is None
             if image.shape == volume.shape and unknown:
                 return start
-        return place_of(image) or (0, 0, 0)
+        return image.whole.offset or (0, 0, 0)
 
     def read_image(self, image: Volume) -> NDArray[Any]:
         """Return an image (z, y, x) in the box, read whole.
@@ -171,7 +171,7 @@ class Pair:
             )
         alike = image.shape in (self.segmentation.shape, self.truth.shape)
         own = self.segmentation.text("image") == image.name  # from which it counts its voxels
-        if place_of(image) is None and not alike and not own:
+        if image.whole.offset is None and not alike and not own:
             notes.show(f"evaluate: {image.name} states no place: it is taken to begin at 0, 0, 0")
         return image.read((difference(region[0], first), region[1]))
 
@@ -231,12 +231,12 @@ class Pair:
         region, start, _ = self.places
         if self.box is None and region[1] != segmentation.shape:
             share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
-            stated = place_of(segmentation) is not None
+            stated = segmentation.whole.offset is not None
             return (
                 f"compared: {box_text(region)}, which both volumes cover, {share:.1f} % of {segmentation.name}"
                 f" ({box_text((start, segmentation.shape))}{'' if stated else ', as it does not say where it lies'})"
             )
-        if segmentation.shape == truth.shape or place_of(segmentation) is not None:
+        if segmentation.shape == truth.shape or segmentation.whole.offset is not None:
             return None
         mine, theirs = (" x ".join(map(str, volume.shape)) for volume in (segmentation, truth))
         return (
@@ -255,7 +255,7 @@ def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
 
     Without a stated place, volumes of one shape cover the same voxels, and others begin at 0, 0, 0.
     """
-    start, truth_start = place_of(segmentation), place_of(truth)
+    start, truth_start = segmentation.whole.offset, truth.whole.offset
     if segmentation.shape == truth.shape:
         start, truth_start = start or truth_start, truth_start or start
     return start or (0, 0, 0), truth_start or (0, 0, 0)

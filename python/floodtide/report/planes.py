@@ -24,7 +24,7 @@ from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, difference, is_inside, total
 from floodtide.data.no_label import cleared
-from floodtide.data.volumes import place_of, volume_exists
+from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable, first_voxels
 from floodtide.report import drawing, mistake_colours
@@ -99,7 +99,7 @@ def read_segmentation(
             f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected integers"
         )
     shape = segmentation.shape
-    whole = placed or start or place_of(segmentation) or (0, 0, 0)
+    whole = placed or start or segmentation.whole.offset or (0, 0, 0)
     corner, middle = (0, 0, 0), as_vec3([n // 2 for n in shape])  # in the segmentation
     if around is not None:
         middle = difference(around, whole)

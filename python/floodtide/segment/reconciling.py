@@ -185,7 +185,7 @@ def write_reconciled(
         for name, value in pieces.settings.items()
         if name != "geometry"
     }
-    if format_of(destination) is not HDF5:  # `place_of` finds the image of HDF5 volumes only
+    if format_of(destination) is not HDF5:  # `Volume.whole` finds the image of HDF5 volumes only
         texts.pop("image", None)
         offset = geometry.get("offset") or (0, 0, 0)
         first = total(start, offset)

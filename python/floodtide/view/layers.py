@@ -14,7 +14,7 @@ from floodtide.base.notes import show
 from floodtide.data import Vec3, Volume
 from floodtide.data.look.labels import like_image
 from floodtide.data.places import Place, belong, read_places, table_of
-from floodtide.data.volumes import place_of, require_same_size, volume_exists
+from floodtide.data.volumes import require_same_size, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.train.recorded_run import SEGMENTATION, read_run
 
@@ -80,7 +80,7 @@ def layers_of(
         found.append(dataclasses.replace(_layer("truth", truth, True), visible=False))
     for layer in found[1:]:
         require_same_size("view", layer.volume, found[0].volume)
-        if place_of(layer.volume) is None and any(found[0].start):
+        if layer.volume.whole.offset is None and any(found[0].start):
             first = f"{found[0].volume.name} begins at voxel {found[0].start}"
             show(f"view: {first}, {layer.volume.name} states no place: it is shown from (0, 0, 0)")
     stated = [layer.volume.geometry.voxel_size_nm for layer in found]
@@ -106,7 +106,7 @@ def _layer(name: str, reference: str, labels: bool) -> Layer:
     volume = Volume(reference)
     if labels and volume.dtype.kind not in "iu":
         raise InvalidFileError(f"{reference}: holds {volume.dtype}, expected ids of segments")
-    z, y, x = place_of(volume) or (0, 0, 0)
+    z, y, x = volume.whole.offset or (0, 0, 0)
     return Layer(name, volume, (z, y, x), labels)
 
 

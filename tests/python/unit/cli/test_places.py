@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("tensorstore")
 
 from floodtide import cli, data, nn
-from floodtide.data.volumes import place_of
 
 LABELS = (np.indices((24, 24, 24)) // 8).sum(0).astype(np.uint32) + 1
 CREMI = {"resolution": (10.0, 10.0, 10.0), "offset": (100.0, 0.0, 50.0)}
@@ -41,7 +40,7 @@ def run(*words: Any) -> None:
 def lies_at(name: str, first: tuple[int, int, int], edge: float = 10) -> None:
     """Check place and voxel size of a volume by a copy, which names no image."""
     volume = data.Volume(name)
-    assert place_of(volume) == first
+    assert volume.whole.offset == first
     copy = name.partition(".")[0] + "-copy.n5"
     assert data.convert(name, copy).geometry.offset == first
     assert data.Volume(copy).geometry.voxel_size_nm == (edge,) * 3
