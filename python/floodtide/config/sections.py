@@ -409,8 +409,8 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.task.is_learnt_by(self.model):
-            fitting = (one.kind for one in NETWORKS if self.task.is_learnt_by(one))
+        if self.model.examples != self.task.examples:
+            fitting = (one.kind for one in NETWORKS if one.examples == self.task.examples)
             raise ConfigurationError(
                 f"{self._prefix}model.kind is '{self.model.kind}', which cannot learn the task '{self.task.kind}';"
                 f" expected {one_of(list(fitting))}, or another task.kind"

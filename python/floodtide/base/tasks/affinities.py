@@ -106,11 +106,9 @@ class Affinities(PatchTask):
 
         Pairs without a boundary, or without anything else, have no score.
         """
-        rows = [row for row in record["channels"].values() if "share_of_ones" in row]
-        return [
-            (
-                row["boundary_average_precision"] if 0 < row["share_of_ones"] < 1 else None,
-                1.0 - row["share_of_ones"],
-            )
-            for row in rows
-        ]
+        found = []
+        for row in record["channels"].values():
+            if (ones := row.get("share_of_ones")) is not None:
+                own = row["boundary_average_precision"] if 0 < ones < 1 else None
+                found.append((own, 1.0 - ones))
+        return found

@@ -69,8 +69,7 @@ class Classes(PatchTask):
     @functools.cached_property
     def _rows(self) -> list[tuple[int, int, str]]:
         """First value, last value and name of each row, in ascending order."""
-        table = {str(key): name for key, name in self.classes.items()}
-        rows = sorted(self._row(key, name) for key, name in table.items())
+        rows = sorted(self._row(str(key), name) for key, name in self.classes.items())
         for (_, end, _), (start, _, name) in itertools.pairwise(rows):
             if start <= end:
                 raise ConfigurationError(
@@ -161,16 +160,14 @@ class Classes(PatchTask):
     def _of_values(self, values: Sequence[int]) -> Classes:
         """Return this task with the table that labels of these values need; else the message has the line to write."""
         where = "data.volumes.labels: the labels have"
-        more = [value for value in values if value != 0]
         if len(values) < 2:
             shown_values = f"one value, {values[0]}" if values else "no value"
             raise ConfigurationError(
                 f"{where} {shown_values}, expected at least two classes to tell apart"
             )
-        if values == [0, *more[:1]]:
-            return dataclasses.replace(
-                self, classes={"0": "background", str(more[0]): "foreground"}
-            )
+        if len(values) == 2 and values[0] == 0:
+            table = {"0": "background", str(values[1]): "foreground"}
+            return dataclasses.replace(self, classes=table)
         table = {str(value): f"class {value}" if value else "background" for value in values[:8]}
         advice = "expected their names"
         if values[0] >= 0 and len(values) > _SMOOTH:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base.networks.network import Architecture, Vec3
+from floodtide.base.networks.network import Vec3
 from floodtide.base.options import FLOOD, PATCHES, Checked, option
 from floodtide.errors import ConfigurationError
 
@@ -61,11 +61,6 @@ class Task(Checked):
         """Return True if an option of a configuration has a meaning for this task."""
         kinds = field.metadata.get("kinds", ())
         return not kinds or not {cls.kind, cls.examples}.isdisjoint(kinds)
-
-    @classmethod
-    def is_learnt_by(cls, network: Architecture | type[Architecture]) -> bool:
-        """Return True if a network learns from the examples of this task."""
-        return network.examples == cls.examples
 
     @property
     def needs_labels(self) -> bool:
@@ -121,12 +116,8 @@ class FloodTask(Task):
         The average precision of a random order is that share. The cross-entropy is no measure of hope: early in
         training it often is worse than that of the best constant, although the order is good.
         """
-        return [
-            (
-                record["first_pass"]["average_precision"],
-                record["trivial"]["all_object"]["accuracy_50"],
-            )
-        ]
+        share = record["trivial"]["all_object"]["accuracy_50"]
+        return [(record["first_pass"]["average_precision"], share)]
 
 
 class PatchTask(Task):

@@ -155,12 +155,11 @@ def _data(config: Config) -> DataOptions:
 def _require_fitting(model: nn.PatchNetwork, data: Patches) -> None:
     """Check that a network has the inputs and outputs that the patches have."""
     options, task = model.core.options, data.task
-    found = (options.output, options.classes, options.in_channels)
-    expected = (task.output, len(task.channels), data.channels)
+    found = f"{options.classes} outputs ({options.output}) for {options.in_channels} channels"
+    expected = f"{len(task.channels)} outputs ({task.output}) for {data.channels} channels"
     if found != expected:
         raise InvalidArgumentError(
-            f"Trainer: the network has {options.classes} outputs ({options.output}) for {options.in_channels} channels,"
-            f" expected {expected[1]} ({expected[0]}) for {expected[2]}, as the patches of task '{task.kind}' have"
+            f"Trainer: the network has {found}, expected {expected}, as the patches of task '{task.kind}' have"
         )
 
 
@@ -179,11 +178,9 @@ def _require_other_voxels(config: Config) -> None:
 
 def _require_other_groups(training: Patches, held_out: Patches) -> None:
     """Refuse groups (patients) of both sources; a volume without `groups` is one, and may be held out in part."""
-    numbered = [
-        {volume.name for volume in one.options.volumes if not volume.groups}
-        for one in (training, held_out)
-    ]
-    if both := set(training.groups) & set(held_out.groups) - numbered[0] - numbered[1]:
+    volumes = (*training.options.volumes, *held_out.options.volumes)
+    whole = {volume.name for volume in volumes if not volume.groups}
+    if both := set(training.groups) & set(held_out.groups) - whole:
         shown = ", ".join(sorted(both)[:8])
         raise InvalidArgumentError(
             f"validation: {len(both)} group(s) of sections are trained on and held out: {shown}; expected other groups"
