@@ -131,11 +131,8 @@ def _compute(job: Any, result: _Result | None, progress: Progress | None) -> Non
     comm = world.current()
     with world.agreed():
         sizes = job.count(*share(job.counting_blocks, comm.rank, comm.size), None)
-    tables = [
-        np.frombuffer(part, dtype=np.int64).reshape(2, -1)
-        for part in world.allgather_bytes(sizes.tobytes())
-    ]
-    job.keep_large(tables)
+    tables = world.allgather_bytes(sizes.tobytes())
+    job.keep_large([np.frombuffer(table, dtype=np.int64).reshape(2, -1) for table in tables])
     # A rank takes several blocks at once for its threads. Rank 0 holds the blocks of a round in
     # memory, so their number is bounded; one writer cannot serve more ranks anyway.
     per_rank = max(1, min(4 * _core.num_threads(), _BLOCKS_IN_FLIGHT // comm.size))

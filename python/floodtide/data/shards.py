@@ -94,8 +94,7 @@ class Shards(Samples):
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return an augmented example: normalised image and soft labels, float32 arrays of `patch_size`."""
-        image, labels = self.core.load(walker, epoch, index)
-        return image, labels
+        return self.core.load(walker, epoch, index)
 
     def seen(self, number: int) -> Seen:
         image, labels = self.load(0, number)

@@ -27,5 +27,4 @@ def synth(
         InvalidArgumentError: If an extent is below 8 or above 4096.
     """
     _SYNTH.check("synth", shape=shape, seed=seed)
-    image, labels = _core.data.synth(shape, seed, progress)
-    return image, labels
+    return _core.data.synth(shape, seed, progress)

@@ -87,8 +87,7 @@ class FFN(Network):
     @property
     def patch_size(self) -> tuple[int, int, int]:
         """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
-        z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
-        return z, y, x
+        return FfnOptions(fov=self.fov, deltas=self.deltas).patch_size
 
     def __repr__(self) -> str:
         return (

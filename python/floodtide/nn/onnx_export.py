@@ -90,7 +90,7 @@ class _Graph:
             inner = self._conv(self._op("Relu", f"relu{number}_b", inner), name(number, "b"))
             value = self._op("Add", f"stream{number}", value, inner)
         value = self._conv(self._op("Relu", "relu_lom", value), "seed_update/conv_lom")
-        self._output("updated_logits", 1, self._op("Add", "updated_logits", logits, value))
+        self._output(self._op("Add", "updated_logits", logits, value), 1)
 
     def unet(self, architecture: Any, network: UNet) -> None:
         self._flat, options = architecture.flat, network.core.options
@@ -124,17 +124,15 @@ class _Graph:
             if network.excluding
             else self._op("Sigmoid", "outputs", value)
         )
-        self._output("probabilities", options.classes, self._cropped(value, image))
+        self._output(self._cropped(value, image), options.classes)
 
     def _pair(self, value: str, name: str, norm: bool) -> str:
         for which in "ab":
             value = self._conv(value, f"{name}/conv_{which}")
             if norm:
                 layer = f"{name}/norm_{which}"
-                arrays = [
-                    self._constant(f"{layer}/{array}")
-                    for array in ("scale", "shift", "mean", "variance")
-                ]
+                names = ("scale", "shift", "mean", "variance")
+                arrays = [self._constant(f"{layer}/{one}") for one in names]
                 value = self._op("BatchNormalization", layer, value, *arrays, epsilon=_EPSILON)
             value = self._op("Relu", f"{name}/relu_{which}", value)
         return value
@@ -188,6 +186,5 @@ class _Graph:
         self._inputs.append(self._value(name, channels))
         return name
 
-    def _output(self, name: str, channels: int, value: str) -> None:
-        assert name == value
+    def _output(self, name: str, channels: int) -> None:
         self._outputs.append(self._value(name, channels))

@@ -97,7 +97,7 @@ def _of_training(
         return [], [], [Problem(True, str(error))]
     volumes = [
         {
-            "name": one.name,
+            "name": one.volume.name,
             "image": one.statistics.name,
             "shape": one.statistics.shape,
             "dtype": one.statistics.dtype,

@@ -60,11 +60,6 @@ class Looked:
     whole: ImageStatistics
     reading: Reading
 
-    @property
-    def name(self) -> str:
-        """Name of the volume."""
-        return self.volume.name
-
     @functools.cached_property
     def labels(self) -> Volume:
         """The labels, opened when they are first asked for."""
@@ -73,8 +68,9 @@ class Looked:
     @property
     def parts(self) -> list[tuple[str, ImageStatistics]]:
         """The whole image and its training box, if that is another part, with their names."""
-        box = [] if self.whole is self.statistics else [(f"{self.name} (box)", self.statistics)]
-        return [(self.name, self.whole), *box]
+        name = self.volume.name
+        box = [] if self.whole is self.statistics else [(f"{name} (box)", self.statistics)]
+        return [(name, self.whole), *box]
 
 
 def require_files(file: str, config: Config) -> None:
@@ -220,7 +216,7 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
     if any(not 1 / _RADIUS <= max(r, 1) / max(h, 1) <= _RADIUS for r, h in pairs):
         made, wanted = (",".join(map(str, numbers)) for numbers in (radius or (), half))
         found += problems.finding(
-            f"volume '{one.name}': {partitions.name} was made with --lom-radius {made}, but patches of this"
+            f"{one.reading.where}: {partitions.name} was made with --lom-radius {made}, but patches of this"
             f" network reach {wanted} voxels: make partitions with --lom-radius {wanted}"
         )
     if partitions.shape != labels.shape:
@@ -239,7 +235,7 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
         differ += int(np.count_nonzero(wrong))
     if compared and differ > _FOREIGN * compared:
         found += problems.finding(
-            f"volume '{one.name}': {partitions.name} was not made from {labels.name}: they contradict each"
+            f"{one.reading.where}: {partitions.name} was not made from {labels.name}: they contradict each"
             f" other at {100 * differ / compared:.0f} % of the sampled voxels; make partitions of these labels with"
             " `floodtide partition`",
             error=True,

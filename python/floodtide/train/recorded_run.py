@@ -246,28 +246,26 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     """
     if not os.path.isdir(folder):
         raise InvalidFileError(f"no run directory at {folder}")
-    parts = {part: folder / part for part in ("config.toml", "log.jsonl")}
-    present = {part for part, path in parts.items() if os.path.lexists(path)}
-    if not present:
+    file, log = folder / "config.toml", folder / "log.jsonl"
+    configured, logged = map(os.path.lexists, (file, log))
+    if not configured and not logged:
         raise InvalidFileError(
             f"{folder} has neither config.toml nor log.jsonl; expected a run directory of floodtide train"
         )
-    config_text = reading.read_text(parts["config.toml"]) if "config.toml" in present else ""
-    config = reading.parse_toml(config_text, str(parts["config.toml"]))
-    _require_forms(config, _CONFIGURATION, str(parts["config.toml"]))
-    records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
-    train = _series(records, "train")
-    validation = _series(records, "validation")
+    config_text = reading.read_text(file) if configured else ""
+    config = reading.parse_toml(config_text, str(file))
+    _require_forms(config, _CONFIGURATION, str(file))
+    records = _read_log(log) if logged else []
+    train, validation = (_series(records, kind) for kind in ("train", "validation"))
     starts = [record for record in records if record.get("kind") == "start"]
-    start = starts[-1] if starts else {}
     absent = []
-    if "config.toml" not in present or "log.jsonl" not in present:
+    if not configured or not logged:
         absent.append("settings and curves: config.toml or log.jsonl of the training is missing")
-    if "log.jsonl" in present and not train:
+    if logged and not train:
         absent.append(
             "training curves: no training step yet (run.log_every_s sets how often one is recorded)"
         )
-    if "log.jsonl" in present and not validation:
+    if logged and not validation:
         absent.append(
             "validation: none yet (validation.box names what to hold out, validation.every how often)"
         )
@@ -277,13 +275,13 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         name=(name or folder.resolve().name).encode("utf-8", "replace").decode("utf-8"),
         config=config,
         config_text=config_text,
-        start=start,
+        start=starts[-1] if starts else {},
         train=train,
         validation=validation,
         failure=read_failure(folder),
         absent=tuple(absent),
     )
-    _check_task(run, str(parts["log.jsonl"]))
+    _check_task(run, str(log))
     return run
 
 

@@ -314,11 +314,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     records = []
     for where, record in reading.read_json_lines(path, expected):
         step, time_s = record.get("step"), record.get("time_s", 0.0)
-        if (
-            type(step) is not int
-            or type(time_s) not in (int, float)
-            or not 0 <= time_s < _LONGEST_S
-        ):
+        timed = type(time_s) in (int, float) and 0 <= time_s < _LONGEST_S
+        if type(step) is not int or not timed:
             raise errors.InvalidFileError(f"{where}: has no step or no time; expected {expected}")
         records.append(record)
     return records

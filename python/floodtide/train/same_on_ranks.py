@@ -84,9 +84,8 @@ def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]
                 yield from comparable_keys(table, f"{key}.{index}.")
         elif isinstance(value, Mapping):
             table = prefix if "rows" in field.metadata else f"{key}."
-            yield from (
-                (f"{table}{name}", _comparable(one, differs)) for name, one in value.items()
-            )
+            for name, one in value.items():
+                yield f"{table}{name}", _comparable(one, differs)
         else:
             yield key, _comparable(value, differs)
 

@@ -219,9 +219,8 @@ def training_bytes(config: Config, ranks: int, threads: int) -> int:
 def checkpoint_bytes(config: Config, ranks: int) -> int:
     """Return the size of a checkpoint in bytes: parameters, two arrays of the optimizer, the average, the canvases."""
     walkers = config.training.walkers_of(ranks)
-    return 4 * (
-        4 * parameter_count(config) + walkers * learner_of(config.model).canvas_voxels(config)
-    )
+    canvases = walkers * learner_of(config.model).canvas_voxels(config)
+    return 4 * (4 * parameter_count(config) + canvases)
 
 
 def parameter_count(config: Config) -> int:

@@ -323,11 +323,9 @@ class StepLoop:
         try:
             self.core.check_replicas()
         except errors.CommunicationError as error:
-            good = self.checkpoint
-            advice_ = (
-                f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
-            )
-            advised = errors.CommunicationError(f"{error}; {advice_}")
+            before = f"the checkpoint before is good: {self.checkpoint}"
+            state = before if self.checkpoint else "there is no checkpoint yet"
+            advised = errors.CommunicationError(f"{error}; {state}")
             raise errors.on_all_ranks(advised, agreed=error.agreed) from None
         with self._fit.timed("checkpoint"):
             self.core.save(str(path), str(config), self.setup.statistics)
