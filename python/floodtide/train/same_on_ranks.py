@@ -21,25 +21,12 @@ from floodtide import _core
 from floodtide.base.data_options import volume_name
 from floodtide.base.options import ANY, FOLDER
 from floodtide.comm import world
-from floodtide.config import Config
 from floodtide.errors import ConfigurationError, UnsupportedError, on_all_ranks
 
 _MOST_KEYS = 3  # that a message lists
 _MOST_LETTERS = 80  # of a value
 
 Values = Mapping[str, Any]
-
-
-def require_same_configuration(command: str, config: Config) -> None:
-    """Raise on all ranks unless all have the same floodtide and resolved configuration. Collective.
-
-    Options may differ as their field's `differs` says: `run.threads`, and the folders of files that are read.
-
-    Raises:
-        UnsupportedError: If versions or builds differ.
-        ConfigurationError: Names the keys, and two values with a rank for each.
-    """
-    require_same(command, dict(comparable_keys(config)), "configuration")
 
 
 def require_same(command: str, values: Values, what: str) -> None:
@@ -49,6 +36,10 @@ def require_same(command: str, values: Values, what: str) -> None:
         command: Begins the message.
         values: Numbers, texts, truth values, lists of them or None, by name.
         what: Names them in the message, such as "configuration".
+
+    Raises:
+        UnsupportedError: If versions or builds differ.
+        ConfigurationError: Names the keys, and two values with a rank for each.
     """
     if world.current().size == 1:
         return
@@ -71,7 +62,10 @@ def version() -> str:
 
 
 def comparable_keys(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the keys of a configuration, as users name them, with the values that all ranks must share."""
+    """Yield the keys of a configuration, as users name them, with the values that all ranks must share.
+
+    Options may differ as their field's `differs` says: `run.threads`, and the folders of files that are read.
+    """
     for field in dataclasses.fields(section):
         key, value = prefix + field.name, getattr(section, field.name)
         differs = field.metadata.get("differs")

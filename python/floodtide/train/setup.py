@@ -28,7 +28,7 @@ from floodtide.optim.lr import Schedule
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data, Model, Record, Setup, held_out_volume
 from floodtide.train.rates import rates_of
-from floodtide.train.same_on_ranks import require_same, require_same_configuration
+from floodtide.train.same_on_ranks import comparable_keys, require_same
 
 # share of an estimate that is needed for certain: the estimate may be a fifth too high
 _CERTAIN = 0.8
@@ -66,7 +66,7 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
-    require_same_configuration("train", config)
+    require_same("train", dict(comparable_keys(config)), "configuration")
     if config.run.bind == "ranks":
         bind_ranks()
     with world.agreed():

@@ -38,15 +38,20 @@ def second_interrupt_exits(first: str, second: str) -> Iterator[None]:
         _texts.reset(token)
 
 
-class StopRequest:
-    """True once one of STOP_SIGNALS has come inside a `watched` block."""
+class Requests:
+    """What this rank asks of all ranks. Requests travel with the gradients, so that all ranks act after the same step.
+
+    Attributes:
+        signal: Name of the signal that has come inside a `watched` block, and asks for the end; empty if none has.
+        stop: True if a script, or the end of hope, asks for the end.
+        rate_factor: The factor that a script asks for; None: no change.
+    """
 
     def __init__(self) -> None:
-        self.name = ""
-        """Name of the signal that has come; empty if none has."""
-
-    def __bool__(self) -> bool:
-        return bool(self.name)
+        self.signal = ""
+        self.stop = False
+        self.rate_factor: float | None = None
+        self._start_s = self._logged_s = self._saved_s = time.monotonic()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -66,7 +71,7 @@ class StopRequest:
         counts = texts is not None and signal.SIGINT in before
 
         def note(number: int, _: FrameType | None) -> None:
-            self.name = signal.Signals(number).name
+            self.signal = signal.Signals(number).name
             for other in before:
                 # Python calls handlers between two of its own instructions; a step may take minutes.
                 if not (counts and other == signal.SIGINT):
@@ -82,22 +87,6 @@ class StopRequest:
             for number, handler in before.items():
                 signal.signal(number, handler)  # ends counting, too
 
-
-class Requests:
-    """What this rank asks of all ranks. Requests travel with the gradients, so that all ranks act after the same step.
-
-    Attributes:
-        signal: The signal that asks for the end.
-        stop: True if a script, or the end of hope, asks for the end.
-        rate_factor: The factor that a script asks for; None: no change.
-    """
-
-    def __init__(self) -> None:
-        self.signal = StopRequest()
-        self.stop = False
-        self.rate_factor: float | None = None
-        self._start_s = self._logged_s = self._saved_s = time.monotonic()
-
     def time_left_s(self, run: RunConfig) -> float | None:
         """Seconds until `run.stop_after_s` ends the job at the latest, by the clock of this rank; None: no limit."""
         if not run.stop_after_s:
@@ -110,7 +99,7 @@ class Requests:
 
     def restart(self) -> None:
         """Forget the signal that has ended the run, and count the time of the run from now on."""
-        self.signal, self._start_s = StopRequest(), time.monotonic()
+        self.signal, self._start_s = "", time.monotonic()
 
     def saved(self) -> None:
         """Count the time to the next checkpoint from now on."""
@@ -155,4 +144,4 @@ class Requests:
 
     def signals(self) -> list[str]:
         """Return the name of the signal that each rank has received, or an empty text. Collective."""
-        return [name.decode() for name in world.allgather_bytes(self.signal.name.encode())]
+        return [name.decode() for name in world.allgather_bytes(self.signal.encode())]

@@ -25,7 +25,7 @@ from floodtide.optim import advice, lr
 from floodtide.train import pace
 from floodtide.train.learners.learner import Model, Record, Setup
 from floodtide.train.run_directory import RunDirectory, require_same_walkers
-from floodtide.train.signals import INTERRUPT, Requests, StopRequest
+from floodtide.train.signals import INTERRUPT, Requests
 
 KINDS = ("start", "train", "validation", "correction")
 """The kinds of the records that a step loop writes into log.jsonl."""
@@ -403,8 +403,8 @@ class StepLoop:
                 f"training stopped at step {self.steps_done} of {self.setup.config.training.total} with a checkpoint"
                 f"{advice.cut_short(self.lr_share)}; Trainer.run goes on from there"
             )
-        if self._requests.signal.name == INTERRUPT:
-            self._requests.signal = StopRequest()
+        if self._requests.signal == INTERRUPT:
+            self._requests.signal = ""
             raise KeyboardInterrupt
 
     def _require_open(self, work: str) -> None:

@@ -247,7 +247,7 @@ class Trainer(Steering, NotPickled):
         Raises:
             Interrupted: At the end of the block, on all ranks, if Ctrl-C has ended the training.
         """
-        with self._requests.signal.watched():
+        with self._requests.watched():
             yield
         self._loop.raise_if_interrupted()
 
