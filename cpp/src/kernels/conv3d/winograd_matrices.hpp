@@ -9,7 +9,7 @@ namespace floodtide::kernels::winograd {
 /// products.
 ///
 /// out = output * ((weights * w) . (input * d)), with points - 1 finite interpolation points and infinity (Toom-Cook). The
-/// points are chosen so that `input` and `output` are exact in binary, and rounding errors are small (docs/algorithms.md).
+/// points are chosen so that `input` and `output` are exact in binary, and rounding errors are small.
 template <int Kernel, int Tile>
 struct Matrices {
   static constexpr int points = Tile + Kernel - 1;
