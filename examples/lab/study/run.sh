@@ -6,7 +6,7 @@
 # is runs/study/report.html. FLOODTIDE_DATA names the folder of the real volumes (default ../shared/data). Without
 # them, the confirmation on real EM is left out.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 export FLOODTIDE_DATA=${FLOODTIDE_DATA:-../shared/data}
 out=runs/study
 sample=$FLOODTIDE_DATA/fib25/training_sample2

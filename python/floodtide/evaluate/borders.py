@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 def near_border(labels: NDArray[np.integer[Any]], reach: Sequence[float]) -> NDArray[np.bool_]:
     """Return True for each voxel (z, y, x) at most `reach` voxels (along y, x) from a border in its section.
 
-    The label of a border voxel differs from that of at least one of its four neighbours in the section. Label 0 is a label, too.
+    A border voxel's label differs from the label of at least one of its four neighbours in the section. Label 0 counts.
     Source: `create_border_mask` of cremi_python, with the same sums and roots, for a distance of `reach[1]` voxels.
     """
     near = np.zeros(labels.shape, np.bool_)
