@@ -12,7 +12,6 @@
 
 #include "data/hdf5_check.hpp"
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_trust.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -104,22 +103,19 @@ bool Hdf5File::Impl::exists(const std::string& object) const {
   // H5Oexists_by_name looks only at the last part of a path and fails if an earlier one is missing.
   for (std::size_t slash = path_in_file.find('/');; slash = path_in_file.find('/', slash + 1)) {
     std::string part = path_in_file.substr(0, slash);
-    if (found_objects.contains(part)) {
-      if (slash == std::string::npos) return true;
-      continue;
+    if (!found_objects.contains(part)) {
+      const htri_t link = H5Lexists(file.id(), part.c_str(), links.id());
+      const htri_t found = link > 0 ? H5Oexists_by_name(file.id(), part.c_str(), links.id()) : link;
+      FLOODTIDE_REQUIRE(refused_file.empty(), invalid_file, where(object), ": is a link into another file, ",
+                        std::exchange(refused_file, {}), "; set FLOODTIDE_ALLOW_EXTERNAL=1 if you trust it");
+      if (found < 0) {  // something on the way is no group, or it is damaged
+        const std::string cause = hdf5_cause();
+        FLOODTIDE_REQUIRE(cause.find("checksum") == std::string::npos, invalid_file, where(part),
+                          ": is damaged, its checksum is wrong; use another copy of the file");
+      }
+      if (found <= 0) return false;
+      if (!writing) found_objects.insert(std::move(part));
     }
-    const htri_t link = H5Lexists(file.id(), part.c_str(), links.id());
-    const htri_t found = link > 0 ? H5Oexists_by_name(file.id(), part.c_str(), links.id()) : link;
-    FLOODTIDE_REQUIRE(refused_file.empty(), invalid_file, where(object), ": is a link into another file, ",
-                      std::exchange(refused_file, {}), "; set FLOODTIDE_ALLOW_EXTERNAL=1 if you trust it");
-    if (found < 0) {
-      // Something on the way is no group, or it is damaged.
-      const std::string cause = hdf5_cause();
-      FLOODTIDE_REQUIRE(cause.find("checksum") == std::string::npos, invalid_file, where(part),
-                        ": is damaged, its checksum is wrong; use another copy of the file");
-    }
-    if (found <= 0) return false;
-    if (!writing) found_objects.insert(std::move(part));
     if (slash == std::string::npos) return true;
   }
 }

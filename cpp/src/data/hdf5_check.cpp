@@ -11,11 +11,11 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <compare>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,14 +36,7 @@ constexpr std::array kVariables{"FLOODTIDE_ALLOW_EXTERNAL", "HDF5_PLUGIN_PATH", 
 std::atomic<const char*> checker{nullptr};
 
 /// What tells a file from another one, and from itself before a change.
-struct Identity {
-  dev_t device;
-  ino_t inode;
-  off_t size;
-  time_t changed_s, set_s;
-  long changed_ns, set_ns;
-  auto operator<=>(const Identity&) const = default;
-};
+using Identity = std::tuple<dev_t, ino_t, off_t, time_t, time_t, long, long>;
 
 Identity identity_of(const std::string& path) {
   struct stat status{};
@@ -164,12 +157,11 @@ bool check_hdf5(const std::string& path, const std::string& object) {
   using Key = std::pair<Identity, std::string>;
   static auto* const known = new std::map<Key, Answer>;  // guarded by the lock; never destroyed, as threads may read at the end
   const Key key{identity_of(path), object};
-  const auto find = [&]() -> std::optional<Answer> {
+  std::optional<Answer> answer;
+  {
     const Hdf5Lock lock;
-    const auto found = known->find(key);
-    return found == known->end() ? std::nullopt : std::optional(found->second);
-  };
-  std::optional<Answer> answer = find();
+    if (const auto found = known->find(key); found != known->end()) answer = found->second;
+  }
   if (!answer) {
     answer = run({path, object});
     const Hdf5Lock lock;

@@ -6,9 +6,7 @@
 
 #include "data/hdf5_check.hpp"
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_trust.hpp"
 #include "floodtide/base/available_memory.hpp"
-#include "floodtide/data/hdf5.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::data {
@@ -33,6 +31,16 @@ BlockSpaces block_spaces(hid_t dataset, std::span<const std::int64_t> start, std
     H5Sselect_hyperslab(spaces.file.id(), H5S_SELECT_SET, offset.data(), nullptr, size.data(), nullptr);
   }
   return spaces;
+}
+
+void require_inside(std::span<const std::int64_t> shape, std::span<const std::int64_t> start,
+                    std::span<const std::int64_t> count, const std::string& where) {
+  bool inside = start.size() == shape.size() && count.size() == shape.size();
+  for (std::size_t axis = 0; inside && axis < count.size(); ++axis) {
+    inside = start[axis] >= 0 && count[axis] >= 0 && start[axis] <= shape[axis] - count[axis];
+  }
+  FLOODTIDE_REQUIRE(inside, out_of_range, where, ": block at ", Show{start}, " of size ", Show{count}, " is not inside shape ",
+                    Show{shape});
 }
 
 }  // namespace
@@ -118,27 +126,6 @@ void Hdf5File::require_shape(const std::string& dataset, ElementType type, std::
                     Show{found.shape}, ", expected ", Show{shape});
 }
 
-void Hdf5File::require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,
-                             std::size_t elements) const {
-  require_shape(dataset, type, shape);
-  FLOODTIDE_REQUIRE(elements == element_count(dataset, shape), shape_mismatch, impl_->where(dataset), ": shape ", Show{shape},
-                    " for an array of ", elements, " elements");
-}
-
-namespace {
-
-void require_inside(std::span<const std::int64_t> shape, std::span<const std::int64_t> start,
-                    std::span<const std::int64_t> count, const std::string& where) {
-  bool inside = start.size() == shape.size() && count.size() == shape.size();
-  for (std::size_t axis = 0; inside && axis < count.size(); ++axis) {
-    inside = start[axis] >= 0 && count[axis] >= 0 && start[axis] <= shape[axis] - count[axis];
-  }
-  FLOODTIDE_REQUIRE(inside, out_of_range, where, ": block at ", Show{start}, " of size ", Show{count}, " is not inside shape ",
-                    Show{shape});
-}
-
-}  // namespace
-
 void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::span<const std::int64_t> start,
                              std::span<const std::int64_t> count, std::size_t elements) const {
   require_inside(checked_info(dataset, type).shape, start, count, impl_->where(dataset));
@@ -196,7 +183,7 @@ void Hdf5File::create_group(const std::string& group) {
   const Hdf5Lock lock;
   impl_->require_writing();
   const PropertyHandle links = link_creation();
-  const PropertyHandle properties = group_creation();
+  const PropertyHandle properties = object_creation(H5P_GROUP_CREATE);
   const GroupHandle handle(H5Gcreate2(impl_->file.id(), group.c_str(), links.id(), properties.id(), H5P_DEFAULT));
   if (!handle.valid()) impl_->give_up(impl_->where(group));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of Hdf5File: hdf5_check (a program reads a file first), hdf5_trust (what a file and its chunks must be), hdf5_text
-// (texts of attributes), hdf5_storage (how floodtide stores), and hdf5, hdf5_attributes, hdf5_data, hdf5_output and hdf5_try
-// with its functions.
+// Parts of Hdf5File: hdf5_check (a program reads a file first), hdf5_trust (what a file and its chunks must be), hdf5_storage
+// (how floodtide stores), and hdf5, hdf5_attributes, hdf5_data, hdf5_output and hdf5_try with its functions.
 #pragma once
 
 #include <cstddef>
@@ -74,10 +73,11 @@ struct Hdf5File::Impl {
 
 /// Return file access properties: the format of new objects, and the size of the chunk cache of each dataset.
 [[nodiscard]] PropertyHandle file_access(std::size_t chunk_cache_bytes);
-[[nodiscard]] PropertyHandle file_creation();
 /// Return link creation properties (H5P_LINK_CREATE) that also make missing parent groups.
 [[nodiscard]] PropertyHandle link_creation();
-[[nodiscard]] PropertyHandle group_creation();
+/// Return creation properties of objects whose attributes stay in their header, whatever their number: HDF5 moves more than
+/// eight into a heap, where large ones have no checksum. @param kind H5P_FILE_CREATE, H5P_GROUP_CREATE or H5P_DATASET_CREATE
+[[nodiscard]] PropertyHandle object_creation(hid_t kind);
 /// Return dataset creation properties. Throws Error(invalid_argument) or Error(shape_mismatch) for wrong options; the message
 /// starts with `where`.
 [[nodiscard]] PropertyHandle dataset_creation(ElementType type, std::span<const std::int64_t> shape,
@@ -91,14 +91,5 @@ struct Hdf5File::Impl {
 [[nodiscard]] std::string checksum_of(const std::string& attribute);
 /// HDF5 stores larger attributes (bytes) outside the object's header, without a checksum.
 inline constexpr std::size_t kLargestCheckedAttribute = 60'000;
-
-/// Read the `count` texts of variable length of an open attribute. Throws Error(invalid_file) if one is damaged; the message
-/// starts with `what`.
-///
-/// HDF5 stores such texts in a heap without a checksum, and does not check the heap. All of 30 damaged files that made the
-/// library (1.10.8) crash or loop did so in this heap. Therefore the library only returns the place of the text, and this
-/// function reads the heap itself.
-[[nodiscard]] std::vector<std::string> read_variable_texts(hid_t attribute, std::size_t count, const std::string& path,
-                                                           const Superblock& superblock, const std::string& what);
 
 }  // namespace floodtide::data

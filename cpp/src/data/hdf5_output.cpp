@@ -5,18 +5,11 @@
 #include <string_view>
 
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_trust.hpp"
-#include "floodtide/data/hdf5.hpp"
 
 namespace floodtide::data {
 namespace {
 
 constexpr const char* kWrittenBy = "written_by";
-
-enum class ResultPlace {
-  fresh,  ///< there is no file, or nothing but the result in it: a new file takes the name
-  shared  ///< other objects are in the file: the result joins them
-};
 
 bool is_or_lies_in(std::string_view name, std::string_view object) {
   return name == object || (name.starts_with(object) && name.substr(object.size()).starts_with('/'));
@@ -50,13 +43,13 @@ bool is_group(hid_t file, const std::string& name) {
   return object.valid() && H5Iget_type(object.id()) == H5I_GROUP;
 }
 
-/// The command that wrote an object, as its attribute says; empty if it does not.
-std::string writer_of(const Hdf5File& file, const std::string& object) {
-  if (!file.has_attribute(object, kWrittenBy)) return {};
+/// An attribute of an object; empty if there is none that is a text: an attribute of that name which is no text is not ours.
+std::string text_of(const Hdf5File& file, const std::string& object, const std::string& attribute) {
+  if (!file.has_attribute(object, attribute)) return {};
   try {
-    return file.read_text_attribute(object, kWrittenBy);
+    return file.read_text_attribute(object, attribute);
   } catch (const Error&) {
-    return {};  // an attribute of that name which is no text: not ours
+    return {};
   }
 }
 
@@ -69,18 +62,9 @@ bool mark(hid_t file, const std::string& object, const std::string& command) {
   return make_attribute(file, object, kWrittenBy, type.id(), make_space({}), command.data());
 }
 
-/// Attribute `format` of a file, empty if there is none that is a text.
-std::string format_of(const Hdf5File& file) {
-  try {
-    return file.has_attribute("/", "format") ? file.read_text_attribute("/", "format") : std::string();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 void require_format(const Hdf5File& file, const std::string& path, const Hdf5Result& result, const std::string& other) {
-  const std::string found = format_of(file);
-  FLOODTIDE_REQUIRE(found == result.format, invalid_argument, path, ": exists and is not a file of format '", result.format,
+  FLOODTIDE_REQUIRE(text_of(file, "/", "format") == result.format, invalid_argument, path,
+                    ": exists and is not a file of format '", result.format,
                     "': it is not replaced; choose another name, or remove it first");
   FLOODTIDE_REQUIRE(other.empty(), invalid_argument, path, ": exists and holds '", other,
                     "', which would be lost: choose another name, or remove it first");
@@ -93,8 +77,9 @@ void require_no_other_result(const Hdf5File& file, const std::string& path, cons
   if (taken == result.objects.end()) return;
   for (const std::string& dataset : file.datasets()) {
     const bool own = std::ranges::any_of(result.objects, [&](const auto& object) { return is_or_lies_in(dataset, object); });
-    FLOODTIDE_REQUIRE(own || writer_of(file, dataset) != result.command, invalid_argument, path, ": holds '", dataset, "' of ",
-                      result.command, ", which '", *taken, "' describes: choose another file for '", result.described, "'");
+    FLOODTIDE_REQUIRE(own || text_of(file, dataset, kWrittenBy) != result.command, invalid_argument, path, ": holds '", dataset,
+                      "' of ", result.command, ", which '", *taken, "' describes: choose another file for '", result.described,
+                      "'");
   }
 }
 
@@ -105,34 +90,29 @@ void require_own_objects(const Hdf5File& file, hid_t id, const std::string& path
       FLOODTIDE_REQUIRE(!file.exists(group) || is_group(id, group), invalid_argument, path, ":", object, ": '", group,
                         "' is a dataset there, expected a group or a free name");
     }
-    FLOODTIDE_REQUIRE(!file.exists(object) || writer_of(file, object) == result.command, invalid_argument, path, ":", object,
-                      ": exists, and no attribute ", kWrittenBy, " says that ", result.command,
+    FLOODTIDE_REQUIRE(!file.exists(object) || text_of(file, object, kWrittenBy) == result.command, invalid_argument, path, ":",
+                      object, ": exists, and no attribute ", kWrittenBy, " says that ", result.command,
                       " wrote it: it is not replaced; choose another name, or remove it first");
   }
 }
 
-/// Where a result goes. Throws if it would replace anything but an older result of the same command.
+/// Whether a result joins other objects of the file; else a new file takes its name. Throws if it would replace anything
+/// but an older result of the same command.
 /// @param id  the open file, as HDF5 knows it
-ResultPlace place_of(const Hdf5File& file, hid_t id, const std::string& path, const Hdf5Result& result) {
+bool shares_file(const Hdf5File& file, hid_t id, const std::string& path, const Hdf5Result& result) {
   const std::string other = other_object(id, result);
   if (!result.format.empty()) {
     require_format(file, path, result, other);
-    return ResultPlace::fresh;
+    return false;
   }
-  const std::string format = format_of(file);
+  const std::string format = text_of(file, "/", "format");
   FLOODTIDE_REQUIRE(!format.starts_with("floodtide "), invalid_argument, path, ": is a file of format '", format,
                     "', which has room for nothing else: choose another file");
   require_own_objects(file, id, path, result);
   require_no_other_result(file, path, result);
   H5O_info_t root;
   const bool described = H5Oget_info(id, &root) >= 0 && root.num_attrs > 0;
-  return other.empty() && !described ? ResultPlace::fresh : ResultPlace::shared;
-}
-
-bool holds_nothing(const std::string& target) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(target, error);
-  return error || size == 0;
+  return !other.empty() || described;
 }
 
 Hdf5Result normalised(Hdf5Result result) {
@@ -144,15 +124,15 @@ Hdf5Result normalised(Hdf5Result result) {
 
 }  // namespace
 
-Hdf5File Hdf5File::start(const std::string& path, const Hdf5Result& result, bool joins, std::size_t chunk_cache_bytes) {
+Hdf5File Hdf5File::start(const std::string& path, const Hdf5Result& result, bool joins) {
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->result = result;
   impl->staged.emplace(path);
   if (joins) impl->staged->copy_target();
-  const PropertyHandle access = file_access(chunk_cache_bytes);
-  const PropertyHandle creation = file_creation();
+  const PropertyHandle access = file_access(kChunkCacheBytes);
+  const PropertyHandle creation = object_creation(H5P_FILE_CREATE);
   impl->links = link_access(impl->refused_file);
   // By the descriptor of the file that was made with O_EXCL: HDF5 opens by name, and a link that somebody puts in the place of
   // the temporary name would be followed.
@@ -168,31 +148,30 @@ Hdf5File Hdf5File::start(const std::string& path, const Hdf5Result& result, bool
   return Hdf5File(std::move(impl));
 }
 
-Hdf5File Hdf5File::create(const std::string& path, std::size_t chunk_cache_bytes) {
-  return start(path, {}, false, chunk_cache_bytes);
-}
+Hdf5File Hdf5File::create(const std::string& path) { return start(path, {}, false); }
 
 bool Hdf5File::joins_others(const std::string& path, const Hdf5Result& result) {
   const std::string target = output_target(path);
-  if (holds_nothing(target)) return false;
+  std::error_code error;
+  if (std::filesystem::file_size(target, error) == 0 || error) return false;
   std::optional<Hdf5File> file;
   try {
     file = open(target);
-  } catch (const Error& error) {
+  } catch (const Error& unreadable) {
     raise(ErrorCode::invalid_argument, path, ": exists and is not replaced, because it cannot be read as an HDF5 file (",
-          error.what(), "); choose another name, or remove it first");
+          unreadable.what(), "); choose another name, or remove it first");
   }
   const Hdf5Lock lock;
-  return place_of(*file, file->impl_->file.id(), path, result) == ResultPlace::shared;
+  return shares_file(*file, file->impl_->file.id(), path, result);
 }
 
 void Hdf5File::check_output(const std::string& path, const Hdf5Result& result) {
   static_cast<void>(joins_others(path, normalised(result)));
 }
 
-Hdf5File Hdf5File::create(const std::string& path, const Hdf5Result& wanted, std::size_t chunk_cache_bytes) {
+Hdf5File Hdf5File::create(const std::string& path, const Hdf5Result& wanted) {
   const Hdf5Result result = normalised(wanted);
-  return start(path, result, joins_others(path, result), chunk_cache_bytes);
+  return start(path, result, joins_others(path, result));
 }
 
 void Hdf5File::commit() {

@@ -39,6 +39,23 @@ herr_t keep_innermost(unsigned depth, const H5E_error2_t* error, void* out_text)
   return 0;
 }
 
+constexpr std::int64_t kCompactBytes = 4096;                 // in the object's header; HDF5 allows 64 KiB
+constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;  // of a dataset without chunks of the caller's choice
+
+/// Blocks of rows of about kChunkBytes, of equal size but for the last.
+std::vector<hsize_t> rows_of(std::span<const std::int64_t> shape, std::int64_t bytes) {
+  std::vector<hsize_t> chunk(shape.begin(), shape.end());
+  for (std::size_t axis = 0; axis < chunk.size() && bytes > kChunkBytes; ++axis) {
+    const std::int64_t row_bytes = bytes / shape[axis];
+    const std::int64_t most = std::max<std::int64_t>(1, kChunkBytes / row_bytes);
+    const std::int64_t pieces = (shape[axis] + most - 1) / most;
+    const std::int64_t rows = (shape[axis] + pieces - 1) / pieces;
+    chunk[axis] = static_cast<hsize_t>(rows);
+    bytes = row_bytes * rows;
+  }
+  return chunk;
+}
+
 }  // namespace
 
 std::string_view name(ElementType type) noexcept { return row(type).name; }
@@ -46,19 +63,11 @@ std::size_t size_in_bytes(ElementType type) noexcept { return row(type).bytes; }
 bool is_integer(ElementType type) noexcept { return row(type).kind == H5T_INTEGER; }
 
 hid_t native_type(ElementType type) {
-  switch (type) {
-    case ElementType::uint8: return H5T_NATIVE_UINT8;
-    case ElementType::int8: return H5T_NATIVE_INT8;
-    case ElementType::uint16: return H5T_NATIVE_UINT16;
-    case ElementType::int16: return H5T_NATIVE_INT16;
-    case ElementType::uint32: return H5T_NATIVE_UINT32;
-    case ElementType::int32: return H5T_NATIVE_INT32;
-    case ElementType::uint64: return H5T_NATIVE_UINT64;
-    case ElementType::int64: return H5T_NATIVE_INT64;
-    case ElementType::float32: return H5T_NATIVE_FLOAT;
-    case ElementType::float64: return H5T_NATIVE_DOUBLE;
-  }
-  return H5I_INVALID_HID;
+  // In the order of kTypes.
+  static const std::array<hid_t, kTypes.size()> types{H5T_NATIVE_UINT8,  H5T_NATIVE_INT8,  H5T_NATIVE_UINT16, H5T_NATIVE_INT16,
+                                                      H5T_NATIVE_UINT32, H5T_NATIVE_INT32, H5T_NATIVE_UINT64, H5T_NATIVE_INT64,
+                                                      H5T_NATIVE_FLOAT,  H5T_NATIVE_DOUBLE};
+  return types[static_cast<std::size_t>(type)];
 }
 
 ElementType element_type_of(hid_t type, const std::string& what) {
@@ -91,35 +100,6 @@ std::string hdf5_cause() {
   return text.empty() ? "unknown cause" : text;
 }
 
-namespace {
-
-constexpr std::int64_t kCompactBytes = 4096;                 // in the object's header; HDF5 allows 64 KiB
-constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;  // of a dataset without chunks of the caller's choice
-
-/// Return creation properties of objects whose attributes stay in their header, whatever their number: HDF5 moves more than
-/// eight into a heap, where large ones have no checksum.
-PropertyHandle creation(hid_t kind) {
-  PropertyHandle properties(H5Pcreate(kind));
-  H5Pset_attr_phase_change(properties.id(), 65'535, 0);
-  return properties;
-}
-
-/// Blocks of rows of about kChunkBytes, of equal size but for the last.
-std::vector<hsize_t> rows_of(std::span<const std::int64_t> shape, std::int64_t bytes) {
-  std::vector<hsize_t> chunk(shape.begin(), shape.end());
-  for (std::size_t axis = 0; axis < chunk.size() && bytes > kChunkBytes; ++axis) {
-    const std::int64_t row_bytes = bytes / shape[axis];
-    const std::int64_t most = std::max<std::int64_t>(1, kChunkBytes / row_bytes);
-    const std::int64_t pieces = (shape[axis] + most - 1) / most;
-    const std::int64_t rows = (shape[axis] + pieces - 1) / pieces;
-    chunk[axis] = static_cast<hsize_t>(rows);
-    bytes = row_bytes * rows;
-  }
-  return chunk;
-}
-
-}  // namespace
-
 PropertyHandle file_access(std::size_t chunk_cache_bytes) {
   PropertyHandle access(H5Pcreate(H5P_FILE_ACCESS));
   constexpr std::size_t kSlots = 12421;  // prime, about 100 x the chunks of a full cache, as the HDF5 manual advises
@@ -130,19 +110,21 @@ PropertyHandle file_access(std::size_t chunk_cache_bytes) {
   return access;
 }
 
-PropertyHandle file_creation() { return creation(H5P_FILE_CREATE); }
-
 PropertyHandle link_creation() {
   PropertyHandle properties(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(properties.id(), 1);
   return properties;
 }
 
-PropertyHandle group_creation() { return creation(H5P_GROUP_CREATE); }
+PropertyHandle object_creation(hid_t kind) {
+  PropertyHandle properties(H5Pcreate(kind));
+  H5Pset_attr_phase_change(properties.id(), 65'535, 0);
+  return properties;
+}
 
 PropertyHandle dataset_creation(ElementType type, std::span<const std::int64_t> shape, const DatasetOptions& options,
                                 const std::string& where) {
-  PropertyHandle properties = creation(H5P_DATASET_CREATE);
+  PropertyHandle properties = object_creation(H5P_DATASET_CREATE);
   FLOODTIDE_REQUIRE(options.gzip >= 0 && options.gzip <= 9, invalid_argument, where, ": gzip level is ", options.gzip,
                     ", expected 0 to 9");
   FLOODTIDE_REQUIRE(options.gzip == 0 || !options.chunks.empty(), invalid_argument, where, ": gzip needs chunks");

@@ -112,57 +112,6 @@ void require_size(hid_t dataset, hid_t properties, const std::string& where) {
                     ": is damaged: it has ", elements, " elements of ", element_bytes, " bytes, stored in ", stored);
 }
 
-}  // namespace
-
-std::uint64_t hdf5_number(const unsigned char* bytes, std::size_t size) {
-  std::uint64_t value = 0;
-  for (std::size_t i = size; i-- > 0;) value = value << 8 | bytes[i];
-  return value;
-}
-
-Superblock require_hdf5_file(const std::string& path) {
-  const InputFile file(path, "an HDF5 file");
-  const auto size = static_cast<std::uint64_t>(file.size());
-  for (std::uint64_t at = 0; at < size; at = at == 0 ? kFirstUserBlock : 2 * at) {
-    Bytes bytes{};
-    file.read(static_cast<std::int64_t>(at), std::as_writable_bytes(std::span(bytes)));
-    if (!std::equal(kSignature.begin(), kSignature.end(), bytes.begin(),
-                    [](char a, unsigned char b) { return static_cast<unsigned char>(a) == b; })) {
-      continue;
-    }
-    const Superblock superblock = parse(bytes, size, path);
-    FLOODTIDE_REQUIRE(superblock.end_of_file <= size, invalid_file, path, ": cannot be opened as an HDF5 file: it has ", size,
-                      " bytes, its header says ", superblock.end_of_file, ": it is truncated or damaged");
-    return superblock;
-  }
-  raise(ErrorCode::invalid_file, path,
-        ": cannot be opened as an HDF5 file: ", size == 0 ? "it is empty" : "it has no HDF5 signature");
-}
-
-bool external_allowed() {
-  static const bool allowed = [] {
-    const char* const value = std::getenv(kAllowExternal);
-    return value != nullptr && std::string_view(value) == "1";
-  }();
-  return allowed;
-}
-
-PropertyHandle link_access(std::string& out_refused) {
-  PropertyHandle access(H5Pcreate(H5P_LINK_ACCESS));
-  if (!external_allowed()) H5Pset_elink_cb(access.id(), &refuse_link, &out_refused);
-  return access;
-}
-
-void require_readable(hid_t dataset, const std::string& where) {
-  const PropertyHandle properties(H5Dget_create_plist(dataset));
-  FLOODTIDE_REQUIRE(properties.valid(), invalid_file, where, ": is damaged: ", hdf5_cause());
-  if (!external_allowed()) require_inside(properties.id(), where);
-  require_filters(properties.id(), where);
-  require_size(dataset, properties.id(), where);
-}
-
-namespace {
-
 constexpr hsize_t kChecksumBytes = 4;      // that Fletcher-32 adds
 constexpr hsize_t kGrowthBytes = 1 << 16;  // more than any filter adds to a chunk that it cannot compress, beside a half of it
 
@@ -195,8 +144,6 @@ Layout layout_of(hid_t dataset, hid_t properties) {
   layout.edges_unfiltered = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
   return layout;
 }
-
-bool has(const Layout& layout, H5Z_filter_t filter) { return std::ranges::count(layout.filters, filter) > 0; }
 
 /// True for SZIP, nbit, scale-offset and plug-ins: their decoders do not check the contents of a chunk.
 bool has_unknown_filter(const Layout& layout) {
@@ -260,7 +207,8 @@ void require_chunk(hid_t dataset, const Layout& layout, std::span<const hsize_t>
   const bool compressed = std::ranges::any_of(
       layout.filters, [](H5Z_filter_t filter) { return filter != H5Z_FILTER_FLETCHER32 && filter != H5Z_FILTER_SHUFFLE; });
   if (!compressed) {
-    return require(stored == layout.chunk_bytes + kChecksumBytes * has(layout, H5Z_FILTER_FLETCHER32));
+    const bool checked = std::ranges::count(layout.filters, H5Z_FILTER_FLETCHER32) > 0;
+    return require(stored == layout.chunk_bytes + (checked ? kChecksumBytes : 0));
   }
   require(stored <= layout.chunk_bytes + layout.chunk_bytes / 2 + kGrowthBytes);
   std::vector<unsigned char> bytes(stored);
@@ -272,6 +220,53 @@ void require_chunk(hid_t dataset, const Layout& layout, std::span<const hsize_t>
 }
 
 }  // namespace
+
+std::uint64_t hdf5_number(const unsigned char* bytes, std::size_t size) {
+  std::uint64_t value = 0;
+  for (std::size_t i = size; i-- > 0;) value = value << 8 | bytes[i];
+  return value;
+}
+
+Superblock require_hdf5_file(const std::string& path) {
+  const InputFile file(path, "an HDF5 file");
+  const auto size = static_cast<std::uint64_t>(file.size());
+  for (std::uint64_t at = 0; at < size; at = at == 0 ? kFirstUserBlock : 2 * at) {
+    Bytes bytes{};
+    file.read(static_cast<std::int64_t>(at), std::as_writable_bytes(std::span(bytes)));
+    if (!std::equal(kSignature.begin(), kSignature.end(), bytes.begin(),
+                    [](char a, unsigned char b) { return static_cast<unsigned char>(a) == b; })) {
+      continue;
+    }
+    const Superblock superblock = parse(bytes, size, path);
+    FLOODTIDE_REQUIRE(superblock.end_of_file <= size, invalid_file, path, ": cannot be opened as an HDF5 file: it has ", size,
+                      " bytes, its header says ", superblock.end_of_file, ": it is truncated or damaged");
+    return superblock;
+  }
+  raise(ErrorCode::invalid_file, path,
+        ": cannot be opened as an HDF5 file: ", size == 0 ? "it is empty" : "it has no HDF5 signature");
+}
+
+bool external_allowed() {
+  static const bool allowed = [] {
+    const char* const value = std::getenv(kAllowExternal);
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return allowed;
+}
+
+PropertyHandle link_access(std::string& out_refused) {
+  PropertyHandle access(H5Pcreate(H5P_LINK_ACCESS));
+  if (!external_allowed()) H5Pset_elink_cb(access.id(), &refuse_link, &out_refused);
+  return access;
+}
+
+void require_readable(hid_t dataset, const std::string& where) {
+  const PropertyHandle properties(H5Dget_create_plist(dataset));
+  FLOODTIDE_REQUIRE(properties.valid(), invalid_file, where, ": is damaged: ", hdf5_cause());
+  if (!external_allowed()) require_inside(properties.id(), where);
+  require_filters(properties.id(), where);
+  require_size(dataset, properties.id(), where);
+}
 
 void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                     CheckedChunks& checked, const std::function<void()>& try_block, const std::string& where) {

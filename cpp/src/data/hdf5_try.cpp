@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "data/hdf5_impl.hpp"
-#include "floodtide/data/hdf5.hpp"
 
 namespace floodtide::data {
 namespace {

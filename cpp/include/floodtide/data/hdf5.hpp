@@ -104,12 +104,11 @@ class Hdf5File {
   /// Open a file for reading. `chunk_cache_bytes` limits the decompressed chunks that are kept of each dataset.
   [[nodiscard]] static Hdf5File open(const std::string& path, std::size_t chunk_cache_bytes = kChunkCacheBytes);
   /// Start a new file. commit() moves the file to `path`, and replaces any file there.
-  [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t chunk_cache_bytes = kChunkCacheBytes);
+  [[nodiscard]] static Hdf5File create(const std::string& path);
   /// Start a new file, or a copy of the file at `path` without an older result. commit() marks the objects with the name of the
   /// command, and moves the file to `path`. Throws Error(invalid_argument) if data other than an older result of the same
   /// command would be lost.
-  [[nodiscard]] static Hdf5File create(const std::string& path, const Hdf5Result& result,
-                                       std::size_t chunk_cache_bytes = kChunkCacheBytes);
+  [[nodiscard]] static Hdf5File create(const std::string& path, const Hdf5Result& result);
   /// Throw the error that create() would throw, without making a file.
   static void check_output(const std::string& path, const Hdf5Result& result);
 
@@ -157,9 +156,9 @@ class Hdf5File {
   /// Read a whole dataset, which must have this element type and shape, into memory of the caller.
   template <class T>
   void read_into(const std::string& dataset, std::span<const std::int64_t> shape, std::span<T> out) const {
-    require_shape(dataset, element_type<T>(), shape, out.size());
+    require_shape(dataset, element_type<T>(), shape);
     const std::vector<std::int64_t> start(shape.size(), 0);
-    read_raw(dataset, start, shape, element_type<T>(), out.data());
+    read_block<T>(dataset, start, shape, out);
     close_dataset(dataset);
   }
   /// Throws Error(invalid_file) unless a dataset has this element type and shape.
@@ -205,8 +204,11 @@ class Hdf5File {
                        std::span<const T> values) {
     write_attribute_raw(object, attribute, shape, element_type<T>(), values.data(), values.size());
   }
-  void write_attribute(const std::string& object, const std::string& attribute, std::int64_t value);
-  void write_attribute(const std::string& object, const std::string& attribute, double value);
+  template <class T>
+    requires(std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>)
+  void write_attribute(const std::string& object, const std::string& attribute, T value) {
+    write_attribute_raw(object, attribute, {}, element_type<T>(), &value, 1);
+  }
   void write_attribute(const std::string& object, const std::string& attribute, const std::string& text);
 
   [[nodiscard]] bool has_attribute(const std::string& object, const std::string& attribute) const;
@@ -223,16 +225,13 @@ class Hdf5File {
   struct Impl;
   explicit Hdf5File(std::unique_ptr<Impl> impl) noexcept;
   /// Start a new file or, if the result `joins` others, a copy of the file at `path` without an older result.
-  [[nodiscard]] static Hdf5File start(const std::string& path, const Hdf5Result& result, bool joins,
-                                      std::size_t chunk_cache_bytes);
+  [[nodiscard]] static Hdf5File start(const std::string& path, const Hdf5Result& result, bool joins);
   /// Return true if the result is added to an existing file with other objects. Throws the errors of check_output().
   [[nodiscard]] static bool joins_others(const std::string& path, const Hdf5Result& result);
 
   [[nodiscard]] bool try_object(const std::string& name) const;
   [[nodiscard]] std::size_t element_count(const std::string& dataset, std::span<const std::int64_t> shape) const;
   [[nodiscard]] DatasetInfo checked_info(const std::string& dataset, ElementType type) const;
-  void require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,
-                     std::size_t elements) const;
   /// Throws Error(io) unless there is memory for the elements.
   void require_room(const std::string& dataset, std::size_t elements, ElementType type) const;
   /// Free the cached chunks of a dataset.
