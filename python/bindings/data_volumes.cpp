@@ -150,7 +150,7 @@ void register_volumes(py::module_& m) {
   using Unlock = py::call_guard<py::gil_scoped_release>;
   py::class_<Volume, VolumeObject>(m, "Volume", "A volume that is open for reading, whatever stores it.")
       .def(py::init([](const std::string& file, const std::string& dataset, std::optional<std::int64_t> channel) {
-             return object_of(channel ? data::open_channel(file, dataset, *channel) : data::open_volume(file, dataset));
+             return object_of(data::open_volume(file, dataset, channel));
            }),
            py::arg("file"), py::arg("dataset"), py::arg("channel") = std::nullopt,
            "The dataset of an HDF5 file, or one of its channels.")

@@ -2,14 +2,31 @@
 #include "floodtide/data/volume.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
-#include "data/with_type.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::data {
 namespace {
+
+/// Call visit(U{}), where U is the C++ type of `type`.
+template <class Visit>
+void with_type(ElementType type, const Visit& visit) {
+  switch (type) {
+    case ElementType::uint8: return visit(std::uint8_t{});
+    case ElementType::int8: return visit(std::int8_t{});
+    case ElementType::uint16: return visit(std::uint16_t{});
+    case ElementType::int16: return visit(std::int16_t{});
+    case ElementType::uint32: return visit(std::uint32_t{});
+    case ElementType::int32: return visit(std::int32_t{});
+    case ElementType::uint64: return visit(std::uint64_t{});
+    case ElementType::int64: return visit(std::int64_t{});
+    case ElementType::float32: return visit(float{});
+    case ElementType::float64: return visit(double{});
+  }
+}
 
 /// Throws Error(invalid_file) naming the voxel that has row-major number `flat` in a box.
 [[noreturn]] void refuse_voxel(const std::string& name, const Box& box, std::int64_t flat, double value, const char* expected) {
@@ -47,6 +64,58 @@ class ArrayVolume final : public Volume {
   std::shared_ptr<const void> owner_;
 };
 
+/// Return the last three of some values.
+Vec3 vec3(const std::vector<std::int64_t>& values) {
+  const std::size_t first = values.size() - 3;
+  return {values[first], values[first + 1], values[first + 2]};
+}
+
+/// The reader of HDF5 datasets.
+class Hdf5Volume final : public Volume {
+ public:
+  /// @param channel index along the first of four axes; no value: the dataset has three axes
+  Hdf5Volume(Hdf5File file, std::string dataset, VolumeInfo info, std::optional<std::int64_t> channel)
+      : Volume(std::move(info)), file_(std::move(file)), dataset_(std::move(dataset)), channel_(channel) {}
+
+  [[nodiscard]] std::string text(const std::string& attribute) const override {
+    return file_.has_attribute(dataset_, attribute) ? file_.read_text_attribute(dataset_, attribute) : "";
+  }
+
+  [[nodiscard]] std::vector<std::string> texts(const std::string& attribute) const override {
+    return file_.has_attribute(dataset_, attribute) ? file_.read_texts(dataset_, attribute) : std::vector<std::string>();
+  }
+
+  [[nodiscard]] std::optional<Array<std::int64_t>> integers(const std::string& attribute) const override {
+    return array<std::int64_t>(attribute);
+  }
+
+  [[nodiscard]] std::optional<Array<double>> numbers(const std::string& attribute) const override {
+    return array<double>(attribute);
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] std::optional<Array<T>> array(const std::string& attribute) const {
+    if (!file_.has_attribute(dataset_, attribute)) return std::nullopt;
+    return file_.read_attribute<T>(dataset_, attribute);
+  }
+
+  void read_voxels(const Box& box, std::byte* out) const override {
+    const std::array<std::int64_t, 4> start{channel_.value_or(0), box.start[0], box.start[1], box.start[2]};
+    const std::array<std::int64_t, 4> size{1, box.size[0], box.size[1], box.size[2]};
+    const std::size_t first = channel_ ? 0 : 1;  // axis that the dataset has
+    with_type(type(), [&](auto sample) {
+      using Stored = decltype(sample);
+      const std::span<Stored> values(reinterpret_cast<Stored*>(out), static_cast<std::size_t>(box.voxels()));
+      file_.read_block<Stored>(dataset_, std::span(start).subspan(first), std::span(size).subspan(first), values);
+    });
+  }
+
+  Hdf5File file_;
+  std::string dataset_;
+  std::optional<std::int64_t> channel_;
+};
+
 }  // namespace
 
 Volume::Volume(VolumeInfo info) : info_(std::move(info)) {
@@ -57,12 +126,6 @@ Volume::Volume(VolumeInfo info) : info_(std::move(info)) {
 }
 
 Volume::~Volume() = default;
-
-std::string Volume::text(const std::string& /*attribute*/) const { return {}; }
-
-std::vector<std::string> Volume::texts(const std::string& /*attribute*/) const { return {}; }
-std::optional<Array<std::int64_t>> Volume::integers(const std::string& /*attribute*/) const { return std::nullopt; }
-std::optional<Array<double>> Volume::numbers(const std::string& /*attribute*/) const { return std::nullopt; }
 
 template <>
 void Volume::require_type<float>() const {
@@ -83,17 +146,8 @@ void Volume::require_inside(const Box& wanted) const {
 }
 
 template <class T>
-Tensor<T, 3> Volume::read_block(const Box& wanted) const {
-  require_inside(wanted);
-  Tensor<T, 3> block(wanted.size);
-  read_block<T>(wanted, block.view());
-  return block;
-}
-
-template <class T>
 void Volume::read_block(const Box& wanted, View<T, 3> out) const {
   if constexpr (!std::is_same_v<T, std::int64_t>) require_type<T>();
-  require_inside(wanted);
   FLOODTIDE_REQUIRE(out.shape() == wanted.size, shape_mismatch, name(), ": box of size ", Show{wanted.size},
                     " into an array of shape ", Show{out.shape()});
   with_type(type(), [&](auto sample) {
@@ -130,6 +184,37 @@ void Volume::read_stored(const Box& wanted, std::span<std::byte> out) const {
   read_voxels(wanted, out.data());
 }
 
+DatasetName parse_dataset_name(std::string_view reference) {
+  const std::size_t colon = reference.rfind(':');
+  FLOODTIDE_REQUIRE(colon != std::string_view::npos && colon > 0 && colon + 1 < reference.size(), invalid_argument, "volume '",
+                    reference, "': expected file:dataset, for example stack.h5:raw");
+  return {std::string(reference.substr(0, colon)), std::string(reference.substr(colon + 1))};
+}
+
+VolumePtr open_volume(std::string_view reference, std::size_t chunk_cache_bytes) {
+  const DatasetName name = parse_dataset_name(reference);
+  return open_volume(name.file, name.dataset, std::nullopt, chunk_cache_bytes);
+}
+
+VolumePtr open_volume(const std::string& file, const std::string& dataset, std::optional<std::int64_t> channel,
+                      std::size_t chunk_cache_bytes) {
+  Hdf5File opened = Hdf5File::open(file, chunk_cache_bytes);
+  const DatasetInfo info = opened.info(dataset);
+  std::string name = opened.path() + ":" + dataset;
+  const std::size_t axes = info.shape.size();
+  const bool several = channel && axes == 4;
+  FLOODTIDE_REQUIRE(axes == 3 || several, invalid_file, name, ": has ", axes, " axes, shape ", Show{info.shape},
+                    channel ? "; expected (z, y, x) or (channel, z, y, x)" : "; expected three (z, y, x)");
+  const std::int64_t channels = several ? info.shape.front() : 1;
+  FLOODTIDE_REQUIRE(!channel || (*channel >= 0 && *channel < channels), invalid_file, name, ": has ", channels,
+                    channels == 1 ? " channel" : " channels", ", expected one with the index ", *channel);
+  if (!several) channel = std::nullopt;
+  const Vec3 shape = vec3(info.shape);
+  const Vec3 chunks = info.chunks.empty() ? shape : vec3(info.chunks);
+  return std::make_shared<Hdf5Volume>(std::move(opened), dataset, VolumeInfo{std::move(name), shape, chunks, info.type},
+                                      channel);
+}
+
 VolumePtr VolumeReference::open(std::size_t chunk_cache_bytes) const {
   return volume_ ? volume_ : open_volume(name_, chunk_cache_bytes);
 }
@@ -138,9 +223,6 @@ VolumePtr array_volume(std::string name, const ArrayLayout& layout, std::shared_
   return std::make_shared<ArrayVolume>(std::move(name), layout, std::move(owner));
 }
 
-template Tensor<float, 3> Volume::read_block<float>(const Box&) const;
-template Tensor<std::int64_t, 3> Volume::read_block<std::int64_t>(const Box&) const;
-template Tensor<std::uint8_t, 3> Volume::read_block<std::uint8_t>(const Box&) const;
 template void Volume::read_block<float>(const Box&, View<float, 3>) const;
 template void Volume::read_block<std::int64_t>(const Box&, View<std::int64_t, 3>) const;
 template void Volume::read_block<std::uint8_t>(const Box&, View<std::uint8_t, 3>) const;

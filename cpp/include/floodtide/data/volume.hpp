@@ -51,13 +51,13 @@ class Volume : Immovable {
   [[nodiscard]] const Vec3& chunks() const noexcept { return info_.chunks; }
 
   /// Return a text attribute of the volume, or an empty text without this attribute.
-  [[nodiscard]] virtual std::string text(const std::string& attribute) const;
+  [[nodiscard]] virtual std::string text(const std::string& /*attribute*/) const { return {}; }
   /// Return an attribute of integers, or nothing without this attribute.
-  [[nodiscard]] virtual std::optional<Array<std::int64_t>> integers(const std::string& attribute) const;
+  [[nodiscard]] virtual std::optional<Array<std::int64_t>> integers(const std::string& /*attribute*/) const { return {}; }
   /// Return an attribute of one or several texts; nothing without this attribute.
-  [[nodiscard]] virtual std::vector<std::string> texts(const std::string& attribute) const;
+  [[nodiscard]] virtual std::vector<std::string> texts(const std::string& /*attribute*/) const { return {}; }
   /// Return an attribute of numbers, or nothing without this attribute.
-  [[nodiscard]] virtual std::optional<Array<double>> numbers(const std::string& attribute) const;
+  [[nodiscard]] virtual std::optional<Array<double>> numbers(const std::string& /*attribute*/) const { return {}; }
 
   /// Throws Error(invalid_file) unless read_block() can convert the elements to T: float or std::uint8_t.
   template <class T>
@@ -74,7 +74,12 @@ class Volume : Immovable {
   /// - std::uint8_t: from uint8 only.
   /// Throws Error(out_of_range) if the box is empty or not inside the volume, Error(invalid_file) for another element type.
   template <class T>
-  [[nodiscard]] Tensor<T, 3> read_block(const Box& box) const;
+  [[nodiscard]] Tensor<T, 3> read_block(const Box& box) const {
+    require_inside(box);
+    Tensor<T, 3> block(box.size);
+    read_block<T>(box, block.view());
+    return block;
+  }
   /// Read the voxels of a box into memory of the caller. The shape of `out` is box.size.
   template <class T>
   void read_block(const Box& box, View<T, 3> out) const;
@@ -102,13 +107,10 @@ using VolumePtr = std::shared_ptr<const Volume>;
 /// is missing, does not have three axes, or has an element type that is neither integer nor float. The message names file,
 /// dataset and the reason.
 [[nodiscard]] VolumePtr open_volume(std::string_view reference, std::size_t chunk_cache_bytes = kChunkCacheBytes);
+/// Open the dataset as above. With `channel`, open one channel of a dataset with the axes channel, z, y, x, as a volume. A
+/// dataset of three axes is its channel 0. Throws Error(invalid_file) as above, and if there is no such channel.
 [[nodiscard]] VolumePtr open_volume(const std::string& file, const std::string& dataset,
-                                    std::size_t chunk_cache_bytes = kChunkCacheBytes);
-
-/// Open one channel of an HDF5 dataset with the axes channel, z, y, x, as a volume. A dataset of three axes is its channel 0.
-/// Throws Error(invalid_file) as open_volume() does, and if there is no such channel.
-[[nodiscard]] VolumePtr open_channel(const std::string& file, const std::string& dataset, std::int64_t channel,
-                                     std::size_t chunk_cache_bytes = kChunkCacheBytes);
+                                    std::optional<std::int64_t> channel = {}, std::size_t chunk_cache_bytes = kChunkCacheBytes);
 
 /// Memory layout of an array. Strides are in bytes and may be negative.
 struct ArrayLayout {
