@@ -35,19 +35,16 @@ constexpr float kInfinity = std::numeric_limits<float>::max();
 class SmoothNoise {
  public:
   SmoothNoise(const Vec3& shape, float spacing, std::uint64_t seed, std::uint64_t field) : scale_(1 / spacing) {
-    Vec3 lattice;
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      lattice[axis] = static_cast<std::int64_t>(static_cast<float>(shape[axis]) * scale_) + 2;
-    values_ = Tensor<float, 3>(lattice);
+    values_ = Tensor<float, 3>(by_axis([&](std::size_t axis) { return part(shape[axis]).index + 2; }));
     Philox random(seed, stream_id(kSynthPurpose, 1, field));
     for (float& value : values_.span()) value = static_cast<float>(random.normal());
   }
 
   /// Return the value at a voxel of the volume.
-  [[nodiscard]] float operator()(std::int64_t z, std::int64_t y, std::int64_t x) const {
-    const Part a = part(z);
-    const Part b = part(y);
-    const Part c = part(x);
+  [[nodiscard]] float operator()(const Vec3& voxel) const {
+    const Part a = part(voxel[0]);
+    const Part b = part(voxel[1]);
+    const Part c = part(voxel[2]);
     const View<const float, 3> v = values_.view();
     const auto along_x = [&](std::int64_t i, std::int64_t j) {
       const float low = v(i, j, c.index);
@@ -161,8 +158,8 @@ Cells fill_cells(const BallGrid& balls, const Vec3& shape, std::uint64_t seed) {
     Point middle{};
     for_each_voxel(block, [&](const Vec3& voxel) {
       const auto [z, y, x] = voxel;
-      bent.push_back({static_cast<float>(z) + kBend * bend_z(z, y, x), static_cast<float>(y) + kBend * bend_y(z, y, x),
-                      static_cast<float>(x) + kBend * bend_x(z, y, x)});
+      bent.push_back({static_cast<float>(z) + kBend * bend_z(voxel), static_cast<float>(y) + kBend * bend_y(voxel),
+                      static_cast<float>(x) + kBend * bend_x(voxel)});
       for (std::size_t axis = 0; axis < 3; ++axis) middle[axis] += bent.back()[axis];
     });
     float radius = 0;
@@ -192,9 +189,8 @@ std::vector<Mitochondrion> place_mitochondria(const Cells& cells, std::uint64_t 
   const std::int64_t attempts = cells.labels.size() / 40000;
   std::vector<Mitochondrion> result;
   for (std::int64_t i = 0; i < attempts; ++i) {
-    Vec3 at;
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      at[axis] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape[axis])));
+    const Vec3 at = by_axis(
+        [&](std::size_t axis) { return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(shape[axis]))); });
     const double size = random.uniform();
     const Point direction{static_cast<float>(random.normal()), static_cast<float>(random.normal()),
                           static_cast<float>(random.normal())};
@@ -241,7 +237,7 @@ void draw_mitochondria(const std::vector<Mitochondrion>& bodies, const Cells& ce
         const float d = from[axis] - along * axis_vector[axis];
         distance2 += d * d;
       }
-      const float rim = std::sqrt(distance2) - body.radius + 0.8F * texture(voxel[0], voxel[1], voxel[2]);
+      const float rim = std::sqrt(distance2) - body.radius + 0.8F * texture(voxel);
       if (rim > 1.5F) return;
       const float inside = kCytoplasm - 48 + 16 * std::sin(1.6F * rim + 2.0F * along);  // cristae
       const float wanted = rim > -1.3F ? kCytoplasm - 72 : inside;
@@ -287,21 +283,19 @@ void paint_cells(const Cells& cells, const SynthOptions& options, View<float, 3>
   const SmoothNoise granules(options.shape, 3.2F, options.seed, 6);
   const SmoothNoise shade(options.shape, 40, options.seed, 7);
   parallel_for(options.shape[0], [&](std::int64_t z) {
-    for (std::int64_t y = 0; y < options.shape[1]; ++y) {
-      for (std::int64_t x = 0; x < options.shape[2]; ++x) {
-        const auto cell = static_cast<std::uint64_t>(cells.labels.view()(z, y, x));
-        Philox own(options.seed, stream_id(kSynthPurpose, 3, cell));
-        const auto tone = static_cast<float>(own.uniform());
-        const auto grain = static_cast<float>(own.uniform());
-        const float width = kMembraneWidth * std::exp(0.25F * thickness(z, y, x));
-        const float depth = cells.depth.view()(z, y, x) / width;
-        const float darkness = std::clamp(1.0F + 0.12F * contrast(z, y, x), 0.8F, 1.25F);
-        // Vesicles and filaments: the darker tail of fine noise, more of it in some cells than in others.
-        const float dots = std::max(0.0F, granules(z, y, x) - 0.5F) * (2 + 8 * grain);
-        image(z, y, x) = kCytoplasm + 12 * (tone - 0.5F) + 12 * shade(z, y, x) - dots * std::min(1.0F, depth / 2) -
-                         kMembrane * darkness * std::exp(-depth * depth);
-      }
-    }
+    for_each_voxel({{z, 0, 0}, {1, options.shape[1], options.shape[2]}}, [&](const Vec3& voxel) {
+      const auto cell = static_cast<std::uint64_t>(cells.labels.view().at(voxel));
+      Philox own(options.seed, stream_id(kSynthPurpose, 3, cell));
+      const auto tone = static_cast<float>(own.uniform());
+      const auto grain = static_cast<float>(own.uniform());
+      const float width = kMembraneWidth * std::exp(0.25F * thickness(voxel));
+      const float depth = cells.depth.view().at(voxel) / width;
+      const float darkness = std::clamp(1.0F + 0.12F * contrast(voxel), 0.8F, 1.25F);
+      // Vesicles and filaments: the darker tail of fine noise, more of it in some cells than in others.
+      const float dots = std::max(0.0F, granules(voxel) - 0.5F) * (2 + 8 * grain);
+      image.at(voxel) = kCytoplasm + 12 * (tone - 0.5F) + 12 * shade(voxel) - dots * std::min(1.0F, depth / 2) -
+                        kMembrane * darkness * std::exp(-depth * depth);
+    });
   });
 }
 
@@ -312,14 +306,12 @@ Tensor<std::uint8_t, 3> expose(const SynthOptions& options, View<const float, 3>
     Philox section(options.seed, stream_id(kSynthPurpose, 4, static_cast<std::uint64_t>(z)));
     const auto gain = static_cast<float>(1 + 0.035 * section.normal());
     const auto offset = static_cast<float>(3.0 * section.normal());
-    for (std::int64_t y = 0; y < options.shape[1]; ++y) {
-      for (std::int64_t x = 0; x < options.shape[2]; ++x) {
-        const float grey = std::max(1.0F, gain * image(z, y, x) + offset);
-        const float sigma = kNoise * std::sqrt(grey / 128);
-        const float value = grey + sigma * static_cast<float>(section.normal());
-        result.view()(z, y, x) = static_cast<std::uint8_t>(std::clamp(std::lround(value), 0L, 255L));
-      }
-    }
+    for_each_voxel({{z, 0, 0}, {1, options.shape[1], options.shape[2]}}, [&](const Vec3& voxel) {
+      const float grey = std::max(1.0F, gain * image.at(voxel) + offset);
+      const float sigma = kNoise * std::sqrt(grey / 128);
+      const float value = grey + sigma * static_cast<float>(section.normal());
+      result.view().at(voxel) = static_cast<std::uint8_t>(std::clamp(std::lround(value), 0L, 255L));
+    });
   });
   return result;
 }
@@ -332,8 +324,7 @@ SynthVolume make_synthetic_volume(const SynthOptions& options, const Progress& p
                       " (z, y, x), expected 8 to 4096 voxels an axis");
   }
   constexpr std::int64_t kStages = 4;
-  std::int64_t tubes = 0;
-  const BallGrid balls = grow_tubes(options.shape, options.seed, tubes);
+  const BallGrid balls = grow_tubes(options.shape, options.seed);
   report(progress, 1, kStages);
   Cells cells = fill_cells(balls, options.shape, options.seed);
   report(progress, 2, kStages);

@@ -40,7 +40,7 @@ class Grower {
   Grower(const Vec3& shape, std::uint64_t seed)
       : shape_(shape), random_(seed, stream_id(kSynthPurpose, 0)), grid_(shape, kMargin) {}
 
-  BallGrid run(std::int64_t& out_tubes) {
+  BallGrid run() {
     // A void that takes no ball of the narrowest kind is too small to be a cell of its own.
     constexpr int kCandidates = 60;
     constexpr int kPatience = 6;
@@ -62,7 +62,6 @@ class Grower {
       }
       grow(best, clear, ++tube);
     }
-    out_tubes = tube;
     return std::move(grid_);
   }
 
@@ -166,11 +165,6 @@ BallGrid::BallGrid(const Vec3& shape, float margin) : shape_(shape), margin_(mar
   bins_.resize(static_cast<std::size_t>(volume<3>(counts_)));
 }
 
-void BallGrid::add(const Ball& ball) {
-  const Vec3 at = bin(ball.centre);
-  bins_[static_cast<std::size_t>((at[0] * counts_[1] + at[1]) * counts_[2] + at[2])].push_back(ball);
-}
-
 Vec3 BallGrid::bin(const Point& point) const {
   return by_axis([&](std::size_t axis) {
     const auto index = static_cast<std::int64_t>(std::floor((point[axis] + margin_) / kBin));
@@ -187,8 +181,6 @@ bool BallGrid::contains(const Point& point) const {
 
 int BallGrid::largest_reach() const { return static_cast<int>(*std::max_element(counts_.begin(), counts_.end())); }
 
-BallGrid grow_tubes(const Vec3& shape, std::uint64_t seed, std::int64_t& out_tubes) {
-  return Grower(shape, seed).run(out_tubes);
-}
+BallGrid grow_tubes(const Vec3& shape, std::uint64_t seed) { return Grower(shape, seed).run(); }
 
 }  // namespace floodtide::data

@@ -28,18 +28,14 @@ class BallGrid {
  public:
   BallGrid(const Vec3& shape, float margin);
 
-  void add(const Ball& ball);
+  void add(const Ball& ball) { bins_[index(bin(ball.centre))].push_back(ball); }
   /// Calls visit(ball) for every ball whose bin lies within `reach` bins of the point's.
   template <class Visit>
   void near(const Point& point, int reach, const Visit& visit) const {
-    const Vec3 middle = bin(point);
-    for (std::int64_t z = low(middle[0] - reach); z <= high(middle[0] + reach, 0); ++z) {
-      for (std::int64_t y = low(middle[1] - reach); y <= high(middle[1] + reach, 1); ++y) {
-        for (std::int64_t x = low(middle[2] - reach); x <= high(middle[2] + reach, 2); ++x) {
-          for (const Ball& ball : bins_[static_cast<std::size_t>((z * counts_[1] + y) * counts_[2] + x)]) visit(ball);
-        }
-      }
-    }
+    const std::int64_t width = 2 * reach + 1;
+    for_each_voxel(intersection(centred_box(bin(point), {width, width, width}), {{}, counts_}), [&](const Vec3& at) {
+      for (const Ball& ball : bins_[index(at)]) visit(ball);
+    });
   }
   [[nodiscard]] bool contains(const Point& point) const;
   /// Return the reach that covers all bins.
@@ -49,9 +45,8 @@ class BallGrid {
 
  private:
   [[nodiscard]] Vec3 bin(const Point& point) const;
-  [[nodiscard]] static std::int64_t low(std::int64_t index) { return index < 0 ? 0 : index; }
-  [[nodiscard]] std::int64_t high(std::int64_t index, std::size_t axis) const {
-    return index >= counts_[axis] ? counts_[axis] - 1 : index;
+  [[nodiscard]] std::size_t index(const Vec3& bin) const {
+    return static_cast<std::size_t>((bin[0] * counts_[1] + bin[1]) * counts_[2] + bin[2]);
   }
 
   Vec3 shape_;
@@ -61,7 +56,7 @@ class BallGrid {
 };
 
 /// Fill the volume with tubes. Each tube begins in the largest void that was found, and grows in both directions along a random
-/// walk that avoids earlier tubes. It may branch. Return all balls; out_tubes is the number of tubes.
-[[nodiscard]] BallGrid grow_tubes(const Vec3& shape, std::uint64_t seed, std::int64_t& out_tubes);
+/// walk that avoids earlier tubes. It may branch. Return all balls.
+[[nodiscard]] BallGrid grow_tubes(const Vec3& shape, std::uint64_t seed);
 
 }  // namespace floodtide::data
