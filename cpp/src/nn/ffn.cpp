@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/nn/ffn.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <shared_mutex>
 
@@ -211,7 +210,8 @@ void Ffn::loss_and_each_gradients(std::span<FfnExample> batch, std::span<float> 
 Tensor<std::uint8_t, 5> Ffn::relu_masks() const {
   std::optional<Tensor<std::uint8_t, 5>> masks;
   impl_->memory.with_last([&](const Impl::MemoryKey& key, const Impl::Memory& memory) {
-    if (!memory.lanes.empty()) masks = FfnPlan::relu_masks(key.size, options(), memory.lanes.front());
+    if (memory.lanes.empty() || !memory.lanes.front().trained) return;
+    masks = FfnPlan::relu_masks(key.size, options(), memory.lanes.front());
   });
   FLOODTIDE_REQUIRE(masks, invalid_argument, "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
   return std::move(*masks);

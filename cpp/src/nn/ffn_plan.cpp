@@ -34,10 +34,6 @@ std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOption
   return convolutions;
 }
 
-FftChain make_chain(const Vec3& size, const FfnOptions& options) {
-  return {size, options.features, *FftChain::kernels_of(active_isa())};
-}
-
 std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
   return kernels::activation_size(shape.z, shape.y, shape.x, channels);
 }
@@ -83,7 +79,7 @@ FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forw
       convolutions_(make_convolutions(
           size, options, options.compute == Compute::bf16 || (trains_by_fft_ && forward_by_fft_) ? 2 : 2 * options.depth)),
       head_weights_(static_cast<std::size_t>(options.features)) {
-  if (forward_by_fft_ || trains_by_fft_) chain_ = make_chain(size, options);
+  if (forward_by_fft_ || trains_by_fft_) chain_.emplace(size, options.features, *FftChain::kernels_of(active_isa()));
   if (options.compute == Compute::bf16) {
     bf16_.emplace(size, options.features, *Bf16Chain::kernels_of(active_isa()));
     bf16_weights_.resize(layers_);
@@ -160,10 +156,6 @@ float* FfnPlan::activation(Lane& lane, std::size_t number) const {
 
 std::uint16_t* FfnPlan::rounded(Lane& lane, std::size_t number) const {
   return lane.rounded.data() + static_cast<std::int64_t>(number) * Bf16Chain::activation_size(size_, options_.features);
-}
-
-const kernels::Conv3d& FfnPlan::convolution(std::size_t number) const {
-  return convolutions_[std::min(number, convolutions_.size() - 1)];
 }
 
 void FfnPlan::reserve_chain(Lane& lane, FftChain::Transposed transposed) const {
@@ -295,7 +287,7 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
                                      .weights = example.weights.empty() ? nullptr : example.weights.data(),
                                      .scale = scale,
                                      .out_logits = example.out_logits.data(),
-                                     .out_stream_grad = bf16_ ? activation(lane, 1) : stream_grad(lane),
+                                     .out_stream_grad = activation(lane, bf16_ ? 1 : layers_),
                                      .out_weight_grad = part(lane.gradients.span(), layout.entry(head)),
                                      .out_bias_grad = part(lane.gradients.span(), layout.entry(head + 1))[0]});
   const auto ready = [&](std::size_t weights_entry) {
@@ -310,11 +302,12 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
 
 template <class Ready>
 void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready ready) const {
-  float* const stream_grad = this->stream_grad(lane);
-  float* const inner_grad = this->inner_grad(lane);
+  float* const stream_grad = activation(lane, layers_);
+  float* const inner_grad = activation(lane, layers_ + 1);
   const auto add_gradients = [&](std::size_t i, const float* input, Activation on_input, const float* output_grad) {
     const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)).data(); };
-    convolution(i).backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1), lane.workspace);
+    const kernels::Conv3d& convolution = convolutions_[std::min(i, convolutions_.size() - 1)];
+    convolution.backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1), lane.workspace);
     ready(2 * i);
   };
   /// Computes the gradient by the input of convolution i > 0. With Fourier transforms, the spectrum is that of `grad`.
@@ -365,8 +358,6 @@ void FfnPlan::train_backward_bf16(Lane& lane, const ParameterLayout& layout, Rea
 }
 
 Tensor<std::uint8_t, 5> FfnPlan::relu_masks(const Vec3& size, const FfnOptions& options, const Lane& lane) {
-  FLOODTIDE_REQUIRE(lane.trained, invalid_argument,
-                    "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
   const Conv3dShape shape = convolution_shape(size, options.features, 0);
   const std::int64_t layers = 2 * options.depth, channels = options.features;
   Tensor<std::uint8_t, 5> masks({layers, shape.z, shape.y, shape.x, channels});

@@ -73,7 +73,7 @@ class FfnPlan {
   void loss_and_each_gradients(Lanes& lanes, std::span<FfnExample> batch, const ParameterLayout& layout,
                                std::span<float> out_gradients, double scale) const;
 
-  /// As Ffn::relu_masks, of the lane of the last pass.
+  /// As Ffn::relu_masks, of a lane that was `trained` by the last pass.
   [[nodiscard]] static Tensor<std::uint8_t, 5> relu_masks(const Vec3& size, const FfnOptions& options, const Lane& lane);
   [[nodiscard]] static std::size_t bytes(const Lanes& lanes) noexcept;
   /// Return what bytes() will be after training passes of this number of examples on this number of threads.
@@ -87,13 +87,8 @@ class FfnPlan {
   template <class Example, class Body, class After>
   void for_each_example(Lanes& lanes, std::span<Example> batch, Body body, After after) const;
   void reserve(Lane& lane, std::int64_t activations) const;
-  /// Return an activation of the lane. Numbers below layers_ are outputs of convolutions; stream_grad() and inner_grad()
-  /// follow.
+  /// Return an activation of the lane. Numbers below layers_ are outputs of convolutions; stream_grad and inner_grad follow.
   [[nodiscard]] float* activation(Lane& lane, std::size_t number) const;
-  [[nodiscard]] float* stream_grad(Lane& lane) const { return activation(lane, layers_); }
-  [[nodiscard]] float* inner_grad(Lane& lane) const { return activation(lane, layers_ + 1); }
-  /// Return a convolution by its number: conv0_a, conv0_b, conv1_a, ...
-  [[nodiscard]] const kernels::Conv3d& convolution(std::size_t number) const;
   /// Return an activation of `rounded`. Numbers below layers_ are outputs of convolutions; two gradients follow.
   [[nodiscard]] std::uint16_t* rounded(Lane& lane, std::size_t number) const;
   void reserve_chain(Lane& lane, kernels::FftChain::Transposed transposed) const;

@@ -26,7 +26,6 @@ struct Grid {
   }
   [[nodiscard]] std::int64_t units() const noexcept { return planar ? examples * z : examples; }
   [[nodiscard]] std::int64_t unit_rows() const noexcept { return planar ? y : z * y; }
-  [[nodiscard]] Range rows_of(Range units) const noexcept { return {units.begin * unit_rows(), units.end * unit_rows()}; }
   /// Return the distance of two units of an activation.
   [[nodiscard]] std::int64_t unit_floats(std::int64_t channels) const noexcept {
     return planar ? (y + 2) * (x + 2) * channels : example_floats(channels);
@@ -71,7 +70,7 @@ void for_each_row(Range rows, Body body) {
 /// Return the number of chunks per group. All groups together have about 64 chunks, and each chunk has at least one row.
 [[nodiscard]] inline std::int64_t chunks_of(std::int64_t rows, std::int64_t groups) noexcept {
   constexpr std::int64_t all = 64;
-  return std::clamp<std::int64_t>(all / groups, 1, rows / groups);
+  return std::min(std::max<std::int64_t>(all / groups, 1), rows / groups);
 }
 
 }  // namespace floodtide::nn

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "floodtide/base/parallel.hpp"
 #include "nn/cross_entropy.hpp"
 #include "nn/grid.hpp"
 
@@ -37,8 +36,6 @@ void voxel_backward(const float* __restrict stream, const float* __restrict weig
   }
 }
 
-std::int64_t chunks_of(const kernels::Conv3dShape& shape) noexcept { return std::min<std::int64_t>(shape.z * shape.y, 64); }
-
 /// Return the number of sums per chunk: weight gradients, bias gradient, loss.
 std::int64_t sums_each(const kernels::Conv3dShape& shape) noexcept { return shape.stored_out() + 2; }
 
@@ -46,13 +43,13 @@ std::int64_t sums_each(const kernels::Conv3dShape& shape) noexcept { return shap
 
 Head::Head(const kernels::Conv3dShape& shape)
     : shape_(shape),
-      chunks_(chunks_of(shape)),
+      chunks_(chunks_of(shape.z * shape.y, 1)),
       weights_(shape.stored_out()),
       sums_(chunks_ * sums_each(shape)),
       scratch_(chunks_ * (shape.stored_out() + shape.x)) {}
 
 std::size_t Head::bytes_of(const kernels::Conv3dShape& shape) noexcept {
-  return static_cast<std::size_t>(chunks_of(shape) * sums_each(shape)) * sizeof(double);
+  return static_cast<std::size_t>(chunks_of(shape.z * shape.y, 1) * sums_each(shape)) * sizeof(double);
 }
 
 void Head::set_weights(std::span<const float> weights, float bias) {
@@ -79,12 +76,11 @@ double Head::backward(const Training& pass) {
   const auto& [stream, logits, labels, weights, scale, out_logits, out_stream_grad, out_weight_grad, out_bias_grad] = pass;
   const std::int64_t channels = shape_.stored_out();
   const auto voxels = static_cast<double>(shape_.z * shape_.y * shape_.x);
-  parallel_for(chunks_, [&](std::int64_t chunk) {
+  for_each_chunk(shape_.z * shape_.y, 1, chunks_, [&](std::int64_t, std::int64_t chunk, Range rows) {
     double* const sums = sums_.data() + chunk * (channels + 2);
     float* const row_weight_grad = scratch_.data() + chunk * (channels + shape_.x);
     float* const logit_grad = row_weight_grad + channels;
     std::fill_n(sums, channels + 2, 0.0);
-    const Range rows = chunk_range(shape_.z * shape_.y, chunks_, chunk);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const float* const in = stream + row_offset(row);
       float* const grad = out_stream_grad + row_offset(row);

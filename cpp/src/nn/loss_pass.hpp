@@ -45,7 +45,6 @@ class LossPass {
   /// Indices of the sums of a chunk: six sums per class, then the cross-entropy.
   enum Sum : std::int64_t { kOverlap, kPredicted, kTrue, kTruePositive, kFalsePositive, kFalseNegative, kPerClass };
   [[nodiscard]] std::int64_t sums_each() const noexcept { return kPerClass * classes_ + 1; }
-  [[nodiscard]] int first_class() const noexcept;
   void softmax(const std::uint8_t* labels, std::int64_t count, float* logits, double* sums) const;
   void sigmoid(const float* targets, const float* weights, std::int64_t count, float* logits, double* sums) const;
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/parallel.hpp"
 #include "nn/cross_entropy.hpp"
+#include "nn/grid.hpp"
 #include "nn/loss_pass.hpp"
 
 namespace floodtide::nn {
@@ -108,8 +108,6 @@ LossPass::LossPass(std::int64_t n, std::int64_t voxels, int classes, Output outp
       of_batch_(3 * classes + 1),
       factors_(n * classes * 2) {}
 
-int LossPass::first_class() const noexcept { return output_ == Output::softmax && !loss_.background && classes_ > 1 ? 1 : 0; }
-
 void LossPass::begin(const SegmentationLoss& loss, const SegmentationTruth& truth, double scale) {
   loss_ = loss;
   truth_ = truth;
@@ -187,7 +185,7 @@ LossReport LossPass::finish(const SumOverRanks& sum_over_ranks) {
   }
   of_batch_[3 * classes_] = static_cast<double>(n_);
   if (loss_.over_batch && loss_.dice > 0 && sum_over_ranks) sum_over_ranks(of_batch_.span());
-  const std::int64_t first = first_class();
+  const std::int64_t first = output_ == Output::softmax && !loss_.background && classes_ > 1 ? 1 : 0;  // class of the Dice
   const double of_class = 1.0 / static_cast<double>(classes_ - first);
   for (std::int64_t image = 0; image < n_; ++image) {
     const double* const sums = sums_.data() + image * chunks_ * sums_each();
@@ -280,19 +278,14 @@ LossReport segmentation_loss(const SegmentationLoss& loss, Output output, View<c
   std::ranges::copy(logits.span(), out_probabilities.data());
   LossPass pass(n, voxels, static_cast<int>(classes), output, std::min<std::int64_t>(voxels, 16));
   pass.begin(loss, truth, 1.0);
-  const auto for_each_part = [&](auto body) {
-    parallel_for(n * pass.chunks(), [&](std::int64_t part) {
-      const std::int64_t image = part / pass.chunks(), chunk = part % pass.chunks();
-      const Range range = chunk_range(voxels, pass.chunks(), chunk);
-      body(image, chunk, range.begin, range.size(), (image * voxels + range.begin) * classes);
-    });
-  };
-  for_each_part([&](std::int64_t image, std::int64_t chunk, std::int64_t first, std::int64_t count, std::int64_t at) {
-    pass.forward(image, chunk, first, count, out_probabilities.data() + at);
+  for_each_chunk(n * voxels, n, pass.chunks(), [&](std::int64_t image, std::int64_t chunk, Range part) {
+    float* const logits_of_part = out_probabilities.data() + part.begin * classes;
+    pass.forward(image, chunk, part.begin - image * voxels, part.size(), logits_of_part);
   });
   const LossReport report = pass.finish(sum_over_ranks);
-  for_each_part([&](std::int64_t image, std::int64_t, std::int64_t first, std::int64_t count, std::int64_t at) {
-    pass.gradient(image, first, count, out_probabilities.data() + at, out_gradient.data() + at);
+  for_each_chunk(n * voxels, n, pass.chunks(), [&](std::int64_t image, std::int64_t, Range part) {
+    pass.gradient(image, part.begin - image * voxels, part.size(), out_probabilities.data() + part.begin * classes,
+                  out_gradient.data() + part.begin * classes);
   });
   return report;
 }

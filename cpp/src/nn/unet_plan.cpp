@@ -101,13 +101,11 @@ struct PlanFloats {
     }
   }
 
-  /// Return the number of activations of a level that a plan stores: the outputs of its convolutions, and `joined`.
-  [[nodiscard]] std::int64_t stored(std::size_t level, bool training) const noexcept {
-    return level + 1 == levels.size() ? 2 : 4 + (training ? 1 : 0);
-  }
   [[nodiscard]] std::int64_t total(bool training) const noexcept {
     std::int64_t sum = bottom + input + before_grad + below + grads[0] + grads[1];
-    for (std::size_t level = 0; level < levels.size(); ++level) sum += stored(level, training) * levels[level];
+    for (std::size_t level = 0; level < levels.size(); ++level) {
+      sum += (level + 1 == levels.size() ? 2 : 4 + (training ? 1 : 0)) * levels[level];  // of its convolutions, and `joined`
+    }
     return sum;
   }
 };
@@ -147,11 +145,10 @@ UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptio
       layout_(&layout),
       batch_norm_(options.batch_norm),
       dropout_(options.dropout),
-      seed_(options.seed) {
-  const Grid grid = grid_of(n, size, 0, options);
+      seed_(options.seed),
+      head_(grid_of(n, size, 0, options), n, features_of(options, 0), options.classes, options.output) {
   levels_.reserve(static_cast<std::size_t>(options.depth));
   for (int level = 0; level < options.depth; ++level) add_level(level, options, layout);
-  head_.emplace_back(grid, n, levels_[0].channels, options.classes, options.output);
   const PlanFloats floats(n, size, groups > 0, options);
   bottom_ = AlignedBuffer<float>(floats.bottom);
   input_ = AlignedBuffer<float>(floats.input);
@@ -201,13 +198,13 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
       levels_[level].up[0].set_weights(of(layout_->up[level]).data(), of(layout_->up[level] + 1).data(), passes);
     }
   }
-  head_[0].set_weights(of(layout_->head), of(layout_->head + 1));
+  head_.set_weights(of(layout_->head), of(layout_->head + 1));
 }
 
 void UNetPlan::load_images(View<const float, 5> images, Range units) {
   const Grid& grid = levels_[0].grid;
   const std::int64_t channels = images.shape(4), stored = kernels::stored_channels(channels), depth = size_[0];
-  const Range rows = grid.rows_of(units);
+  const Range rows{units.begin * grid.unit_rows(), units.end * grid.unit_rows()};
   for_each_row(rows, [&](std::int64_t row) {
     const std::int64_t y = row % grid.y, plane = row / grid.y, image = plane / depth, z = plane % depth;
     float* const out = input_.data() + grid.offset(row - rows.begin, stored);
@@ -288,7 +285,7 @@ HeadInput UNetPlan::head_input() const noexcept {
 
 void UNetPlan::forward(View<const float, 5> images) {
   run(images, nullptr);
-  head_[0].forward(head_input());
+  head_.forward(head_input());
 }
 
 LossReport UNetPlan::loss_and_gradients(const SampleBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
@@ -296,8 +293,10 @@ LossReport UNetPlan::loss_and_gradients(const SampleBatch& batch, const Segmenta
   const Pass pass{batch, gradients, scale, on_ready, sum_over_ranks};
   run(batch.images, &pass);
   for (std::size_t entry = layout_->head + 2; entry < layout_->arrays.entries().size(); ++entry) ready(pass, entry);
-  const LossReport report = head_[0].forward(head_input(), loss, batch.truth, scale, sum_over_ranks);
-  backward(pass);
+  const LossReport report = head_.forward(head_input(), loss, batch.truth, scale, sum_over_ranks);
+  backward_head(pass);
+  for (std::size_t level = 0; level < lowest(); ++level) backward_decoder(level, pass);
+  for (std::size_t level = levels_.size(); level > 0; --level) backward_encoder(level - 1, pass);
   return report;
 }
 
@@ -340,21 +339,15 @@ void UNetPlan::backward_second(std::vector<Node>& pair, float* grad, const Pass&
       });
 }
 
-void UNetPlan::backward(const Pass& pass) {
-  backward_head(pass);
-  for (std::size_t level = 0; level < lowest(); ++level) backward_decoder(level, pass);
-  for (std::size_t level = levels_.size(); level > 0; --level) backward_encoder(level - 1, pass);
-}
-
 void UNetPlan::backward_head(const Pass& pass) {
   const auto of = [&](std::size_t entry) { return part(pass.gradients, layout_->arrays.entry(entry)); };
   const std::int64_t image_units = levels_[0].grid.units() / n_;
   for (std::int64_t image = 0; image < n_; ++image) {
-    head_[0].backward(image, head_input(), grads_of(0));
+    head_.backward(image, head_input(), grads_of(0));
     const Range units{image * image_units, (image + 1) * image_units};
     if (lowest() > 0) sum_gradients(levels_[0].decoder[1], units, grads_of(0));
   }
-  head_[0].finish_gradients(of(layout_->head), of(layout_->head + 1));
+  head_.finish_gradients(of(layout_->head), of(layout_->head + 1));
   ready(pass, layout_->head + 1);
   ready(pass, layout_->head);
 }
@@ -412,7 +405,7 @@ void UNetPlan::backward_encoder(std::size_t number, const Pass& pass) {
 }
 
 View<const float, 5> UNetPlan::probabilities() const noexcept {
-  const auto values = head_[0].probabilities();
+  const auto values = head_.probabilities();
   const std::int64_t classes = std::ssize(values) / (n_ * volume<3>(size_));
   return {values.data(), {n_, size_[0], size_[1], size_[2], classes}};
 }
@@ -428,7 +421,7 @@ std::size_t UNetPlan::bytes() const noexcept {
       for (const Node& node : *nodes) floats += node.before.size();
     }
   }
-  return static_cast<std::size_t>(floats) * sizeof(float) + head_[0].bytes();
+  return static_cast<std::size_t>(floats) * sizeof(float) + head_.bytes();
 }
 
 std::size_t UNetPlan::bytes_of(std::int64_t n, const Vec3& size, Passes passes, const UNetOptions& options) {
@@ -440,11 +433,12 @@ std::size_t UNetPlan::bytes_of(std::int64_t n, const Vec3& size, Passes passes, 
 
 std::string UNetPlan::kernel_names() const {
   std::string names;
-  for (std::size_t number = 0; number < levels_.size(); ++number) {
-    for (const auto* nodes : {&levels_[number].encoder, &levels_[number].decoder}) {
-      for (std::size_t half = 0; half < nodes->size(); ++half) {
-        names += str_cat(names.empty() ? "" : "; ", nodes == &levels_[number].encoder ? "encoder" : "decoder", number, "/conv_",
-                         half == 0 ? "a" : "b", ": ", (*nodes)[half].block.convolution().kernel());
+  for (const Level& level : levels_) {
+    for (const auto* nodes : {&level.encoder, &level.decoder}) {
+      for (const Node& node : *nodes) {
+        const std::string& weights = layout_->arrays.entry(node.entries->weights).name;  // "encoder0/conv_a/weights"
+        names +=
+            str_cat(names.empty() ? "" : "; ", weights.substr(0, weights.rfind('/')), ": ", node.block.convolution().kernel());
       }
     }
   }

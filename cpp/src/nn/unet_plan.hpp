@@ -131,7 +131,6 @@ class UNetPlan {
   /// Runs the forward pass of all layers before the head. `pass` is null except in training.
   void run(View<const float, 5> images, const Pass* pass);
   [[nodiscard]] HeadInput head_input() const noexcept;
-  void backward(const Pass& pass);
   void backward_head(const Pass& pass);
   /// Turns the gradient by the output of a level, grads_of(level), into those by the outputs of the encoder, in Level::joined,
   /// and of the level below, in grads_of(level + 1).
@@ -162,9 +161,9 @@ class UNetPlan {
   double dropout_;
   std::uint64_t seed_;
   std::vector<Level> levels_;
-  std::vector<SegmentationHead> head_;  // exactly one
-  AlignedBuffer<float> bottom_;         // output of the lowest level
-  AlignedBuffer<float> grads_[2];       // plan for training: see grads_of
+  SegmentationHead head_;
+  AlignedBuffer<float> bottom_;    // output of the lowest level
+  AlignedBuffer<float> grads_[2];  // plan for training: see grads_of
   // Bands. They are as large as one group needs, because bands of several groups are not larger.
   AlignedBuffer<float> input_;        // input of a convolution; in the backward pass also the gradient by it
   AlignedBuffer<float> before_grad_;  // plan for training: gradient by the output of a convolution
