@@ -13,7 +13,6 @@ namespace floodtide::data {
 /// chunk size contain whole chunks. The index of a block grows fastest along x.
 class BlockGrid {
  public:
-  BlockGrid() = default;
   BlockGrid(const Box& box, const Vec3& block) : box_(box), block_(block) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
       first_[axis] = box.start[axis] / block[axis];
@@ -29,7 +28,7 @@ class BlockGrid {
 
  private:
   Box box_;
-  Vec3 block_{1, 1, 1};
+  Vec3 block_;
   Vec3 first_{};
   Vec3 counts_{};
 };

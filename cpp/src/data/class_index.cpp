@@ -54,12 +54,6 @@ std::int64_t ClassIndex::count_in(std::int64_t number) const {
   return result;
 }
 
-std::int64_t ClassIndex::largest() const {
-  std::int64_t result = 0;
-  for (const int value : classes_) result = std::max(result, count(value));
-  return result;
-}
-
 ClassIndex::Block ClassIndex::block(std::int64_t number) const {
   const auto after = std::upper_bound(first_block_.begin(), first_block_.end(), number);
   const auto box = static_cast<std::size_t>(after - first_block_.begin() - 1);

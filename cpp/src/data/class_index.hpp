@@ -37,8 +37,6 @@ class ClassIndex {
   [[nodiscard]] std::int64_t count(int partition_class) const;
   /// Return the number of voxels of all classes in box `number`.
   [[nodiscard]] std::int64_t count_in(std::int64_t number) const;
-  /// Return the number of voxels of the largest class, or 0 without classes.
-  [[nodiscard]] std::int64_t largest() const;
   /// Return voxel number k of a class, 0 <= k < count. Reads the block of the voxel. Throws Error(invalid_file) if the voxels
   /// of a class in the block are not as many as in the first read.
   [[nodiscard]] Centre find(int partition_class, std::int64_t k) const;

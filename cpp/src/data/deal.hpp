@@ -7,12 +7,15 @@
 
 #include <cstdint>
 
+#include "data/purposes.hpp"
+#include "floodtide/base/random.hpp"
+
 namespace floodtide::data {
 
-class Deal {
- public:
-  /// Deals `classes` x `per_class` examples to `walkers` walkers. All three must be positive.
-  Deal(std::uint64_t seed, std::int64_t classes, std::int64_t per_class, std::int64_t walkers) noexcept;
+/// Deals `classes` x `per_class` examples to `walkers` walkers. All three must be positive.
+struct Deal {
+  std::uint64_t seed;
+  std::int64_t classes, per_class, walkers;
 
   struct Place {
     std::int64_t position;     ///< place in the layout, 0 to size() - 1: each occurs once in an epoch
@@ -20,16 +23,24 @@ class Deal {
     std::int64_t number;       ///< number in its class, 0 to per_class - 1
   };
   /// Return example number `index` of a walker in an epoch, 0 <= index < per_walker(walker).
-  [[nodiscard]] Place place(std::int64_t walker, std::int64_t epoch, std::int64_t index) const noexcept;
+  [[nodiscard]] Place place(std::int64_t walker, std::int64_t epoch, std::int64_t index) const noexcept {
+    const auto permuted = [this](std::uint64_t stream, std::int64_t size, std::int64_t number) {
+      const IndexPermutation order(seed, stream, static_cast<std::uint64_t>(size));
+      return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(number)));
+    };
+    const auto e = static_cast<std::uint64_t>(epoch);
+    const auto w = static_cast<std::uint64_t>(walker);
+    const std::int64_t turn = permuted(stream_id(kShardOrderPurpose, e, w), per_walker(walker), index);
+    const std::int64_t position = walker + turn * walkers;
+    const std::int64_t class_index = position / per_class;
+    const std::uint64_t stream = stream_id(kOrderPurpose, e, static_cast<std::uint64_t>(class_index));
+    return {position, class_index, permuted(stream, per_class, position % per_class)};
+  }
 
-  [[nodiscard]] std::int64_t size() const noexcept { return classes_ * per_class_; }
-  [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const noexcept;
-
- private:
-  std::uint64_t seed_;
-  std::int64_t classes_;
-  std::int64_t per_class_;
-  std::int64_t walkers_;
+  [[nodiscard]] std::int64_t size() const noexcept { return classes * per_class; }
+  [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const noexcept {
+    return walker < size() ? (size() - walker + walkers - 1) / walkers : 0;
+  }
 };
 
 }  // namespace floodtide::data

@@ -20,9 +20,10 @@ ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const Ex
   FLOODTIDE_REQUIRE(!sources.empty(), invalid_argument, "examples: no volume given");
   for (const SourceOptions& source : sources) sources_.emplace_back(source);
   index_ = std::make_unique<ClassIndex>(partition_index(sources_, options.patch_size, progress));
-  const auto classes = static_cast<std::int64_t>(index_->classes().size());
-  deal_ = std::make_unique<Deal>(options.seed, classes, index_->largest(), options.walkers);
-  FLOODTIDE_REQUIRE(classes > 0, invalid_argument, sources_.front().partitions().name(),
+  std::int64_t largest = 0;
+  for (const int value : index_->classes()) largest = std::max(largest, index_->count(value));
+  deal_ = std::make_unique<Deal>(options.seed, std::ssize(index_->classes()), largest, options.walkers);
+  FLOODTIDE_REQUIRE(largest > 0, invalid_argument, sources_.front().partitions().name(),
                     ": no voxel with a class has a patch of ", Show{options.patch_size}, " (z, y, x) inside the box");
   FLOODTIDE_REQUIRE(options.walkers <= examples(), invalid_argument, "walkers: ", options.walkers,
                     " given, but there are only ", examples(), " examples");
@@ -33,8 +34,7 @@ ExampleSource::~ExampleSource() = default;
 std::int64_t ExampleSource::examples() const noexcept { return deal_->size(); }
 
 std::int64_t ExampleSource::per_walker(std::int64_t walker) const {
-  const std::int64_t walkers = options_.walkers;
-  FLOODTIDE_REQUIRE(walker >= 0 && walker < walkers, out_of_range, "walker ", walker, " of ", walkers);
+  FLOODTIDE_REQUIRE(walker >= 0 && walker < options_.walkers, out_of_range, "walker ", walker, " of ", options_.walkers);
   return deal_->per_walker(walker);
 }
 

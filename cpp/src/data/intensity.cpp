@@ -68,6 +68,40 @@ void blur_line(std::span<const float> weights, float* values, std::int64_t count
   }
 }
 
+/// Blur each section with a Gaussian of this standard deviation in voxels, cut off at four of them. Outside of the section are
+/// copies of its nearest voxel.
+void blur_section(double deviation, std::int64_t z, View<float, 4> image) {
+  const std::vector<float> weights = gaussian_weights(deviation, 4);
+  const auto [sections, rows, columns, channels] = image.shape();
+  std::vector<float> scratch(static_cast<std::size_t>(std::max(rows, columns)));
+  float* section = section_of(image, z).data();
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    for (std::int64_t x = 0; x < columns; ++x) {
+      blur_line(weights, section + x * channels + channel, rows, columns * channels, scratch);
+    }
+    for (std::int64_t y = 0; y < rows; ++y) {
+      blur_line(weights, section + y * columns * channels + channel, columns, channels, scratch);
+    }
+  }
+}
+
+/// Add independent normal numbers with this standard deviation: four from each block of random bits (Box-Muller in float, at
+/// most 6.8 standard deviations).
+void add_noise(double deviation, Philox& random, std::span<float> values) {
+  constexpr float kUnit = 0x1p-32F;
+  const auto factor = static_cast<float>(deviation);
+  for (std::size_t i = 0; i < values.size();) {
+    const std::array<std::uint32_t, 4> bits = random.block();
+    for (std::size_t pair = 0; pair < 4 && i < values.size(); pair += 2) {
+      const float uniform = (static_cast<float>(bits[pair]) + 0.5F) * kUnit;  // above 0, at most 1
+      const float angle = 2 * std::numbers::pi_v<float> * (static_cast<float>(bits[pair + 1]) * kUnit);
+      const float radius = factor * std::sqrt(-2 * std::log(uniform));
+      values[i++] += radius * std::cos(angle);
+      if (i < values.size()) values[i++] += radius * std::sin(angle);
+    }
+  }
+}
+
 }  // namespace
 
 Intensities draw_intensities(const Augmentation& augmentation, std::int64_t sections, const ExampleKey& key) {
@@ -117,36 +151,6 @@ std::vector<float> gaussian_weights(double deviation, double cut_off) {
   std::vector<float> weights;
   for (const double weight : exact) weights.push_back(static_cast<float>(weight / sum));
   return weights;
-}
-
-void blur_section(double deviation, std::int64_t z, View<float, 4> image) {
-  const std::vector<float> weights = gaussian_weights(deviation, 4);
-  const auto [sections, rows, columns, channels] = image.shape();
-  std::vector<float> scratch(static_cast<std::size_t>(std::max(rows, columns)));
-  float* section = section_of(image, z).data();
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    for (std::int64_t x = 0; x < columns; ++x) {
-      blur_line(weights, section + x * channels + channel, rows, columns * channels, scratch);
-    }
-    for (std::int64_t y = 0; y < rows; ++y) {
-      blur_line(weights, section + y * columns * channels + channel, columns, channels, scratch);
-    }
-  }
-}
-
-void add_noise(double deviation, Philox& random, std::span<float> values) {
-  constexpr float kUnit = 0x1p-32F;
-  const auto factor = static_cast<float>(deviation);
-  for (std::size_t i = 0; i < values.size();) {
-    const std::array<std::uint32_t, 4> bits = random.block();
-    for (std::size_t pair = 0; pair < 4 && i < values.size(); pair += 2) {
-      const float uniform = (static_cast<float>(bits[pair]) + 0.5F) * kUnit;  // above 0, at most 1
-      const float angle = 2 * std::numbers::pi_v<float> * (static_cast<float>(bits[pair + 1]) * kUnit);
-      const float radius = factor * std::sqrt(-2 * std::log(uniform));
-      values[i++] += radius * std::cos(angle);
-      if (i < values.size()) values[i++] += radius * std::sin(angle);
-    }
-  }
 }
 
 }  // namespace floodtide::data

@@ -9,8 +9,6 @@
 namespace floodtide::data {
 namespace {
 
-constexpr std::size_t kCacheBytes = std::size_t{4} << 20;  // patches come in random order, volumes may be many
-
 /// Return a stored value as a text. Values of uint64 volumes have kept their bits.
 std::string text_of(std::int64_t value, ElementType type) {
   return type == ElementType::uint64 ? std::to_string(static_cast<std::uint64_t>(value)) : std::to_string(value);
@@ -51,7 +49,7 @@ Labels::Labels(std::vector<Part> parts, const Vec3& start) : parts_(std::move(pa
     auto& values = part.map.values;
     std::sort(values.begin(), values.end());
     const auto twice = std::adjacent_find(values.begin(), values.end(), [](auto a, auto b) { return a.first == b.first; });
-    const VolumePtr& volume = volumes_.emplace_back(part.volume.open(kCacheBytes));
+    const VolumePtr& volume = volumes_.emplace_back(part.volume.open(kPatchCacheBytes));
     FLOODTIDE_REQUIRE(twice == values.end(), invalid_argument, volume->name(), ": value ", twice->first,
                       " has two labels, expected one");
     require_same_shape(*volume, *volumes_.front());
@@ -92,10 +90,10 @@ Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) c
   return labels;
 }
 
-Tensor<std::int64_t, 3> Labels::read(const Box& box) const {
+Tensor<std::int64_t, 3> Labels::read(const Box& box, const Box& region) const {
   Tensor<std::int64_t, 3> result(box.size);
   std::fill_n(result.data(), result.size(), kNoLabel);
-  const Box inside = intersection(box, box_);
+  const Box inside = intersection(intersection(box, region), box_);
   if (inside.voxels() == 0) return result;
   const Box stored{inside.start - box_.start, inside.size};
   Tensor<std::int64_t, 3> labels = read_part(0, stored);

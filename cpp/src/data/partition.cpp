@@ -21,18 +21,20 @@ using Sizes = std::unordered_map<std::int64_t, std::int64_t>;
 
 Box box_of(const Volume& labels, const PartitionOptions& options) {
   const Box box = options.box.value_or(labels.box());
-  FLOODTIDE_REQUIRE(box.voxels() > 0 && labels.box().contains(box), out_of_range, labels.name(), ": box at ", Show{box.start},
-                    " of size ", Show{box.size}, " (z, y, x) is not inside the volume ", Show{labels.shape()});
+  labels.require_inside(box);
   return box;
 }
 
 Box inner_box(const Volume& labels, const Box& box, const Vec3& radius) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    FLOODTIDE_REQUIRE(radius[axis] >= 0 && 2 * radius[axis] < box.size[axis], invalid_argument, labels.name(), ": lom radius ",
-                      Show{radius}, " (z, y, x) leaves no voxel of a box of ", Show{box.size});
+    FLOODTIDE_REQUIRE(2 * radius[axis] < box.size[axis], invalid_argument, labels.name(), ": lom radius ", Show{radius},
+                      " (z, y, x) leaves no voxel of a box of ", Show{box.size});
   }
   return {box.start + radius, box.size - radius - radius};
 }
+
+/// Return the voxels of the box around a voxel.
+std::int64_t window(const PartitionOptions& options) { return Box{{}, {1, 1, 1}}.grown(options.lom_radius).voxels(); }
 
 void check(const PartitionOptions& options) {
   const std::vector<double>& thresholds = options.thresholds;
@@ -43,12 +45,10 @@ void check(const PartitionOptions& options) {
                       invalid_argument, "partition: threshold ", thresholds[i],
                       ", expected fractions from 0 to 1 in ascending order");
   }
-  std::int64_t voxels = 1;
   for (const std::int64_t radius : options.lom_radius) {
     FLOODTIDE_REQUIRE(radius >= 0 && radius < 1024, invalid_argument, "partition: lom radius ", radius, ", expected 0 to 1023");
-    voxels *= 2 * radius + 1;
   }
-  FLOODTIDE_REQUIRE(voxels < std::numeric_limits<std::uint32_t>::max(), invalid_argument, "partition: lom radius ",
+  FLOODTIDE_REQUIRE(window(options) < std::numeric_limits<std::uint32_t>::max(), invalid_argument, "partition: lom radius ",
                     Show{options.lom_radius}, " (z, y, x) makes a box of more than 2^32 voxels");
 }
 
@@ -84,13 +84,8 @@ struct PartitionJob::Impl {
         inner(inner_box(labels, box, given.lom_radius)),
         counting(box, kBlock),
         grid(inner, kBlock),
-        limits(threshold_counts(given.thresholds, window())),
+        limits(threshold_counts(given.thresholds, window(given))),
         keeps_all(given.min_size < 2) {}
-
-  [[nodiscard]] std::int64_t window() const {
-    const Vec3& radius = options.lom_radius;
-    return (2 * radius[0] + 1) * (2 * radius[1] + 1) * (2 * radius[2] + 1);
-  }
 
   /// The labels of a block with its halo as numbers 1.. of the objects that are kept; 0 is background.
   [[nodiscard]] Tensor<std::uint32_t, 3> objects(const Box& block, std::uint32_t& out_count) const {

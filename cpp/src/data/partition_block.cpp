@@ -5,32 +5,19 @@
 
 #include <algorithm>
 
-#include "floodtide/tensor/box.hpp"
+#include "data/objects.hpp"
 
 namespace floodtide::data {
 namespace {
 
-/// A box that grows voxel by voxel.
-struct Extent {
-  Vec3 low{INT64_MAX, INT64_MAX, INT64_MAX};
-  Vec3 high{-1, -1, -1};  ///< last voxel, included
-
-  void add(const Vec3& first, const Vec3& last) noexcept {
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      low[axis] = std::min(low[axis], first[axis]);
-      high[axis] = std::max(high[axis], last[axis]);
-    }
-  }
-  [[nodiscard]] bool empty() const noexcept { return high[0] < 0; }
-};
-
-struct Object {
+/// The extents of an object.
+struct Extents {
   Extent all;    ///< in the whole block
   Extent inner;  ///< in the part that results are wanted for
 };
 
-std::vector<Object> find_objects(View<const std::uint32_t, 3> objects, std::uint32_t object_count, const Vec3& radius) {
-  std::vector<Object> found(object_count + 1);
+std::vector<Extents> find_objects(View<const std::uint32_t, 3> objects, std::uint32_t object_count, const Vec3& radius) {
+  std::vector<Extents> found(object_count + 1);
   const Vec3& shape = objects.shape();
   for (std::int64_t z = 0; z < shape[0]; ++z) {
     for (std::int64_t y = 0; y < shape[1]; ++y) {
@@ -39,7 +26,7 @@ std::vector<Object> find_objects(View<const std::uint32_t, 3> objects, std::uint
       for (std::int64_t x = 0; x < shape[2];) {
         std::int64_t end = x + 1;
         while (end < shape[2] && row[end] == row[x]) ++end;
-        Object& object = found[row[x]];
+        Extents& object = found[row[x]];
         object.all.add({z, y, x}, {z, y, end - 1});
         const std::int64_t first = std::max(x, radius[2]);
         const std::int64_t last = std::min(end, shape[2] - radius[2]) - 1;
@@ -58,11 +45,11 @@ class ObjectCounter {
 
   /// Calls use(z, y, first x, counts along x) for every row of the object's inner box; z, y, x count in the block.
   template <class Use>
-  void count(std::uint32_t number, const Object& object, const Use& use) {
+  void count(std::uint32_t number, const Extents& object, const Use& use) {
     number_ = number;
     extent_ = object.all;
     low_ = object.inner.low;
-    for (std::size_t axis = 0; axis < 3; ++axis) size_[axis] = object.inner.high[axis] + 1 - low_[axis];
+    size_ = object.inner.box().size;
     const auto plane_size = static_cast<std::size_t>(size_[1] * size_[2]);
     const std::int64_t planes = 2 * radius_[0] + 2;  // the window and the plane that leaves it
     ring_.resize(static_cast<std::size_t>(planes) * plane_size);
@@ -164,12 +151,12 @@ Tensor<std::uint8_t, 3> partition_block(View<const std::uint32_t, 3> objects, st
   const Vec3& shape = objects.shape();
   Tensor<std::uint8_t, 3> result(shape - radius - radius);
   const View<std::uint8_t, 3> out = result.view();
-  const std::vector<Object> found = find_objects(objects, object_count, radius);
+  const std::vector<Extents> found = find_objects(objects, object_count, radius);
   ObjectCounter counter(objects, radius);
   for (std::uint32_t number = 1; number <= object_count; ++number) {
-    const Object& object = found[number];
+    const Extents& object = found[number];
     if (object.inner.empty()) continue;
-    const std::int64_t width = object.inner.high[2] + 1 - object.inner.low[2];
+    const std::int64_t width = object.inner.box().size[2];
     counter.count(number, object, [&](std::int64_t z, std::int64_t y, std::int64_t x, const std::uint32_t* counts) {
       const std::uint32_t* row = &objects(z, y, x);
       std::uint8_t* classes = &out(z - radius[0], y - radius[1], x - radius[2]);

@@ -14,8 +14,6 @@
 namespace floodtide::data {
 namespace {
 
-constexpr std::size_t kCacheBytes = std::size_t{4} << 20;  // of a volume: patches come in random order, volumes may be many
-
 /// The windows of validation over a box: they overlap by a quarter of their size, and the last one along an axis ends with the
 /// box. A box that is smaller than a window has one, in whose middle it lies as far as the image allows.
 struct Windows {
@@ -55,24 +53,23 @@ struct OpenImage {
   LabelledImage given;
   std::vector<VolumePtr> channels;
   Labels labels;
-  Vec3 shape;
 
-  explicit OpenImage(const LabelledImage& image) : given(image), labels(image.labels, image.labels_start), shape() {
+  explicit OpenImage(const LabelledImage& image) : given(image), labels(image.labels, image.labels_start) {
     FLOODTIDE_REQUIRE(!given.channels.empty(), invalid_argument, given.name, ": no image given");
     for (const LabelledImage::Channel& channel : given.channels) {
-      const VolumePtr& opened = channels.emplace_back(channel.image.open(kCacheBytes));
+      const VolumePtr& opened = channels.emplace_back(channel.image.open(kPatchCacheBytes));
       opened->require_type<float>();
       require_same_shape(*opened, *channels.front());
       FLOODTIDE_REQUIRE(channel.std > 0 && std::isfinite(channel.std) && std::isfinite(channel.mean), invalid_argument,
                         opened->name(), ": mean ", channel.mean, " and std ", channel.std,
                         ", expected finite ones, std above 0");
     }
-    shape = channels.front()->shape();
-    FLOODTIDE_REQUIRE((Box{{}, shape}.contains(labels.box())), out_of_range, labels.name(), ": labels at ",
+    FLOODTIDE_REQUIRE(channels.front()->box().contains(labels.box()), out_of_range, labels.name(), ": labels at ",
                       Show{labels.box().start}, " of size ", Show{labels.box().size}, " (z, y, x) are not inside the image ",
-                      channels.front()->name(), " of ", Show{shape},
+                      channels.front()->name(), " of ", Show{shape()},
                       "; give their place in the image by labels_start = [z, y, x]");
   }
+  [[nodiscard]] const Vec3& shape() const noexcept { return channels.front()->shape(); }
 };
 
 /// Return a box as configurations have it.
@@ -90,7 +87,6 @@ struct PatchSource::Impl {
   std::vector<std::string> groups;
   std::shared_ptr<const Targets> targets;
   PatchOptions options;
-  std::int64_t channels = 0;
   std::vector<Windows> windows;               // of each region
   std::vector<std::int64_t> first_window{0};  // number of the first window of each region, and of all
   std::optional<ClassIndex> index;            // set by the constructor
@@ -99,21 +95,10 @@ struct PatchSource::Impl {
 
   [[nodiscard]] const OpenImage& image(const Region& region) const { return images[static_cast<std::size_t>(region.image)]; }
 
-  /// Labels of a box, and kNoLabel outside of the region.
-  [[nodiscard]] Tensor<std::int64_t, 3> labels_in(const Region& region, const Box& box) const {
-    Tensor<std::int64_t, 3> labels(box.size);
-    std::fill_n(labels.data(), labels.size(), kNoLabel);
-    const Box known = intersection(box, region.box);
-    if (known.voxels() == 0) return labels;
-    const Tensor<std::int64_t, 3> read = image(region).labels.read(known);
-    paste_box<std::int64_t>(read.view(), labels.view(), {known.start - box.start, known.size});
-    return labels;
-  }
-
   /// Labels of a box as the index counts them: the class of each voxel, or 0 for objects; kNoClass without a label.
   [[nodiscard]] Tensor<std::uint8_t, 3> classes_of(std::int64_t number, const Box& box) const {
     const Region& region = regions[static_cast<std::size_t>(number)];
-    const Tensor<std::int64_t, 3> labels = labels_in(region, box);
+    const Tensor<std::int64_t, 3> labels = image(region).labels.read(box, region.box);
     Tensor<std::uint8_t, 3> classes(box.size);
     for (std::int64_t i = 0; i < labels.size(); ++i) {
       const std::int64_t label = labels.data()[i];
@@ -133,7 +118,6 @@ struct PatchSource::Impl {
       FLOODTIDE_REQUIRE(image.channels.size() == given.front().channels.size(), invalid_argument, image.name, ": has ",
                         image.channels.size(), " channels, ", given.front().name, " has ", given.front().channels.size());
     }
-    channels = std::ssize(given.front().channels);
   }
 
   void check_regions() const {
@@ -145,14 +129,14 @@ struct PatchSource::Impl {
           images.size(), " images and ", groups.size(), " groups");
       const OpenImage& own = image(region);
       const std::string& name = own.channels.front()->name();
-      FLOODTIDE_REQUIRE(region.box.voxels() > 0 && (Box{{}, own.shape}.contains(region.box)), out_of_range, name,
-                        ": box = ", text_of(region.box), " is not inside the volume ", Show{own.shape}, " (z, y, x)");
+      FLOODTIDE_REQUIRE(region.box.voxels() > 0 && own.channels.front()->box().contains(region.box), out_of_range, name,
+                        ": box = ", text_of(region.box), " is not inside the volume ", Show{own.shape()}, " (z, y, x)");
       FLOODTIDE_REQUIRE(intersection(region.box, own.labels.box()).voxels() > 0, out_of_range, name,
                         ": box = ", text_of(region.box), " has no voxel of the labels ", own.labels.name(),
                         ", which lie at box = ", text_of(own.labels.box()));
       for (std::size_t axis = 0; axis < 3; ++axis) {
-        FLOODTIDE_REQUIRE(options.whole || options.patch[axis] <= own.shape[axis], invalid_argument, name, ": patches of ",
-                          Show{options.patch}, " (z, y, x) are larger than the volume ", Show{own.shape},
+        FLOODTIDE_REQUIRE(options.whole || options.patch[axis] <= own.shape()[axis], invalid_argument, name, ": patches of ",
+                          Show{options.patch}, " (z, y, x) are larger than the volume ", Show{own.shape()},
                           "; give smaller patches by data.patch = [z, y, x]");
       }
     }
@@ -192,12 +176,6 @@ struct PatchSource::Impl {
     FLOODTIDE_REQUIRE(sum > 0, invalid_argument, "class_weights: all classes that occur have weight 0");
   }
 
-  /// The patch that holds a section in its middle.
-  [[nodiscard]] Box around_section(const Region& region, std::int64_t section) const {
-    const Vec3 room = region.box.size - options.patch;
-    return {region.box.start + Vec3{section, room[1] / 2, room[2] / 2}, options.patch};
-  }
-
   struct Drawn {
     const Region* region;
     Box box;
@@ -211,8 +189,9 @@ struct PatchSource::Impl {
     const auto own = static_cast<std::size_t>(after - first_window.begin() - 1);
     const std::int64_t in_region = number - first_window[own];
     if (!options.whole) return {&regions[own], windows[own][in_region], windows[own].counted(in_region)};
-    const Box box = around_section(regions[own], in_region);
-    return {&regions[own], box, box};
+    const Vec3 room = regions[own].box.size - options.patch;
+    const Box around{regions[own].box.start + Vec3{in_region, room[1] / 2, room[2] / 2}, options.patch};  // the section
+    return {&regions[own], around, around};
   }
 
   [[nodiscard]] Drawn draw(const ExampleKey& key) const {
@@ -226,7 +205,7 @@ struct PatchSource::Impl {
     const Vec3 start = by_axis([&](std::size_t axis) {
       const bool fits = region.box.size[axis] >= options.patch[axis];
       const std::int64_t first = fits ? region.box.start[axis] : 0;
-      const std::int64_t end = fits ? region.box.end()[axis] : image(region).shape[axis];
+      const std::int64_t end = fits ? region.box.end()[axis] : image(region).shape()[axis];
       const std::int64_t low = std::max(first, voxel.position[axis] - options.patch[axis] + 1);
       const std::int64_t high = std::min(end - options.patch[axis], voxel.position[axis]);
       return low + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(high - low + 1)));
@@ -237,21 +216,23 @@ struct PatchSource::Impl {
   [[nodiscard]] Drawn training(const ExampleKey& key) const { return options.whole ? fixed(key.number) : draw(key); }
   [[nodiscard]] ExampleKey key(std::int64_t epoch, std::int64_t number) const { return {options.order.seed, epoch, number}; }
   /// Return a channel of a patch. Without places, the deformation moves axes only.
-  [[nodiscard]] Tensor<float, 3> channel_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
-                                            const Volume& volume, float mean) const {
+  [[nodiscard]] Tensor<float, 3> channel_of(const Drawn& drawn, const Deformation& deformation,
+                                            const std::optional<Places>& places, const Volume& volume, float mean) const {
     if (!places) return apply<float>(deformation.axes, volume.read_block<float>(drawn.box).view());
     const Box read = intersection(places->bounds(), volume.box());
     const std::optional<float> outside = options.whole ? std::optional(mean) : std::nullopt;
     return interpolate(*places, volume.read_block<float>(read).view(), read.start, outside);
   }
 
-  /// Return the labels of a patch with the margin of the targets.
-  [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation, const Places* places,
+  /// Return the labels of a patch with the margin of the targets. With `copies`, the deformation moves axes only.
+  [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation, bool copies,
                                                   const Vec3& margin) const {
-    if (!places) return apply<std::int64_t>(deformation.axes, labels_in(*drawn.region, drawn.box.grown(margin)).view());
+    const Region& region = *drawn.region;
+    const Labels& labels = image(region).labels;
+    if (copies) return apply<std::int64_t>(deformation.axes, labels.read(drawn.box.grown(margin), region.box).view());
     const Places with_margin(deformation, drawn.box, margin);
     const Box read = with_margin.bounds();
-    return nearest(with_margin, labels_in(*drawn.region, read).view(), read.start, kNoLabel);
+    return nearest(with_margin, labels.read(read, region.box).view(), read.start, kNoLabel);
   }
 
   [[nodiscard]] Sample read(const Drawn& drawn, const Deformation& deformation, bool training) const {
@@ -262,21 +243,21 @@ struct PatchSource::Impl {
     const bool copies = deformation.moves_axes_only() && !options.whole && (cube || deformation.axes.keeps_axes());
     std::optional<Places> places;
     if (!copies) places.emplace(deformation, drawn.box);
-    const Places* map = places ? &*places : nullptr;
     Sample sample;
     sample.group = region.group;
-    sample.image = Tensor<float, 4>({size[0], size[1], size[2], channels});
     const OpenImage& own = image(region);
+    const std::int64_t channels = std::ssize(own.channels);
+    sample.image = Tensor<float, 4>({size[0], size[1], size[2], channels});
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       const auto number = static_cast<std::size_t>(channel);
       const auto mean = static_cast<float>(own.given.channels[number].mean);
-      const Tensor<float, 3> patch = channel_of(drawn, deformation, map, *own.channels[number], mean);
+      const Tensor<float, 3> patch = channel_of(drawn, deformation, places, *own.channels[number], mean);
       const auto scale = static_cast<float>(1 / own.given.channels[number].std);
       for (std::int64_t i = 0; i < patch.size(); ++i) {
         sample.image.data()[i * channels + channel] = (patch.data()[i] - mean) * scale;
       }
     }
-    targets->make(labels_of(drawn, deformation, map, margin).view(), training, sample);
+    targets->make(labels_of(drawn, deformation, copies, margin).view(), training, sample);
     return sample;
   }
 };
@@ -297,7 +278,7 @@ PatchSource::PatchSource(std::vector<LabelledImage> images, std::vector<Region> 
   impl_->targets = std::move(targets);
   impl_->check_regions();
   for (const Region& region : impl_->regions) {
-    const Windows& windows = impl_->windows.emplace_back(region.box, impl_->image(region).shape, options.patch);
+    const Windows& windows = impl_->windows.emplace_back(region.box, impl_->image(region).shape(), options.patch);
     const std::int64_t count = options.whole ? region.box.size[0] : volume<3>(windows.counts());
     impl_->first_window.push_back(impl_->first_window.back() + count);
   }
@@ -311,7 +292,7 @@ PatchSource::~PatchSource() = default;
 
 const PatchOptions& PatchSource::options() const noexcept { return impl_->options; }
 const Targets& PatchSource::targets() const noexcept { return *impl_->targets; }
-std::int64_t PatchSource::channels() const noexcept { return impl_->channels; }
+std::int64_t PatchSource::channels() const noexcept { return std::ssize(impl_->images.front().channels); }
 const SampleOrder& PatchSource::order() const noexcept { return *impl_->order; }
 const std::vector<std::string>& PatchSource::groups() const noexcept { return impl_->groups; }
 std::int64_t PatchSource::fixed_size() const noexcept { return impl_->first_window.back(); }

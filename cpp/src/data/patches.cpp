@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/patches.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "data/class_index.hpp"
@@ -23,9 +22,7 @@ Source::Source(SourceOptions options)
     require_same_shape(*partitions_, *image_);
   }
   box_ = options_.box.value_or(image_->box());
-  FLOODTIDE_REQUIRE(box_.voxels() > 0 && image_->box().contains(box_), out_of_range, image_->name(), ": box at ",
-                    Show{box_.start}, " of size ", Show{box_.size}, " (z, y, x) is not inside the volume ",
-                    Show{image_->shape()});
+  image_->require_inside(box_);
   FLOODTIDE_REQUIRE(options_.std > 0 && std::isfinite(options_.std) && std::isfinite(options_.mean), invalid_argument,
                     image_->name(), ": mean ", options_.mean, " and std ", options_.std, ", expected finite ones, std above 0");
 }
@@ -82,10 +79,8 @@ Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, dou
 std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3& patch_size, int first_class, int last_class,
                                      std::int64_t count, std::uint64_t seed, const Progress& progress) {
   const ClassIndex index = partition_index(sources, patch_size, progress);
-  std::vector<int> classes;
-  for (const int value : index.classes()) {
-    if (value >= first_class && value <= last_class) classes.push_back(value);
-  }
+  std::vector<int> classes = index.classes();
+  std::erase_if(classes, [=](int value) { return value < first_class || value > last_class; });
   FLOODTIDE_REQUIRE(!classes.empty(), invalid_argument, "centres: no voxel of partition classes ", first_class, " to ",
                     last_class, " has a patch of ", Show{patch_size},
                     " (z, y, x) inside its box: use a larger box, a smaller field of view, or partitions that keep smaller"
@@ -98,12 +93,11 @@ std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3
   require_memory(static_cast<std::size_t>(count) * sizeof(Centre), str_cat("a list of ", count, " centres"));
   std::vector<Centre> centres;
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto classes_count = static_cast<std::int64_t>(classes.size());
-    const int value = classes[static_cast<std::size_t>(i % classes_count)];
+    const int value = classes[static_cast<std::size_t>(i % std::ssize(classes))];
     const auto size = static_cast<std::uint64_t>(index.count(value));
     const IndexPermutation order(seed, stream_id(kCentresPurpose, static_cast<std::uint64_t>(value)), size);
     centres.push_back(
-        index.find(value, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i / classes_count) % size))));
+        index.find(value, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i / std::ssize(classes)) % size))));
   }
   return centres;
 }

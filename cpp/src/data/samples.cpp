@@ -17,11 +17,6 @@ SampleOrder::SampleOrder(std::int64_t size, const SampleOrderOptions& options, c
                     options.batch, " each need more than the ", size, " ", what, "; expected at most as many a step");
 }
 
-std::int64_t SampleOrder::epoch(std::int64_t step) const {
-  FLOODTIDE_REQUIRE(step >= 0, out_of_range, "step ", step, ": expected 0 or more");
-  return step * global_batch() / size_;
-}
-
 void SampleOrder::check(std::int64_t walker, std::int64_t epoch) const {
   FLOODTIDE_REQUIRE(walker >= 0 && walker < options_.walkers, out_of_range, "walker ", walker, " of ", options_.walkers);
   FLOODTIDE_REQUIRE(epoch >= 0, out_of_range, "epoch ", epoch, ": expected 0 or more");
@@ -55,7 +50,8 @@ Cursor SampleOrder::next(const Cursor& cursor) const {
 }
 
 Cursor SampleOrder::at_step(std::int64_t walker, std::int64_t step) const {
-  check(walker, epoch(step));
+  check(walker, 0);
+  FLOODTIDE_REQUIRE(step >= 0, out_of_range, "step ", step, ": expected 0 or more");
   const std::int64_t position = step * global_batch() + walker * options_.batch;
   const std::int64_t epoch = position / size_;
   return {walker, epoch, step * options_.batch - taken(walker, epoch * size_)};

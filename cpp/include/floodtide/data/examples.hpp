@@ -24,7 +24,7 @@
 namespace floodtide::data {
 
 class ClassIndex;
-class Deal;
+struct Deal;
 
 struct ExampleOptions {
   Vec3 patch_size{49, 49, 49};  ///< odd

@@ -40,12 +40,4 @@ void change(const Intensities& intensities, std::span<const float> black, Philox
 /// Return the weights of a Gaussian that is cut off at `cut_off` deviations: of the middle, and of each distance from it.
 [[nodiscard]] std::vector<float> gaussian_weights(double deviation, double cut_off);
 
-/// Blur each section with a Gaussian of this standard deviation in voxels, cut off at four of them. Outside of the section are
-/// copies of its nearest voxel.
-void blur_section(double deviation, std::int64_t z, View<float, 4> image);
-
-/// Add independent normal numbers with this standard deviation: four from each block of random bits (Box-Muller in float, at
-/// most 6.8 standard deviations).
-void add_noise(double deviation, Philox& random, std::span<float> values);
-
 }  // namespace floodtide::data

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -15,6 +16,8 @@ namespace floodtide::data {
 
 /// Label of voxels without a label: they count neither in a loss nor in a score.
 inline constexpr std::int64_t kNoLabel = -1;
+/// Chunk cache of each volume that patches are read from: patches come in random order, volumes may be many.
+inline constexpr std::size_t kPatchCacheBytes = std::size_t{4} << 20;
 /// Return true for the label of an object. uint64 labels of 2^63 and more are negative numbers here.
 [[nodiscard]] constexpr bool is_object(std::int64_t label) noexcept { return label != 0 && label != kNoLabel; }
 
@@ -54,10 +57,10 @@ class Labels {
   [[nodiscard]] const Box& box() const noexcept { return box_; }
   /// Return the name of the first volume, for messages.
   [[nodiscard]] const std::string& name() const noexcept { return volumes_.front()->name(); }
-  /// Read the labels of a box of the image. Voxels outside of box() have kNoLabel. Throws the errors of Volume::read_block(),
-  /// and Error(invalid_file) for a value without a label and for masks that overlap; the message names value and voxel.
-  /// Thread-safe.
-  [[nodiscard]] Tensor<std::int64_t, 3> read(const Box& box) const;
+  /// Read the labels of a box of the image. Voxels outside of box() or of `region` have kNoLabel. Throws the errors of
+  /// Volume::read_block(), and Error(invalid_file) for a value without a label and for masks that overlap; the message names
+  /// value and voxel. Thread-safe.
+  [[nodiscard]] Tensor<std::int64_t, 3> read(const Box& box, const Box& region) const;
 
  private:
   [[nodiscard]] Tensor<std::int64_t, 3> read_part(std::size_t part, const Box& stored) const;

@@ -47,8 +47,6 @@ class SampleOrder {
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   /// Return the number of samples of a step, over all walkers.
   [[nodiscard]] std::int64_t global_batch() const noexcept { return options_.walkers * options_.batch; }
-  /// Return the epoch of the first sample of a step.
-  [[nodiscard]] std::int64_t epoch(std::int64_t step) const;
 
   /// Return the number of samples of a walker in one epoch: at least `batch`. The sum over all walkers is size().
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker, std::int64_t epoch) const;

@@ -34,7 +34,7 @@ void convolve(const std::vector<float>& weights, const float* in, float* out, st
 class Moments {
  public:
   Moments(View<const std::int64_t, 3> labels, const Object& object, const std::array<std::vector<float>, 3>& windows)
-      : size_(object.box.size), voxels_(volume<3>(object.box.size)), sums_(kMoments * static_cast<std::size_t>(voxels_)) {
+      : size_(object.box.size), sums_({kMoments, object.box.voxels()}) {
     const auto& [start, size] = object.box;
     std::int64_t flat = 0;
     for_each_voxel(object.box, [&, &start = start](const Vec3& at) {
@@ -43,15 +43,14 @@ class Moments {
         for (std::size_t axis = 0; axis < 3; ++axis) c[axis] = coordinate(axis, at[axis] - start[axis]);
         const std::array<float, kMoments> own{1,           c[0],        c[1],        c[2],        c[0] * c[0],
                                               c[1] * c[1], c[2] * c[2], c[0] * c[1], c[0] * c[2], c[1] * c[2]};
-        for (std::size_t m = 0; m < kMoments; ++m)
-          sums_[m * static_cast<std::size_t>(voxels_) + static_cast<std::size_t>(flat)] = own[m];
+        for (std::size_t m = 0; m < kMoments; ++m) sums_.view()(m, flat) = own[m];
       }
       ++flat;
     });
-    std::vector<float> other(static_cast<std::size_t>(voxels_));
+    std::vector<float> other(static_cast<std::size_t>(object.box.voxels()));
     const std::int64_t plane = size[1] * size[2];
     for (std::size_t m = 0; m < kMoments; ++m) {
-      float* sum = sums_.data() + m * static_cast<std::size_t>(voxels_);
+      float* sum = &sums_.view()(m, 0);
       convolve(windows[0], sum, other.data(), size[0], plane, plane);
       for (std::int64_t z = 0; z < size[0]; ++z)
         convolve(windows[1], &other[static_cast<std::size_t>(z * plane)], sum + z * plane, size[1], size[2], size[2]);
@@ -66,14 +65,11 @@ class Moments {
   [[nodiscard]] float coordinate(std::size_t axis, std::int64_t in_box) const {
     return static_cast<float>(in_box) - 0.5F * static_cast<float>(size_[axis] - 1);
   }
-  [[nodiscard]] float operator()(std::size_t moment, std::int64_t flat) const {
-    return sums_[moment * static_cast<std::size_t>(voxels_) + static_cast<std::size_t>(flat)];
-  }
+  [[nodiscard]] float operator()(std::size_t moment, std::int64_t flat) const { return sums_.view()(moment, flat); }
 
  private:
   Vec3 size_;
-  std::int64_t voxels_;
-  std::vector<float> sums_;
+  Tensor<float, 2> sums_;  // [moment, voxel of the box]
 };
 
 }  // namespace

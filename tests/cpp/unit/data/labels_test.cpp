@@ -24,7 +24,7 @@ class LabelsTest : public ::testing::Test {
   /// Return the labels of all voxels of the parts.
   static std::vector<std::int64_t> read(const std::vector<Labels::Part>& parts) {
     const Labels labels(parts, {0, 0, 0});
-    const Tensor<std::int64_t, 3> found = labels.read(labels.box());
+    const Tensor<std::int64_t, 3> found = labels.read(labels.box(), labels.box());
     return {found.span().begin(), found.span().end()};
   }
   TemporaryFolder folder_;
@@ -83,7 +83,7 @@ TEST_F(LabelsTest, MasksAreClassesThatMayNotOverlap) {
 TEST_F(LabelsTest, AreUnknownOutsideOfTheirBox) {
   const Labels labels({part<std::uint8_t>("a", {3, 4})}, {0, 0, 1});
   EXPECT_EQ(labels.box(), (Box{{0, 0, 1}, {1, 1, 2}}));
-  const Tensor<std::int64_t, 3> found = labels.read({{-1, 0, 0}, {2, 1, 4}});
+  const Tensor<std::int64_t, 3> found = labels.read({{-1, 0, 0}, {2, 1, 4}}, labels.box());
   EXPECT_EQ(std::vector(found.span().begin(), found.span().end()), (std::vector<std::int64_t>{-1, -1, -1, -1, -1, 3, 4, -1}));
 }
 
