@@ -44,7 +44,7 @@ from floodtide.segment import predict, trained
 from floodtide.segment.affinities import OVERLAP, write_segments
 from floodtide.segment.blocks import store_on_ranks, voxels_of
 from floodtide.segment.commands import NETWORK_BYTES, use_threads
-from floodtide.segment.decoding import Decoding, decoding_of
+from floodtide.segment.decoding import Decoding, decoding_of, kept_decoding
 from floodtide.segment.doubts import segments_with_places
 from floodtide.segment.identity import digest
 from floodtide.segment.linking import decoding_bytes, objects_of
@@ -161,13 +161,23 @@ class Stack(NotPickled):
             )
         return part
 
-    def choose(self) -> None:
-        """Decode as the run directory of the network says; the first call chooses that and keeps it. Collective."""
+    def choose(self, *, new: bool = True) -> None:
+        """Decode as the run directory of the network says; the first call chooses that and keeps it. Collective.
+
+        Args:
+            new: False: choose nothing; without a kept choice, the defaults, and a note that says so.
+        """
         old = self.predictor
         if old.task is None or not old.task.affinity_offsets:
             return
         start_s = time.monotonic()
-        found = self.decoding = decoding_of(self.checkpoint, self.options)
+        if new:
+            found = decoding_of(self.checkpoint, self.options)
+        else:
+            found = kept_decoding(self.checkpoint, self.options)
+            if world.rank() == 0:
+                notes.show(f"{self.image.name}: estimated with {found.source}")
+        self.decoding = found
         self._chosen_s = time.monotonic() - start_s
         if found.mirror:
             self.predictor = predict.Predictor(

@@ -39,7 +39,8 @@ _DETECTION = (
 def compared(report: Report) -> str:
     """Return the verdict, and a table of the scores and of the scores of trivial answers, for a terminal."""
     scores = report.table.scores()
-    found = trivial.verdict(scores, report.answers)
+    interval = (report.intervals or {}).get(trivial.ERROR)
+    found = trivial.verdict(scores, report.answers, interval)
     lines = [*report.first, ""] if report.first else []
     if found:
         lines += [_too_good(found.text) if report.too_good and found.better else found.text, ""]

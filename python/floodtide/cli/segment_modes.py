@@ -80,7 +80,7 @@ def run(
     if settings.task.predicts:
         with world.agreed():
             stack = Stack(file, settings, box, voxel_nm)
-        stack.choose()
+        stack.choose(new=not estimate)
         if estimate:
             return stack.estimate(out)
         if in_pieces:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from floodtide.base import notes
 from floodtide.base.notes import count_of
 from floodtide.base.progress import duration
-from floodtide.base.tasks import Task
+from floodtide.base.tasks import Task, matthews
 
 if TYPE_CHECKING:
     from floodtide.config import Config
@@ -37,7 +37,7 @@ class TrainingLines:
         """Print the line of a record."""
         if record["kind"] == "train":
             total = self._total or trainer.config.training.total
-            text = f"step {record['step']} of {total}: {_training(record, trainer.config.task)}"
+            text = f"step {record['step']} of {total}: {_training(record)}"
             text += self._left(trainer, record, total)
         elif record["kind"] == "validation":
             text = f"step {record['step']}: validation {_scores(record, trainer.config.task)}"
@@ -78,14 +78,12 @@ def next_commands(file: str, overrides: Sequence[str], settings: Config) -> str:
     return ", then ".join(commands)
 
 
-def _training(record: Any, task: Task) -> str:
-    """Return loss, F1 beside the trivial F1, rate and speed."""
+def _training(record: Any) -> str:
+    """Return loss, score, rate and speed."""
     unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
     parts = [f"loss {record['loss']:.4f}"]
-    tp, fp, fn, tn = (record[name] for name in ("tp", "fp", "fn", "tn"))
-    if tp + fn > 0:
-        f1, trivial = 2 * tp / (2 * tp + fp + fn), 2 * (tp + fn) / (2 * (tp + fn) + fp + tn)
-        parts.append(f"F1 {f1:.3f} (everything is {task.positive}: {trivial:.3f})")
+    if (score := matthews(record)) is not None:
+        parts.append(f"Matthews correlation {score:.3f} (guessing: 0)")
     parts += [f"lr {record['lr']:.3g}", f"{record[f'{unit}_per_s']:.2f} {name}/s"]
     return ", ".join(parts)
 

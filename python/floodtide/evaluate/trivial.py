@@ -39,10 +39,11 @@ class GreyLevel(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How a score compares with the best trivial score."""
+    """How a score compares with the best trivial score; not `sure` if the 95 % interval of the score reaches that."""
 
     better: bool
     text: str
+    sure: bool = True
 
 
 def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
@@ -119,12 +120,17 @@ def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
     return sums
 
 
-def verdict(own: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> Verdict | None:
+def verdict(
+    own: Mapping[str, Any],
+    answers: Mapping[str, Mapping[str, Any]],
+    interval: tuple[float, float] | None = None,
+) -> Verdict | None:
     """Compare the error over all voxels with the lowest error of the trivial answers.
 
     Args:
         own: Scores of a segmentation, as `scores` returns them.
         answers: {name: scores} of the trivial answers.
+        interval: 95 % interval of the segmentation's error, if it is known.
 
     Returns:
         The verdict in one sentence, or None if an error is unknown.
@@ -136,17 +142,23 @@ def verdict(own: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) ->
         return None
     name = min(errors, key=lambda key: errors[key])
     covering = f" at coverage {covered:.2f}" if is_number(covered) else ""
-    return judged(
-        errors[name] - float(error),
+    sentence = (
         f"over all voxels, the segmentation has an adapted Rand error of {error:.3f}{covering},"
-        f" the best trivial answer ({name}) {errors[name]:.3f}",
+        f" the best trivial answer ({name}) {errors[name]:.3f}"
+    )
+    if interval is None or not error < errors[name] <= interval[1]:
+        return judged(errors[name] - float(error), sentence)
+    reaches = f"the 95 % interval of the error, {interval[0]:.3f} to {interval[1]:.3f}, reaches it"
+    return judged(
+        errors[name] - float(error), f"{sentence}; {reaches}: too few objects", sure=False
     )
 
 
-def judged(gain: float, sentence: str) -> Verdict:
+def judged(gain: float, sentence: str, *, sure: bool = True) -> Verdict:
     """Return the verdict for a score that is better than the best trivial score by `gain`."""
     if gain > 0:
-        return Verdict(True, f"Better than trivial by {gain:.3f}: {sentence}.")
+        better = "Better" if sure else "Perhaps better"
+        return Verdict(True, f"{better} than trivial by {gain:.3f}: {sentence}.", sure)
     return Verdict(False, f"Not yet better than trivial (worse by {abs(gain):.3f}): {sentence}.")
 
 

@@ -71,7 +71,7 @@ def fetch(
         if progress is not None:
             progress(next(done), total)
 
-    paths = []
+    paths, written = [], False
     for item in data_set.items:
         path = folder / item.path
         with _in_new_folder(path.parent), reserved("fetch", path, unchecked, wait_s=WAIT_S):
@@ -79,10 +79,12 @@ def fetch(
                 _require_right(path, item)
             else:
                 _write(path, _found(item, source, read), item)
+                written = True
         paths.append(path)
     notes = folder / f"SOURCES-{name}.md"
-    replace_text(notes, sources_text(name, data_set))
-    return [*paths, notes]
+    if written:
+        replace_text(notes, sources_text(name, data_set))
+    return [*paths, notes] if os.path.lexists(notes) else paths
 
 
 @contextlib.contextmanager

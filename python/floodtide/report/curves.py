@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from floodtide.base import style
-from floodtide.base.tasks import Task
+from floodtide.base.tasks import Task, matthews
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
@@ -106,42 +106,25 @@ def column(records: Sequence[Record], key: str, against: str = "step") -> tuple[
     return table[:, 0], table[:, 1]
 
 
-def training_f1(record: Record) -> float | None:
-    """Return the F1 score from the voxel counts of a record; None without counts or without object voxels."""
-    try:
-        tp, fp, fn = (float(record[key]) for key in ("tp", "fp", "fn"))
-    except (KeyError, TypeError):
-        return None
-    return 2.0 * tp / (2.0 * tp + fp + fn) if tp + fp + fn > 0 else None
-
-
-def everything_f1(record: Record) -> float | None:
-    """Return the F1 of "everything is object" on the voxels of a record; None without counts or objects."""
-    if not isinstance(record.get("tn"), int | float):
-        return None
-    everything = {"tp": record["tp"] + record["fn"], "fp": record["fp"] + record["tn"], "fn": 0}
-    return training_f1(everything) if everything["tp"] > 0 else None
-
-
-def _scores(run: Run, score: Callable[[Record], float | None]) -> tuple[Floats, Floats]:
-    """Return the steps and scores of the training records that have one."""
-    return column([{"step": r["step"], "score": score(r)} for r in run.train], "score")
+def _scores(run: Run) -> tuple[Floats, Floats]:
+    """Return the steps and Matthews correlations of the training records that have one."""
+    return column([{"step": r["step"], "score": matthews(r)} for r in run.train], "score")
 
 
 @curve
 def training_figure(runs: Sequence[Run]) -> str | None:
-    """Draw loss, F1 on the network's own moves, learning rate, throughput and waiting times against the step.
+    """Draw loss, Matthews correlation, learning rate, throughput and waiting times of a training against the step.
 
     Return an SVG as data URI, or None if no run has a training record.
     """
     if not any(run.train for run in runs):
         return None
-    names = {run.task.f1_name for run in runs}
-    f1 = names.pop() if len(names) == 1 else Task.f1_name
+    names = {run.task.batch_name for run in runs}
+    title = names.pop() if len(names) == 1 else Task.batch_name
     # Title, label, what returns steps and values, and True if the values are smoothed.
     panels: list[tuple[str, str, Callable[[Run], tuple[Floats, Floats]], bool]] = [
         ("Training loss", loss_name(runs), lambda run: column(run.train, "loss"), True),
-        (*f1, lambda run: _scores(run, training_f1), True),
+        (title, "Matthews correlation (guessing: 0)", _scores, True),
         ("Learning rate", "rate of a training step", lambda run: column(run.train, "lr"), False),
         (
             "Throughput",
@@ -174,9 +157,6 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         loss.autoscale(axis="y")
         if all((column(run.train, "loss")[1] > 0).all() for run in runs) and loss.lines:
             logarithmic(loss)
-        for run in runs:
-            steps, values = _scores(run, everything_f1)
-            scores.plot(steps, smoothed(values), color=style.GREY, ls=":", lw=1.3)
         scores.set_ylim(0.0, 1.02)
         return _completed(drawn, axes, runs, runs)
 

@@ -34,6 +34,7 @@ from floodtide.errors import (
     UnsupportedError,
 )
 from floodtide.evaluate import trivial
+from floodtide.evaluate.intervals import intervals
 from floodtide.report import growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, trained
@@ -65,6 +66,7 @@ class Segmented:
         grown: Snapshots of a growing object; None: not of flood filling, there is no checkpoint, or several runs are
             compared.
         answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty if not compared.
+        interval: 95 % interval of the segmentation's adapted Rand error; None: not compared, or few objects.
         pairs: Rows (segment, object, voxels) of the whole box; None if not compared.
     """
 
@@ -75,6 +77,7 @@ class Segmented:
     truth: str | Volume = ""
     grown: Snapshots | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
+    interval: tuple[float, float] | None = None
     pairs: npt.NDArray[np.int64] | None = None
 
     def planes(
@@ -258,4 +261,7 @@ def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmente
         grey = image[0].read((found.start, shape))
         answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, objects)[1]
     pairs = table.rows().astype(np.int64)
-    return dataclasses.replace(found, truth=Volume(objects), answers=answers, pairs=pairs)
+    interval = (intervals(table) or {}).get(trivial.ERROR)
+    return dataclasses.replace(
+        found, truth=Volume(objects), answers=answers, interval=interval, pairs=pairs
+    )

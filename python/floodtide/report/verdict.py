@@ -35,7 +35,7 @@ def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:
     if found is not None and found.answers:
         own, *answers = found.answers
         named = {name: found.answers[name] for name in answers}
-        if judgement := trivial.verdict(found.answers[own], named):
+        if judgement := trivial.verdict(found.answers[own], named, found.interval):
             return judgement
     if not run.validation:
         return None

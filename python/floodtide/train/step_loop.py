@@ -366,12 +366,13 @@ class StepLoop:
         """
         if self.stopped and self.comm.rank == 0:
             how = "was given up" if self.given_up else "is complete"
-            more = f"more than {self.steps_done} training.steps"
+            more = f"--set training.steps={2 * self.steps_done}"
             if self.setup.config.training.corrections:
-                more += " and a longer run.stop_after_s, which training.fit_time has fitted the steps to"
+                more += f" --set run.stop_after_s={2 * self.setup.config.run.stop_after_s:g}"
+            go_on = "" if self.given_up else f", or for twice as much training: {more}"
             notes.show(
                 f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
-                f" another run.dir, or {more}"
+                f" another run.dir{go_on}"
             )
         if not self.complete or self.setup.learner.held_out is None or self._closed:
             return

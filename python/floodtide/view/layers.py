@@ -58,8 +58,8 @@ def layers_of(
         name = f"{Path(shown) / SEGMENTATION}:segmentation"
         if not os.path.lexists(Path(shown) / SEGMENTATION):
             raise InvalidArgumentError(
-                f"{shown}: has no {SEGMENTATION}, expected one; `floodtide segment` with segment.checkpoint = {shown!r}"
-                f" and --out {shlex.quote(name)} makes it"
+                f"{shown}: has no {SEGMENTATION}; expected it (`floodtide segment` with --out {shlex.quote(name)} makes"
+                " it), or the name of a segmentation, FILE:DATASET"
             )
         size = run.voxel_size_nm
         known_image, known_truth = map(os.path.expandvars, run.sources)

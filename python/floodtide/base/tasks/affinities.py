@@ -57,7 +57,6 @@ class Affinities(PatchTask):
     )
     score_name: ClassVar[str] = "average precision of boundaries"
     patch_score: ClassVar[str] = score_name
-    positive: ClassVar[str] = "connected"
     pictured: ClassVar[str] = "affinities"
     legend: ClassVar[str] = (
         "Red, green, blue: affinity along z, y, x; white: the same object all around; black: an affinity of 0 along all"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,21 @@ from floodtide.base.options import FLOOD, PATCHES, Checked, option
 from floodtide.errors import ConfigurationError
 
 Record = dict[str, Any]
+
+
+def matthews(record: Record) -> float | None:
+    """Return the Matthews correlation of the voxel counts of a training record; None if it is not defined.
+
+    1: perfect; 0: guessing, or one answer for all voxels. So it needs no trivial score beside it, unlike F1.
+    """
+    try:
+        tp, fp, fn, tn = (float(record[key]) for key in ("tp", "fp", "fn", "tn"))
+    except (KeyError, TypeError):
+        return None
+    scale = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    return (tp * tn - fp * fn) / scale if scale else None
+
+
 Array = NDArray[Any]
 Agglomerate = Callable[[Array, Sequence[Vec3]], Array]
 """Makes segments (z, y, x) of affinities (offsets, z, y, x) and their offsets."""
@@ -34,8 +50,7 @@ class Task(Checked):
         least_gain: What a score must have above that of a trivial prediction, so that training goes on.
         unit: What a log counts.
         loss_name: Name of the loss; empty: `training.loss` names it.
-        f1_name: Title and unit of the F1 that a training logs.
-        positive: What a voxel is whose target is 1.
+        batch_name: Title of the scores on the examples of the training.
         of_objects: Labels are ids of objects.
         partitioned: Examples are chosen by partitions of the labels, which a training makes.
         predicts: The network predicts all voxels of an image at once, and segments are made of its outputs.
@@ -49,8 +64,7 @@ class Task(Checked):
     least_gain: ClassVar[float] = 0.0
     unit: ClassVar[str] = "patches"
     loss_name: ClassVar[str] = ""
-    f1_name: ClassVar[tuple[str, str]] = ("F1 of the training batches", "F1 at probability 0.5")
-    positive: ClassVar[str] = "object"
+    batch_name: ClassVar[str] = "Score of the training batches"
     of_objects: ClassVar[bool] = True
     partitioned: ClassVar[bool] = False
     predicts: ClassVar[bool] = True
@@ -102,10 +116,7 @@ class FloodTask(Task):
     least_gain: ClassVar[float] = 0.01  # a network that has died still knows the voxel at the seed
     unit: ClassVar[str] = "fovs"
     loss_name: ClassVar[str] = "mean cross-entropy of a voxel"
-    f1_name: ClassVar[tuple[str, str]] = (
-        "F1 on the network's own moves",
-        "F1 (drifts with the network)",
-    )
+    batch_name: ClassVar[str] = "Score on the network's own moves"
     partitioned: ClassVar[bool] = True
     predicts: ClassVar[bool] = False
 

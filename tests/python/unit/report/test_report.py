@@ -7,6 +7,7 @@ import base64
 import dataclasses
 import html
 import json
+import math
 import re
 import shutil
 import sys
@@ -27,6 +28,7 @@ from unet_runs import validation_record
 
 from floodtide import cli, config, data, report
 from floodtide.base import style
+from floodtide.base.tasks import matthews
 from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
 from floodtide.evaluate.voxels import Pair
@@ -69,8 +71,8 @@ def test_every_curve_has_its_place_on_the_page() -> None:
 
 def test_the_page_opens_with_a_verdict_and_facts(page: Page) -> None:
     texts = html.unescape(page.text)
-    assert 'class="verdict better"' in texts
-    assert "Better than trivial by 0.013: over all voxels, the segmentation has" in texts
+    assert 'class="verdict unsure"' in texts
+    assert "Perhaps better than trivial by 0.013: over all voxels, the segmentation has" in texts
     head = texts[: texts.index("Scores of the segmentation")]
     for fact in (
         "Duration of the training",
@@ -113,6 +115,24 @@ def test_a_verdict_compares_with_the_best_trivial_answer() -> None:
     assert better.better
     assert better.text.startswith("Better than trivial by 0.450: ")
     assert trivial.verdict({"all_adapted_rand_error": None}, answers) is None
+
+
+@pytest.mark.parametrize(
+    ("high", "words"),
+    [
+        (0.69, "Better than trivial by 0.450: "),
+        (0.71, "Perhaps better than trivial by 0.450: "),
+    ],
+)
+def test_a_verdict_is_only_sure_if_the_interval_is_below_the_trivial_answer(
+    high: float, words: str
+) -> None:
+    answers = {"everything one object": {"all_adapted_rand_error": 0.7}}
+    found = trivial.verdict({"all_adapted_rand_error": 0.25}, answers, (0.2, high))
+    assert found is not None
+    assert found.text.startswith(words)
+    assert (found.better, found.sure) == (True, high < 0.7)
+    assert ("too few objects" in found.text) == (high > 0.7)
 
 
 @pytest.mark.parametrize(
@@ -547,10 +567,11 @@ def test_an_object_grows_to_its_final_mask() -> None:
     assert ((final[seen] >= 0.5) == (recorded.image[seen] <= 12.0)).all()
 
 
-def test_training_f1_comes_from_pooled_counts() -> None:
-    assert curves.training_f1({"tp": 6, "fp": 2, "fn": 4}) == 12 / 18
-    assert curves.training_f1({"tp": 0, "fp": 0, "fn": 0}) is None
-    assert curves.training_f1({"loss": 1.0}) is None
+def test_the_score_of_the_training_comes_from_pooled_counts() -> None:
+    counts = {"tp": 6, "fp": 2, "fn": 4, "tn": 8}
+    assert matthews(counts) == pytest.approx((6 * 8 - 2 * 4) / math.sqrt(8 * 10 * 10 * 12))
+    assert matthews({"tp": 6, "fp": 4, "fn": 0, "tn": 0}) is None  # everything is object
+    assert matthews({"loss": 1.0}) is None
 
 
 @settings(max_examples=50, deadline=None)

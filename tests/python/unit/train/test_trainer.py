@@ -160,7 +160,7 @@ def test_a_complete_run_says_that_nothing_is_trained(
     first.run()
     says = f"note: {folder}/complete: the training is complete at step 2: nothing is trained"
     assert (
-        f"{says}; expected another run.dir, or more than 2 training.steps\n"
+        f"{says}; expected another run.dir, or for twice as much training: --set training.steps=4\n"
         in capsys.readouterr().err
     )
 
