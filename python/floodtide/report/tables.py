@@ -117,7 +117,7 @@ def _confusion_table(run: Run) -> Table:
 def _channel_table(last: Record, head: str) -> Table:
     """Return a table with one row for each output, and the average precision of a constant prediction beside."""
     titles = (
-        *("average precision", "of a constant", "average precision of boundaries", "of a constant"),
+        *("average precision", "guessing", "average precision of boundaries", "guessing"),
         *("F1", "Matthews correlation", "explained variance", "mean squared error"),
     )
     rows = {}
