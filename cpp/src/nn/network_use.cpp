@@ -25,12 +25,12 @@ NetworkUse::Hold NetworkUse::read(Calls calls) {
   ended_.wait(lock, [this] { return !changing_ && waiting_changes_ == 0; });
   if (calls == Calls::none) {
     ++readings_;
-    return {this, {&NetworkUse::end_reading}};
+    return {this, {Kind::reading}};
   }
   require_no_other_step();
   ++readings_;
   ++readings_that_call_;
-  return {this, {&NetworkUse::end_reading_that_calls}};
+  return {this, {Kind::reading_that_calls}};
 }
 
 NetworkUse::Hold NetworkUse::change() {
@@ -41,7 +41,7 @@ NetworkUse::Hold NetworkUse::change() {
   ended_.wait(lock, [this] { return !changing_ && readings_ == 0; });
   --waiting_changes_;
   changing_ = true;
-  return {this, {&NetworkUse::end_change}};
+  return {this, {Kind::change}};
 }
 
 NetworkUse::Hold NetworkUse::step() {
@@ -51,7 +51,7 @@ NetworkUse::Hold NetworkUse::step() {
   require_no_training_pass();
   ++steps_;
   stepping_ = std::this_thread::get_id();
-  return {this, {&NetworkUse::end_step}};
+  return {this, {Kind::step}};
 }
 
 void NetworkUse::look_at(std::span<const float> parameters) {
@@ -63,30 +63,19 @@ void NetworkUse::look_at(std::span<const float> parameters) {
   version_.fetch_add(1, std::memory_order_release);
 }
 
-void NetworkUse::end_reading() noexcept {
+void NetworkUse::end(Kind kind) noexcept {
   const std::lock_guard lock(mutex_);
-  if (--readings_ == 0 && waiting_changes_ > 0) ended_.notify_all();
-}
-
-void NetworkUse::end_reading_that_calls() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    --readings_that_call_;
+  if (kind == Kind::step) {
+    --steps_;
+  } else if (kind == Kind::change) {
+    changing_ = false;
+    seen_.reset();
+    version_.fetch_add(1, std::memory_order_release);
+    ended_.notify_all();
+  } else {
+    if (kind == Kind::reading_that_calls) --readings_that_call_;
+    if (--readings_ == 0 && waiting_changes_ > 0) ended_.notify_all();
   }
-  end_reading();
-}
-
-void NetworkUse::end_change() noexcept {
-  const std::lock_guard lock(mutex_);
-  changing_ = false;
-  seen_.reset();
-  version_.fetch_add(1, std::memory_order_release);
-  ended_.notify_all();
-}
-
-void NetworkUse::end_step() noexcept {
-  const std::lock_guard lock(mutex_);
-  --steps_;
 }
 
 void NetworkUse::require_version(std::uint64_t version, std::string_view work) const {

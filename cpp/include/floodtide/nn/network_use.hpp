@@ -26,9 +26,10 @@ namespace floodtide::nn {
 /// wait.
 class NetworkUse {
  public:
+  enum class Kind { reading, reading_that_calls, change, step };
   struct End {
-    void (NetworkUse::*end)() noexcept = nullptr;
-    void operator()(NetworkUse* use) const noexcept { (use->*end)(); }
+    Kind kind{};
+    void operator()(NetworkUse* use) const noexcept { use->end(kind); }
   };
   /// A use that lasts as long as the object.
   using Hold = std::unique_ptr<NetworkUse, End>;
@@ -53,10 +54,7 @@ class NetworkUse {
   void require_version(std::uint64_t version, std::string_view work) const;
 
  private:
-  void end_reading() noexcept;
-  void end_reading_that_calls() noexcept;
-  void end_change() noexcept;
-  void end_step() noexcept;
+  void end(Kind kind) noexcept;
   void require_no_other_step() const;
   void require_no_training_pass() const;
 
