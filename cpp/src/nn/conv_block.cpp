@@ -9,7 +9,6 @@
 namespace floodtide::nn {
 namespace {
 
-using kernels::Activation;
 using kernels::pointwise::Affine;
 
 constexpr double kEpsilon = 1e-5;  // added to the variances
@@ -33,19 +32,6 @@ std::int64_t ConvBlock::band_units(const Grid& grid, std::int64_t out, int group
   return 1;
 }
 
-ConvBlock::Statistics::Statistics(std::int64_t channels)
-    : scale(channels),
-      shift(channels),
-      slope(channels),
-      curve(channels),
-      mean(channels),
-      offset(channels),
-      inverse_deviation(channels),
-      sums(2 * channels + 1) {
-  std::ranges::fill(scale.span(), 1.0F);
-  std::ranges::fill(slope.span(), 1.0F);
-}
-
 ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups,
                      const UNetOptions& options)
     : grid_(grid),
@@ -55,15 +41,13 @@ ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std:
       synchronised_(options.synchronised),
       convolution_({band_.z, band_.y, band_.x, in, out, kernel[0], kernel[1], kernel[2]}, active_isa(), "", options.compute),
       pointwise_(&kernels::pointwise::kernels_at(active_isa())),
-      weights_scale_(out),
-      weights_shift_(out),
-      moving_scale_(out),
-      moving_shift_(out),
-      no_biases_(out),
-      dropped_bias_grad_(out),
       chunks_(std::clamp<std::int64_t>(64 / grid.units(), std::min<std::int64_t>(8, grid.unit_rows()), grid.unit_rows())) {
   const int count = options.batch_norm && !options.synchronised ? groups : 1;
-  for (int group = 0; group < count; ++group) groups_.emplace_back(out);
+  for (int group = 0; group < count; ++group) {
+    Statistics& added = groups_.emplace_back(Statistics{out});
+    std::ranges::fill(added.scale.span(), 1.0F);
+    std::ranges::fill(added.slope.span(), 1.0F);
+  }
   partial_sums_ = AlignedBuffer<double>(options.batch_norm ? grid.units() * chunks_ * 2 * out : 0);
 }
 
@@ -94,7 +78,7 @@ Affine ConvBlock::affine(std::int64_t unit) const noexcept {
 
 void ConvBlock::normalise(Range units, const float* before, Channels<float> out) const {
   const Affine factors = affine(units.begin);
-  for_each_row({0, units.size() * grid_.unit_rows()}, [&](std::int64_t row) {
+  for_each_row(units.size() * grid_.unit_rows(), [&](std::int64_t row) {
     pointwise_->normalise(before + grid_.offset(row, channels_), factors, grid_.x, channels_,
                           out.data + grid_.offset(row, out.stored), out.stored);
   });
@@ -103,13 +87,12 @@ void ConvBlock::normalise(Range units, const float* before, Channels<float> out)
 template <class Body>
 void ConvBlock::sum(Range units, Body body) {
   const std::int64_t each = 2 * channels_;
-  parallel_for(units.size() * chunks_, [&](std::int64_t part) {
-    const std::int64_t unit = units.begin + part / chunks_;
-    double* const sums = partial_sums_.data() + (units.begin * chunks_ + part) * each;
+  const std::int64_t count = units.size();
+  for_each_chunk(count * grid_.unit_rows(), count, chunks_, [&](std::int64_t in_band, std::int64_t chunk, Range rows) {
+    const std::int64_t unit = units.begin + in_band;
+    double* const sums = partial_sums_.data() + (unit * chunks_ + chunk) * each;
     std::fill_n(sums, each, 0.0);
-    const Range rows = chunk_range(grid_.unit_rows(), chunks_, part % chunks_);
-    const std::int64_t first = part / chunks_ * grid_.unit_rows();
-    for (std::int64_t row = first + rows.begin; row < first + rows.end; ++row) body(row, unit, sums);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) body(row, unit, sums);
   });
 }
 
@@ -123,10 +106,6 @@ void ConvBlock::add_sums() {
     }
     sums.back() = static_cast<double>(units_of_group() * grid_.unit_rows() * grid_.x);
   }
-}
-
-void ConvBlock::convolve(const float* input, float* before, Workspace& workspace) const {
-  convolution_.forward(input, Activation::none, nullptr, false, before, workspace);
 }
 
 void ConvBlock::sum_outputs(Range units, const float* before) {
@@ -193,7 +172,7 @@ void ConvBlock::finish_gradients(const BlockParameters<float>& gradients, const 
 
 void ConvBlock::gradient(Range units, const float* before, const float* grad, float* out_before_grad) const {
   const Statistics& group = group_of(units.begin);
-  for_each_row({0, units.size() * grid_.unit_rows()}, [&](std::int64_t row) {
+  for_each_row(units.size() * grid_.unit_rows(), [&](std::int64_t row) {
     const std::int64_t offset = grid_.offset(row, channels_);
     pointwise_->gradient(before + offset, {group.scale.data(), group.shift.data()},
                          {group.slope.data(), group.curve.data(), group.mean.data(), group.offset.data()}, grad + offset,
@@ -204,11 +183,7 @@ void ConvBlock::gradient(Range units, const float* before, const float* grad, fl
 void ConvBlock::backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients,
                                  Workspace& workspace) {
   float* const bias_grad = batch_norm_ ? dropped_bias_grad_.data() : gradients.biases.data();
-  convolution_.backward_weights(input, Activation::none, before_grad, gradients.weights.data(), bias_grad, workspace);
-}
-
-void ConvBlock::backward_data(const float* before_grad, float* out_input_grad, Workspace& workspace) const {
-  convolution_.backward_data(before_grad, nullptr, false, out_input_grad, workspace);
+  convolution_.backward_weights(input, kernels::Activation::none, before_grad, gradients.weights.data(), bias_grad, workspace);
 }
 
 }  // namespace floodtide::nn

@@ -47,7 +47,9 @@ class ConvBlock {
   [[nodiscard]] std::int64_t band_units() const noexcept { return band_.units(); }
 
   /// @param input its halo is zero
-  void convolve(const float* input, float* before, Workspace& workspace) const;
+  void convolve(const float* input, float* before, Workspace& workspace) const {
+    convolution_.forward(input, kernels::Activation::none, nullptr, false, before, workspace);
+  }
   void sum_outputs(Range units, const float* before);
   /// `scale` times the mean of the statistics over the groups of this rank is added to the mean and variance of `gradients`.
   void finish_statistics(const BlockParameters<float>& gradients, double scale, const SumOverRanks& sum_over_ranks);
@@ -66,7 +68,9 @@ class ConvBlock {
   /// Adds to the gradients of the weights, and of the biases without batch norm. Halos of both activations are zero.
   void backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients,
                         Workspace& workspace);
-  void backward_data(const float* before_grad, float* out_input_grad, Workspace& workspace) const;
+  void backward_data(const float* before_grad, float* out_input_grad, Workspace& workspace) const {
+    convolution_.backward_data(before_grad, nullptr, false, out_input_grad, workspace);
+  }
 
   [[nodiscard]] const Grid& grid() const noexcept { return grid_; }
   [[nodiscard]] const Grid& band() const noexcept { return band_; }
@@ -74,13 +78,15 @@ class ConvBlock {
   [[nodiscard]] const kernels::Conv3d& convolution() const noexcept { return convolution_; }
 
  private:
-  /// Factors and sums of batch norm for one group. All arrays but `sums` have [channels] elements.
+  /// Factors and sums of batch norm for one group.
   struct Statistics {
-    explicit Statistics(std::int64_t channels);
-    AlignedBuffer<float> scale, shift;                // forward pass, as in kernels::pointwise::Affine
-    AlignedBuffer<float> slope, curve, mean, offset;  // backward pass, as in kernels::pointwise::AffineGradient
-    AlignedBuffer<double> inverse_deviation;
-    AlignedBuffer<double> sums;  // two sums per channel, then the number of voxels
+    std::int64_t channels;
+    // forward pass, as in kernels::pointwise::Affine
+    AlignedBuffer<float> scale{channels}, shift{channels};
+    // backward pass, as in kernels::pointwise::AffineGradient
+    AlignedBuffer<float> slope{channels}, curve{channels}, mean{channels}, offset{channels};
+    AlignedBuffer<double> inverse_deviation{channels};
+    AlignedBuffer<double> sums{2 * channels + 1};  // two sums per channel, then the number of voxels
   };
 
   /// Computes partial sums: calls body(row of the band, unit, sums) for all rows of the units.
@@ -98,9 +104,9 @@ class ConvBlock {
   bool batch_norm_, synchronised_;
   kernels::Conv3d convolution_;  // of a band
   const kernels::pointwise::Kernels* pointwise_;
-  AlignedBuffer<float> weights_scale_, weights_shift_;  // parameters of batch norm; 1 and 0 without batch norm
-  AlignedBuffer<float> moving_scale_, moving_shift_;    // factors of the forward pass with the moving statistics
-  AlignedBuffer<float> no_biases_, dropped_bias_grad_;
+  AlignedBuffer<float> weights_scale_{channels_}, weights_shift_{channels_};  // of batch norm; 1 and 0 without batch norm
+  AlignedBuffer<float> moving_scale_{channels_}, moving_shift_{channels_};    // for a forward pass with the moving statistics
+  AlignedBuffer<float> no_biases_{channels_}, dropped_bias_grad_{channels_};
   std::vector<Statistics> groups_;
   std::int64_t chunks_;                 // number of chunks per unit
   AlignedBuffer<double> partial_sums_;  // [units, chunks, 2, channels]

@@ -24,16 +24,6 @@ constexpr std::int64_t kInputChannels = 2;  // image, logits
 constexpr std::int64_t kLeastFftTiles = 9;
 constexpr Vec3 kFftTile{kernels::fft::kTile, kernels::fft::kTile, kernels::fft::kTile};
 
-std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOptions& options, int count) {
-  std::vector<kernels::Conv3d> convolutions;
-  convolutions.reserve(static_cast<std::size_t>(count));
-  const Compute compute = options.compute == Compute::bf16 ? Compute::fp32 : options.compute;
-  for (int number = 0; number < count; ++number) {
-    convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel, compute);
-  }
-  return convolutions;
-}
-
 std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
   return kernels::activation_size(shape.z, shape.y, shape.x, channels);
 }
@@ -50,9 +40,6 @@ std::int64_t examples_at_once(const FfnOptions& options, std::int64_t examples, 
 Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
   return {size[0], size[1], size[2], number == 0 ? kInputChannels : features, features};
 }
-
-FfnPlan::Lane::Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other)
-    : head(other), input(floats(first, first.stored_in())) {}
 
 std::string FfnPlan::bf16_unsupported(const FfnOptions& options) {
   if (!options.kernel.empty()) return str_cat("all convolutions use the kernel ", options.kernel);
@@ -76,11 +63,15 @@ FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forw
       keeps_chain_weights_(forward == Forward::fft),
       trains_by_fft_(trains_by_fft(size, options)),
       forward_by_fft_(forward ? *forward == Forward::fft : trains_by_fft_),
-      convolutions_(make_convolutions(
-          size, options, options.compute == Compute::bf16 || (trains_by_fft_ && forward_by_fft_) ? 2 : 2 * options.depth)),
       head_weights_(static_cast<std::size_t>(options.features)) {
+  const bool bf16 = options.compute == Compute::bf16;
+  const int count = bf16 || (trains_by_fft_ && forward_by_fft_) ? 2 : 2 * options.depth;
+  for (int number = 0; number < count; ++number) {
+    convolutions_.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel,
+                               bf16 ? Compute::fp32 : options.compute);
+  }
   if (forward_by_fft_ || trains_by_fft_) chain_.emplace(size, options.features, *FftChain::kernels_of(active_isa()));
-  if (options.compute == Compute::bf16) {
+  if (bf16) {
     bf16_.emplace(size, options.features, *Bf16Chain::kernels_of(active_isa()));
     bf16_weights_.resize(layers_);
     bf16_transposed_.resize(layers_);
@@ -94,7 +85,11 @@ void FfnPlan::prepare(std::uint64_t version, const ParameterLayout& layout, std:
   const auto of = [&](std::size_t entry) { return part(parameters, layout.entry(entry)).data(); };
   const bool chained = training ? trains_by_fft_ : forward_by_fft_;
   if (!training) chain_weights_.clear();
+  weights_.clear();
+  biases_.clear();
   for (std::size_t i = 0; i < layers_; ++i) {
+    weights_.push_back(part(parameters, layout.entry(2 * i)));
+    biases_.push_back(part(parameters, layout.entry(2 * i + 1)));
     if (i > 0 && bf16_) {
       bf16_->pack(of(2 * i), bf16_weights_[i]);
       if (training) bf16_->pack_transposed(of(2 * i), bf16_transposed_[i], preparation_);
@@ -105,12 +100,6 @@ void FfnPlan::prepare(std::uint64_t version, const ParameterLayout& layout, std:
       chain_weights_.push_back(chain_->transformed(of(2 * i)));
     }
   }
-  weights_.clear();
-  biases_.clear();
-  for (std::size_t i = 0; i < layers_; ++i) {
-    weights_.push_back(part(parameters, layout.entry(2 * i)));
-    biases_.push_back(part(parameters, layout.entry(2 * i + 1)));
-  }
   const std::size_t head = 2 * layers_;
   std::ranges::copy(part(parameters, layout.entry(head)), head_weights_.begin());
   head_bias_ = of(head + 1)[0];
@@ -120,7 +109,7 @@ void FfnPlan::prepare(std::uint64_t version, const ParameterLayout& layout, std:
 template <class Example, class Body, class After>
 void FfnPlan::for_each_example(Lanes& lanes, std::span<Example> batch, Body body, After after) const {
   const auto at_once = static_cast<std::size_t>(examples_at_once(options_, std::ssize(batch), num_threads()));
-  while (lanes.size() < at_once) lanes.emplace_back(convolutions_[0].shape(), convolutions_[1].shape());
+  while (lanes.size() < at_once) lanes.emplace_back(convolutions_[0].shape());
   for (std::size_t begin = 0; begin < batch.size();) {
     const std::size_t count = batch.size() - begin >= at_once ? at_once : 1;  // the last examples run one by one on all threads
     const auto run = [&](std::int64_t i) {
@@ -166,7 +155,7 @@ void FfnPlan::reserve_chain(Lane& lane, FftChain::Transposed transposed) const {
 void FfnPlan::load_input(Lane& lane, const FfnExample& example) const {
   const Conv3dShape& shape = convolutions_[0].shape();
   const std::int64_t channels = shape.stored_in();
-  for_each_row({0, shape.z * shape.y}, [&](std::int64_t row) {
+  for_each_row(shape.z * shape.y, [&](std::int64_t row) {
     float* out = lane.input.data() + kernels::activation_offset(shape, channels, row / shape.y, row % shape.y, 0);
     for (std::int64_t x = 0; x < shape.x; ++x) {
       out[x * channels] = example.image.data()[row * shape.x + x];
@@ -182,7 +171,7 @@ void FfnPlan::forward(Lanes& lanes, std::span<const FfnExample> batch) const {
     load_input(lane, batch[number]);
     if (forward_by_fft_) reserve_chain(lane, FftChain::Transposed::no);
     convolve(lane, false, forward_by_fft_);
-    lane.head.forward(activation(lane, bf16_ ? 0 : 1), batch[number].logits.data(), batch[number].out_logits.data());
+    lane.head.forward(activation(lane, bf16_ ? 0 : 1), batch[number]);
   };
   for_each_example(lanes, batch, run, [](Lane&, std::size_t) {});
 }
@@ -281,15 +270,8 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   load_input(lane, example);
   convolve(lane, true, trains_by_fft_);
   const std::size_t head = 2 * layers_;
-  example.loss = lane.head.backward({.stream = activation(lane, bf16_ ? 0 : layers_ - 1),
-                                     .logits = example.logits.data(),
-                                     .labels = example.labels.data(),
-                                     .weights = example.weights.empty() ? nullptr : example.weights.data(),
-                                     .scale = scale,
-                                     .out_logits = example.out_logits.data(),
-                                     .out_stream_grad = activation(lane, bf16_ ? 1 : layers_),
-                                     .out_weight_grad = part(lane.gradients.span(), layout.entry(head)),
-                                     .out_bias_grad = part(lane.gradients.span(), layout.entry(head + 1))[0]});
+  lane.head.backward(activation(lane, bf16_ ? 0 : layers_ - 1), example, scale, activation(lane, bf16_ ? 1 : layers_),
+                     part(lane.gradients.span(), layout.entry(head)), part(lane.gradients.span(), layout.entry(head + 1))[0]);
   const auto ready = [&](std::size_t weights_entry) {
     if (!on_ready) return;
     on_ready(weights_entry + 1);  // biases
@@ -395,7 +377,6 @@ std::size_t FfnPlan::bytes(const Lanes& lanes) noexcept {
 std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size, std::int64_t examples, int threads,
                                     std::int64_t parameters) {
   const Conv3dShape first = convolution_shape(size, options.features, 0);
-  const Conv3dShape other = convolution_shape(size, options.features, 1);
   const std::int64_t outputs = 2 * options.depth + 2;  // with stream_grad and inner_grad
   const bool bf16 = options.compute == Compute::bf16;
   const std::int64_t activations = bf16 ? 2 : outputs;
@@ -405,7 +386,7 @@ std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size,
   const std::int64_t lane = floats(first, first.stored_in()) + activations * activation_floats(first) + chain + parameters;
   return static_cast<std::size_t>(examples_at_once(options, examples, threads)) *
          (static_cast<std::size_t>(lane) * sizeof(float) + static_cast<std::size_t>(rounded) * sizeof(std::uint16_t) +
-          Head::bytes_of(other));
+          Head::bytes_of(first));
 }
 
 std::string FfnPlan::kernel_names() const {

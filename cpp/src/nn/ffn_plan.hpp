@@ -30,7 +30,8 @@ class FfnPlan {
   /// With bfloat16, only the stream and its gradient are floats. `rounded` has the other activations: first the outputs of the
   /// convolutions and the rectified stream after each module, then two gradients that convolutions read.
   struct Lane {
-    explicit Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other);
+    explicit Lane(const kernels::Conv3dShape& first)
+        : head(first), input(kernels::activation_size(first.z, first.y, first.x, first.stored_in())) {}
 
     Head head;
     AlignedBuffer<float> input;        // channels: image, logits, zeros

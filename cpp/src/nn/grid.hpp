@@ -57,20 +57,18 @@ void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks,
   });
 }
 
-/// Calls body(row) in parallel for the rows of a range.
-template <class Body>
-void for_each_row(Range rows, Body body) {
-  const std::int64_t count = rows.size(), chunks = std::min<std::int64_t>(count, 64);
-  parallel_for(chunks, [&](std::int64_t chunk) {
-    const Range range = chunk_range(count, chunks, chunk);
-    for (std::int64_t row = rows.begin + range.begin; row < rows.begin + range.end; ++row) body(row);
-  });
-}
-
 /// Return the number of chunks per group. All groups together have about 64 chunks, and each chunk has at least one row.
 [[nodiscard]] inline std::int64_t chunks_of(std::int64_t rows, std::int64_t groups) noexcept {
   constexpr std::int64_t all = 64;
   return std::min(std::max<std::int64_t>(all / groups, 1), rows / groups);
+}
+
+/// Calls body(row) in parallel for rows 0 to rows - 1.
+template <class Body>
+void for_each_row(std::int64_t rows, Body body) {
+  for_each_chunk(rows, 1, chunks_of(rows, 1), [&](std::int64_t, std::int64_t, Range part) {
+    for (std::int64_t row = part.begin; row < part.end; ++row) body(row);
+  });
 }
 
 }  // namespace floodtide::nn

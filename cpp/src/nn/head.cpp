@@ -36,20 +36,12 @@ void voxel_backward(const float* __restrict stream, const float* __restrict weig
   }
 }
 
-/// Return the number of sums per chunk: weight gradients, bias gradient, loss.
-std::int64_t sums_each(const kernels::Conv3dShape& shape) noexcept { return shape.stored_out() + 2; }
-
 }  // namespace
 
-Head::Head(const kernels::Conv3dShape& shape)
-    : shape_(shape),
-      chunks_(chunks_of(shape.z * shape.y, 1)),
-      weights_(shape.stored_out()),
-      sums_(chunks_ * sums_each(shape)),
-      scratch_(chunks_ * (shape.stored_out() + shape.x)) {}
+Head::Head(const kernels::Conv3dShape& shape) : shape_(shape), chunks_(chunks_of(shape.z * shape.y, 1)) {}
 
 std::size_t Head::bytes_of(const kernels::Conv3dShape& shape) noexcept {
-  return static_cast<std::size_t>(chunks_of(shape.z * shape.y, 1) * sums_each(shape)) * sizeof(double);
+  return static_cast<std::size_t>(chunks_of(shape.z * shape.y, 1) * (shape.stored_out() + 2)) * sizeof(double);
 }
 
 void Head::set_weights(std::span<const float> weights, float bias) {
@@ -61,19 +53,23 @@ std::int64_t Head::row_offset(std::int64_t row) const noexcept {
   return kernels::activation_offset(shape_, shape_.stored_out(), row / shape_.y, row % shape_.y, 0);
 }
 
-void Head::forward(const float* stream, const float* logits, float* out_logits) const {
+void Head::forward(const float* stream, const FfnExample& example) const {
   const std::int64_t channels = shape_.stored_out();
-  for_each_row({0, shape_.z * shape_.y}, [&](std::int64_t row) {
+  for_each_row(shape_.z * shape_.y, [&](std::int64_t row) {
     const float* in = stream + row_offset(row);
     for (std::int64_t x = 0; x < shape_.x; ++x) {
       const std::int64_t voxel = row * shape_.x + x;
-      out_logits[voxel] = logits[voxel] + (rectified_dot(in + x * channels, weights_.data(), channels) + bias_);
+      const float update = rectified_dot(in + x * channels, weights_.data(), channels) + bias_;
+      example.out_logits.data()[voxel] = example.logits.data()[voxel] + update;
     }
   });
 }
 
-double Head::backward(const Training& pass) {
-  const auto& [stream, logits, labels, weights, scale, out_logits, out_stream_grad, out_weight_grad, out_bias_grad] = pass;
+void Head::backward(const float* stream, FfnExample& example, double scale, float* out_stream_grad,
+                    std::span<float> out_weight_grad, float& out_bias_grad) {
+  const float *const logits = example.logits.data(), *const labels = example.labels.data();
+  const float* const weights = example.weights.empty() ? nullptr : example.weights.data();
+  float* const out_logits = example.out_logits.data();
   const std::int64_t channels = shape_.stored_out();
   const auto voxels = static_cast<double>(shape_.z * shape_.y * shape_.x);
   for_each_chunk(shape_.z * shape_.y, 1, chunks_, [&](std::int64_t, std::int64_t chunk, Range rows) {
@@ -108,7 +104,7 @@ double Head::backward(const Training& pass) {
     out_weight_grad[c] += static_cast<float>(sums_[static_cast<std::int64_t>(c)]);
   }
   out_bias_grad += static_cast<float>(sums_[channels]);
-  return sums_[channels + 1] / voxels;
+  example.loss = sums_[channels + 1] / voxels;
 }
 
 }  // namespace floodtide::nn

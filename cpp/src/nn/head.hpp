@@ -2,7 +2,7 @@
 #pragma once
 
 #include "floodtide/base/memory.hpp"
-#include "floodtide/tensor/view.hpp"
+#include "floodtide/nn/ffn.hpp"
 #include "kernels/conv3d/shape.hpp"
 
 namespace floodtide::nn {
@@ -19,23 +19,14 @@ class Head {
   /// @param weights [features]
   void set_weights(std::span<const float> weights, float bias);
 
-  void forward(const float* stream, const float* logits, float* out_logits) const;
-
-  /// Arrays of a training pass: one number per voxel, but for the stream and its gradient, which are activations.
-  struct Training {
-    const float* stream;
-    const float* logits;
-    const float* labels;
-    const float* weights;  ///< weight of each voxel; null: all weights are 1
-    double scale;
-    float* out_logits;
-    float* out_stream_grad;            ///< its interior is overwritten
-    std::span<float> out_weight_grad;  ///< [features]; this and out_bias_grad are added to
-    float& out_bias_grad;
-  };
-  /// Runs the forward pass, computes the gradients of `scale` times the loss, and returns the loss: the mean weighted
+  /// Computes example.out_logits. @param stream activation
+  void forward(const float* stream, const FfnExample& example) const;
+  /// Runs the forward pass, computes the gradients of `scale` times the loss, and sets example.loss: the mean weighted
   /// cross-entropy.
-  [[nodiscard]] double backward(const Training& pass);
+  /// @param out_stream_grad activation; its interior is overwritten
+  /// @param out_weight_grad [features]; this and out_bias_grad are added to
+  void backward(const float* stream, FfnExample& example, double scale, float* out_stream_grad,
+                std::span<float> out_weight_grad, float& out_bias_grad);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_of(shape_); }
   /// Return the bytes of the sums of a head with this shape.
@@ -46,10 +37,11 @@ class Head {
 
   kernels::Conv3dShape shape_;
   std::int64_t chunks_;
-  AlignedBuffer<float> weights_;  // [channels]; zero for channels beyond the features
+  AlignedBuffer<float> weights_{shape_.stored_out()};  // zero for channels beyond the features
   float bias_ = 0;
-  AlignedBuffer<double> sums_;    // [chunks, channels + 2]: weight gradients, bias gradient, loss
-  AlignedBuffer<float> scratch_;  // [chunks, channels + x]: weight gradients and logit gradients of a row
+  // For each chunk: weight gradients, bias gradient and loss; weight gradients and logit gradients of a row.
+  AlignedBuffer<double> sums_{chunks_ * (shape_.stored_out() + 2)};
+  AlignedBuffer<float> scratch_{chunks_ * (shape_.stored_out() + shape_.x)};
 };
 
 }  // namespace floodtide::nn

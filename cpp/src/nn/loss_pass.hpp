@@ -24,7 +24,8 @@ class LossPass {
  public:
   /// @param voxels voxels per image
   /// @param chunks number of chunks per image
-  LossPass(std::int64_t n, std::int64_t voxels, int classes, Output output, std::int64_t chunks);
+  LossPass(std::int64_t n, std::int64_t voxels, int classes, Output output, std::int64_t chunks)
+      : n_(n), voxels_(voxels), classes_(classes), chunks_(chunks), output_(output) {}
 
   /// Start a batch. The caller must have checked `truth` with check_truth().
   void begin(const SegmentationLoss& loss, const SegmentationTruth& truth, double scale);
@@ -53,9 +54,9 @@ class LossPass {
   SegmentationLoss loss_;
   SegmentationTruth truth_;
   double scale_ = 1;
-  AlignedBuffer<double> sums_;      // [n, chunks, sums_each()]; after finish(), chunk 0 holds the sums of the whole image
-  AlignedBuffer<double> of_batch_;  // overlap, predicted and true of each class; then the number of images
-  AlignedBuffer<float> factors_;    // [n, classes, 2]: a and b of the Dice gradient a * truth + b by a probability
+  AlignedBuffer<double> sums_{n_ * chunks_ * sums_each()};  // after finish(), chunk 0 holds the sums of the whole image
+  AlignedBuffer<double> of_batch_{3 * classes_ + 1};        // overlap, predicted and true of each class; number of images
+  AlignedBuffer<float> factors_{n_ * classes_ * 2};         // a and b of the Dice gradient a * truth + b by a probability
 };
 
 }  // namespace floodtide::nn

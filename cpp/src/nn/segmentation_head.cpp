@@ -22,13 +22,7 @@ SegmentationHead::SegmentationHead(const Grid& grid, std::int64_t n, std::int64_
       classes_(classes),
       output_(output),
       loss_(loss_pass(grid, n, classes, output)),
-      pointwise_(&kernels::pointwise::kernels_at(active_isa())),
-      weights_(classes * channels),
-      biases_(classes),
-      probabilities_(grid.voxels() * classes),
-      sums_(n * loss_.chunks() * sums_each(channels, classes)),
-      logit_grad_(n * loss_.chunks() * grid.x * classes),
-      rows_(n * loss_.chunks() * grid.x * channels) {}
+      pointwise_(&kernels::pointwise::kernels_at(active_isa())) {}
 
 void SegmentationHead::set_weights(std::span<const float> weights, std::span<const float> biases) {
   for (std::int64_t c = 0; c < channels_; ++c) {
@@ -74,13 +68,12 @@ LossReport SegmentationHead::forward(const HeadInput& input, const SegmentationL
 
 void SegmentationHead::backward(std::int64_t image, const HeadInput& input, float* out_input_grad) {
   const std::int64_t each = sums_each(channels_, classes_);
-  parallel_for(loss_.chunks(), [&](std::int64_t chunk) {
+  for_each_chunk(image_rows(), 1, loss_.chunks(), [&](std::int64_t, std::int64_t chunk, Range rows) {
     const std::int64_t part = image * loss_.chunks() + chunk;
     double* const sums = sums_.data() + part * each;
     double* const bias_sums = sums + classes_ * channels_;
     float* const logit_grad = logit_grad_.data() + part * grid_.x * classes_;
     std::fill_n(sums, each, 0.0);
-    const Range rows = chunk_range(image_rows(), loss_.chunks(), chunk);
     for (std::int64_t in_image = rows.begin; in_image < rows.end; ++in_image) {
       const std::int64_t row = image * image_rows() + in_image;
       loss_.gradient(image, in_image * grid_.x, grid_.x, row_probabilities(row), logit_grad);

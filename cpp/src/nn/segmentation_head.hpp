@@ -63,12 +63,13 @@ class SegmentationHead {
   Output output_;
   LossPass loss_;
   const kernels::pointwise::Kernels* pointwise_;
-  AlignedBuffer<float> weights_;  // [classes, channels]
-  AlignedBuffer<float> biases_;
-  AlignedBuffer<float> probabilities_;
-  AlignedBuffer<double> sums_;       // [n, chunks, sums_each()]: gradients of the weights, then of the biases
-  AlignedBuffer<float> logit_grad_;  // [n, chunks, x * classes]
-  AlignedBuffer<float> rows_;        // [n, chunks, x * channels]: a row of the input
+  AlignedBuffer<float> weights_{classes_ * channels_};  // [classes, channels]
+  AlignedBuffer<float> biases_{classes_};
+  AlignedBuffer<float> probabilities_{grid_.voxels() * classes_};
+  // For each chunk of each image: gradients of the weights and then of the biases; gradients of a row's logits; a row's input.
+  AlignedBuffer<double> sums_{n_ * loss_.chunks() * sums_each(channels_, classes_)};
+  AlignedBuffer<float> logit_grad_{n_ * loss_.chunks() * grid_.x * classes_};
+  AlignedBuffer<float> rows_{n_ * loss_.chunks() * grid_.x * channels_};
 };
 
 }  // namespace floodtide::nn

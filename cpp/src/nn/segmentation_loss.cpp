@@ -98,16 +98,6 @@ void to_probabilities(Output output, std::int64_t classes, std::int64_t count, f
   }
 }
 
-LossPass::LossPass(std::int64_t n, std::int64_t voxels, int classes, Output output, std::int64_t chunks)
-    : n_(n),
-      voxels_(voxels),
-      classes_(classes),
-      chunks_(chunks),
-      output_(output),
-      sums_(n * chunks * (kPerClass * classes + 1)),
-      of_batch_(3 * classes + 1),
-      factors_(n * classes * 2) {}
-
 void LossPass::begin(const SegmentationLoss& loss, const SegmentationTruth& truth, double scale) {
   loss_ = loss;
   truth_ = truth;

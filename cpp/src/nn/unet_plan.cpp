@@ -119,7 +119,7 @@ void for_each_band(const ConvBlock& block, Body body) {
 
 /// Copies `count` channels of the interior of an activation, a multiple of 16.
 void copy_channels(const Grid& grid, std::int64_t count, Channels<const float> from, Channels<float> to) {
-  for_each_row({0, grid.rows()}, [&](std::int64_t row) {
+  for_each_row(grid.rows(), [&](std::int64_t row) {
     const float* source = from.data + grid.offset(row, from.stored);
     float* target = to.data + grid.offset(row, to.stored);
     for (std::int64_t x = 0; x < grid.x; ++x, source += from.stored, target += to.stored) {
@@ -136,28 +136,36 @@ struct UNetPlan::Pass {
   double scale;
   const OnReady& on_ready;
   const SumOverRanks& sum_over_ranks;
+
+  void ready(std::size_t entry) const {
+    if (on_ready) on_ready(entry);
+  }
 };
 
 UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptions& options, const UNetLayout& layout)
     : n_(n),
       size_(size),
       groups_(groups),
+      options_(&options),
       layout_(&layout),
-      batch_norm_(options.batch_norm),
-      dropout_(options.dropout),
-      seed_(options.seed),
       head_(grid_of(n, size, 0, options), n, features_of(options, 0), options.classes, options.output) {
   levels_.reserve(static_cast<std::size_t>(options.depth));
-  for (int level = 0; level < options.depth; ++level) add_level(level, options, layout);
+  for (int level = 0; level < options.depth; ++level) add_level(level);
   const PlanFloats floats(n, size, groups > 0, options);
-  bottom_ = AlignedBuffer<float>(floats.bottom);
-  input_ = AlignedBuffer<float>(floats.input);
-  before_grad_ = AlignedBuffer<float>(floats.before_grad);
-  below_ = AlignedBuffer<float>(floats.below);
-  for (std::size_t parity : {0, 1}) grads_[parity] = AlignedBuffer<float>(floats.grads[parity]);
+  bottom_ = reserve(floats.bottom);
+  input_ = reserve(floats.input);
+  before_grad_ = reserve(floats.before_grad);
+  below_ = reserve(floats.below);
+  for (std::size_t parity : {0, 1}) grads_[parity] = reserve(floats.grads[parity]);
 }
 
-void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout& layout) {
+AlignedBuffer<float> UNetPlan::reserve(std::int64_t floats) {
+  floats_ += floats;
+  return AlignedBuffer<float>(floats);
+}
+
+void UNetPlan::add_level(int level) {
+  const UNetOptions& options = *options_;
   const auto number = static_cast<std::size_t>(level);
   Level& here = levels_.emplace_back();
   here.grid = grid_of(n_, size_, level, options);
@@ -166,9 +174,9 @@ void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout
   const auto node = [&](const BlockEntries& entries) {
     return Node{&entries,
                 {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), options},
-                AlignedBuffer<float>(floats)};
+                reserve(floats)};
   };
-  for (std::size_t half = 0; half < 2; ++half) here.encoder.push_back(node(layout.encoder[2 * number + half]));
+  for (std::size_t half = 0; half < 2; ++half) here.encoder.push_back(node(layout_->encoder[2 * number + half]));
   if (level > 0) {
     Level& above = levels_[number - 1];
     const Vec3 pool = pool_of(options, level - 1);
@@ -179,15 +187,15 @@ void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout
                                                       pool, 2 * above.channels, above.channels});
   }
   if (level + 1 == options.depth) return;
-  for (std::size_t half = 0; half < 2; ++half) here.decoder.push_back(node(layout.decoder[2 * number + half]));
-  if (groups_ > 0) here.joined = AlignedBuffer<float>(floats);
+  for (std::size_t half = 0; half < 2; ++half) here.decoder.push_back(node(layout_->decoder[2 * number + half]));
+  if (groups_ > 0) here.joined = reserve(floats);
 }
 
 void UNetPlan::set_parameters(std::span<const float> parameters) {
   const Passes passes = groups_ > 0 ? Passes::all : Passes::forward;
   const auto set = [&](std::vector<Node>& nodes) {
     for (Node& node : nodes) {
-      node.block.set_parameters(block_part(parameters, *layout_, *node.entries, batch_norm_), passes, workspace_);
+      node.block.set_parameters(block_part(parameters, *layout_, *node.entries, options_->batch_norm), passes, workspace_);
     }
   };
   const auto of = [&](std::size_t entry) { return part(parameters, layout_->arrays.entry(entry)); };
@@ -204,10 +212,10 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
 void UNetPlan::load_images(View<const float, 5> images, Range units) {
   const Grid& grid = levels_[0].grid;
   const std::int64_t channels = images.shape(4), stored = kernels::stored_channels(channels), depth = size_[0];
-  const Range rows{units.begin * grid.unit_rows(), units.end * grid.unit_rows()};
-  for_each_row(rows, [&](std::int64_t row) {
-    const std::int64_t y = row % grid.y, plane = row / grid.y, image = plane / depth, z = plane % depth;
-    float* const out = input_.data() + grid.offset(row - rows.begin, stored);
+  for_each_row(units.size() * grid.unit_rows(), [&](std::int64_t row) {
+    const std::int64_t y = row % grid.y, plane = (units.begin * grid.unit_rows() + row) / grid.y;
+    const std::int64_t image = plane / depth, z = plane % depth;
+    float* const out = input_.data() + grid.offset(row, stored);
     const std::int64_t inside = z < images.shape(1) && y < images.shape(2) ? images.shape(3) : 0;
     const float* const source = inside > 0 ? &images(image, z, y, 0, 0) : nullptr;
     std::fill_n(out, grid.x * stored, 0.0F);
@@ -215,10 +223,6 @@ void UNetPlan::load_images(View<const float, 5> images, Range units) {
       for (std::int64_t x = 0; x < inside; ++x) out[x * stored + c] = source[x * channels + c];
     }
   });
-}
-
-void UNetPlan::load_output(const Node& node, Range units, Channels<float> out) const {
-  node.block.normalise(units, node.band(units), out);
 }
 
 void UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range units) {
@@ -231,7 +235,7 @@ void UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range 
 const float* UNetPlan::output_of(std::size_t level, Range units) {
   const Level& here = levels_[level];
   if (level == lowest()) return bottom_.data() + here.encoder[1].begin(units);
-  load_output(here.decoder[1], units, {below_.data(), here.channels});
+  here.decoder[1].output(units, {below_.data(), here.channels});
   return below_.data();
 }
 
@@ -246,7 +250,7 @@ void UNetPlan::run_node(Node& node, const Pass* pass, Load load) {
     if (pass != nullptr) block.sum_outputs(units, node.band(units));
   });
   if (pass == nullptr) return;
-  block.finish_statistics(block_part(pass->gradients, *layout_, *node.entries, batch_norm_),
+  block.finish_statistics(block_part(pass->gradients, *layout_, *node.entries, options_->batch_norm),
                           pass->scale * static_cast<double>(n_), pass->sum_over_ranks);
 }
 
@@ -259,15 +263,15 @@ void UNetPlan::run(View<const float, 5> images, const Pass* pass) {
   const Level& last = levels_.back();
   const Node& source = last.encoder[1];
   for_each_band(source.block,
-                [&](Range units) { load_output(source, units, {bottom_.data() + source.begin(units), last.channels}); });
-  if (pass != nullptr && dropout_ > 0) {
-    apply_dropout(last.grid, last.channels, dropout_, seed_, pass->batch.examples, bottom_.data());
+                [&](Range units) { source.output(units, {bottom_.data() + source.begin(units), last.channels}); });
+  if (pass != nullptr && options_->dropout > 0) {
+    apply_dropout(last.grid, last.channels, options_->dropout, options_->seed, pass->batch.examples, bottom_.data());
   }
   for (std::size_t number = lowest(); number > 0; --number) {
     Level& level = levels_[number - 1];
     const std::int64_t channels = level.channels;
     run_node(level.decoder[0], pass, [&](Range units) {
-      load_output(level.encoder[1], units, {input_.data(), 2 * channels});
+      level.encoder[1].output(units, {input_.data(), 2 * channels});
       level.up[0].forward(output_of(number, units), input_.data());
       if (pass == nullptr) return;
       copy_channels(level.decoder[0].block.band(), channels, {input_.data() + channels, 2 * channels},
@@ -292,7 +296,7 @@ LossReport UNetPlan::loss_and_gradients(const SampleBatch& batch, const Segmenta
                                         double scale, const OnReady& on_ready, const SumOverRanks& sum_over_ranks) {
   const Pass pass{batch, gradients, scale, on_ready, sum_over_ranks};
   run(batch.images, &pass);
-  for (std::size_t entry = layout_->head + 2; entry < layout_->arrays.entries().size(); ++entry) ready(pass, entry);
+  for (std::size_t entry = layout_->head + 2; entry < layout_->arrays.entries().size(); ++entry) pass.ready(entry);
   const LossReport report = head_.forward(head_input(), loss, batch.truth, scale, sum_over_ranks);
   backward_head(pass);
   for (std::size_t level = 0; level < lowest(); ++level) backward_decoder(level, pass);
@@ -300,14 +304,10 @@ LossReport UNetPlan::loss_and_gradients(const SampleBatch& batch, const Segmenta
   return report;
 }
 
-void UNetPlan::ready(const Pass& pass, std::size_t entry) {
-  if (pass.on_ready) pass.on_ready(entry);
-}
-
 template <class Load, class After>
 void UNetPlan::backward_node(Node& node, const float* grad, const Pass& pass, Load load, After after) {
   ConvBlock& block = node.block;
-  const BlockParameters<float> gradients = block_part(pass.gradients, *layout_, *node.entries, batch_norm_);
+  const BlockParameters<float> gradients = block_part(pass.gradients, *layout_, *node.entries, options_->batch_norm);
   block.finish_gradients(gradients, pass.sum_over_ranks);
   clear_halo(block.band(), block.convolution().shape().stored_in(), input_.data());
   clear_halo(block.band(), block.channels(), before_grad_.data());
@@ -317,17 +317,13 @@ void UNetPlan::backward_node(Node& node, const float* grad, const Pass& pass, Lo
     block.backward_weights(input_.data(), before_grad_.data(), gradients, workspace_);
     after(units);
   });
-  if (batch_norm_) {
-    ready(pass, node.entries->shift);
-    ready(pass, node.entries->scale);
+  if (options_->batch_norm) {
+    pass.ready(node.entries->shift);
+    pass.ready(node.entries->scale);
   } else {
-    ready(pass, node.entries->biases);
+    pass.ready(node.entries->biases);
   }
-  ready(pass, node.entries->weights);
-}
-
-void UNetPlan::sum_gradients(Node& node, Range units, const float* grad) {
-  node.block.sum_gradients(units, node.band(units), grad + node.begin(units));
+  pass.ready(node.entries->weights);
 }
 
 void UNetPlan::backward_second(std::vector<Node>& pair, float* grad, const Pass& pass) {
@@ -335,7 +331,7 @@ void UNetPlan::backward_second(std::vector<Node>& pair, float* grad, const Pass&
       pair[1], grad, pass, [&](Range units) { load_output(pair[0], units); },
       [&](Range units) {
         pair[1].block.backward_data(before_grad_.data(), grad + pair[1].begin(units), workspace_);
-        sum_gradients(pair[0], units, grad);
+        pair[0].sum_gradients(units, grad);
       });
 }
 
@@ -345,11 +341,11 @@ void UNetPlan::backward_head(const Pass& pass) {
   for (std::int64_t image = 0; image < n_; ++image) {
     head_.backward(image, head_input(), grads_of(0));
     const Range units{image * image_units, (image + 1) * image_units};
-    if (lowest() > 0) sum_gradients(levels_[0].decoder[1], units, grads_of(0));
+    if (lowest() > 0) levels_[0].decoder[1].sum_gradients(units, grads_of(0));
   }
   head_.finish_gradients(of(layout_->head), of(layout_->head + 1));
-  ready(pass, layout_->head + 1);
-  ready(pass, layout_->head);
+  pass.ready(layout_->head + 1);
+  pass.ready(layout_->head);
 }
 
 void UNetPlan::backward_decoder(std::size_t number, const Pass& pass) {
@@ -365,7 +361,7 @@ void UNetPlan::backward_decoder(std::size_t number, const Pass& pass) {
   backward_node(
       first, grads_of(number), pass,
       [&](Range units) {
-        load_output(level.encoder[1], units, skip);
+        level.encoder[1].output(units, skip);
         copy_channels(band, channels, {level.joined.data() + first.begin(units), channels}, up);
       },
       [&](Range units) {
@@ -375,18 +371,19 @@ void UNetPlan::backward_decoder(std::size_t number, const Pass& pass) {
         level.up[0].backward_weights(output_of(number + 1, units), input_grad, of(layout_->up[number]),
                                      of(layout_->up[number] + 1), workspace_);
         level.up[0].backward_data(input_grad, grads_of(number + 1) + source.begin(units));
-        if (number + 1 < lowest()) sum_gradients(source, units, grads_of(number + 1));
+        if (number + 1 < lowest()) source.sum_gradients(units, grads_of(number + 1));
       });
-  ready(pass, layout_->up[number] + 1);
-  ready(pass, layout_->up[number]);
+  pass.ready(layout_->up[number] + 1);
+  pass.ready(layout_->up[number]);
 }
 
 void UNetPlan::backward_encoder(std::size_t number, const Pass& pass) {
   Level& level = levels_[number];
   float* const grad = number == lowest() ? grads_of(number) : level.joined.data();  // by the output of the level
   if (number == lowest()) {
-    if (dropout_ > 0) apply_dropout(level.grid, level.channels, dropout_, seed_, pass.batch.examples, grad);
-    sum_gradients(level.encoder[1], {0, level.grid.units()}, grad);
+    if (options_->dropout > 0)
+      apply_dropout(level.grid, level.channels, options_->dropout, options_->seed, pass.batch.examples, grad);
+    level.encoder[1].sum_gradients({0, level.grid.units()}, grad);
   }
   backward_second(level.encoder, grad, pass);
   Node& first = level.encoder[0];
@@ -400,7 +397,7 @@ void UNetPlan::backward_encoder(std::size_t number, const Pass& pass) {
         first.block.backward_data(before_grad_.data(), input_grad, workspace_);
         above.pool[0].backward(source.band(units), source.block.affine(units.begin), input_grad,
                                above.joined.data() + source.begin(units));
-        sum_gradients(source, units, above.joined.data());
+        source.sum_gradients(units, above.joined.data());
       });
 }
 
@@ -408,20 +405,6 @@ View<const float, 5> UNetPlan::probabilities() const noexcept {
   const auto values = head_.probabilities();
   const std::int64_t classes = std::ssize(values) / (n_ * volume<3>(size_));
   return {values.data(), {n_, size_[0], size_[1], size_[2], classes}};
-}
-
-std::size_t UNetPlan::bytes() const noexcept {
-  std::int64_t floats = 0;
-  for (const AlignedBuffer<float>* buffer : {&bottom_, &grads_[0], &grads_[1], &input_, &before_grad_, &below_}) {
-    floats += buffer->size();
-  }
-  for (const Level& level : levels_) {
-    floats += level.joined.size();
-    for (const auto* nodes : {&level.encoder, &level.decoder}) {
-      for (const Node& node : *nodes) floats += node.before.size();
-    }
-  }
-  return static_cast<std::size_t>(floats) * sizeof(float) + head_.bytes();
 }
 
 std::size_t UNetPlan::bytes_of(std::int64_t n, const Vec3& size, Passes passes, const UNetOptions& options) {

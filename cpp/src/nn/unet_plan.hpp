@@ -30,7 +30,7 @@ struct MaxPool {
   /// @param before, affine see ConvBlock
   void forward(const float* before, kernels::pointwise::Affine affine, float* out) const {
     const auto& kernels = kernels::pointwise::kernels_at(active_isa());
-    for_each_row({0, to.rows()}, [&](std::int64_t row) {
+    for_each_row(to.rows(), [&](std::int64_t row) {
       const auto rows = rows_of(row, before);
       kernels.max_pool(rows.data(), affine, pool[0] * pool[1], pool[2], to.x, channels, out + to.offset(row, channels));
     });
@@ -38,7 +38,7 @@ struct MaxPool {
   /// Adds each gradient to that of the largest input voxel. If several voxels are equal, the first one gets it.
   void backward(const float* before, kernels::pointwise::Affine affine, const float* grad, float* input_grad) const {
     const auto& kernels = kernels::pointwise::kernels_at(active_isa());
-    for_each_row({0, to.rows()}, [&](std::int64_t row) {
+    for_each_row(to.rows(), [&](std::int64_t row) {
       const auto rows = rows_of(row, before);
       const auto grads = rows_of(row, input_grad);
       kernels.max_pool_gradient(rows.data(), affine, pool[0] * pool[1], pool[2], to.x, channels,
@@ -70,6 +70,7 @@ struct MaxPool {
 class UNetPlan {
  public:
   /// @param groups number of groups in a training pass; 0: the plan is for forward passes only, and needs less memory
+  /// @param options, layout must outlive the plan
   UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptions& options, const UNetLayout& layout);
 
   void set_parameters(std::span<const float> parameters);
@@ -82,7 +83,7 @@ class UNetPlan {
   /// Return the probabilities [n, z, y, x, classes] of the last pass.
   [[nodiscard]] View<const float, 5> probabilities() const noexcept;
 
-  [[nodiscard]] std::size_t bytes() const noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(floats_) * sizeof(float) + head_.bytes(); }
   /// Return what bytes() of a plan for these passes will be.
   [[nodiscard]] static std::size_t bytes_of(std::int64_t n, const Vec3& size, kernels::Passes passes,
                                             const UNetOptions& options);
@@ -100,6 +101,11 @@ class UNetPlan {
     }
     [[nodiscard]] const float* band(Range units) const noexcept { return before.data() + begin(units); }
     [[nodiscard]] float* band(Range units) noexcept { return before.data() + begin(units); }
+    /// Computes a band of the output of the block.
+    void output(Range units, Channels<float> out) const { block.normalise(units, band(units), out); }
+    /// Adds a band of gradients by the output of the block to its sums, while the band is in the cache: the layer before has
+    /// just computed it.
+    void sum_gradients(Range units, const float* grad) { block.sum_gradients(units, band(units), grad + begin(units)); }
   };
   struct Level {
     Grid grid;
@@ -114,15 +120,13 @@ class UNetPlan {
   struct Pass;  // arguments of a training pass
 
   [[nodiscard]] std::size_t lowest() const noexcept { return levels_.size() - 1; }
-  void add_level(int level, const UNetOptions& options, const UNetLayout& layout);
+  void add_level(int level);
 
   // These functions compute a band of the input of a convolution.
   void load_images(View<const float, 5> images, Range units);
   /// Loads the images on level 0, and else what is pooled from the level above.
   void load_input(std::size_t level, View<const float, 5> images, Range units);
-  /// Loads the output of a block.
-  void load_output(const Node& node, Range units, Channels<float> out) const;
-  void load_output(const Node& node, Range units) { load_output(node, units, {input_.data(), node.block.channels()}); }
+  void load_output(const Node& node, Range units) { node.output(units, {input_.data(), node.block.channels()}); }
   /// Return a band of the output of the last block of a level. The level above reads it.
   [[nodiscard]] const float* output_of(std::size_t level, Range units);
 
@@ -141,9 +145,6 @@ class UNetPlan {
   /// Runs the backward pass of the second block of a pair, in place: `grad` becomes the gradient by the output of the first
   /// one.
   void backward_second(std::vector<Node>& pair, float* grad, const Pass& pass);
-  /// Adds a band of gradients by the output of a block to its sums, while the band is in the cache: the layer before has just
-  /// computed it.
-  static void sum_gradients(Node& node, Range units, const float* grad);
   /// Runs the backward pass of a block, except for the gradient by its input. Calls load(units) to load a band of the input,
   /// and then after(units), which may overwrite it.
   /// @param grad gradient by the output of the block; sum_gradients has been called for all of it
@@ -151,15 +152,15 @@ class UNetPlan {
   void backward_node(Node& node, const float* grad, const Pass& pass, Load load, After after);
   /// Return the memory for gradients of a level in the decoder. The next level uses other memory.
   [[nodiscard]] float* grads_of(std::size_t level) noexcept { return grads_[level % 2].data(); }
-  static void ready(const Pass& pass, std::size_t entry);
+  /// Return zeros, which bytes() counts.
+  [[nodiscard]] AlignedBuffer<float> reserve(std::int64_t floats);
 
   std::int64_t n_;
   Vec3 size_;
   int groups_;
+  const UNetOptions* options_;
   const UNetLayout* layout_;
-  bool batch_norm_;
-  double dropout_;
-  std::uint64_t seed_;
+  std::int64_t floats_ = 0;  // of all buffers
   std::vector<Level> levels_;
   SegmentationHead head_;
   AlignedBuffer<float> bottom_;    // output of the lowest level
