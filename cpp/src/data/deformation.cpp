@@ -43,7 +43,7 @@ Matrix rotation_about(const Point& axis, double angle) {
   return result;
 }
 
-Matrix draw_matrix(const Augmentation& augmentation, Philox& random) {
+Matrix draw_matrix(const Augmentation& augmentation, Philox random) {
   const double largest = augmentation.rotation_deg * std::numbers::pi / 180;
   const double angle = between(-largest, largest, random.uniform());
   const double magnification = draw_factor(augmentation.scale, random);
@@ -116,8 +116,7 @@ Deformation draw_deformation(const Augmentation& augmentation, const Vec3& patch
   deformation.axes =
       draw_axis_map(augmentation.permutable_axes, augmentation.reflectable_axes, key.random(kAugmentationPurpose));
   if (augmentation.rotation_deg > 0 || augmentation.scale > 0) {
-    Philox random = key.random(kRotationPurpose);
-    deformation.matrix = draw_matrix(augmentation, random);
+    deformation.matrix = draw_matrix(augmentation, key.random(kRotationPurpose));
   }
   if (augmentation.elastic > 0) {
     Philox random = key.random(kElasticPurpose);

@@ -215,28 +215,9 @@ struct PatchSource::Impl {
 
   [[nodiscard]] Drawn training(const ExampleKey& key) const { return options.whole ? fixed(key.number) : draw(key); }
   [[nodiscard]] ExampleKey key(std::int64_t epoch, std::int64_t number) const { return {options.order.seed, epoch, number}; }
-  /// Return a channel of a patch. Without places, the deformation moves axes only.
-  [[nodiscard]] Tensor<float, 3> channel_of(const Drawn& drawn, const Deformation& deformation,
-                                            const std::optional<Places>& places, const Volume& volume, float mean) const {
-    if (!places) return apply<float>(deformation.axes, volume.read_block<float>(drawn.box).view());
-    const Box read = intersection(places->bounds(), volume.box());
-    const std::optional<float> outside = options.whole ? std::optional(mean) : std::nullopt;
-    return interpolate(*places, volume.read_block<float>(read).view(), read.start, outside);
-  }
-
-  /// Return the labels of a patch with the margin of the targets. With `copies`, the deformation moves axes only.
-  [[nodiscard]] Tensor<std::int64_t, 3> labels_of(const Drawn& drawn, const Deformation& deformation, bool copies,
-                                                  const Vec3& margin) const {
-    const Region& region = *drawn.region;
-    const Labels& labels = image(region).labels;
-    if (copies) return apply<std::int64_t>(deformation.axes, labels.read(drawn.box.grown(margin), region.box).view());
-    const Places with_margin(deformation, drawn.box, margin);
-    const Box read = with_margin.bounds();
-    return nearest(with_margin, labels.read(read, region.box).view(), read.start, kNoLabel);
-  }
-
   [[nodiscard]] Sample read(const Drawn& drawn, const Deformation& deformation, bool training) const {
     const Region& region = *drawn.region;
+    const OpenImage& own = image(region);
     const Vec3& size = options.patch;
     const Vec3 margin = targets->margin(training);
     const bool cube = margin[0] == margin[1] && margin[1] == margin[2];
@@ -245,19 +226,27 @@ struct PatchSource::Impl {
     if (!copies) places.emplace(deformation, drawn.box);
     Sample sample;
     sample.group = region.group;
-    const OpenImage& own = image(region);
     const std::int64_t channels = std::ssize(own.channels);
     sample.image = Tensor<float, 4>({size[0], size[1], size[2], channels});
+    const Box box = copies ? drawn.box : intersection(places->bounds(), own.channels.front()->box());
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       const auto number = static_cast<std::size_t>(channel);
       const auto mean = static_cast<float>(own.given.channels[number].mean);
-      const Tensor<float, 3> patch = channel_of(drawn, deformation, places, *own.channels[number], mean);
       const auto scale = static_cast<float>(1 / own.given.channels[number].std);
+      const std::optional<float> outside = options.whole ? std::optional(mean) : std::nullopt;
+      const Tensor<float, 3> read = own.channels[number]->read_block<float>(box);
+      const Tensor<float, 3> patch =
+          copies ? apply<float>(deformation.axes, read.view()) : interpolate(*places, read.view(), box.start, outside);
       for (std::int64_t i = 0; i < patch.size(); ++i) {
         sample.image.data()[i * channels + channel] = (patch.data()[i] - mean) * scale;
       }
     }
-    targets->make(labels_of(drawn, deformation, copies, margin).view(), training, sample);
+    if (!copies) places.emplace(deformation, drawn.box, margin);
+    const Box labelled = copies ? drawn.box.grown(margin) : places->bounds();
+    const Tensor<std::int64_t, 3> read = own.labels.read(labelled, region.box);
+    const Tensor<std::int64_t, 3> labels =
+        copies ? apply<std::int64_t>(deformation.axes, read.view()) : nearest(*places, read.view(), labelled.start, kNoLabel);
+    targets->make(labels.view(), training, sample);
     return sample;
   }
 };

@@ -24,6 +24,11 @@ constexpr std::int64_t kInputChannels = 2;  // image, logits
 constexpr std::int64_t kLeastFftTiles = 9;
 constexpr Vec3 kFftTile{kernels::fft::kTile, kernels::fft::kTile, kernels::fft::kTile};
 
+/// Return the shape of a convolution. `number` counts conv0_a, conv0_b, conv1_a, ... from 0.
+Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
+  return {size[0], size[1], size[2], number == 0 ? kInputChannels : features, features};
+}
+
 std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
   return kernels::activation_size(shape.z, shape.y, shape.x, channels);
 }
@@ -36,10 +41,6 @@ std::int64_t examples_at_once(const FfnOptions& options, std::int64_t examples, 
 }
 
 }  // namespace
-
-Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
-  return {size[0], size[1], size[2], number == 0 ? kInputChannels : features, features};
-}
 
 std::string FfnPlan::bf16_unsupported(const FfnOptions& options) {
   if (!options.kernel.empty()) return str_cat("all convolutions use the kernel ", options.kernel);

@@ -126,7 +126,4 @@ class FfnPlan {
   float head_bias_ = 0;
 };
 
-/// Return the shape of a convolution. `number` counts conv0_a, conv0_b, conv1_a, ... from 0.
-[[nodiscard]] kernels::Conv3dShape convolution_shape(const Vec3& size, int features, int number);
-
 }  // namespace floodtide::nn

@@ -31,7 +31,7 @@ class LossPass {
   void begin(const SegmentationLoss& loss, const SegmentationTruth& truth, double scale);
 
   /// Turn the logits of `count` voxels of an image into probabilities, in place, and add to the sums of the chunk. `first` is
-  /// the index of the first voxel.
+  /// the index of the first voxel over all images.
   void forward(std::int64_t image, std::int64_t chunk, std::int64_t first, std::int64_t count, float* logits);
   /// Return the loss. Call this after forward() of all voxels, and before gradient().
   [[nodiscard]] LossReport finish(const SumOverRanks& sum_over_ranks);

@@ -61,7 +61,7 @@ LossReport SegmentationHead::forward(const HeadInput& input, const SegmentationL
                                      double scale, const SumOverRanks& sum_over_ranks) {
   loss_.begin(loss, truth, scale);
   for_each_row_of_logits(input, [&](std::int64_t image, std::int64_t chunk, std::int64_t row) {
-    loss_.forward(image, chunk, (row - image * image_rows()) * grid_.x, grid_.x, row_probabilities(row));
+    loss_.forward(image, chunk, row * grid_.x, grid_.x, row_probabilities(row));
   });
   return loss_.finish(sum_over_ranks);
 }
@@ -76,7 +76,7 @@ void SegmentationHead::backward(std::int64_t image, const HeadInput& input, floa
     std::fill_n(sums, each, 0.0);
     for (std::int64_t in_image = rows.begin; in_image < rows.end; ++in_image) {
       const std::int64_t row = image * image_rows() + in_image;
-      loss_.gradient(image, in_image * grid_.x, grid_.x, row_probabilities(row), logit_grad);
+      loss_.gradient(image, row * grid_.x, grid_.x, row_probabilities(row), logit_grad);
       pointwise_->head_gradient(row_of(input, row, part), grid_.x, channels_, classes_, weights_.data(), logit_grad,
                                 out_input_grad + grid_.offset(row, channels_), sums);
       for (std::int64_t i = 0; i < grid_.x * classes_; ++i) bias_sums[i % classes_] += double{logit_grad[i]};

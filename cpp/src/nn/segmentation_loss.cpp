@@ -107,12 +107,11 @@ void LossPass::begin(const SegmentationLoss& loss, const SegmentationTruth& trut
 
 void LossPass::forward(std::int64_t image, std::int64_t chunk, std::int64_t first, std::int64_t count, float* logits) {
   double* const sums = sums_.data() + (image * chunks_ + chunk) * sums_each();
-  const std::int64_t voxel = image * voxels_ + first;
   if (output_ == Output::softmax) {
-    softmax(truth_.labels.data() + voxel, count, logits, sums);
+    softmax(truth_.labels.data() + first, count, logits, sums);
   } else {
-    sigmoid(truth_.targets.data() + voxel * classes_,
-            truth_.weights.empty() ? nullptr : truth_.weights.data() + voxel * classes_, count, logits, sums);
+    sigmoid(truth_.targets.data() + first * classes_,
+            truth_.weights.empty() ? nullptr : truth_.weights.data() + first * classes_, count, logits, sums);
   }
 }
 
@@ -201,12 +200,11 @@ LossReport LossPass::finish(const SumOverRanks& sum_over_ranks) {
 void LossPass::gradient(std::int64_t image, std::int64_t first, std::int64_t count, const float* probabilities,
                         float* out_gradient) const {
   const float* const factors = factors_.data() + image * classes_ * 2;
-  const std::int64_t voxel = image * voxels_ + first;
   const double entries = static_cast<double>(voxels_) * (output_ == Output::softmax ? 1.0 : static_cast<double>(classes_));
   const auto entropy = static_cast<float>(loss_.cross_entropy * scale_ / entries);
   if (output_ == Output::sigmoid) {
     for (std::int64_t i = 0; i < count * classes_; ++i) {
-      const std::int64_t at = voxel * classes_ + i, k = i % classes_;
+      const std::int64_t at = first * classes_ + i, k = i % classes_;
       const float p = probabilities[i], target = truth_.targets.data()[at];
       const float weight = truth_.weights.empty() ? 1.0F : truth_.weights.data()[at];
       float of_entropy = p - target;
@@ -222,7 +220,7 @@ void LossPass::gradient(std::int64_t image, std::int64_t first, std::int64_t cou
     return;
   }
   for (std::int64_t i = 0; i < count; ++i, probabilities += classes_, out_gradient += classes_) {
-    const std::int64_t label = truth_.labels.data()[voxel + i];
+    const std::int64_t label = truth_.labels.data()[first + i];
     if (label == kNotCounted) {
       std::fill_n(out_gradient, classes_, 0.0F);
       continue;
@@ -269,12 +267,11 @@ LossReport segmentation_loss(const SegmentationLoss& loss, Output output, View<c
   LossPass pass(n, voxels, static_cast<int>(classes), output, std::min<std::int64_t>(voxels, 16));
   pass.begin(loss, truth, 1.0);
   for_each_chunk(n * voxels, n, pass.chunks(), [&](std::int64_t image, std::int64_t chunk, Range part) {
-    float* const logits_of_part = out_probabilities.data() + part.begin * classes;
-    pass.forward(image, chunk, part.begin - image * voxels, part.size(), logits_of_part);
+    pass.forward(image, chunk, part.begin, part.size(), out_probabilities.data() + part.begin * classes);
   });
   const LossReport report = pass.finish(sum_over_ranks);
   for_each_chunk(n * voxels, n, pass.chunks(), [&](std::int64_t image, std::int64_t, Range part) {
-    pass.gradient(image, part.begin - image * voxels, part.size(), out_probabilities.data() + part.begin * classes,
+    pass.gradient(image, part.begin, part.size(), out_probabilities.data() + part.begin * classes,
                   out_gradient.data() + part.begin * classes);
   });
   return report;

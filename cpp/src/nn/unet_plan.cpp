@@ -193,15 +193,13 @@ void UNetPlan::add_level(int level) {
 
 void UNetPlan::set_parameters(std::span<const float> parameters) {
   const Passes passes = groups_ > 0 ? Passes::all : Passes::forward;
-  const auto set = [&](std::vector<Node>& nodes) {
-    for (Node& node : nodes) {
-      node.block.set_parameters(block_part(parameters, *layout_, *node.entries, options_->batch_norm), passes, workspace_);
-    }
-  };
   const auto of = [&](std::size_t entry) { return part(parameters, layout_->arrays.entry(entry)); };
   for (std::size_t level = 0; level < levels_.size(); ++level) {
-    set(levels_[level].encoder);
-    set(levels_[level].decoder);
+    for (auto* nodes : {&levels_[level].encoder, &levels_[level].decoder}) {
+      for (Node& node : *nodes) {
+        node.block.set_parameters(block_part(parameters, *layout_, *node.entries, options_->batch_norm), passes, workspace_);
+      }
+    }
     if (level < lowest()) {
       levels_[level].up[0].set_weights(of(layout_->up[level]).data(), of(layout_->up[level] + 1).data(), passes);
     }
@@ -209,7 +207,12 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
   head_.set_weights(of(layout_->head), of(layout_->head + 1));
 }
 
-void UNetPlan::load_images(View<const float, 5> images, Range units) {
+void UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range units) {
+  if (level > 0) {
+    const Level& above = levels_[level - 1];
+    const Node& source = above.encoder[1];
+    return above.pool[0].forward(source.band(units), source.block.affine(units.begin), input_.data());
+  }
   const Grid& grid = levels_[0].grid;
   const std::int64_t channels = images.shape(4), stored = kernels::stored_channels(channels), depth = size_[0];
   for_each_row(units.size() * grid.unit_rows(), [&](std::int64_t row) {
@@ -223,13 +226,6 @@ void UNetPlan::load_images(View<const float, 5> images, Range units) {
       for (std::int64_t x = 0; x < inside; ++x) out[x * stored + c] = source[x * channels + c];
     }
   });
-}
-
-void UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range units) {
-  if (level == 0) return load_images(images, units);
-  const Level& above = levels_[level - 1];
-  const Node& source = above.encoder[1];
-  above.pool[0].forward(source.band(units), source.block.affine(units.begin), input_.data());
 }
 
 const float* UNetPlan::output_of(std::size_t level, Range units) {

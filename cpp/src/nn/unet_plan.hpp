@@ -123,7 +123,6 @@ class UNetPlan {
   void add_level(int level);
 
   // These functions compute a band of the input of a convolution.
-  void load_images(View<const float, 5> images, Range units);
   /// Loads the images on level 0, and else what is pooled from the level above.
   void load_input(std::size_t level, View<const float, 5> images, Range units);
   void load_output(const Node& node, Range units) { node.output(units, {input_.data(), node.block.channels()}); }
