@@ -63,6 +63,11 @@ void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks,
   return std::min(std::max<std::int64_t>(all / groups, 1), rows / groups);
 }
 
+/// Adds the numbers of all parts, `each` numbers per part, to those of the first part.
+inline void add_parts(std::int64_t parts, std::int64_t each, double* numbers) noexcept {
+  for (std::int64_t i = each; i < parts * each; ++i) numbers[i % each] += numbers[i];
+}
+
 /// Calls body(row) in parallel for rows 0 to rows - 1.
 template <class Body>
 void for_each_row(std::int64_t rows, Body body) {

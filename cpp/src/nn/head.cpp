@@ -97,9 +97,7 @@ void Head::backward(const float* stream, FfnExample& example, double scale, floa
       for (std::int64_t c = 0; c < channels; ++c) sums[c] += double{row_weight_grad[c]};
     }
   });
-  for (std::int64_t chunk = 1; chunk < chunks_; ++chunk) {
-    for (std::int64_t i = 0; i < channels + 2; ++i) sums_[i] += sums_[chunk * (channels + 2) + i];
-  }
+  add_parts(chunks_, channels + 2, sums_.data());
   for (std::size_t c = 0; c < out_weight_grad.size(); ++c) {
     out_weight_grad[c] += static_cast<float>(sums_[static_cast<std::int64_t>(c)]);
   }

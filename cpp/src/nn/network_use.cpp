@@ -16,7 +16,8 @@ void NetworkUse::require_no_other_step() const {
                     "the network is in use by another thread, which trains it", kAdvice);
 }
 
-void NetworkUse::require_no_training_pass() const {
+void NetworkUse::require_alone() const {
+  require_no_other_step();
   FLOODTIDE_REQUIRE(readings_that_call_ == 0, in_use, "the network is in use by a training pass", kAdvice);
 }
 
@@ -35,8 +36,7 @@ NetworkUse::Hold NetworkUse::read(Calls calls) {
 
 NetworkUse::Hold NetworkUse::change() {
   std::unique_lock lock(mutex_);
-  require_no_other_step();
-  require_no_training_pass();
+  require_alone();
   ++waiting_changes_;
   ended_.wait(lock, [this] { return !changing_ && readings_ == 0; });
   --waiting_changes_;
@@ -47,8 +47,7 @@ NetworkUse::Hold NetworkUse::change() {
 NetworkUse::Hold NetworkUse::step() {
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [this] { return !changing_ && waiting_changes_ == 0; });
-  require_no_other_step();
-  require_no_training_pass();
+  require_alone();
   ++steps_;
   stepping_ = std::this_thread::get_id();
   return {this, {Kind::step}};

@@ -85,10 +85,7 @@ void SegmentationHead::backward(std::int64_t image, const HeadInput& input, floa
 }
 
 void SegmentationHead::finish_gradients(std::span<float> out_weight_grad, std::span<float> out_bias_grad) {
-  const std::int64_t each = sums_each(channels_, classes_);
-  for (std::int64_t part = 1; part < n_ * loss_.chunks(); ++part) {
-    for (std::int64_t i = 0; i < each; ++i) sums_[i] += sums_[part * each + i];
-  }
+  add_parts(n_ * loss_.chunks(), sums_each(channels_, classes_), sums_.data());
   for (std::int64_t k = 0; k < classes_; ++k) {
     for (std::int64_t c = 0; c < channels_; ++c) {
       out_weight_grad[static_cast<std::size_t>(c * classes_ + k)] += static_cast<float>(sums_[k * channels_ + c]);

@@ -161,9 +161,7 @@ LossReport LossPass::finish(const SumOverRanks& sum_over_ranks) {
   std::ranges::fill(of_batch_.span(), 0.0);
   for (std::int64_t image = 0; image < n_; ++image) {
     double* const sums = sums_.data() + image * chunks_ * sums_each();
-    for (std::int64_t chunk = 1; chunk < chunks_; ++chunk) {
-      for (std::int64_t i = 0; i < sums_each(); ++i) sums[i] += sums[chunk * sums_each() + i];
-    }
+    add_parts(chunks_, sums_each(), sums);
     for (std::int64_t k = 0; k < classes_; ++k) {
       const double* const of_class = sums + k * kPerClass;
       for (std::int64_t i = 0; i < 3; ++i) of_batch_[3 * k + i] += of_class[i];

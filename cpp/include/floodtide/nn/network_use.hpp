@@ -56,7 +56,7 @@ class NetworkUse {
  private:
   void end(Kind kind) noexcept;
   void require_no_other_step() const;
-  void require_no_training_pass() const;
+  void require_alone() const;
 
   std::mutex mutex_;
   std::condition_variable ended_;  // a change, or the last reading
