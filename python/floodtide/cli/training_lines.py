@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from floodtide.base import notes
 from floodtide.base.notes import count_of
 from floodtide.base.progress import duration
-from floodtide.base.tasks import Task, matthews
+from floodtide.base.tasks import Task
 
 if TYPE_CHECKING:
     from floodtide.config import Config
@@ -82,6 +82,8 @@ def _training(record: Any) -> str:
     """Return loss, score, rate and speed."""
     unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
     parts = [f"loss {record['loss']:.4f}"]
+    from floodtide.train.run_directory import matthews  # not when the program starts
+
     if (score := matthews(record)) is not None:
         parts.append(f"Matthews correlation {score:.3f} (guessing: 0)")
     parts += [f"lr {record['lr']:.3g}", f"{record[f'{unit}_per_s']:.2f} {name}/s"]

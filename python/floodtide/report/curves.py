@@ -14,10 +14,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from floodtide.base import style
-from floodtide.base.tasks import Task, matthews
+from floodtide.base.tasks import Task
 from floodtide.report.drawing import Floats, curve
 from floodtide.report.tables import PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
+from floodtide.train.run_directory import matthews
 
 # Title of a panel of the validation of flood filling, and the key in the log.
 _PANELS = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import time
 import weakref
@@ -300,6 +301,19 @@ def _require_own_configuration(path: Path) -> None:
             f"{path}: is not the resolved configuration of a run, which this run would write under that name: give"
             " your own another name or folder, or the run another run.dir"
         )
+
+
+def matthews(record: Mapping[str, Any]) -> float | None:
+    """Return the Matthews correlation of the voxel counts of a training record; None if it is not defined.
+
+    1: perfect; 0: guessing, or one answer for all voxels. So it needs no trivial score beside it, unlike F1.
+    """
+    try:
+        tp, fp, fn, tn = (float(record[key]) for key in ("tp", "fp", "fn", "tn"))
+    except (KeyError, TypeError):
+        return None
+    scale = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    return (tp * tn - fp * fn) / scale if scale else None
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

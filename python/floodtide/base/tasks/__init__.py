@@ -5,7 +5,7 @@ from floodtide.base.tasks.affinities import Affinities
 from floodtide.base.tasks.classes import Classes
 from floodtide.base.tasks.descriptors import ShapeDescriptors
 from floodtide.base.tasks.distance import Distance
-from floodtide.base.tasks.task import FloodTask, PatchTask, Task, matthews
+from floodtide.base.tasks.task import FloodTask, PatchTask, Task
 
 TASKS: tuple[type[Task], ...] = (FloodTask, Classes, Affinities, ShapeDescriptors, Distance)
 """The sections [task] of a configuration."""
@@ -15,5 +15,4 @@ BY_KIND: dict[str, type[Task]] = {task.kind: task for task in TASKS}
 
 __all__ = [
     "Affinities", "Classes", "Distance", "FloodTask", "PatchTask", "ShapeDescriptors", "Task",
-    "matthews",
 ]  # fmt: skip

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,21 +18,6 @@ from floodtide.base.options import FLOOD, PATCHES, Checked, option
 from floodtide.errors import ConfigurationError
 
 Record = dict[str, Any]
-
-
-def matthews(record: Record) -> float | None:
-    """Return the Matthews correlation of the voxel counts of a training record; None if it is not defined.
-
-    1: perfect; 0: guessing, or one answer for all voxels. So it needs no trivial score beside it, unlike F1.
-    """
-    try:
-        tp, fp, fn, tn = (float(record[key]) for key in ("tp", "fp", "fn", "tn"))
-    except (KeyError, TypeError):
-        return None
-    scale = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    return (tp * tn - fp * fn) / scale if scale else None
-
-
 Array = NDArray[Any]
 Agglomerate = Callable[[Array, Sequence[Vec3]], Array]
 """Makes segments (z, y, x) of affinities (offsets, z, y, x) and their offsets."""

@@ -28,13 +28,13 @@ from unet_runs import validation_record
 
 from floodtide import cli, config, data, report
 from floodtide.base import style
-from floodtide.base.tasks import matthews
 from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
 from floodtide.evaluate.voxels import Pair
 from floodtide.report import curves, drawing, growth, mistake_colours, planes, segmented, verdict
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Run, Trainer, read_run
+from floodtide.train.run_directory import matthews
 
 
 @pytest.fixture(scope="module")
