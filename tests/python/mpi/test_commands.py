@@ -34,7 +34,7 @@ def test_bench_allreduce_has_a_row_for_each_algorithm() -> None:
     own = ft.allreduce_algorithms(own=True)
     kernels = [f"{name}{wire}" for name in own for wire in ("", " bf16")]
     assert [row["kernel"] for row in rows] == ["mpi blocking", *kernels, "mpi"]
-    assert all(row["ranks"] == 2 and row["samples"] >= 20 and row["gb_per_s"] > 0 for row in rows)
+    assert all(row["ranks"] == 2 and row["samples"] >= 3 and row["gb_per_s"] > 0 for row in rows)
     sent = {row["kernel"]: row["sent_bytes"] for row in rows}
     assert all(sent[name] == 4000 for name in own)
     assert all(sent[name] == 2 * sent[f"{name} bf16"] for name in own)
