@@ -65,7 +65,9 @@ void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks,
 
 /// Adds the numbers of all parts, `each` numbers per part, to those of the first part.
 inline void add_parts(std::int64_t parts, std::int64_t each, double* numbers) noexcept {
-  for (std::int64_t i = each; i < parts * each; ++i) numbers[i % each] += numbers[i];
+  for (std::int64_t part = 1; part < parts; ++part) {
+    for (std::int64_t i = 0; i < each; ++i) numbers[i] += numbers[part * each + i];
+  }
 }
 
 /// Calls body(row) in parallel for rows 0 to rows - 1.
