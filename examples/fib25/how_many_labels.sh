@@ -16,10 +16,11 @@ from=10,10,10 into=20,20,20
   to "$sample/groundtruth.h5:stack" evening.h5:labels --labels
 }
 from=20,20,20 into=10,10,10
+greys="--set augmentation.gain=0 --set augmentation.offset=0 --set augmentation.gamma=0 --set augmentation.noise=0"
 score() {  # score <name> <seed> <box of 20 nm>: train, segment and evaluate, unless that is done
   [ -e "$1.json" ] && return
   floodtide train "$config" --set "run.dir=$1" --set "run.seed=$2" --set "data.volumes.0.box=$3" \
-    --set training.steps=400 --set validation.every=400 >"$1.log" 2>&1
+    --set training.steps=400 --set validation.every=400 $greys >"$1.log" 2>&1
   floodtide predict "$1" evening.h5:raw "$1.h5:affinities" --box 63:95,0:125,0:125 >>"$1.log"
   floodtide agglomerate "$1.h5:affinities" "$1.coarse.h5:segments" --method mean --threshold 0.5 --small-size 0 >>"$1.log"
   to "$1.coarse.h5:segments" "$1.fine.h5:segments" --labels

@@ -154,7 +154,6 @@ def from_affinities(sample: Sample, out: Path, network: str) -> Iterator[Row]:
     for method in ("mutex", "mean"):
         made, name = f"{stem}.{method}.coarse.h5:segmentation", f"{stem}.{method}.h5:segmentation"
         words = ("agglomerate", affinities, made if again else name, "--method", method)
-        words += ("--threshold", "0.5", "--small-size", "0")  # one threshold for all sizes
         grouped = run(Path(f"{stem}.{method}.json"), *words)
         if again:
             words = (

@@ -368,7 +368,7 @@ class StepLoop:
             how = "was given up" if self.given_up else "is complete"
             more = f"--set training.steps={2 * self.steps_done}"
             if self.setup.config.training.corrections:
-                more += f" --set run.stop_after_s={2 * self.setup.config.run.stop_after_s:g}"
+                more += " and twice the run.stop_after_s, which training.fit_time has fitted the steps to"
             go_on = "" if self.given_up else f", or for twice as much training: {more}"
             notes.show(
                 f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained; expected"
