@@ -53,7 +53,7 @@ def test_exponents_with_equal_weights(column: int, table: int, last: int, row: s
 def test_momentum_without_the_number_of_walkers_in_question() -> None:
     rates = best_rates(3, 0)
     del rates[32]
-    without = "Without 32 walkers, equally weighted best rates grow as N^"
+    without = "A fit without 32 walkers, with equal weights, gives rates that grow as N^"
     assert f"{without}{exponent(rates)} (N walkers).\n" in PAGE.read_text()
 
 

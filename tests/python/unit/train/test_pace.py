@@ -142,7 +142,7 @@ def test_lines_and_bar_count_down_to_the_end_that_the_steps_are_fitted_to(
     assert "left" not in [line for line in lines.splitlines() if "loss" in line][-1]
 
     assert command_line(["train", str(tmp_path / "fit.toml")]) == 0
-    more = "training.steps and a longer run.stop_after_s, which training.fit_time has fitted"
+    more = "and twice the run.stop_after_s, which training.fit_time has fitted the steps to"
     assert more in capfd.readouterr().err
 
 
