@@ -33,6 +33,7 @@ class Source {
   explicit Source(SourceOptions options);
 
   [[nodiscard]] const SourceOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const Volume& image() const noexcept { return *image_; }
   [[nodiscard]] const Volume& labels() const noexcept { return *labels_; }
   /// Return the partition volume. Throws Error(invalid_argument) if the source has none.
   [[nodiscard]] const Volume& partitions() const;
