@@ -63,7 +63,7 @@ void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks,
   return std::min(std::max<std::int64_t>(all / groups, 1), rows / groups);
 }
 
-/// Adds the numbers of all parts, `each` numbers per part, to those of the first part.
+/// Each part is a row of `each` numbers. Adds the rows of all other parts to the row of the first part.
 inline void add_parts(std::int64_t parts, std::int64_t each, double* numbers) noexcept {
   for (std::int64_t part = 1; part < parts; ++part) {
     for (std::int64_t i = 0; i < each; ++i) numbers[i] += numbers[part * each + i];
