@@ -59,32 +59,49 @@ Matrix draw_matrix(const Augmentation& augmentation, Philox random) {
   return matrix;
 }
 
-/// Weights of the four control points about a place that lies `u` (0 to 1) behind the second of them.
-std::array<double, 4> spline_weights(double u) {
-  const double v = 1 - u;
-  return {v * v * v / 6, (3 * u * u * u - 6 * u * u + 4) / 6, (3 * v * v * v - 6 * v * v + 4) / 6, u * u * u / 6};
+/// Weights of the four control points about a voxel, by its distance from the second of them.
+std::array<std::array<double, 4>, kControlSpacing> spline_weights() {
+  std::array<std::array<double, 4>, kControlSpacing> weights;
+  for (std::size_t distance = 0; distance < weights.size(); ++distance) {
+    const double u = static_cast<double>(distance) / kControlSpacing, v = 1 - u;
+    weights[distance] = {v * v * v / 6, (3 * u * u * u - 6 * u * u + 4) / 6, (3 * v * v * v - 6 * v * v + 4) / 6, u * u * u / 6};
+  }
+  return weights;
 }
 
-/// Evaluate the spline along one axis: `count` values from the control points.
-Tensor<double, 3> spread(const Tensor<double, 3>& points, std::size_t axis, std::int64_t count) {
-  Shape<3> shape = points.shape();
-  shape[axis] = count;
-  Tensor<double, 3> result(shape);
-  for_each_voxel({{}, shape}, [&](const Vec3& voxel) {
-    Vec3 at = voxel;
-    const auto weights = spline_weights(static_cast<double>(voxel[axis] % kControlSpacing) / kControlSpacing);
-    double sum = 0;
-    for (std::int64_t k = 0; k < 4; ++k) {
-      at[axis] = voxel[axis] / kControlSpacing + k;
-      sum += weights[static_cast<std::size_t>(k)] * points.view().at(at);
+/// Return the value at a voxel of a spline along a line of control points, `stride` apart.
+double spline(const double* points, std::int64_t stride, std::int64_t voxel) {
+  static const auto kWeights = spline_weights();
+  const std::array<double, 4>& weights = kWeights[static_cast<std::size_t>(voxel % kControlSpacing)];
+  points += voxel / kControlSpacing * stride;
+  return weights[0] * points[0] + weights[1] * points[stride] + weights[2] * points[2 * stride] + weights[3] * points[3 * stride];
+}
+
+/// Evaluate splines along z and y: [z, y, control points along x].
+Tensor<double, 3> along_z_and_y(const Tensor<double, 3>& points, const Vec3& patch_size) {
+  const std::int64_t rows = points.shape()[1], columns = points.shape()[2];
+  Tensor<double, 3> result({patch_size[0], patch_size[1], columns});
+  std::vector<double> section(static_cast<std::size_t>(rows * columns));
+  double* out = result.data();
+  for (std::int64_t z = 0; z < patch_size[0]; ++z) {
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      section[static_cast<std::size_t>(i)] = spline(points.data() + i, rows * columns, z);
     }
-    result.view().at(voxel) = sum;
-  });
+    for (std::int64_t y = 0; y < patch_size[1]; ++y) {
+      for (std::int64_t i = 0; i < columns; ++i) *out++ = spline(section.data() + i, columns, y);
+    }
+  }
   return result;
 }
 
+/// std::floor as an integer, without a call of a function on processors before SSE4.1.
+std::int64_t floor_of(double value) {
+  const auto towards_zero = static_cast<std::int64_t>(value);
+  return towards_zero - (value < static_cast<double>(towards_zero) ? 1 : 0);
+}
+
 Vec3 floor_of(const Point& point) {
-  return by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(std::floor(point[axis])); });
+  return by_axis([&](std::size_t axis) { return floor_of(point[axis]); });
 }
 
 /// Return the voxel of an array of this shape that is nearest to a place.
@@ -163,31 +180,45 @@ template Tensor<float, 3> apply(const AxisMap& map, View<const float, 3> source)
 template Tensor<std::int64_t, 3> apply(const AxisMap& map, View<const std::int64_t, 3> source);
 
 Places::Places(const Deformation& deformation, const Box& patch, const Vec3& margin) : size_(patch.grown(margin).size) {
-  std::array<Tensor<double, 3>, 3> displacement;
+  std::array<Tensor<double, 3>, 3> splines;
   Point middle{}, centre{};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     middle[axis] = 0.5 * static_cast<double>(patch.size[axis] - 1);
     centre[axis] = static_cast<double>(patch.start[axis]) + middle[axis];
-    const Tensor<double, 3>& points = deformation.control[axis];
-    if (points.size() == 0) continue;
-    displacement[axis] = spread(spread(spread(points, 0, patch.size[0]), 1, patch.size[1]), 2, patch.size[2]);
+    if (deformation.control[axis].size() > 0) splines[axis] = along_z_and_y(deformation.control[axis], patch.size);
   }
-  points_.reserve(static_cast<std::size_t>(volume<3>(size_)));
-  for_each_voxel({Vec3{} - margin, size_}, [&](const Vec3& voxel) {
-    Point from_middle{};
-    for (std::size_t axis = 0; axis < 3; ++axis) from_middle[axis] = static_cast<double>(voxel[axis]) - middle[axis];
-    const Vec3 near = clamped(voxel, patch.size);
-    Point place{};
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      const Point& row = deformation.matrix[axis];
-      double to = row[0] * from_middle[0] + row[1] * from_middle[1] + row[2] * from_middle[2];
-      if (displacement[axis].size() > 0) to += displacement[axis].view().at(near);
-      if (axis > 0 && !deformation.shift.empty()) to += deformation.shift[static_cast<std::size_t>(near[0])][axis - 1];
-      const auto from = static_cast<std::size_t>(deformation.axes.source_axis[axis]);
-      place[from] = centre[from] + (deformation.axes.reversed[axis] ? -to : to);
-    }
-    points_.push_back(place);
+  points_.resize(static_cast<std::size_t>(volume<3>(size_)));
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const Point& row = deformation.matrix[axis];
+    const auto from = static_cast<std::size_t>(deformation.axes.source_axis[axis]);
+    const double sign = deformation.axes.reversed[axis] ? -1 : 1;
+    auto point = points_.begin();
+    for_each_voxel({Vec3{} - margin, {size_[0], size_[1], 1}}, [&](const Vec3& first) {
+      const Vec3 near = clamped(first, patch.size);
+      const double at_row = row[0] * (static_cast<double>(first[0]) - middle[0]) +
+                            row[1] * (static_cast<double>(first[1]) - middle[1]);
+      const double shift =
+          axis > 0 && !deformation.shift.empty() ? deformation.shift[static_cast<std::size_t>(near[0])][axis - 1] : 0;
+      const double* controls = splines[axis].size() > 0 ? &splines[axis].view()(near[0], near[1], 0) : nullptr;
+      for (std::int64_t x = first[2]; x < first[2] + size_[2]; ++x) {
+        double to = at_row + row[2] * (static_cast<double>(x) - middle[2]) + shift;
+        if (controls != nullptr) to += spline(controls, 1, std::clamp<std::int64_t>(x, 0, patch.size[2] - 1));
+        (*point++)[from] = centre[from] + sign * to;
+      }
+    });
+  }
+}
+
+Places Places::without(const Vec3& margin) const {
+  Places inner(*this);
+  inner.size_ = size_ - margin - margin;
+  auto out = inner.points_.begin();
+  for_each_voxel({margin, {inner.size_[0], inner.size_[1], 1}}, [&](const Vec3& first) {
+    const auto row = points_.begin() + ((first[0] * size_[1] + first[1]) * size_[2] + first[2]);
+    out = std::copy_n(row, inner.size_[2], out);
   });
+  inner.points_.erase(out, inner.points_.end());
+  return inner;
 }
 
 void Places::move_middle_to(const Vec3& centre, const Box& inside) noexcept {
@@ -216,33 +247,36 @@ Tensor<float, 3> interpolate(const Places& places, View<const float, 3> block, c
                              std::optional<float> outside) {
   const Shape<3>& shape = block.shape();
   const Box whole{{}, shape};
+  const Box corners{{}, shape - Vec3{1, 1, 1}};  // voxels that have all eight neighbours of a place in the block
   const auto voxel = [&](Vec3 at) {
     if (!whole.contains(at)) {
       if (outside) return *outside;
       at = clamped(at, shape);
     }
-    return block.data()[(at[0] * shape[1] + at[1]) * shape[2] + at[2]];
+    return block.at(at);
   };
   Tensor<float, 3> result(places.size());
   float* out = result.data();
   for (const Point& point : places.points()) {
-    Vec3 at{};
-    std::array<float, 3> behind{};
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      const double floor = std::floor(point[axis]);
-      at[axis] = static_cast<std::int64_t>(floor) - origin[axis];
-      behind[axis] = static_cast<float>(point[axis] - floor);
+    const Vec3 floor = floor_of(point), at = floor - origin;
+    std::array<float, 8> near;  // [z, y, x]
+    if (corners.contains(at)) {
+      const float* first = &block.at(at);
+      for (std::size_t i = 0; i < 8; i += 2) {
+        const float* row = first + (i < 4 ? 0 : shape[1] * shape[2]) + (i % 4 == 0 ? 0 : shape[2]);
+        near[i] = row[0];
+        near[i + 1] = row[1];
+      }
+    } else {
+      for (std::int64_t i = 0; i < 8; ++i) near[static_cast<std::size_t>(i)] = voxel(at + Vec3{i / 4, i / 2 % 2, i % 2});
     }
-    const auto row = [&](std::int64_t z, std::int64_t y) {
-      const float left = voxel({z, y, at[2]});
-      return behind[2] == 0 ? left : left * (1 - behind[2]) + voxel({z, y, at[2] + 1}) * behind[2];
-    };
-    const auto plane = [&](std::int64_t z) {
-      const float upper = row(z, at[1]);
-      return behind[1] == 0 ? upper : upper * (1 - behind[1]) + row(z, at[1] + 1) * behind[1];
-    };
-    const float front = plane(at[0]);
-    *out++ = behind[0] == 0 ? front : front * (1 - behind[0]) + plane(at[0] + 1) * behind[0];
+    std::size_t left = 8;
+    for (std::size_t axis = 3; axis-- > 0;) {
+      const auto behind = static_cast<float>(point[axis] - static_cast<double>(floor[axis]));
+      left /= 2;
+      for (std::size_t i = 0; i < left; ++i) near[i] = near[2 * i] * (1 - behind) + near[2 * i + 1] * behind;
+    }
+    *out++ = near[0];
   }
   return result;
 }

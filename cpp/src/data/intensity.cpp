@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/intensity.hpp"
 
+#define EIGEN_DONT_PARALLELIZE  // all threading goes through parallel_for
+#include <Eigen/Core>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,18 +32,14 @@ Intensities::Section draw_section(const Augmentation& augmentation, bool may_be_
 
 void raise_to(double exponent, View<float, 4> image) {
   const std::int64_t channels = image.shape(3);
-  const std::span<float> values(image.data(), static_cast<std::size_t>(image.size()));
   for (std::int64_t channel = 0; channel < channels; ++channel) {
-    float low = image.data()[channel], high = low;
-    for (std::size_t i = static_cast<std::size_t>(channel); i < values.size(); i += static_cast<std::size_t>(channels)) {
-      low = std::min(low, values[i]);
-      high = std::max(high, values[i]);
-    }
-    const float range = high - low;
+    Eigen::Map<Eigen::ArrayXf, 0, Eigen::InnerStride<>> strided(image.data() + channel, image.size() / channels,
+                                                                 Eigen::InnerStride<>(channels));
+    Eigen::ArrayXf values = strided;  // packed, so that Eigen computes several at once
+    const float low = values.minCoeff(), range = values.maxCoeff() - low;
     if (range <= 0) continue;
-    for (std::size_t i = static_cast<std::size_t>(channel); i < values.size(); i += static_cast<std::size_t>(channels)) {
-      values[i] = low + range * std::pow((values[i] - low) / range, static_cast<float>(exponent));
-    }
+    values = (values - low) / range;
+    strided = low + range * (values.log() * static_cast<float>(exponent)).exp();  // exp(log(0)) is 0
   }
 }
 
@@ -86,19 +84,26 @@ void blur_section(double deviation, std::int64_t z, View<float, 4> image) {
 }
 
 /// Add independent normal numbers with this standard deviation: four from each block of random bits (Box-Muller in float, at
-/// most 6.8 standard deviations).
-void add_noise(double deviation, Philox& random, std::span<float> values) {
-  constexpr float kUnit = 0x1p-32F;
-  const auto factor = static_cast<float>(deviation);
-  for (std::size_t i = 0; i < values.size();) {
-    const std::array<std::uint32_t, 4> bits = random.block();
-    for (std::size_t pair = 0; pair < 4 && i < values.size(); pair += 2) {
-      const float uniform = (static_cast<float>(bits[pair]) + 0.5F) * kUnit;  // above 0, at most 1
-      const float angle = 2 * std::numbers::pi_v<float> * (static_cast<float>(bits[pair + 1]) * kUnit);
-      const float radius = factor * std::sqrt(-2 * std::log(uniform));
-      values[i++] += radius * std::cos(angle);
-      if (i < values.size()) values[i++] += radius * std::sin(angle);
+/// most 5.8 standard deviations).
+void add_noise(double deviation, Philox& random, Eigen::Map<Eigen::ArrayXf> values) {
+  constexpr Eigen::Index kPairs = 256;
+  using Numbers = Eigen::Array<float, kPairs, 1>;
+  const auto uniform = [](std::uint32_t bits) { return (static_cast<float>(bits >> 9) + 0.5F) * 0x1p-23F; };  // above 0, below 1
+  for (Eigen::Index begin = 0; begin < values.size(); begin += 2 * kPairs) {
+    Numbers length, angle;
+    for (Eigen::Index i = 0; i < kPairs; i += 2) {
+      const std::array<std::uint32_t, 4> bits = random.block();
+      length[i] = uniform(bits[0]);
+      angle[i] = uniform(bits[1]);
+      length[i + 1] = uniform(bits[2]);
+      angle[i + 1] = uniform(bits[3]);
     }
+    length = static_cast<float>(deviation) * (-2 * length.log()).sqrt();
+    angle *= 2 * std::numbers::pi_v<float>;
+    Eigen::Array<float, 2 * kPairs, 1> noise;
+    noise << length * angle.cos(), length * angle.sin();
+    const Eigen::Index count = std::min(2 * kPairs, values.size() - begin);
+    values.segment(begin, count) += noise.head(count);
   }
 }
 
@@ -133,7 +138,7 @@ void change(const Intensities& intensities, std::span<const float> black, Philox
     const Intensities::Section& section = intensities.sections[z];
     if (section.gain != 1) scale(section.gain, section.offset, section_of(image, static_cast<std::int64_t>(z)));
   }
-  if (intensities.noise > 0) add_noise(intensities.noise, random, values);
+  if (intensities.noise > 0) add_noise(intensities.noise, random, {image.data(), image.size()});
   for (std::size_t z = 0; z < intensities.sections.size(); ++z) {
     if (!intensities.sections[z].missing) continue;
     const std::span<float> section = section_of(image, static_cast<std::int64_t>(z));

@@ -222,8 +222,11 @@ struct PatchSource::Impl {
     const Vec3 margin = targets->margin(training);
     const bool cube = margin[0] == margin[1] && margin[1] == margin[2];
     const bool copies = deformation.moves_axes_only() && !options.whole && (cube || deformation.axes.keeps_axes());
-    std::optional<Places> places;
-    if (!copies) places.emplace(deformation, drawn.box);
+    std::optional<Places> label_places, places;
+    if (!copies) {
+      label_places.emplace(deformation, drawn.box, margin);
+      places = label_places->without(margin);
+    }
     Sample sample;
     sample.group = region.group;
     const std::int64_t channels = std::ssize(own.channels);
@@ -241,11 +244,10 @@ struct PatchSource::Impl {
         sample.image.data()[i * channels + channel] = (patch.data()[i] - mean) * scale;
       }
     }
-    if (!copies) places.emplace(deformation, drawn.box, margin);
-    const Box labelled = copies ? drawn.box.grown(margin) : places->bounds();
+    const Box labelled = copies ? drawn.box.grown(margin) : label_places->bounds();
     const Tensor<std::int64_t, 3> read = own.labels.read(labelled, region.box);
     const Tensor<std::int64_t, 3> labels =
-        copies ? apply<std::int64_t>(deformation.axes, read.view()) : nearest(*places, read.view(), labelled.start, kNoLabel);
+        copies ? apply<std::int64_t>(deformation.axes, read.view()) : nearest(*label_places, read.view(), labelled.start, kNoLabel);
     targets->make(labels.view(), training, sample);
     return sample;
   }

@@ -70,6 +70,9 @@ class Places {
   /// `inside` become the nearest ones in it.
   void move_middle_to(const Vec3& centre, const Box& inside) noexcept;
 
+  /// Return the places without those of the outermost voxels (z, y, x) on both sides.
+  [[nodiscard]] Places without(const Vec3& margin) const;
+
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }
   /// Return the smallest box that has all voxels next to the places.
   [[nodiscard]] Box bounds() const;
