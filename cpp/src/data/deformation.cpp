@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/deformation.hpp"
 
+#define EIGEN_DONT_PARALLELIZE  // all threading goes through parallel_for
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -13,6 +15,8 @@ namespace {
 
 using Point = Deformation::Point;
 using Matrix = std::array<Point, 3>;
+
+std::int64_t control_points(std::int64_t voxels) { return (voxels - 1) / kControlSpacing + 4; }
 
 /// Draw a uniform permutation of the permutable axes, then reverse each reflectable axis with probability one half.
 /// Source: google/ffn ffn/training/augmentation.py, PermuteAndReflect.
@@ -59,49 +63,33 @@ Matrix draw_matrix(const Augmentation& augmentation, Philox random) {
   return matrix;
 }
 
-/// Weights of the four control points about a voxel, by its distance from the second of them.
-std::array<std::array<double, 4>, kControlSpacing> spline_weights() {
-  std::array<std::array<double, 4>, kControlSpacing> weights;
-  for (std::size_t distance = 0; distance < weights.size(); ++distance) {
-    const double u = static_cast<double>(distance) / kControlSpacing, v = 1 - u;
-    weights[distance] = {v * v * v / 6, (3 * u * u * u - 6 * u * u + 4) / 6, (3 * v * v * v - 6 * v * v + 4) / 6, u * u * u / 6};
+using Table = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// Weights [voxel, control point] of a cubic B-spline along `count` voxels.
+Table spline_weights(std::int64_t count) {
+  Table weights = Table::Zero(count, control_points(count));
+  for (std::int64_t voxel = 0; voxel < count; ++voxel) {
+    const double u = static_cast<double>(voxel % kControlSpacing) / kControlSpacing, v = 1 - u;
+    weights.block<1, 4>(voxel, voxel / kControlSpacing) << v * v * v / 6, (3 * u * u * u - 6 * u * u + 4) / 6,
+        (3 * v * v * v - 6 * v * v + 4) / 6, u * u * u / 6;
   }
   return weights;
 }
 
-/// Return the value at a voxel of a spline along a line of control points, `stride` apart.
-double spline(const double* points, std::int64_t stride, std::int64_t voxel) {
-  static const auto kWeights = spline_weights();
-  const std::array<double, 4>& weights = kWeights[static_cast<std::size_t>(voxel % kControlSpacing)];
-  points += voxel / kControlSpacing * stride;
-  return weights[0] * points[0] + weights[1] * points[stride] + weights[2] * points[2 * stride] + weights[3] * points[3 * stride];
-}
-
-/// Evaluate splines along z and y: [z, y, control points along x].
-Tensor<double, 3> along_z_and_y(const Tensor<double, 3>& points, const Vec3& patch_size) {
-  const std::int64_t rows = points.shape()[1], columns = points.shape()[2];
-  Tensor<double, 3> result({patch_size[0], patch_size[1], columns});
-  std::vector<double> section(static_cast<std::size_t>(rows * columns));
-  double* out = result.data();
+/// Evaluate the spline at the voxels of a patch: [z * y, x].
+Table displacement_of(const Tensor<double, 3>& control, const Vec3& patch_size) {
+  const auto [depth, height, width] = control.shape();
+  const Table sections = spline_weights(patch_size[0]) * Eigen::Map<const Table>(control.data(), depth, height * width);
+  const Table along_y = spline_weights(patch_size[1]);
+  Table rows(patch_size[0] * patch_size[1], width);
   for (std::int64_t z = 0; z < patch_size[0]; ++z) {
-    for (std::int64_t i = 0; i < rows * columns; ++i) {
-      section[static_cast<std::size_t>(i)] = spline(points.data() + i, rows * columns, z);
-    }
-    for (std::int64_t y = 0; y < patch_size[1]; ++y) {
-      for (std::int64_t i = 0; i < columns; ++i) *out++ = spline(section.data() + i, columns, y);
-    }
+    rows.middleRows(z * patch_size[1], patch_size[1]) = along_y * Eigen::Map<const Table>(&sections(z, 0), height, width);
   }
-  return result;
-}
-
-/// std::floor as an integer, without a call of a function on processors before SSE4.1.
-std::int64_t floor_of(double value) {
-  const auto towards_zero = static_cast<std::int64_t>(value);
-  return towards_zero - (value < static_cast<double>(towards_zero) ? 1 : 0);
+  return rows * spline_weights(patch_size[2]).transpose();
 }
 
 Vec3 floor_of(const Point& point) {
-  return by_axis([&](std::size_t axis) { return floor_of(point[axis]); });
+  return by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(std::floor(point[axis])); });
 }
 
 /// Return the voxel of an array of this shape that is nearest to a place.
@@ -110,7 +98,7 @@ Vec3 clamped(const Vec3& at, const Vec3& shape) {
 }
 
 Tensor<double, 3> draw_control(double deviation, const Vec3& patch_size, Philox& random) {
-  Tensor<double, 3> points(by_axis([&](std::size_t axis) { return (patch_size[axis] - 1) / kControlSpacing + 4; }));
+  Tensor<double, 3> points(by_axis([&](std::size_t axis) { return control_points(patch_size[axis]); }));
   // On a control point the weights along an axis are 1/6, 4/6, 1/6, and their squares add up to 1/2.
   const double factor = deviation * std::sqrt(8.0);
   for (double& value : points.span()) value = factor * random.normal();
@@ -180,45 +168,35 @@ template Tensor<float, 3> apply(const AxisMap& map, View<const float, 3> source)
 template Tensor<std::int64_t, 3> apply(const AxisMap& map, View<const std::int64_t, 3> source);
 
 Places::Places(const Deformation& deformation, const Box& patch, const Vec3& margin) : size_(patch.grown(margin).size) {
-  std::array<Tensor<double, 3>, 3> splines;
+  std::array<Table, 3> displacement;
   Point middle{}, centre{};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     middle[axis] = 0.5 * static_cast<double>(patch.size[axis] - 1);
     centre[axis] = static_cast<double>(patch.start[axis]) + middle[axis];
-    if (deformation.control[axis].size() > 0) splines[axis] = along_z_and_y(deformation.control[axis], patch.size);
+    if (deformation.control[axis].size() > 0) displacement[axis] = displacement_of(deformation.control[axis], patch.size);
   }
   points_.resize(static_cast<std::size_t>(volume<3>(size_)));
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const Point& row = deformation.matrix[axis];
-    const auto from = static_cast<std::size_t>(deformation.axes.source_axis[axis]);
-    const double sign = deformation.axes.reversed[axis] ? -1 : 1;
-    auto point = points_.begin();
-    for_each_voxel({Vec3{} - margin, {size_[0], size_[1], 1}}, [&](const Vec3& first) {
-      const Vec3 near = clamped(first, patch.size);
-      const double at_row = row[0] * (static_cast<double>(first[0]) - middle[0]) +
-                            row[1] * (static_cast<double>(first[1]) - middle[1]);
-      const double shift =
-          axis > 0 && !deformation.shift.empty() ? deformation.shift[static_cast<std::size_t>(near[0])][axis - 1] : 0;
-      const double* controls = splines[axis].size() > 0 ? &splines[axis].view()(near[0], near[1], 0) : nullptr;
+  auto first_point = points_.begin();  // of a row
+  for_each_voxel({Vec3{} - margin, {size_[0], size_[1], 1}}, [&](const Vec3& first) {
+    const Vec3 near = clamped(first, patch.size);
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const Point& row = deformation.matrix[axis];
+      double at_row =
+          row[0] * (static_cast<double>(first[0]) - middle[0]) + row[1] * (static_cast<double>(first[1]) - middle[1]);
+      if (axis > 0 && !deformation.shift.empty()) at_row += deformation.shift[static_cast<std::size_t>(near[0])][axis - 1];
+      const double* displaced =
+          displacement[axis].size() > 0 ? &displacement[axis](near[0] * patch.size[1] + near[1], 0) : nullptr;
+      const auto from = static_cast<std::size_t>(deformation.axes.source_axis[axis]);
+      const double sign = deformation.axes.reversed[axis] ? -1 : 1;
+      auto point = first_point;
       for (std::int64_t x = first[2]; x < first[2] + size_[2]; ++x) {
-        double to = at_row + row[2] * (static_cast<double>(x) - middle[2]) + shift;
-        if (controls != nullptr) to += spline(controls, 1, std::clamp<std::int64_t>(x, 0, patch.size[2] - 1));
+        double to = at_row + row[2] * (static_cast<double>(x) - middle[2]);
+        if (displaced != nullptr) to += displaced[std::clamp<std::int64_t>(x, 0, patch.size[2] - 1)];
         (*point++)[from] = centre[from] + sign * to;
       }
-    });
-  }
-}
-
-Places Places::without(const Vec3& margin) const {
-  Places inner(*this);
-  inner.size_ = size_ - margin - margin;
-  auto out = inner.points_.begin();
-  for_each_voxel({margin, {inner.size_[0], inner.size_[1], 1}}, [&](const Vec3& first) {
-    const auto row = points_.begin() + ((first[0] * size_[1] + first[1]) * size_[2] + first[2]);
-    out = std::copy_n(row, inner.size_[2], out);
+    }
+    first_point += size_[2];
   });
-  inner.points_.erase(out, inner.points_.end());
-  return inner;
 }
 
 void Places::move_middle_to(const Vec3& centre, const Box& inside) noexcept {
@@ -231,53 +209,51 @@ void Places::move_middle_to(const Vec3& centre, const Box& inside) noexcept {
   }
 }
 
-Box Places::bounds() const {
-  Point low = points_.front(), high = low;
-  for (const Point& point : points_) {
+Box Places::bounds(const Vec3& without) const {
+  Point low = at(without), high = low;
+  for_each_voxel({without, size_ - without - without}, [&](const Vec3& voxel) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      low[axis] = std::min(low[axis], point[axis]);
-      high[axis] = std::max(high[axis], point[axis]);
+      low[axis] = std::min(low[axis], at(voxel)[axis]);
+      high[axis] = std::max(high[axis], at(voxel)[axis]);
     }
-  }
-  const Vec3 start = floor_of(low);
-  return {start, floor_of(high) - start + Vec3{2, 2, 2}};
+  });
+  const Vec3 start = floor_of(low), one{1, 1, 1};
+  return {start, by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(std::ceil(high[axis])); }) - start + one};
 }
 
-Tensor<float, 3> interpolate(const Places& places, View<const float, 3> block, const Vec3& origin,
+Tensor<float, 3> interpolate(const Places& places, const Vec3& without, View<const float, 3> block, const Vec3& origin,
                              std::optional<float> outside) {
   const Shape<3>& shape = block.shape();
   const Box whole{{}, shape};
-  const Box corners{{}, shape - Vec3{1, 1, 1}};  // voxels that have all eight neighbours of a place in the block
-  const auto voxel = [&](Vec3 at) {
-    if (!whole.contains(at)) {
-      if (outside) return *outside;
-      at = clamped(at, shape);
-    }
-    return block.at(at);
-  };
-  Tensor<float, 3> result(places.size());
-  float* out = result.data();
-  for (const Point& point : places.points()) {
+  const auto voxel = [&](const Vec3& at) { return outside && !whole.contains(at) ? *outside : block.at(clamped(at, shape)); };
+  const auto at_place = [&](const Point& point) {
     const Vec3 floor = floor_of(point), at = floor - origin;
-    std::array<float, 8> near;  // [z, y, x]
-    if (corners.contains(at)) {
-      const float* first = &block.at(at);
-      for (std::size_t i = 0; i < 8; i += 2) {
-        const float* row = first + (i < 4 ? 0 : shape[1] * shape[2]) + (i % 4 == 0 ? 0 : shape[2]);
-        near[i] = row[0];
-        near[i + 1] = row[1];
-      }
+    std::array<float, 3> behind{};
+    Vec3 last = at;  // of the neighbours with a weight
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      behind[axis] = static_cast<float>(point[axis] - static_cast<double>(floor[axis]));
+      if (behind[axis] > 0) ++last[axis];
+    }
+    std::array<float, 8> neighbours;  // if some are outside
+    const float* first = neighbours.data();
+    Vec3 step{4, 2, 1};
+    if (whole.contains(at) && whole.contains(last)) {
+      first = &block.at(at);
+      step = {shape[1] * shape[2], shape[2], 1};
     } else {
-      for (std::int64_t i = 0; i < 8; ++i) near[static_cast<std::size_t>(i)] = voxel(at + Vec3{i / 4, i / 2 % 2, i % 2});
+      for (std::int64_t i = 0; i < 8; ++i) neighbours[static_cast<std::size_t>(i)] = voxel(at + Vec3{i / 4, i / 2 % 2, i % 2});
     }
-    std::size_t left = 8;
-    for (std::size_t axis = 3; axis-- > 0;) {
-      const auto behind = static_cast<float>(point[axis] - static_cast<double>(floor[axis]));
-      left /= 2;
-      for (std::size_t i = 0; i < left; ++i) near[i] = near[2 * i] * (1 - behind) + near[2 * i + 1] * behind;
-    }
-    *out++ = near[0];
-  }
+    const auto row = [&](const float* left) {
+      return behind[2] == 0 ? left[0] : left[0] * (1 - behind[2]) + left[1] * behind[2];
+    };
+    const auto plane = [&](const float* upper) {
+      return behind[1] == 0 ? row(upper) : row(upper) * (1 - behind[1]) + row(upper + step[1]) * behind[1];
+    };
+    return behind[0] == 0 ? plane(first) : plane(first) * (1 - behind[0]) + plane(first + step[0]) * behind[0];
+  };
+  Tensor<float, 3> result(places.size() - without - without);
+  float* out = result.data();
+  for_each_voxel({without, result.shape()}, [&](const Vec3& one) { *out++ = at_place(places.at(one)); });
   return result;
 }
 
@@ -286,10 +262,11 @@ Tensor<std::int64_t, 3> nearest(const Places& places, View<const std::int64_t, 3
   const Box whole{{}, block.shape()};
   Tensor<std::int64_t, 3> result(places.size());
   std::int64_t* out = result.data();
-  for (const Point& point : places.points()) {
-    const Vec3 at = floor_of({point[0] + 0.5, point[1] + 0.5, point[2] + 0.5}) - origin;
+  for_each_voxel({{}, places.size()}, [&](const Vec3& voxel) {
+    const auto [z, y, x] = places.at(voxel);
+    const Vec3 at = floor_of({z + 0.5, y + 0.5, x + 0.5}) - origin;
     *out++ = whole.contains(at) ? block.at(at) : outside;
-  }
+  });
   return result;
 }
 

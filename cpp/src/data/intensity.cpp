@@ -34,74 +34,59 @@ void raise_to(double exponent, View<float, 4> image) {
   const std::int64_t channels = image.shape(3);
   for (std::int64_t channel = 0; channel < channels; ++channel) {
     Eigen::Map<Eigen::ArrayXf, 0, Eigen::InnerStride<>> strided(image.data() + channel, image.size() / channels,
-                                                                 Eigen::InnerStride<>(channels));
+                                                                Eigen::InnerStride<>(channels));
     Eigen::ArrayXf values = strided;  // packed, so that Eigen computes several at once
     const float low = values.minCoeff(), range = values.maxCoeff() - low;
     if (range <= 0) continue;
-    values = (values - low) / range;
-    strided = low + range * (values.log() * static_cast<float>(exponent)).exp();  // exp(log(0)) is 0
+    values = low + range * (((values - low) / range).log() * static_cast<float>(exponent)).exp();  // exp(log(0)) is 0
+    strided = values;
   }
 }
 
-std::span<float> section_of(View<float, 4> image, std::int64_t z) {
-  const std::int64_t voxels = image.size() / image.shape(0);
-  return {image.data() + z * voxels, static_cast<std::size_t>(voxels)};
-}
-
-void scale(double gain, double offset, std::span<float> values) {
-  const auto factor = static_cast<float>(gain), added = static_cast<float>(offset);
-  for (float& value : values) value = factor * value + added;
-}
-
-/// Blur `count` values that lie `stride` apart; `scratch` has room for them.
-void blur_line(std::span<const float> weights, float* values, std::int64_t count, std::int64_t stride,
-               std::span<float> scratch) {
-  const std::int64_t radius = std::ssize(weights) - 1;
-  for (std::int64_t i = 0; i < count; ++i) scratch[static_cast<std::size_t>(i)] = values[i * stride];
-  const auto at = [&](std::int64_t i) { return scratch[static_cast<std::size_t>(std::clamp<std::int64_t>(i, 0, count - 1))]; };
-  for (std::int64_t i = 0; i < count; ++i) {
-    float sum = weights[0] * at(i);
-    for (std::int64_t k = 1; k <= radius; ++k) sum += weights[static_cast<std::size_t>(k)] * (at(i - k) + at(i + k));
-    values[i * stride] = sum;
-  }
-}
-
-/// Blur each section with a Gaussian of this standard deviation in voxels, cut off at four of them. Outside of the section are
-/// copies of its nearest voxel.
-void blur_section(double deviation, std::int64_t z, View<float, 4> image) {
-  const std::vector<float> weights = gaussian_weights(deviation, 4);
+/// A section as a table of columns * channels rows and as many columns as it has rows.
+using Section = Eigen::Map<Eigen::ArrayXXf>;
+Section section_of(View<float, 4> image, std::int64_t z) {
   const auto [sections, rows, columns, channels] = image.shape();
-  std::vector<float> scratch(static_cast<std::size_t>(std::max(rows, columns)));
-  float* section = section_of(image, z).data();
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    for (std::int64_t x = 0; x < columns; ++x) {
-      blur_line(weights, section + x * channels + channel, rows, columns * channels, scratch);
-    }
-    for (std::int64_t y = 0; y < rows; ++y) {
-      blur_line(weights, section + y * columns * channels + channel, columns, channels, scratch);
-    }
+  return {image.data() + z * rows * columns * channels, columns * channels, rows};
+}
+
+/// Blur a section with a Gaussian of this standard deviation in voxels, cut off at four of them. Outside of the section are
+/// copies of its nearest voxel.
+void blur(double deviation, std::int64_t channels, Section section) {
+  const std::vector<float> weights = gaussian_weights(deviation, 4);
+  const std::int64_t radius = std::ssize(weights) - 1, columns = section.rows(), rows = section.cols();
+  Eigen::ArrayXXf wide(columns, rows + 2 * radius), high(columns + 2 * radius * channels, rows);
+  wide << section.leftCols(1).replicate(1, radius), section, section.rightCols(1).replicate(1, radius);
+  section = weights[0] * wide.middleCols(radius, rows);
+  for (std::int64_t k = 1; k <= radius; ++k) {
+    section += weights[static_cast<std::size_t>(k)] * (wide.middleCols(radius - k, rows) + wide.middleCols(radius + k, rows));
+  }
+  high << section.topRows(channels).replicate(radius, 1), section, section.bottomRows(channels).replicate(radius, 1);
+  section = weights[0] * high.middleRows(radius * channels, columns);
+  for (std::int64_t k = 1; k <= radius; ++k) {
+    section += weights[static_cast<std::size_t>(k)] *
+               (high.middleRows((radius - k) * channels, columns) + high.middleRows((radius + k) * channels, columns));
   }
 }
 
-/// Add independent normal numbers with this standard deviation: four from each block of random bits (Box-Muller in float, at
-/// most 5.8 standard deviations).
+/// Add independent normal numbers with this standard deviation (Marsaglia's polar method).
 void add_noise(double deviation, Philox& random, Eigen::Map<Eigen::ArrayXf> values) {
   constexpr Eigen::Index kPairs = 256;
-  using Numbers = Eigen::Array<float, kPairs, 1>;
-  const auto uniform = [](std::uint32_t bits) { return (static_cast<float>(bits >> 9) + 0.5F) * 0x1p-23F; };  // above 0, below 1
+  const auto uniform = [](std::uint32_t bits) { return static_cast<float>(static_cast<std::int32_t>(bits)) * 0x1p-31F; };
   for (Eigen::Index begin = 0; begin < values.size(); begin += 2 * kPairs) {
-    Numbers length, angle;
-    for (Eigen::Index i = 0; i < kPairs; i += 2) {
+    Eigen::Array<float, kPairs + 1, 3> drawn;  // x, y and their squares' sum; the last row is of no pair
+    for (Eigen::Index pair = 0; pair < kPairs;) {
       const std::array<std::uint32_t, 4> bits = random.block();
-      length[i] = uniform(bits[0]);
-      angle[i] = uniform(bits[1]);
-      length[i + 1] = uniform(bits[2]);
-      angle[i + 1] = uniform(bits[3]);
+      for (const std::size_t first : {0U, 2U}) {
+        const float x = uniform(bits[first]), y = uniform(bits[first + 1]), square = x * x + y * y;
+        drawn.row(pair) << x, y, square;
+        pair += pair < kPairs && square > 0 && square < 1 ? 1 : 0;  // points in a circle
+      }
     }
-    length = static_cast<float>(deviation) * (-2 * length.log()).sqrt();
-    angle *= 2 * std::numbers::pi_v<float>;
+    const auto square = drawn.col(2).head<kPairs>();
+    const auto factor = (static_cast<float>(deviation) * (-2 * square.log() / square).sqrt()).eval();
     Eigen::Array<float, 2 * kPairs, 1> noise;
-    noise << length * angle.cos(), length * angle.sin();
+    noise << drawn.col(0).head<kPairs>() * factor, drawn.col(1).head<kPairs>() * factor;
     const Eigen::Index count = std::min(2 * kPairs, values.size() - begin);
     values.segment(begin, count) += noise.head(count);
   }
@@ -127,35 +112,35 @@ Intensities draw_intensities(const Augmentation& augmentation, std::int64_t sect
 }
 
 void change(const Intensities& intensities, std::span<const float> black, Philox random, View<float, 4> image) {
-  const std::span<float> values(image.data(), static_cast<std::size_t>(image.size()));
+  Eigen::Map<Eigen::ArrayXf> values(image.data(), image.size());
+  const auto sections = std::span(intensities.sections);
   for (std::int64_t z = 0; z < image.shape(0); ++z) {
-    const double own = intensities.sections.empty() ? 0 : intensities.sections[static_cast<std::size_t>(z)].blur;
-    if (intensities.blur > 0 || own > 0) blur_section(std::hypot(intensities.blur, own), z, image);
+    const double own = sections.empty() ? 0 : sections[static_cast<std::size_t>(z)].blur;
+    if (intensities.blur > 0 || own > 0) blur(std::hypot(intensities.blur, own), image.shape(3), section_of(image, z));
   }
   if (intensities.gamma != 1) raise_to(intensities.gamma, image);
-  if (intensities.gain != 1 || intensities.offset != 0) scale(intensities.gain, intensities.offset, values);
-  for (std::size_t z = 0; z < intensities.sections.size(); ++z) {
-    const Intensities::Section& section = intensities.sections[z];
-    if (section.gain != 1) scale(section.gain, section.offset, section_of(image, static_cast<std::int64_t>(z)));
+  if (intensities.gain != 1 || intensities.offset != 0) {
+    values = static_cast<float>(intensities.gain) * values + static_cast<float>(intensities.offset);
   }
-  if (intensities.noise > 0) add_noise(intensities.noise, random, {image.data(), image.size()});
-  for (std::size_t z = 0; z < intensities.sections.size(); ++z) {
-    if (!intensities.sections[z].missing) continue;
-    const std::span<float> section = section_of(image, static_cast<std::int64_t>(z));
-    for (std::size_t i = 0; i < section.size(); ++i) section[i] = black[i % black.size()];
+  for (std::int64_t z = 0; z < std::ssize(sections); ++z) {
+    const Intensities::Section& own = sections[static_cast<std::size_t>(z)];
+    Section section = section_of(image, z);
+    if (own.gain != 1) section = static_cast<float>(own.gain) * section + static_cast<float>(own.offset);
+  }
+  if (intensities.noise > 0) add_noise(intensities.noise, random, values);
+  for (std::int64_t z = 0; z < std::ssize(sections); ++z) {
+    if (!sections[static_cast<std::size_t>(z)].missing) continue;
+    Section section = section_of(image, z);
+    for (std::int64_t i = 0; i < section.rows(); ++i) section.row(i) = black[static_cast<std::size_t>(i) % black.size()];
   }
 }
 
 std::vector<float> gaussian_weights(double deviation, double cut_off) {
-  std::vector<double> exact;
-  double sum = 0;
-  for (std::int64_t k = 0; k <= static_cast<std::int64_t>(cut_off * deviation + 0.5); ++k) {
-    exact.push_back(std::exp(-0.5 * static_cast<double>(k * k) / (deviation * deviation)));
-    sum += k == 0 ? exact.back() : 2 * exact.back();
-  }
-  std::vector<float> weights;
-  for (const double weight : exact) weights.push_back(static_cast<float>(weight / sum));
-  return weights;
+  const auto radius = static_cast<Eigen::Index>(cut_off * deviation + 0.5);
+  const Eigen::ArrayXd distance = Eigen::ArrayXd::LinSpaced(radius + 1, 0, static_cast<double>(radius));
+  const Eigen::ArrayXd exact = (-0.5 * (distance / deviation).square()).exp();
+  const Eigen::ArrayXf weights = (exact / (2 * exact.sum() - exact[0])).cast<float>();
+  return {weights.begin(), weights.end()};
 }
 
 }  // namespace floodtide::data

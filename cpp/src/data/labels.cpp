@@ -91,11 +91,16 @@ Tensor<std::int64_t, 3> Labels::read_part(std::size_t part, const Box& stored) c
 }
 
 Tensor<std::int64_t, 3> Labels::read(const Box& box, const Box& region) const {
-  Tensor<std::int64_t, 3> result(box.size);
-  std::fill_n(result.data(), result.size(), kNoLabel);
   const Box inside = intersection(intersection(box, region), box_);
-  if (inside.voxels() == 0) return result;
-  const Box stored{inside.start - box_.start, inside.size};
+  if (inside != box) {
+    Tensor<std::int64_t, 3> result(box.size);
+    std::fill_n(result.data(), result.size(), kNoLabel);
+    if (inside.voxels() == 0) return result;
+    const Tensor<std::int64_t, 3> labels = read(inside, region);
+    paste_box<std::int64_t>(labels.view(), result.view(), {inside.start - box.start, inside.size});
+    return result;
+  }
+  const Box stored{box.start - box_.start, box.size};
   Tensor<std::int64_t, 3> labels = read_part(0, stored);
   for (std::size_t part = 1; part < parts_.size(); ++part) {
     const Tensor<std::int64_t, 3> more = read_part(part, stored);
@@ -109,8 +114,7 @@ Tensor<std::int64_t, 3> Labels::read(const Box& box, const Box& region) const {
       if (other != 0 && label != kNoLabel) label = other;
     }
   }
-  paste_box<std::int64_t>(std::as_const(labels).view(), result.view(), {inside.start - box.start, inside.size});
-  return result;
+  return labels;
 }
 
 }  // namespace floodtide::data

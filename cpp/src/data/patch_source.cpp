@@ -222,16 +222,13 @@ struct PatchSource::Impl {
     const Vec3 margin = targets->margin(training);
     const bool cube = margin[0] == margin[1] && margin[1] == margin[2];
     const bool copies = deformation.moves_axes_only() && !options.whole && (cube || deformation.axes.keeps_axes());
-    std::optional<Places> label_places, places;
-    if (!copies) {
-      label_places.emplace(deformation, drawn.box, margin);
-      places = label_places->without(margin);
-    }
+    std::optional<Places> places;
+    if (!copies) places.emplace(deformation, drawn.box, margin);
     Sample sample;
     sample.group = region.group;
     const std::int64_t channels = std::ssize(own.channels);
     sample.image = Tensor<float, 4>({size[0], size[1], size[2], channels});
-    const Box box = copies ? drawn.box : intersection(places->bounds(), own.channels.front()->box());
+    const Box box = copies ? drawn.box : intersection(places->bounds(margin), own.channels.front()->box());
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       const auto number = static_cast<std::size_t>(channel);
       const auto mean = static_cast<float>(own.given.channels[number].mean);
@@ -239,15 +236,15 @@ struct PatchSource::Impl {
       const std::optional<float> outside = options.whole ? std::optional(mean) : std::nullopt;
       const Tensor<float, 3> read = own.channels[number]->read_block<float>(box);
       const Tensor<float, 3> patch =
-          copies ? apply<float>(deformation.axes, read.view()) : interpolate(*places, read.view(), box.start, outside);
+          copies ? apply<float>(deformation.axes, read.view()) : interpolate(*places, margin, read.view(), box.start, outside);
       for (std::int64_t i = 0; i < patch.size(); ++i) {
         sample.image.data()[i * channels + channel] = (patch.data()[i] - mean) * scale;
       }
     }
-    const Box labelled = copies ? drawn.box.grown(margin) : label_places->bounds();
+    const Box labelled = copies ? drawn.box.grown(margin) : places->bounds();
     const Tensor<std::int64_t, 3> read = own.labels.read(labelled, region.box);
     const Tensor<std::int64_t, 3> labels =
-        copies ? apply<std::int64_t>(deformation.axes, read.view()) : nearest(*label_places, read.view(), labelled.start, kNoLabel);
+        copies ? apply<std::int64_t>(deformation.axes, read.view()) : nearest(*places, read.view(), labelled.start, kNoLabel);
     targets->make(labels.view(), training, sample);
     return sample;
   }

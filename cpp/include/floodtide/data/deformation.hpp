@@ -70,27 +70,26 @@ class Places {
   /// `inside` become the nearest ones in it.
   void move_middle_to(const Vec3& centre, const Box& inside) noexcept;
 
-  /// Return the places without those of the outermost voxels (z, y, x) on both sides.
-  [[nodiscard]] Places without(const Vec3& margin) const;
-
-  [[nodiscard]] const Vec3& size() const noexcept { return size_; }
-  /// Return the smallest box that has all voxels next to the places.
-  [[nodiscard]] Box bounds() const;
-  /// Return the place (z, y, x) in the volume of each voxel, row-major.
-  [[nodiscard]] const std::vector<Deformation::Point>& points() const noexcept { return points_; }
+  [[nodiscard]] const Vec3& size() const noexcept { return size_; }  ///< of the patch with the margin
+  /// Return the smallest box that has all voxels with a weight at the places. The outermost voxels (z, y, x) do not count.
+  [[nodiscard]] Box bounds(const Vec3& without = {0, 0, 0}) const;
+  /// Return the place (z, y, x) in the volume of a voxel. Voxel 0 is the first one of the margin.
+  [[nodiscard]] const Deformation::Point& at(const Vec3& voxel) const noexcept {
+    return points_[static_cast<std::size_t>((voxel[0] * size_[1] + voxel[1]) * size_[2] + voxel[2])];
+  }
 
  private:
   Vec3 size_;
   std::vector<Deformation::Point> points_;
 };
 
-/// Interpolate linearly at the places. Voxels outside the block count as `outside`, or as the nearest voxel of the block if it
-/// is empty.
+/// Interpolate linearly at the places, but those of the outermost voxels `without` (z, y, x). Voxels outside the block count as
+/// `outside`, or as the nearest voxel of the block if it is empty.
 ///
 /// @param block   voxels of the volume, [z, y, x]
 /// @param origin  place of the first voxel of the block in the volume
-[[nodiscard]] Tensor<float, 3> interpolate(const Places& places, View<const float, 3> block, const Vec3& origin,
-                                           std::optional<float> outside);
+[[nodiscard]] Tensor<float, 3> interpolate(const Places& places, const Vec3& without, View<const float, 3> block,
+                                           const Vec3& origin, std::optional<float> outside);
 
 /// Return the label of the voxel nearest to each place, and `outside` for places outside the block.
 [[nodiscard]] Tensor<std::int64_t, 3> nearest(const Places& places, View<const std::int64_t, 3> block, const Vec3& origin,

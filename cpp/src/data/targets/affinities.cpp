@@ -54,17 +54,18 @@ class Affinities final : public Targets {
     const View<float, 4> targets = out_sample.targets.view(), weights = out_sample.weights.view();
     const Vec3 border = margin(training);
     const Box patch{{}, {targets.shape(0), targets.shape(1), targets.shape(2)}};
-    const auto label = [&](const Vec3& at) { return labels.at(at + border); };
-    for_each_voxel(patch, [&](const Vec3& at) {
-      const std::int64_t own = label(at);
-      for (std::int64_t channel = 0; channel < offsets(); ++channel) {
-        const Vec3 to = at + options_.offsets[static_cast<std::size_t>(channel)];
-        const std::int64_t other = !training || patch.contains(to) ? label(to) : kNoLabel;
+    const Box known = training ? patch : patch.grown(border);  // where the other voxel of a pair may lie
+    const auto label = [&](const Vec3& at) -> const std::int64_t& { return labels.at(at + border); };
+    for (std::int64_t channel = 0; channel < offsets(); ++channel) {
+      const Vec3& offset = options_.offsets[static_cast<std::size_t>(channel)];
+      const std::int64_t step = (offset[0] * labels.shape(1) + offset[1]) * labels.shape(2) + offset[2];
+      for_each_voxel(intersection(patch, {known.start - offset, known.size}), [&](const Vec3& at) {
+        const std::int64_t *own = &label(at), other = own[step];
         const Shape<4> place{at[0], at[1], at[2], channel};
-        targets.at(place) = is_object(own) && own == other ? 1.0F : 0.0F;
-        weights.at(place) = own != kNoLabel && other != kNoLabel ? 1.0F : 0.0F;
-      }
-    });
+        targets.at(place) = is_object(*own) && *own == other ? 1.0F : 0.0F;
+        weights.at(place) = *own != kNoLabel && other != kNoLabel ? 1.0F : 0.0F;
+      });
+    }
     if (training && options_.balance) balance(targets, weights);
     if (!descriptors()) return;
     const Tensor<float, 4> described = shape_descriptors(labels, options_.descriptors);
