@@ -32,7 +32,7 @@ from floodtide.doctor.host import about
 
 HERE = Path(__file__).parent
 HEADER = """\
-| what | time in ms (10 % to 90 %) | share of peak | fastest other program's time / ours | memory in MiB |
+| what | median time in ms (10 % to 90 %) | share of peak | fastest other program's time / ours | memory in MiB |
 |---|---|---|---|---|"""
 NOTE = "[How to read this table](../performance.md#pages-of-machines)"
 # Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.

@@ -78,6 +78,15 @@ def traps(
                 f"with {workers} walkers the rule 'adam_sqrt' has no beta1: 1 - {workers} x (1 - {beta1:g}) is"
                 " negative, and 0 is used"
             )
+    if (
+        schedule.scale == "none"
+        and schedule.warmup_steps
+        and schedule.values.get("warmup_start") != "zero"
+    ):
+        found.append(
+            "the warm-up (schedule.warmup_steps) changes nothing: it starts at the base rate, and schedule.scale 'none'"
+            " keeps this rate; schedule.warmup_start 'zero' starts at 0"
+        )
     if statistics and factor >= _LARGE_FACTOR and not schedule.warmup_steps:
         found.append(
             f"the statistics of batch normalisation lag about {_STATISTICS_LAG} steps behind weights that move with"

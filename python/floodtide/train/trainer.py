@@ -37,7 +37,7 @@ class Trainer(Steering, NotPickled):
             model=model,
             data=data,
             optimizer=ft.optim.Adam(lr=1e-3),
-            schedule=ft.optim.lr.Schedule("constant", warmup_steps=100),
+            schedule=ft.optim.lr.Schedule("constant", warmup_steps=100, warmup_start="zero"),
             directory="runs/cube",
             steps=10_000,
         )

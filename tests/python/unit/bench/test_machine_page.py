@@ -66,10 +66,10 @@ def test_the_page_has_the_name_of_the_processor() -> None:
 
 MACHINE_ROWS = {
     "training step, depth 9, 33³, batch 1": "FFN training step, depth 9, 33³",
-    "the same, batch 2": "FFN training step, depth 9, 33³, batch 2",
+    "training step, depth 9, 33³, batch 2": "FFN training step, depth 9, 33³, batch 2",
     "forward pass, depth 12, 33³": "FFN forward pass, depth 12, 33³",
     "U-Net step, 5 levels, 16 features, 240 x 240, batch 8": "U-Net, 240², batch 8: step",
-    "forward pass of this U-Net": "U-Net, 240², batch 8: forward",
+    "forward pass of the same U-Net": "U-Net, 240², batch 8: forward",
 }
 
 

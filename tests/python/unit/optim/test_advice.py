@@ -41,6 +41,7 @@ def test_known_traps_are_named() -> None:
     assert "grows linearly" in traps(ft.optim.Adam(), "linear", 4, batch=4)
     assert "grows linearly" in traps(ft.optim.Adam(), "paper", 16)
     assert "no beta1" in traps(ft.optim.Adam(), "adam_sqrt", 16)
+    assert "warm-up (schedule.warmup_steps) changes nothing" in traps(ft.optim.SGD(), "none", 8, 5)
     assert "lag about 10 steps" in traps(ft.optim.SGD(), "linear", 8, norm=True)
 
 
