@@ -209,7 +209,7 @@ void Places::move_middle_to(const Vec3& centre, const Box& inside) noexcept {
   }
 }
 
-Box Places::bounds(const Vec3& without) const {
+Box Places::bounds(const Box& inside, const Vec3& without) const {
   Point low = at(without), high = low;
   for_each_voxel({without, size_ - without - without}, [&](const Vec3& voxel) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -217,8 +217,9 @@ Box Places::bounds(const Vec3& without) const {
       high[axis] = std::max(high[axis], at(voxel)[axis]);
     }
   });
-  const Vec3 start = floor_of(low), one{1, 1, 1};
-  return {start, by_axis([&](std::size_t axis) { return static_cast<std::int64_t>(std::ceil(high[axis])); }) - start + one};
+  for (double& value : high) value = std::ceil(value);
+  const Vec3 start = clamped(floor_of(low) - inside.start, inside.size);
+  return {inside.start + start, clamped(floor_of(high) - inside.start, inside.size) - start + Vec3{1, 1, 1}};
 }
 
 Tensor<float, 3> interpolate(const Places& places, const Vec3& without, View<const float, 3> block, const Vec3& origin,

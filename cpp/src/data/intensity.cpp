@@ -119,9 +119,7 @@ void change(const Intensities& intensities, std::span<const float> black, Philox
     if (intensities.blur > 0 || own > 0) blur(std::hypot(intensities.blur, own), image.shape(3), section_of(image, z));
   }
   if (intensities.gamma != 1) raise_to(intensities.gamma, image);
-  if (intensities.gain != 1 || intensities.offset != 0) {
-    values = static_cast<float>(intensities.gain) * values + static_cast<float>(intensities.offset);
-  }
+  values = static_cast<float>(intensities.gain) * values + static_cast<float>(intensities.offset);
   for (std::int64_t z = 0; z < std::ssize(sections); ++z) {
     const Intensities::Section& own = sections[static_cast<std::size_t>(z)];
     Section section = section_of(image, z);

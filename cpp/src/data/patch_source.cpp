@@ -228,7 +228,7 @@ struct PatchSource::Impl {
     sample.group = region.group;
     const std::int64_t channels = std::ssize(own.channels);
     sample.image = Tensor<float, 4>({size[0], size[1], size[2], channels});
-    const Box box = copies ? drawn.box : intersection(places->bounds(margin), own.channels.front()->box());
+    const Box box = copies ? drawn.box : places->bounds(own.channels.front()->box(), margin);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       const auto number = static_cast<std::size_t>(channel);
       const auto mean = static_cast<float>(own.given.channels[number].mean);
@@ -241,7 +241,7 @@ struct PatchSource::Impl {
         sample.image.data()[i * channels + channel] = (patch.data()[i] - mean) * scale;
       }
     }
-    const Box labelled = copies ? drawn.box.grown(margin) : places->bounds();
+    const Box labelled = copies ? drawn.box.grown(margin) : places->bounds(region.box);
     const Tensor<std::int64_t, 3> read = own.labels.read(labelled, region.box);
     const Tensor<std::int64_t, 3> labels =
         copies ? apply<std::int64_t>(deformation.axes, read.view()) : nearest(*places, read.view(), labelled.start, kNoLabel);
@@ -273,7 +273,7 @@ PatchSource::PatchSource(std::vector<LabelledImage> images, std::vector<Region> 
   impl_->count(progress);
   impl_->weigh_classes();
   impl_->order.emplace(options.whole ? fixed_size() : options.patches.value_or(fixed_size()), options.order,
-                       options.whole ? "sections" : "patches of an epoch");
+                       options.whole ? "sections" : "patches of an epoch (data.patches)");
 }
 
 PatchSource::~PatchSource() = default;

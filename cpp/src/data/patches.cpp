@@ -64,7 +64,7 @@ Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, dou
   } else {
     Places places(deformation, box);
     places.move_middle_to(centre, source.box());
-    const Box read = intersection(places.bounds(), source.box());
+    const Box read = places.bounds(source.box());
     patch.image = interpolate(places, {}, source.read_image(read).view(), read.start, std::nullopt);
     labels = nearest(places, read_objects(source.labels(), read).view(), read.start, 0);
   }

@@ -330,7 +330,8 @@ def _resolved(
         stands = ",".join(f"{value}=CLASS" for value in sorted(other)[:8])
         raise InvalidArgumentError(
             f"{truth.name}: holds {_listed(other)}, expected only classes of {segmentation.name}:"
-            f" {_listed(known, noted)}; say which class each value stands for by --match {stands}"
+            f" {_listed(known, noted)}; say which class each value stands for by --match {stands},"
+            " or by --unlabelled VALUE which value is no label"
         )
     elif noted is None:
         for values, name in ((other, segmentation.name), (lacking, truth.name)):

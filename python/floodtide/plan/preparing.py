@@ -40,6 +40,7 @@ from floodtide.plan.wish import Wish
 
 COMMAND = "floodtide init"
 _TOML = starts_like("a plan of floodtide init", MARK.encode())
+_SPARSE = 0.2  # share of labelled voxels below which 0 may mean that they are not labelled
 
 
 def prepare(
@@ -83,7 +84,19 @@ def prepare(
             f"init: task {learnt.kind} and a network to start from, expected flood: only flood-filling networks are"
             " trained further"
         )
-    for _, objects in pairs:
+    if not learnt.of_objects and unlabelled is None and _zero_is_outside(seen):
+        notes.show(
+            f"{labels[0]}: in {seen[0].place} no voxel is 0, so that 0 outside is taken for unlabelled"
+            " (data.unlabelled); if it is a class, give it another value"
+        )
+        unlabelled = 0
+    for one, (_, objects) in zip(seen, pairs, strict=True):
+        sparse = one.form == "scattered" or (one.form == "everywhere" and one.share < _SPARSE)
+        if learnt.of_objects and sparse:
+            notes.show(
+                f"{objects.name}: labels fill {100 * one.share:.0f} % of {one.place}: whether 0 is background, or not"
+                " labelled, cannot be told; look at task.zero_is_boundary in the plan"
+            )
         settled_size(objects, voxel_size_nm, "--voxel-nm")
     wish = Wish(
         images=tuple(images),
@@ -141,6 +154,12 @@ def _pairs(
         require_same_shape(picture, objects)
         require_same_grid("init", objects, picture)
     return pairs
+
+
+def _zero_is_outside(seen: Sequence[LabelStatistics]) -> bool:
+    """True if the labels fill boxes or sections, with classes other than 0 in every voxel."""
+    filled = all(one.form in ("box", "boxes", "sections") and one.share == 1 for one in seen)
+    return filled and len({value for one in seen for value, _ in one.values if value}) > 1
 
 
 def _seen(labels: Volume, unlabelled: int | None) -> LabelStatistics:

@@ -71,8 +71,8 @@ class Places {
   void move_middle_to(const Vec3& centre, const Box& inside) noexcept;
 
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }  ///< of the patch with the margin
-  /// Return the smallest box that has all voxels with a weight at the places. The outermost voxels (z, y, x) do not count.
-  [[nodiscard]] Box bounds(const Vec3& without = {0, 0, 0}) const;
+  /// Return the box of the voxels `inside` next to the places, but not those of the outermost voxels `without` (z, y, x).
+  [[nodiscard]] Box bounds(const Box& inside, const Vec3& without = {0, 0, 0}) const;
   /// Return the place (z, y, x) in the volume of a voxel. Voxel 0 is the first one of the margin.
   [[nodiscard]] const Deformation::Point& at(const Vec3& voxel) const noexcept {
     return points_[static_cast<std::size_t>((voxel[0] * size_[1] + voxel[1]) * size_[2] + voxel[2])];

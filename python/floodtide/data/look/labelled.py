@@ -126,7 +126,10 @@ def _boxes(mask: Mask, found: Box, cell: int) -> tuple[Form, list[Box]]:
     """Return the form of labels inside of a tight box of the map, and the boxes (start, size) in the map."""
     if thin := _sections(mask, (0, 1, 2) if cell == 1 else (0,)):
         return "sections", thin
-    pieces = _split(mask, found)
+    full = _split(mask, found, 1)
+    pieces = (
+        full if full and all(mask[slices(one)].all() for one in full) else _split(mask, found, _GAP)
+    )
     whole = ((0, 0, 0), as_vec3(mask.shape))
     if pieces and all(_solid(mask, piece) for piece in pieces):
         if pieces == [whole]:
@@ -155,14 +158,14 @@ def _sections(mask: Mask, axes: tuple[int, ...]) -> list[Box]:
     return []
 
 
-def _split(mask: Mask, box: Box) -> list[Box]:
-    """Return tight boxes that unlabelled planes separate; none if there are too many."""
+def _split(mask: Mask, box: Box, gap: int) -> list[Box]:
+    """Return tight boxes that at least `gap` unlabelled planes separate; none if there are too many."""
     open_, done = [box], []
     while open_:
         part = open_.pop()
         view = mask[slices(part)]
         for axis in range(3):
-            runs = _runs(_profile(view, axis), _GAP)
+            runs = _runs(_profile(view, axis), gap)
             if len(runs) > 1:
                 break
         else:

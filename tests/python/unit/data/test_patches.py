@@ -205,6 +205,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "scale": {"scale": 0.3},
     "elastic": {"elastic": 4.0},
     "elastic-in-space": {"elastic": 3.0, "rotate_in_space": True},
+    "out-of-the-volume": {"elastic": 40.0, "rotate_in_space": True},
+    "far-out": {"scale": 1e6},
     "blur": {"blur": 2.0},
     "gamma": {"gamma": 0.5},
     "gain": {"gain": 0.3, "offset": 0.4},

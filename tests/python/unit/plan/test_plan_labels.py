@@ -394,3 +394,41 @@ def test_several_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert found["validation"]["volume"] in ("volume0", "volume1")
     assert cli.run(["inspect", f"{tmp_path}/v.toml", "--patches", f"{tmp_path}/p.png"]) == 0
     assert (tmp_path / "p.png").stat().st_size > 10_000
+
+
+def test_zero_that_occurs_outside_of_annotated_boxes_only_is_unlabelled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, labels = data.synth((24, 64, 64), seed=3)
+    classes = (1 + (labels % 3 == 1)).astype(np.uint8)
+    boxes = np.zeros_like(classes)  # a gap of two sections
+    for where in (np.s_[2:12, 8:56, 8:56], np.s_[14:23, :, :]):
+        boxes[where] = classes[where]
+    sections = np.zeros_like(classes)
+    sections[3::8] = classes[3::8]
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "boxes": boxes, "sections": sections})
+    for name in ("boxes", "sections"):
+        line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:{name}", "--task", "classes"]
+        line += ["--voxel-nm", "40,40,40", "--out", f"{tmp_path}/{name}.toml"]
+        document = planned(*line, capsys=capsys)["config"]
+        assert document["data"]["unlabelled"] == 0
+        assert [int(value) for value in document["task"]["classes"]] == [1, 2]
+        parts = document["data"]["volumes"][0]["box"] + ";" + document["validation"]["box"]
+        for start, size in parse_boxes(parts):
+            assert (Volume(f"{tmp_path}/v.h5:{name}").read((start, size)) > 0).all()
+
+
+def test_sparse_objects_are_doubted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, labels = data.synth((24, 64, 64), seed=3)
+    few = np.where(labels % 9 == 1, labels, 0)
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "few": few})
+    line = [
+        "init",
+        f"{tmp_path}/v.h5:raw",
+        "--labels",
+        f"{tmp_path}/v.h5:few",
+        "--task",
+        "affinities",
+    ]
+    cli.run([*line, "--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"])
+    assert "whether 0 is background, or not labelled, cannot be told" in capsys.readouterr().err
