@@ -40,6 +40,7 @@ from floodtide.plan.wish import Wish
 
 COMMAND = "floodtide init"
 _TOML = starts_like("a plan of floodtide init", MARK.encode())
+_IGNORED = 255  # what many data sets write where a voxel has no label
 _SPARSE = 0.2  # share of labelled voxels below which 0 may mean that they are not labelled
 
 
@@ -186,6 +187,13 @@ def _with_classes(wish: Wish, labels: Sequence[Volume]) -> Wish:
                 f"{volume.name}: {seen[number].empty_sections} of {volume.shape[0]} sections hold 0 only, and are"
                 " taken for unlabelled; if they are background, set the boxes of the plan"
             )
+    occurring = sorted({value for one in seen for value, _ in one.values})
+    doubted = occurring[-1] == _IGNORED and len(occurring) > 2 and occurring[-2] < _IGNORED - 1
+    if doubted and not any(one.inner for one in seen):
+        notes.show(
+            f"{wish.labels[0]}: {_IGNORED} is taken for a class; if it marks voxels without a label, as in many data"
+            f" sets, give --unlabelled {_IGNORED}"
+        )
     table, reason = classes_of(wish.labels, seen)
     return dataclasses.replace(
         wish,

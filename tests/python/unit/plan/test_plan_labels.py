@@ -418,6 +418,21 @@ def test_zero_that_occurs_outside_of_annotated_boxes_only_is_unlabelled(
             assert (Volume(f"{tmp_path}/v.h5:{name}").read((start, size)) > 0).all()
 
 
+def test_a_value_that_often_means_no_label_is_doubted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, labels = data.synth((24, 64, 64), seed=3)
+    mask = (labels % 3 == 1).astype(np.uint8)
+    mask[::3] = 255
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "mask": mask})
+    line = ["init", f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:mask", "--replace"]
+    line += ["--task", "classes", "--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"]
+    assert cli.run(line) == 0
+    assert "give --unlabelled 255" in capsys.readouterr().err
+    assert cli.run([*line, "--unlabelled", "255"]) == 0
+    assert "--unlabelled" not in capsys.readouterr().err
+
+
 def test_sparse_objects_are_doubted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image, labels = data.synth((24, 64, 64), seed=3)
     few = np.where(labels % 9 == 1, labels, 0)
