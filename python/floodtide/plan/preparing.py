@@ -93,7 +93,7 @@ def prepare(
         unlabelled = 0
     for one, (_, objects) in zip(seen, pairs, strict=True):
         sparse = one.form == "scattered" or (one.form == "everywhere" and one.share < _SPARSE)
-        if learnt.of_objects and sparse:
+        if sparse and hasattr(learnt, "zero_is_boundary"):
             notes.show(
                 f"{objects.name}: labels fill {100 * one.share:.0f} % of {one.place}: whether 0 is background, or not"
                 " labelled, cannot be told; look at task.zero_is_boundary in the plan"

@@ -71,7 +71,8 @@ class Places {
   void move_middle_to(const Vec3& centre, const Box& inside) noexcept;
 
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }  ///< of the patch with the margin
-  /// Return the box of the voxels `inside` next to the places, but not those of the outermost voxels `without` (z, y, x).
+  /// Return the smallest box of the voxels next to the places. A place outside of `inside` counts as the nearest voxel inside.
+  /// The places of the `without` (z, y, x) outermost voxels on each side do not count.
   [[nodiscard]] Box bounds(const Box& inside, const Vec3& without = {0, 0, 0}) const;
   /// Return the place (z, y, x) in the volume of a voxel. Voxel 0 is the first one of the margin.
   [[nodiscard]] const Deformation::Point& at(const Vec3& voxel) const noexcept {
@@ -83,8 +84,8 @@ class Places {
   std::vector<Deformation::Point> points_;
 };
 
-/// Interpolate linearly at the places, but those of the outermost voxels `without` (z, y, x). Voxels outside the block count as
-/// `outside`, or as the nearest voxel of the block if it is empty.
+/// Interpolate linearly at the places. The `without` (z, y, x) outermost voxels on each side are left out. Voxels outside the
+/// block count as `outside`, or as the nearest voxel of the block if it is empty.
 ///
 /// @param block   voxels of the volume, [z, y, x]
 /// @param origin  place of the first voxel of the block in the volume

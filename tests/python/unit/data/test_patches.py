@@ -199,14 +199,14 @@ def test_a_training_patch_depends_on_seed_epoch_and_number_only() -> None:
 
 CHANGES: dict[str, dict[str, Any]] = {
     "none": {},
+    "out-of-the-volume": {"elastic": 40.0, "rotate_in_space": True},
+    "far-out": {"scale": 1e6},  # smaller values of these keys follow: "all" has the last ones
     "axes": {"permutable_axes": [0, 1, 2], "reflectable_axes": [0, 1, 2]},
     "rotation": {"rotation_deg": 40.0},
     "space": {"rotation_deg": 90.0, "rotate_in_space": True, "permutable_axes": [1, 2]},
     "scale": {"scale": 0.3},
     "elastic": {"elastic": 4.0},
     "elastic-in-space": {"elastic": 3.0, "rotate_in_space": True},
-    "out-of-the-volume": {"elastic": 40.0, "rotate_in_space": True},
-    "far-out": {"scale": 1e6},
     "blur": {"blur": 2.0},
     "gamma": {"gamma": 0.5},
     "gain": {"gain": 0.3, "offset": 0.4},
