@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import config
-from floodtide.base.registry import parameters, range_of, registered_fields
+from floodtide.base.options import parameters, range_of, registered_fields
 from floodtide.base.tasks import TASKS
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -55,8 +55,7 @@ Environment variables:
 
 - `FLOODTIDE_ISA` limits the instruction set of the kernels.
 - `FLOODTIDE_VERBOSE=dispatch` prints which kernels are chosen and why.
-- `FLOODTIDE_MPI_FAMILY` (`mpich` or `openmpi`) and `FLOODTIDE_LIBMPI` (a path) choose one of several
-  MPI libraries.
+- `FLOODTIDE_LIBMPI` (a path) chooses one of several MPI libraries.
 - `FLOODTIDE_DATA` is the folder of the data that `floodtide fetch` brings; `--model fib25` and
   `--from fib25` look there.
 - `OMP_NUM_THREADS` sets the number of threads of a rank if `run.threads` is 0.

@@ -18,35 +18,27 @@ import daisy
 import floodtide as ft
 
 
-def opened(file: str) -> tuple[ft.segment.Segmenter, ft.data.Volume]:
+def opened(file: str) -> ft.segment.Flooding:
     """Return the network and the image that the [segment] section names."""
-    options = ft.segment.load_options(file)
-    return ft.segment.Segmenter.load(options), ft.data.Volume(options.image)
+    return ft.segment.Flooding.load(file, ft.config.load(file))
 
 
 def work(file: str, folder: str) -> None:
     """Segment the subvolumes that daisy hands to this process, until there are no more."""
-    segmenter, volume = opened(file)
-    pieces = ft.segment.Pieces.open(folder)
+    segmenting, pieces = opened(file), ft.segment.Pieces.open(folder)
     client = daisy.Client()
     while True:
         with client.acquire_block() as block:
             if block is None:
                 return
-            ft.segment.segment_block(pieces, block.write_roi.offset[0], segmenter, volume)
+            segmenting.store(pieces, block.write_roi.offset[0])
 
 
 def main(file: str, folder: str, out: str, workers: str) -> None:
-    options = ft.segment.load_options(file)
-    if options.subvolume is None:
+    segmenting = opened(file)
+    if segmenting.options.subvolume is None:
         raise SystemExit(f"{file}: segment.subvolume is missing")
-    pieces = ft.segment.in_subvolumes(
-        folder,
-        *opened(file),
-        subvolume=options.subvolume,
-        overlap=options.overlap,
-        box=ft.data.parse_box(options.box),
-    )
+    pieces = segmenting.pieces(folder)
     one = daisy.Roi((0,), (1,))
     task = daisy.Task(
         task_id="segment",

@@ -4,8 +4,8 @@
 Usage: floodtide bench all --json > rows.jsonl && python docs/performance/machine_page.py rows.jsonl
 Run it on the machine that was measured: the page names its processor, memory and versions. Page (.md), picture (.svg)
 and rows (.jsonl) have the name of the processor and lie beside this script. Left in the picture: the roofline of one
-thread. Lines are limits: the peak rate of multiply-adds, and reading from caches and memory. Points are the passes of a
-convolution, counted as direct convolution. On the right: the median time of the fastest other program divided by ours.
+thread. The line is a limit: the peak rate of multiply-adds. Points are the passes of a convolution, counted as direct
+convolution. On the right: the median time of the fastest other program divided by ours.
 The table has the convolutions and networks.
 """
 
@@ -71,7 +71,7 @@ def label(row: Row) -> str:
     """What a row measures."""
     command, _, peers = row["benchmark"].partition(" --against ")
     bfloat16 = peers == "torch-bf16"
-    what = {b.command: b.what for b in BENCHMARKS if (b.peers == "torch-bf16") == bfloat16}
+    what = {b.command: b.what for b in BENCHMARKS if (b.peers == ("torch-bf16",)) == bfloat16}
     _, space, part = row["name"].partition(" ")
     return what[command] + (f": {part.replace('_', '-')}" if space else "")
 
@@ -115,18 +115,13 @@ def draw(rows: Sequence[Row]) -> bytes:
 
 
 def roofline(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draw limits and convolutions of one thread."""
-    peak = max(row["gflops"] for row in rows if row["name"] == "peak")
+    """Draw the limit and the convolutions of one thread."""
+    peak = max(row["peak_gflops"] for row in rows)
     axes.axhline(peak, color="black", lw=1.2)
     axes.annotate(f"multiply-adds: {peak:.0f} GFLOP/s", (0.11, peak * 1.1), fontsize=8)
-    for index, row in enumerate(row for row in rows if row["name"] == "bandwidth"):
-        speed = row["gb_per_s"]
-        ends = [FLOPS_PER_BYTE[0], peak / speed], [speed * FLOPS_PER_BYTE[0], peak]
-        look: Any = {"color": style.SERIES[index], "ls": ("-", "--", "-.")[index % 3]}
-        axes.plot(*ends, **look, label=f"reading {row['shape']}: {speed:.0f} GB/s")
     for index, row in enumerate(row for row in rows if row["name"].startswith("conv ")):
         at = row["gflops"] * row["median_s"] * 1e9 / CONV_BYTES
-        look = {"color": style.SERIES[3], "ls": "", "marker": style.MARKERS[index]}
+        look: Any = {"color": style.SERIES[3], "ls": "", "marker": style.MARKERS[index]}
         name = f"convolution, {row['name'].partition(' ')[2].replace('_', '-')}"
         axes.plot([at], [row["gflops"]], **look, label=name)
     axes.set(xscale="log", yscale="log", xlim=FLOPS_PER_BYTE, ylabel="GFLOP/s")
@@ -161,7 +156,7 @@ def main(file: Path, out: Path = HERE) -> None:
     base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row["benchmark"] != "all" and is_ours(row):
+        if is_ours(row):
             groups.setdefault((row["benchmark"], row["name"]), []).append(row)
     table = [line(ours, rows) for ours in groups.values()]
     picture = (

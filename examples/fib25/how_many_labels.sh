@@ -17,6 +17,7 @@ from=10,10,10 into=20,20,20
 }
 from=20,20,20 into=10,10,10
 greys="--set augmentation.gain=0 --set augmentation.offset=0 --set augmentation.gamma=0 --set augmentation.noise=0"
+greys+=" --set augmentation.faint_object=0"
 score() {  # score <name> <seed> <box of 20 nm>: train, segment and evaluate, unless that is done
   [ -e "$1.json" ] && return
   floodtide train "$config" --set "run.dir=$1" --set "run.seed=$2" --set "data.volumes.0.box=$3" \

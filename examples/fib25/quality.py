@@ -151,7 +151,7 @@ def from_affinities(sample: Sample, out: Path, network: str) -> Iterator[Row]:
     predicted = run(
         Path(f"{stem}.affinities.json"), "predict", network, image, affinities, *grey, "--box", box
     )
-    for method in ("mutex", "mean"):
+    for method in ("median", "mean"):
         made, name = f"{stem}.{method}.coarse.h5:segmentation", f"{stem}.{method}.h5:segmentation"
         words = ("agglomerate", affinities, made if again else name, "--method", method)
         grouped = run(Path(f"{stem}.{method}.json"), *words)

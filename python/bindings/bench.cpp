@@ -70,10 +70,6 @@ void register_bench(py::module_& m) {
            Unlock())
       .def("sample", &bench::Peak::sample, Unlock(),
            "Run the loop once, for a few milliseconds, and return its rate in 1e9 operations per second.");
-  py::class_<bench::Reading>(module, "Reading", "Reads of memory by the threads of the moment.")
-      .def(py::init<std::int64_t>(), py::arg("bytes_per_thread"), Unlock())
-      .def("run", &bench::Reading::run, Unlock(), "Read bytes() with all threads together, for some milliseconds.")
-      .def("bytes", &bench::Reading::bytes);
 }
 
 }  // namespace floodtide::bindings

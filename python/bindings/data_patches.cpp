@@ -78,6 +78,7 @@ void register_augmentation(py::module_& m) {
       .field("gain", &Augmentation::gain)
       .field("offset", &Augmentation::offset)
       .field("noise", &Augmentation::noise)
+      .field("faint_object", &Augmentation::faint_object)
       .field("missing_section", &Augmentation::missing_section)
       .field("dark_section", &Augmentation::dark_section)
       .field("defocused_section", &Augmentation::defocused_section)

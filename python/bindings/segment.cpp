@@ -117,7 +117,6 @@ void register_segment(py::module_& m) {
     Records records = rows_with_parameters(rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       records[py::int_(i)]["published"] = rows[i].published;
-      records[py::int_(i)]["bytes_per_voxel"] = rows[i].bytes_per_voxel;
     }
     return records;
   });

@@ -15,7 +15,6 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/train/gradient_products.hpp"
-#include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
 #include "floodtide/train/walkers.hpp"
@@ -274,7 +273,7 @@ void register_train(py::module_& m) {
               (*kept)(bucket.index, values, std::vector<std::size_t>(bucket.parts.begin(), bucket.parts.end()), bucket.last);
             });
           },
-          py::arg("hook"), "hook(index, values, parts, last), or None; see floodtide.train.Trainer.register_comm_hook.")
+          py::arg("hook"), "hook(index, values, parts, last), or None")
       .def("check_replicas", &train::Trainer::check_replicas, py::call_guard<py::gil_scoped_release>());
 
   py::class_<train::GradientProducts>(m, "GradientProducts",
@@ -336,9 +335,6 @@ void register_train(py::module_& m) {
         "Return a text that a checkpoint keeps: the \"configuration\" (TOML), or the \"statistics\" of the training volumes "
         "(JSON). "
         "Return an empty text if the file has none, for example because it has a network only.");
-  m.def(
-      "require_intact", [](const PathName& path) { train::require_intact(path.text); }, py::arg("path"),
-      py::call_guard<py::gil_scoped_release>(), "Read a whole checkpoint. Raises InvalidFileError if it is damaged.");
 }
 
 }  // namespace floodtide::bindings

@@ -10,15 +10,6 @@ from floodtide import errors
 from floodtide._core import __version__
 from floodtide.base import notes
 from floodtide.comm import world
-from floodtide.comm.broadcasts import (
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
 from floodtide.comm.collectives import (
     barrier,
     cross_rank,
@@ -26,8 +17,10 @@ from floodtide.comm.collectives import (
     join,
     local_rank,
     local_size,
+    poll,
     rank,
     size,
+    synchronize,
 )
 from floodtide.comm.exchanges import (
     allgather,
@@ -35,12 +28,22 @@ from floodtide.comm.exchanges import (
     allgather_object,
     alltoall,
     alltoall_async,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
     grouped_allgather,
     grouped_allgather_async,
 )
-from floodtide.comm.handles import poll, synchronize
-from floodtide.comm.reduction_rules import Average, Max, Min, Product, Sum
 from floodtide.comm.reductions import (
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
     allreduce,
     allreduce_,
     allreduce_algorithms,

@@ -112,10 +112,10 @@ def _form(parameter: click.Parameter) -> str:
         return "box"
     if parameter.name in _TIMES:
         return "time"
-    kind = type(parameter.type).__name__
-    if kind in ("IntParamType", "FloatParamType", "IntRange", "FloatRange", "Number"):
-        return "number"
-    return "vector" if kind == "Numbers" else ""
+    kind = parameter.type.name
+    if kind.startswith("N"):
+        return "vector"
+    return "number" if kind.startswith(("integer", "float")) else ""
 
 
 def make(folder: Path, random: Random) -> Case:

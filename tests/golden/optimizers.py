@@ -35,7 +35,7 @@ class Updates(Case):
     """A hundred updates: the parameters after the first, the tenth and the last one.
 
     Attributes:
-        ours, values: Class of floodtide and its arguments.
+        ours, values: Optimizer of floodtide and its arguments.
         theirs, options: Class of PyTorch and its arguments.
     """
 
@@ -47,7 +47,7 @@ class Updates(Case):
 
     def floodtide(self) -> Results:
         parameters = arrays(0)
-        optimizer = getattr(ft.optim, self.ours)(lr=0.01, **self.values)
+        optimizer = ft.optim.Optimizer(self.ours, 0.01, **self.values)
         steps = []
         for step in range(1, max(_KEPT) + 1):
             optimizer.step(parameters, arrays(step))
@@ -125,52 +125,52 @@ class FloodTraining(Case):
 
 
 CASES: list[Case] = [
-    Updates("SGD", "SGD", {}, "SGD", {}),
-    Updates("SGD, decay", "SGD", {"weight_decay": 0.1}, "SGD", {"weight_decay": 0.1}),
-    Updates("Momentum", "Momentum", {}, "SGD", {"momentum": 0.9}),
+    Updates("SGD", "sgd", {}, "SGD", {}),
+    Updates("SGD, decay", "sgd", {"weight_decay": 0.1}, "SGD", {"weight_decay": 0.1}),
+    Updates("Momentum", "momentum", {}, "SGD", {"momentum": 0.9}),
     Updates(
         "Nesterov, decay",
-        "Momentum",
+        "momentum",
         {"momentum": 0.8, "nesterov": True, "weight_decay": 0.01},
         "SGD",
         {"momentum": 0.8, "nesterov": True, "weight_decay": 0.01},
     ),
-    Updates("Adam", "Adam", {}, "Adam", {}),
+    Updates("Adam", "adam", {}, "Adam", {}),
     Updates(
         "Adam, decay",
-        "Adam",
+        "adam",
         {"beta1": 0.8, "beta2": 0.99, "eps": 1e-4, "weight_decay": 0.1},
         "Adam",
         {"betas": (0.8, 0.99), "eps": 1e-4, "weight_decay": 0.1},
     ),
-    Updates("AdamW", "AdamW", {}, "AdamW", {"weight_decay": 0.01}),
+    Updates("AdamW", "adamw", {}, "AdamW", {"weight_decay": 0.01}),
     Updates(
         "Adam, decoupled decay",
-        "Adam",
+        "adam",
         {"weight_decay": 0.3, "decay": "decoupled"},
         "AdamW",
         {"weight_decay": 0.3},
     ),
-    Updates("Adagrad", "Adagrad", {}, "Adagrad", {}),
+    Updates("Adagrad", "adagrad", {}, "Adagrad", {}),
     Updates(
         "Adagrad, decay",
-        "Adagrad",
+        "adagrad",
         {"initial_accumulator": 0.1, "weight_decay": 0.1},
         "Adagrad",
         {"initial_accumulator_value": 0.1, "weight_decay": 0.1},
     ),
-    Updates("Adadelta", "Adadelta", {}, "Adadelta", {}),
+    Updates("Adadelta", "adadelta", {}, "Adadelta", {}),
     Updates(
         "Adadelta, decay",
-        "Adadelta",
+        "adadelta",
         {"rho": 0.8, "eps": 1e-4, "weight_decay": 0.1},
         "Adadelta",
         {"rho": 0.8, "eps": 1e-4, "weight_decay": 0.1},
     ),
-    Updates("RMSprop", "RMSprop", {}, "RMSprop", {}),
+    Updates("RMSprop", "rmsprop", {}, "RMSprop", {}),
     Updates(
         "RMSprop, centred, with momentum",
-        "RMSprop",
+        "rmsprop",
         {"rho": 0.9, "momentum": 0.5, "centered": True, "weight_decay": 0.1},
         "RMSprop",
         {"alpha": 0.9, "momentum": 0.5, "centered": True, "weight_decay": 0.1},

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 from scipy import ndimage
 
 from floodtide import nn
+from floodtide.data import Box, Volume
+from floodtide.data.boxes import Progress, box_text
+from floodtide.segment import Flooding, Pieces, Segmenter
 
 FOV = (9, 9, 9)
 
@@ -63,3 +68,23 @@ def name_volume(file: Path) -> None:
     text = text.replace(f'image = "{image}"', 'image = "spots"')
     volume = f'[[data.volumes]]\nname = "spots"\nimage = "{image}"\nmean = 128.0\nstd = 33.0\n'
     file.write_text(f"{volume}\n{text}")
+
+
+def in_subvolumes(
+    folder: Path, segmenter: Segmenter, volume: Any, *, box: Box | None = None, **options: Any
+) -> Pieces:
+    """Return the folder for a segmentation in subvolumes, with these options from now on."""
+    options |= {} if box is None else {"box": box_text(box)}
+    segmenter.options = dataclasses.replace(segmenter.options, **options)
+    return Flooding(segmenter, volume).pieces(folder)
+
+
+def segment_block(
+    pieces: Pieces,
+    number: int,
+    segmenter: Segmenter,
+    volume: Volume,
+    progress: Progress | None = None,
+) -> bool:
+    """Segment a subvolume as a worker of a scheduler does."""
+    return Flooding(segmenter, volume).store(pieces, number, progress)

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from floodtide import cli
-from floodtide.plan import measuring
+from floodtide.plan import networks
 
 
 def measure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let plans take these rates: a busy machine would plan few steps."""
-    monkeypatch.setattr(measuring, "training_rate", lambda *_: 100.0)
-    monkeypatch.setattr(measuring, "call_rate", lambda *_: 100.0)
-    monkeypatch.setattr(measuring, "patch_rate", lambda *_: 10.0)
+    monkeypatch.setattr(networks, "training_rate", lambda *_: 100.0)
+    monkeypatch.setattr(networks, "patch_rate", lambda *_: 10.0)
 
 
 def planned(*line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -33,14 +33,17 @@ std::string what(const Activity& activity) {
   return str_cat(collective, of, step.empty() ? "" : str_cat(" (", step, ")"));
 }
 
-bool is_silent(const RankState& state, double now_s) {
-  return !state.known || (state.known->leaves == 0 && now_s - state.heard_s > 3 * state.known->period_s);
+/// True if nothing was heard of a rank for three of its periods, or since `since_s`, when another rank began to wait. The
+/// period that a rank has told may be out of date: ranks send messages more often once a training has begun.
+bool is_silent(const RankState& state, double now_s, double since_s = 0) {
+  if (!state.known) return true;
+  return state.known->leaves == 0 && (now_s - state.heard_s > 3 * state.known->period_s || state.heard_s < since_s);
 }
 
 bool has_left(const RankState& state) { return state.known && state.known->leaves != 0; }
 
-bool waits(const RankState& state, double now_s) {
-  return !is_silent(state, now_s) && !has_left(state) && state.known->activity.waits != 0;
+bool waits(const RankState& state, double now_s, double since_s = 0) {
+  return !is_silent(state, now_s, since_s) && !has_left(state) && state.known->activity.waits != 0;
 }
 
 /// True if `other` waits in the same communicator as `waiting`, in the same or a later collective.
@@ -50,18 +53,21 @@ bool has_come(const Activity& other, const Activity& waiting) {
   return other.step > waiting.step || (other.step == waiting.step && other.bucket >= waiting.bucket);
 }
 
-std::string described(const RankState& state, double now_s) {
+/// Return the time at which a rank began to wait.
+double began_s(const RankState& waiting) { return waiting.heard_s - waiting.known->activity.for_s; }
+
+std::string described(const RankState& state, double now_s, double since_s) {
   if (has_left(state)) return str_cat("rank ", state.rank, " (has left)");
   if (!state.known) return str_cat("rank ", state.rank, " (never heard of)");
   const Activity& activity = state.known->activity;
-  return str_cat("rank ", state.rank, " (", is_silent(state, now_s) ? "silent since: " : "",
+  return str_cat("rank ", state.rank, " (", is_silent(state, now_s, since_s) ? "silent since: " : "",
                  activity.waits != 0 ? "waiting in " : "", what(activity), ')');
 }
 
-std::string listed(const std::vector<const RankState*>& states, double now_s) {
+std::string listed(const std::vector<const RankState*>& states, double now_s, double since_s) {
   std::string text;
   for (std::size_t i = 0; i < std::min(states.size(), kMostNamed); ++i) {
-    text += str_cat(i == 0 ? "" : ", ", described(*states[i], now_s));
+    text += str_cat(i == 0 ? "" : ", ", described(*states[i], now_s, since_s));
   }
   if (states.size() > kMostNamed) text += str_cat(" and ", states.size() - kMostNamed, " more ranks");
   return text;
@@ -75,7 +81,7 @@ std::vector<const RankState*> missing(std::span<const RankState> ranks, const Ra
   std::vector<const RankState*> idle, elsewhere;
   for (const RankState& state : ranks) {
     if (!members.empty() && std::ranges::find(members, state.rank) == members.end()) continue;
-    if (!waits(state, now_s)) {
+    if (!waits(state, now_s, began_s(waiting))) {
       idle.push_back(&state);
     } else if (!has_come(state.known->activity, own)) {
       elsewhere.push_back(&state);
@@ -149,8 +155,9 @@ Verdict stalled(std::span<const RankState> ranks, double now_s, double warn_s) {
   const auto blamed = missing(ranks, *chosen, now_s);
   const bool late = std::ranges::any_of(blamed, [](const RankState* state) { return !has_left(*state); });
   Verdict verdict{.ends = ends, .wait = what(activity)};
-  verdict.reason = str_cat("rank ", chosen->rank, " has been waiting for ", ends ? limit_s : warn_s, " s in ", verdict.wait,
-                           " for ", blamed.empty() ? "a message: all ranks are in this collective" : listed(blamed, now_s));
+  verdict.reason =
+      str_cat("rank ", chosen->rank, " has been waiting for ", ends ? limit_s : warn_s, " s in ", verdict.wait, " for ",
+              blamed.empty() ? "a message: all ranks are in this collective" : listed(blamed, now_s, began_s(*chosen)));
   if (!ends) verdict.reason += str_cat("; the job ends after ", limit_s, " s");
   if (late || !ends) verdict.reason += advice(activity);
   return verdict;

@@ -45,7 +45,7 @@ void require_valid(const Augmentation& augmentation, const Vec3& patch_size) {
   const double defects = augmentation.missing_section + augmentation.dark_section + augmentation.defocused_section;
   for (const auto& [name, value] :
        {std::pair{"missing_section", augmentation.missing_section}, std::pair{"dark_section", augmentation.dark_section},
-        std::pair{"defocused_section", augmentation.defocused_section},
+        std::pair{"defocused_section", augmentation.defocused_section}, std::pair{"faint_object", augmentation.faint_object},
         std::pair{"shifted_section", augmentation.shifted_section},
         std::pair{"missing_section + dark_section + defocused_section", defects}}) {
     require_range(name, value, 0, 1, "a probability, 0 (off) to 1");

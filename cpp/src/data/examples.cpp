@@ -53,12 +53,13 @@ Example ExampleSource::load(const Cursor& cursor) const {
   const Source& source = sources_[static_cast<std::size_t>(where.volume)];
   const ExampleKey key{options_.seed, cursor.epoch, deal_->place(cursor.walker, cursor.epoch, cursor.index).position};
   const Deformation deformation = draw_deformation(options_.augmentation, options_.patch_size, key);
-  Patch patch = read_patch(source, where.position, options_.patch_size, options_.softness, deformation);
+  Patch patch = read_patch(source, where.position, options_.patch_size, deformation);
   const auto black = static_cast<float>(-source.options().mean / source.options().std);
   const Vec3& size = options_.patch_size;
-  change(draw_intensities(options_.augmentation, size[0], key), {&black, 1}, key.random(kNoisePurpose),
-         View<float, 4>(patch.image.data(), {size[0], size[1], size[2], 1}));
-  return {std::move(patch.image), std::move(patch.labels), where, cursor};
+  const View<float, 4> image(patch.image.data(), {size[0], size[1], size[2], 1});
+  make_objects_faint(options_.augmentation.faint_object, patch.objects.view(), {}, key.random(kObjectPurpose), image);
+  change(draw_intensities(options_.augmentation, size[0], key), {&black, 1}, key.random(kNoisePurpose), image);
+  return {std::move(patch.image), soft_labels(patch.objects.view(), options_.softness), where, cursor};
 }
 
 Cursor ExampleSource::next(const Cursor& cursor) const {

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
+#include <map>
 
 #include "data/purposes.hpp"
+#include "floodtide/data/labels.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -109,6 +110,40 @@ Intensities draw_intensities(const Augmentation& augmentation, std::int64_t sect
     }
   }
   return result;
+}
+
+void make_objects_faint(double probability, View<const std::int64_t, 3> labels, const Vec3& margin, Philox random,
+                        View<float, 4> image) {
+  if (probability == 0) return;
+  const auto [depth, height, width, channels] = image.shape();
+  const Box patch{{}, {depth, height, width}};
+  const auto values = [&](const Vec3& at) { return Eigen::Map<Eigen::ArrayXf>(&image(at[0], at[1], at[2], 0), channels); };
+  Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(channels);
+  std::int64_t count = 0;
+  std::map<std::int64_t, float> contrasts;  // of each object
+  for_each_voxel(patch, [&](const Vec3& at) {
+    const std::int64_t label = labels.at(at + margin);
+    if (is_object(label)) contrasts[label] = 1;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      Vec3 next = at;
+      if (++next[axis] == patch.size[axis]) continue;
+      const std::int64_t other = labels.at(next + margin);
+      if (label == other || label == kNoLabel || other == kNoLabel) continue;
+      sum += values(at).cast<double>() + values(next).cast<double>();
+      count += 2;
+    }
+  });
+  if (count == 0) return;
+  for (auto& [label, contrast] : contrasts) {
+    const double chance = random.uniform(), drawn = between(-0.5, 0.5, random.uniform());
+    if (chance < probability) contrast = static_cast<float>(drawn);
+  }
+  const Eigen::ArrayXf level = (sum / static_cast<double>(count)).cast<float>();
+  for_each_voxel(patch, [&](const Vec3& at) {
+    const auto found = contrasts.find(labels.at(at + margin));
+    if (found == contrasts.end() || found->second == 1) return;
+    values(at) = level + found->second * (values(at) - level);
+  });
 }
 
 void change(const Intensities& intensities, std::span<const float> black, Philox random, View<float, 4> image) {

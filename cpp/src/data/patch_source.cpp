@@ -215,7 +215,7 @@ struct PatchSource::Impl {
 
   [[nodiscard]] Drawn training(const ExampleKey& key) const { return options.whole ? fixed(key.number) : draw(key); }
   [[nodiscard]] ExampleKey key(std::int64_t epoch, std::int64_t number) const { return {options.order.seed, epoch, number}; }
-  [[nodiscard]] Sample read(const Drawn& drawn, const Deformation& deformation, bool training) const {
+  [[nodiscard]] Sample read(const Drawn& drawn, const Deformation& deformation, bool training, const ExampleKey& key) const {
     const Region& region = *drawn.region;
     const OpenImage& own = image(region);
     const Vec3& size = options.patch;
@@ -245,6 +245,10 @@ struct PatchSource::Impl {
     const Tensor<std::int64_t, 3> read = own.labels.read(labelled, region.box);
     const Tensor<std::int64_t, 3> labels =
         copies ? apply<std::int64_t>(deformation.axes, read.view()) : nearest(*places, read.view(), labelled.start, kNoLabel);
+    if (training) {
+      make_objects_faint(options.augmentation.faint_object, labels.view(), margin, key.random(kObjectPurpose),
+                         sample.image.view());
+    }
     targets->make(labels.view(), training, sample);
     return sample;
   }
@@ -258,6 +262,9 @@ PatchSource::PatchSource(std::vector<LabelledImage> images, std::vector<Region> 
   FLOODTIDE_REQUIRE(!options.whole || options.patch[0] == 1, invalid_argument, "patch: whole sections of ", Show{options.patch},
                     " (z, y, x), expected one section");
   require_valid(options.augmentation, options.patch);
+  FLOODTIDE_REQUIRE(options.augmentation.faint_object == 0 || !targets->classes(), invalid_argument,
+                    "augmentation: faint_object is ", options.augmentation.faint_object,
+                    ", but the labels are classes; expected 0, or a task with objects");
   targets->check(options.patch);
   impl_->options = options;
   impl_->open(images);
@@ -300,7 +307,7 @@ Region PatchSource::training_place(std::int64_t epoch, std::int64_t number) cons
 
 Sample PatchSource::fixed(std::int64_t number) const {
   const Impl::Drawn drawn = impl_->fixed(number);
-  Sample sample = impl_->read(drawn, {}, false);
+  Sample sample = impl_->read(drawn, {}, false, {});
   if (impl_->options.whole) return sample;
   const bool classes = targets().classes();
   std::vector<Vec3> middles;  // of the voxels on which an output depends, from its own voxel
@@ -331,7 +338,7 @@ Sample PatchSource::load(const Cursor& cursor) const {
   const ExampleKey key = impl_->key(cursor.epoch, order().number(cursor));
   const Augmentation& augmentation = impl_->options.augmentation;
   const Impl::Drawn drawn = impl_->training(key);
-  Sample sample = impl_->read(drawn, draw_deformation(augmentation, impl_->options.patch, key), true);
+  Sample sample = impl_->read(drawn, draw_deformation(augmentation, impl_->options.patch, key), true, key);
   std::vector<float> black;
   for (const LabelledImage::Channel& channel : impl_->image(*drawn.region).given.channels) {
     black.push_back(static_cast<float>(-channel.mean / channel.std));

@@ -54,26 +54,27 @@ Tensor<float, 3> Source::read_image(const Box& box) const {
   return image;
 }
 
-Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, double softness, const Deformation& deformation) {
+Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, const Deformation& deformation) {
   const Box box = centred_box(centre, size);
-  Patch patch{{}, Tensor<float, 3>(size)};
-  Tensor<std::int64_t, 3> labels;
   if (deformation.moves_axes_only()) {
-    patch.image = apply<float>(deformation.axes, source.read_image(box).view());
-    labels = apply<std::int64_t>(deformation.axes, read_objects(source.labels(), box).view());
-  } else {
-    Places places(deformation, box);
-    places.move_middle_to(centre, source.box());
-    const Box read = places.bounds(source.box());
-    patch.image = interpolate(places, {}, source.read_image(read).view(), read.start, std::nullopt);
-    labels = nearest(places, read_objects(source.labels(), read).view(), read.start, 0);
+    return {apply<float>(deformation.axes, source.read_image(box).view()),
+            apply<std::int64_t>(deformation.axes, read_objects(source.labels(), box).view())};
   }
+  Places places(deformation, box);
+  places.move_middle_to(centre, source.box());
+  const Box read = places.bounds(source.box());
+  return {interpolate(places, {}, source.read_image(read).view(), read.start, std::nullopt),
+          nearest(places, read_objects(source.labels(), read).view(), read.start, 0)};
+}
+
+Tensor<float, 3> soft_labels(View<const std::int64_t, 3> objects, double softness) {
+  Tensor<float, 3> labels(objects.shape());
   const auto on = static_cast<float>(1 - softness), off = static_cast<float>(softness);
-  const std::int64_t object = labels.view()(size[0] / 2, size[1] / 2, size[2] / 2);
+  const std::int64_t object = objects(objects.shape(0) / 2, objects.shape(1) / 2, objects.shape(2) / 2);
   for (std::int64_t i = 0; i < labels.size(); ++i) {
-    patch.labels.data()[i] = object != 0 && labels.data()[i] == object ? on : off;
+    labels.data()[i] = object != 0 && objects.data()[i] == object ? on : off;
   }
-  return patch;
+  return labels;
 }
 
 std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3& patch_size, int first_class, int last_class,

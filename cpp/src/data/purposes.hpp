@@ -18,5 +18,6 @@ inline constexpr std::uint64_t kShiftPurpose = 0xDA7A000B;         ///< shifted 
 inline constexpr std::uint64_t kIntensityPurpose = 0xDA7A000C;     ///< intensities of one example
 inline constexpr std::uint64_t kSectionPurpose = 0xDA7A000D;       ///< missing, dark and defocused sections of one example
 inline constexpr std::uint64_t kNoisePurpose = 0xDA7A000E;         ///< noise of one example
+inline constexpr std::uint64_t kObjectPurpose = 0xDA7A000F;        ///< faint objects of one example
 
 }  // namespace floodtide::data

@@ -66,7 +66,7 @@ FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forw
       forward_by_fft_(forward ? *forward == Forward::fft : trains_by_fft_),
       head_weights_(static_cast<std::size_t>(options.features)) {
   const bool bf16 = options.compute == Compute::bf16;
-  const int count = bf16 || (trains_by_fft_ && forward_by_fft_) ? 2 : 2 * options.depth;
+  const int count = bf16 || (trains_by_fft_ && forward_by_fft_) ? 1 : 2 * options.depth;
   for (int number = 0; number < count; ++number) {
     convolutions_.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel,
                                bf16 ? Compute::fp32 : options.compute);
@@ -148,9 +148,9 @@ std::uint16_t* FfnPlan::rounded(Lane& lane, std::size_t number) const {
   return lane.rounded.data() + static_cast<std::int64_t>(number) * Bf16Chain::activation_size(size_, options_.features);
 }
 
-void FfnPlan::reserve_chain(Lane& lane, FftChain::Transposed transposed) const {
-  if (lane.chain.floats() < FftChain::workspace_floats(size_, options_.features, transposed))
-    lane.chain = chain_->make_workspace(transposed);
+void FfnPlan::reserve_chain(Lane& lane, kernels::Passes passes) const {
+  if (lane.chain.bytes() < FftChain::workspace_bytes(size_, options_.features, passes))
+    lane.chain = chain_->make_workspace(passes);
 }
 
 void FfnPlan::load_input(Lane& lane, const FfnExample& example) const {
@@ -170,7 +170,7 @@ void FfnPlan::forward(Lanes& lanes, std::span<const FfnExample> batch) const {
     reserve(lane, 2);
     lane.trained = false;
     load_input(lane, batch[number]);
-    if (forward_by_fft_) reserve_chain(lane, FftChain::Transposed::no);
+    if (forward_by_fft_) reserve_chain(lane, kernels::Passes::forward);
     convolve(lane, false, forward_by_fft_);
     lane.head.forward(activation(lane, bf16_ ? 0 : 1), batch[number]);
   };
@@ -265,7 +265,7 @@ void FfnPlan::loss_and_each_gradients(Lanes& lanes, std::span<FfnExample> batch,
 void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale,
                     const OnReady& on_ready) const {
   reserve(lane, 2 * options_.depth + 2);
-  if (trains_by_fft_) reserve_chain(lane, FftChain::Transposed::too);
+  if (trains_by_fft_) reserve_chain(lane, kernels::Passes::all);
   if (lane.gradients.size() == 0) lane.gradients = AlignedBuffer<float>(layout.size());
   std::ranges::fill(lane.gradients.span(), 0.0F);
   load_input(lane, example);
@@ -289,14 +289,17 @@ void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready re
   float* const inner_grad = activation(lane, layers_ + 1);
   const auto add_gradients = [&](std::size_t i, const float* input, Activation on_input, const float* output_grad) {
     const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)).data(); };
-    const kernels::Conv3d& convolution = convolutions_[std::min(i, convolutions_.size() - 1)];
-    convolution.backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1), lane.workspace);
+    float *const weight_grad = grad_of(2 * i), *const bias_grad = grad_of(2 * i + 1);
+    if (i > 0 && trains_by_fft_) {  // the spectrum is that of output_grad, and becomes that of the gradient by the input
+      chain_->backward({weights_[i].data(), input, on_input, weight_grad, bias_grad}, lane.chain);
+    } else {
+      convolutions_[i].backward_weights(input, on_input, output_grad, weight_grad, bias_grad, lane.workspace);
+    }
     ready(2 * i);
   };
-  /// Computes the gradient by the input of convolution i > 0. With Fourier transforms, the spectrum is that of `grad`.
+  /// Computes the gradient by the input of convolution i > 0, after add_gradients().
   const auto backward_data = [&](std::size_t i, const float* grad, const float* mask, bool accumulate, float* out) {
     if (!trains_by_fft_) return convolutions_[i].backward_data(grad, mask, accumulate, out, lane.workspace);
-    chain_->multiply_transposed(weights_[i].data(), lane.chain);
     chain_->finish({.mask = mask,
                     .residual = accumulate ? out : nullptr,
                     .out = out,
@@ -369,8 +372,9 @@ Tensor<std::uint8_t, 5> FfnPlan::relu_masks(const Vec3& size, const FfnOptions& 
 std::size_t FfnPlan::bytes(const Lanes& lanes) noexcept {
   std::size_t total = 0;
   for (const Lane& lane : lanes) {
-    const std::int64_t count = lane.input.size() + lane.activations.size() + lane.gradients.size() + lane.chain.floats();
-    total += static_cast<std::size_t>(count) * sizeof(float) + lane.rounded.span().size_bytes() + lane.head.bytes();
+    const std::int64_t count = lane.input.size() + lane.activations.size() + lane.gradients.size();
+    total += static_cast<std::size_t>(count) * sizeof(float) + static_cast<std::size_t>(lane.chain.bytes()) +
+             lane.rounded.span().size_bytes() + lane.head.bytes();
   }
   return total;
 }
@@ -383,18 +387,17 @@ std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size,
   const std::int64_t activations = bf16 ? 2 : outputs;
   const std::int64_t rounded = bf16 ? outputs * Bf16Chain::activation_size(size, options.features) : 0;
   const std::int64_t chain =
-      trains_by_fft(size, options) ? FftChain::workspace_floats(size, options.features, FftChain::Transposed::too) : 0;
-  const std::int64_t lane = floats(first, first.stored_in()) + activations * activation_floats(first) + chain + parameters;
+      trains_by_fft(size, options) ? FftChain::workspace_bytes(size, options.features, kernels::Passes::all) : 0;
+  const std::int64_t lane = floats(first, first.stored_in()) + activations * activation_floats(first) + parameters;
   return static_cast<std::size_t>(examples_at_once(options, examples, threads)) *
-         (static_cast<std::size_t>(lane) * sizeof(float) + static_cast<std::size_t>(rounded) * sizeof(std::uint16_t) +
-          Head::bytes_of(first));
+         (static_cast<std::size_t>(lane) * sizeof(float) + static_cast<std::size_t>(chain) +
+          static_cast<std::size_t>(rounded) * sizeof(std::uint16_t) + Head::bytes_of(first));
 }
 
 std::string FfnPlan::kernel_names() const {
   if (bf16_) return "conv0_a: " + convolutions_[0].kernel_names() + "; others: amx_bf16";
-  const std::string& others = convolutions_[1].kernel();
   return "conv0_a: " + convolutions_[0].kernel_names() + "; others: " +
-         (trains_by_fft_ ? "forward fft, backward_data fft, backward_weights " + others : convolutions_[1].kernel_names());
+         (trains_by_fft_ ? "forward fft, backward_data fft, backward_weights fft" : convolutions_[1].kernel_names());
 }
 
 }  // namespace floodtide::nn

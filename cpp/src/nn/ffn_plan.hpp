@@ -92,7 +92,7 @@ class FfnPlan {
   [[nodiscard]] float* activation(Lane& lane, std::size_t number) const;
   /// Return an activation of `rounded`. Numbers below layers_ are outputs of convolutions; two gradients follow.
   [[nodiscard]] std::uint16_t* rounded(Lane& lane, std::size_t number) const;
-  void reserve_chain(Lane& lane, kernels::FftChain::Transposed transposed) const;
+  void reserve_chain(Lane& lane, kernels::Passes passes) const;
   void load_input(Lane& lane, const FfnExample& example) const;
   /// Runs forward and backward pass of one example. Calls on_ready for each entry of lane.gradients when it is complete.
   void train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale, const OnReady& on_ready) const;
@@ -111,8 +111,7 @@ class FfnPlan {
   FfnOptions options_;
   std::size_t layers_;  // number of convolutions
   bool keeps_chain_weights_, trains_by_fft_, forward_by_fft_;
-  // conv0_a, conv0_b, conv1_a, ... If all passes use Fourier transforms, conv0_b stands for all that follow: it only computes
-  // gradients by weights, for which it needs no weights. With bfloat16, conv0_b is not used.
+  // conv0_a, conv0_b, conv1_a, ... With bfloat16, and if all passes use Fourier transforms, conv0_a only.
   std::vector<kernels::Conv3d> convolutions_;
   std::optional<kernels::FftChain> chain_;           // all convolutions but the first one, if any pass uses it
   std::vector<AlignedBuffer<float>> chain_weights_;  // transformed, for forward()

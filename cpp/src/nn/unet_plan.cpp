@@ -104,7 +104,8 @@ struct PlanFloats {
   [[nodiscard]] std::int64_t total(bool training) const noexcept {
     std::int64_t sum = bottom + input + before_grad + below + grads[0] + grads[1];
     for (std::size_t level = 0; level < levels.size(); ++level) {
-      sum += (level + 1 == levels.size() ? 2 : 4 + (training ? 1 : 0)) * levels[level];  // of its convolutions, and `joined`
+      const bool trained = training && level + 1 < levels.size();
+      sum += (trained ? 5 : 2) * levels[level];  // of its convolutions, and `joined`
     }
     return sum;
   }
@@ -171,12 +172,14 @@ void UNetPlan::add_level(int level) {
   here.grid = grid_of(n_, size_, level, options);
   here.channels = features_of(options, level);
   const std::int64_t floats = here.grid.floats(here.channels);
-  const auto node = [&](const BlockEntries& entries) {
-    return Node{&entries,
-                {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), options},
-                reserve(floats)};
+  const auto node = [&](const BlockEntries& entries, float* before) {
+    return Node{
+        &entries, {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), options}, before};
   };
-  for (std::size_t half = 0; half < 2; ++half) here.encoder.push_back(node(layout_->encoder[2 * number + half]));
+  const auto next_memory = [&] { return here.memory.emplace_back(reserve(floats)).data(); };
+  for (std::size_t half = 0; half < 2; ++half) {
+    here.encoder.push_back(node(layout_->encoder[2 * number + half], next_memory()));
+  }
   if (level > 0) {
     Level& above = levels_[number - 1];
     const Vec3 pool = pool_of(options, level - 1);
@@ -187,7 +190,9 @@ void UNetPlan::add_level(int level) {
                                                       pool, 2 * above.channels, above.channels});
   }
   if (level + 1 == options.depth) return;
-  for (std::size_t half = 0; half < 2; ++half) here.decoder.push_back(node(layout_->decoder[2 * number + half]));
+  for (std::size_t half = 0; half < 2; ++half) {
+    here.decoder.push_back(node(layout_->decoder[2 * number + half], groups_ > 0 ? next_memory() : here.encoder[half].before));
+  }
   if (groups_ > 0) here.joined = reserve(floats);
 }
 
@@ -280,7 +285,7 @@ void UNetPlan::run(View<const float, 5> images, const Pass* pass) {
 HeadInput UNetPlan::head_input() const noexcept {
   if (lowest() == 0) return {bottom_.data(), nullptr};
   const Node& last = levels_[0].decoder[1];
-  return {last.before.data(), &last.block};
+  return {last.before, &last.block};
 }
 
 void UNetPlan::forward(View<const float, 5> images) {

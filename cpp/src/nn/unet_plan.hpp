@@ -94,13 +94,13 @@ class UNetPlan {
   struct Node {
     const BlockEntries* entries;
     ConvBlock block;
-    AlignedBuffer<float> before;  // output of the convolution
+    float* before;  // output of the convolution, in Level::memory
 
     [[nodiscard]] std::int64_t begin(Range units) const noexcept {
       return units.begin * block.grid().unit_floats(block.channels());
     }
-    [[nodiscard]] const float* band(Range units) const noexcept { return before.data() + begin(units); }
-    [[nodiscard]] float* band(Range units) noexcept { return before.data() + begin(units); }
+    [[nodiscard]] const float* band(Range units) const noexcept { return before + begin(units); }
+    [[nodiscard]] float* band(Range units) noexcept { return before + begin(units); }
     /// Computes a band of the output of the block.
     void output(Range units, Channels<float> out) const { block.normalise(units, band(units), out); }
     /// Adds a band of gradients by the output of the block to its sums, while the band is in the cache: the layer before has
@@ -111,6 +111,9 @@ class UNetPlan {
     Grid grid;
     std::int64_t channels;
     std::vector<Node> encoder, decoder;  // two blocks each; the lowest level has no decoder
+    /// Of the blocks. In a plan for forward passes, a block of the decoder uses that of the same block of the encoder, which
+    /// nothing reads any more.
+    std::vector<AlignedBuffer<float>> memory;
     /// Plan for training: the channels from the level below. The decoder reads them together with the output of the encoder. As
     /// soon as its backward pass does not need them any more, the same memory holds the gradient by the output of the encoder.
     AlignedBuffer<float> joined;

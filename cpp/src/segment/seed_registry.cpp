@@ -13,8 +13,8 @@ namespace {
 
 /// @param published class of the policy in google/ffn
 SeedPolicyRow row(const char* name, const char* published, std::vector<Vec3> (*find)(const SeedSearch&),
-                  std::vector<ParameterSpec> parameters, const char* help, std::int64_t bytes_per_voxel = 0) {
-  return {name, published, find, std::move(parameters), str_cat(help, " (", published, " of google/ffn)"), bytes_per_voxel};
+                  std::vector<ParameterSpec> parameters, const char* help) {
+  return {name, published, find, std::move(parameters), str_cat(help, " (", published, " of google/ffn)")};
 }
 
 ParameterSpec voxels(const char* name, double standard, const char* help, Limits limits) {
@@ -37,17 +37,17 @@ std::span<const SeedPolicyRow> seed_policy_rows() {
       row("grid2d", "PolicyGrid2d", &planar_grid_seeds,
           {voxels("grid2d_step", 16, "distance between neighbouring voxels of a grid", {1, 4096})},
           "voxels of a regular grid in each plane z, then of shifted grids"),
-      row("max", "PolicyMax", &brightest_seeds, {}, "all voxels in order of falling intensity", 80),
+      row("max", "PolicyMax", &brightest_seeds, {}, "all voxels in order of falling intensity"),
       row("max_peaks", "PolicyMaxPeaks", &intensity_peak_seeds, {}, "peaks of the intensity above `mean`, sorted by z, y, x"),
       row("dense", "PolicyDenseSeeds", &dense_seeds,
           {real("dense_threshold", 0.5, "seeds are normalised intensities above this", {-1e6, 1e6}),
            integer("dense_num_erosions", 0, "how often voxels beside others that are no seeds are left out", {0, 1024}),
            boolean("dense_invert", "take the voxels that are not above the threshold")},
-          "all voxels above a threshold, after erosions, sorted by z, y, x", 80),
+          "all voxels above a threshold, after erosions, sorted by z, y, x"),
       row("image_peaks", "PolicyImagePeaks3D2D", &image_peak_seeds,
           {voxels("image_peaks_min_distance_2d", 2, "distance between peaks of a plane z; -1: none", {-1, 1024}),
            voxels("image_peaks_min_distance_3d", 4, "distance between peaks of the volume; -1: none", {-1, 1024})},
-          "peaks of the intensity in the volume, then in each plane z, the brightest first", 160),
+          "peaks of the intensity in the volume, then in each plane z, the brightest first"),
       row("disk_peaks", "PolicyImagePeaks2DDisk", &disk_peak_seeds,
           {voxels("disk_peaks_min_distance_2d", 3, "distance between peaks", {0, 1024}),
            real("disk_peaks_threshold_rel", 0.5, "a peak is above this share of the largest intensity of its plane",

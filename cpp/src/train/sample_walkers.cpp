@@ -47,8 +47,10 @@ class SampleWalkers final : public Walkers {
                       truth.classes() ? "classes" : "targets", ", the network's output is ", name(network.output()));
     const Vec3 pool = network.total_pool();
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      FLOODTIDE_REQUIRE(size[axis] % pool[axis] == 0, shape_mismatch, "train: samples of ", Show{size},
-                        " (z, y, x), expected multiples of ", Show{pool}, ", the network's pooling");
+      FLOODTIDE_REQUIRE(
+          size[axis] % pool[axis] == 0, shape_mismatch, "train: samples of ", Show{size}, " (z, y, x), expected multiples of ",
+          Show{pool}, ", the product of all pools (model.pools)",
+          size[0] == 1 && pool[0] > 1 ? "; for single sections, give pools and kernels (model.kernels) of 1 along z" : "");
     }
     const auto [z, y, x] = size;
     const std::int64_t n = local() * batch();

@@ -41,7 +41,8 @@ ValidationResult validate(nn::Ffn& network, const data::Source& source, const st
     return [&, flood = flood::TrainingFlood(options), image = Tensor<float, 3>(options.fov),
             logits = Tensor<float, 3>(options.fov), labels = Tensor<float, 3>(options.fov)](std::int64_t centre) mutable {
       const data::Patch example = data::read_patch(source, centres[static_cast<std::size_t>(centre)].position,
-                                                   flood::patch_size(options.fov, options.deltas), softness);
+                                                   flood::patch_size(options.fov, options.deltas));
+      const Tensor<float, 3> truth = data::soft_labels(example.objects.view(), softness);
       flood.begin(seed, stream_id(kValidationMoves, static_cast<std::uint64_t>(centre)));
       bool first = true;
       while (const std::optional<Box> box = flood.advance()) {
@@ -52,10 +53,10 @@ ValidationResult validate(nn::Ffn& network, const data::Source& source, const st
         paste_box<float>(logits.view(), flood.canvas(), *box);
         ++result.moves_made;
         if (!std::exchange(first, false)) continue;
-        copy_box<float>(example.labels.view(), *box, labels.view());
+        copy_box<float>(truth.view(), *box, labels.view());
         count(result.first_pass, logits.view(), labels.view(), &result.first_pass_centres.view()(centre, 0));
       }
-      count(result.moves, flood.canvas(), example.labels.view(), &result.moves_centres.view()(centre, 0));
+      count(result.moves, flood.canvas(), truth.view(), &result.moves_centres.view()(centre, 0));
     };
   };
   validate_parts(network, std::ssize(centres), communicator, progress, prepare);

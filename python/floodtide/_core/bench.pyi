@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import typing
 
-__all__: list[str] = ["ConvPasses", "Peak", "Reading", "conv_kernels"]
+__all__: list[str] = ["ConvPasses", "Peak", "conv_kernels"]
 
 class ConvPasses:
     def __init__(
@@ -26,10 +26,5 @@ class ConvPasses:
 class Peak:
     def __init__(self, level: str) -> None: ...
     def sample(self) -> float: ...
-
-class Reading:
-    def __init__(self, bytes_per_thread: int) -> None: ...
-    def bytes(self) -> int: ...
-    def run(self) -> None: ...
 
 def conv_kernels() -> list[tuple[str, str]]: ...

@@ -134,6 +134,7 @@ class Augmentation:
     dark_section: float
     defocused_section: float
     elastic: float
+    faint_object: float
     gain: float
     gamma: float
     missing_section: float

@@ -9,10 +9,11 @@ image, so neighbouring subvolumes see the same voxels, wherever a border between
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +21,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config
-from floodtide.base import notes, reading
+from floodtide.base import notes
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs
 from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
-from floodtide.config.stored import require_same_task
+from floodtide.config.reader import require_same_task
 from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3, box_text, is_inside, middle, parse_boxes
+from floodtide.data.boxes import Progress, as_vec3, box_text, is_inside, middle, parse_boxes
 from floodtide.data.copies import require_new
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
 from floodtide.data.formats.table import HDF5, container, format_of
-from floodtide.data.image_check import image_problems
 from floodtide.data.look import problems
-from floodtide.data.look.problems import Reading, settle
+from floodtide.data.look.problems import Reading, image_problems, settle
 from floodtide.data.places import Place, places_beside, write_places
 from floodtide.data.resampling import Resampled, labels_at, original_of
 from floodtide.data.volumes import settled_size
 from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
 from floodtide.segment import predict, trained
 from floodtide.segment.affinities import OVERLAP, write_segments
-from floodtide.segment.blocks import store_on_ranks, voxels_of
-from floodtide.segment.commands import NETWORK_BYTES, use_threads
+from floodtide.segment.blocks import Segmenting, voxels_of
+from floodtide.segment.checkpoints import digest
+from floodtide.segment.commands import use_threads
 from floodtide.segment.decoding import Decoding, decoding_of, kept_decoding
 from floodtide.segment.doubts import segments_with_places
-from floodtide.segment.identity import digest
 from floodtide.segment.linking import decoding_bytes, objects_of
-from floodtide.segment.pieces import PLAN, Cut, Pieces
+from floodtide.segment.pieces import Cut, Pieces
 
 _COMMAND = "floodtide segment"
 _SAMPLE = 64  # voxels of the network along each axis that are timed for an estimate
@@ -71,7 +71,7 @@ def settings_with(image: str, model: str, overrides: Sequence[str]) -> config.Co
     return config.from_dict(table, "segment --model", overrides)
 
 
-class Stack(NotPickled):
+class Stack(NotPickled, Segmenting):
     """A box of an image as a trained U-Net sees it, and how its predictions become segments.
 
     Affinities are agglomerated, with the defaults until `choose`; distances become affinities first; objects of a class
@@ -79,9 +79,8 @@ class Stack(NotPickled):
 
     Args:
         file: The configuration, for messages.
-        settings: Its content, of model.kind "unet".
-        box: z0:z1,y0:y1,x0:x1 in voxels of the image; None: segment.box, else the whole image, or in one piece the
-            held-out box of the training's own image: validation.test_box, else validation.box.
+        settings: Its content, of model.kind "unet". Without segment.box, the box is the whole image, or in one piece
+            the held-out box of the training's own image: validation.test_box, else validation.box.
         voxel_nm: Voxel size (z, y, x) of the image; None: what the configuration or the image states.
 
     Raises:
@@ -91,14 +90,11 @@ class Stack(NotPickled):
     not_pickled = "it holds a network and open volumes; expected a new one, from its configuration"
 
     def __init__(
-        self,
-        file: str,
-        settings: config.Config,
-        box: str | None = None,
-        voxel_nm: Sequence[float] | None = None,
+        self, file: str, settings: config.Config, voxel_nm: Sequence[float] | None = None
     ) -> None:
+        super().__init__()
         task: Any = settings.task
-        if task.agglomerated:
+        if task.of_objects:
             library("waterz", "segment", "affinities")  # missing? say so before a long prediction
         use_threads(settings)
         options = settings.segment
@@ -108,15 +104,18 @@ class Stack(NotPickled):
         images, levels, known_nm = _images(file, settings, checkpoint)
         mean, std = map(list, zip(*levels, strict=True))
         task = trained.task_of(checkpoint)
-        self.predictor = predict.Predictor(trained.load(checkpoint), mean=mean, std=std, task=task)
+        model = trained.load(checkpoint)
+        self._predictor = functools.partial(predict.Predictor, model, mean=mean, std=std, task=task)
+        self.predictor = self._predictor()
         self.channels = self.images = self.predictor.channels(images)
         self.image, self.checkpoint, self.options = images[0], checkpoint, options
         self.inputs = [*files_of([one.name for one in images]), str(checkpoint)]
         self.decoding = Decoding()
-        self._chosen_s = 0.0  # seconds that `choose` took
         self.size_nm = settled_size(self.image, voxel_nm or known_nm, "the configuration")
         self.grid = self._grid()
-        self.box = self._box(settings, box)
+        self.network_nm = self.grid.voxel_size_nm if self.grid else self.size_nm
+        self._ratio = self.grid.ratio if self.grid else (1.0, 1.0, 1.0)
+        self.box = self._box(settings)
         if world.rank() == 0:
             # Refuse an image that is none for this network, and warn if it looks different.
             read = Reading("segment", *levels[0], "segment.mean and segment.std", self.network_nm)
@@ -139,18 +138,17 @@ class Stack(NotPickled):
         if problems.fits(own, wanted):
             return None
         grids = [Resampled(one, own, wanted) for one in self.images]
-        self.images = [
-            Volume(grid, name=one.name) for grid, one in zip(grids, self.images, strict=True)
-        ]
+        named = zip(grids, self.images, strict=True)
+        self.images = [Volume(grid, name=one.name) for grid, one in named]
         if world.rank() == 0:
             notes.show(
                 f"{self.image.name}: {size_text(own)} nm, resampled to {size_text(wanted)} nm for the network"
             )
         return grids[0]
 
-    def _box(self, settings: config.Config, box: str | None) -> Box:
+    def _box(self, settings: config.Config) -> Box:
         options, shape = settings.segment, self.image.shape
-        part = parse_box(box or options.box)
+        part = parse_box(options.box)
         held_out = parse_boxes(settings.validation.test_box or settings.validation.box)
         if part is None and held_out and options.subvolume is None and not options.image:
             return held_out[0] if self.grid is None else self.grid.old_box_of(held_out[0])
@@ -167,43 +165,22 @@ class Stack(NotPickled):
         Args:
             new: False: choose nothing; without a kept choice, the defaults, and a note that says so.
         """
-        old = self.predictor
-        if old.task is None or not old.task.affinity_offsets:
+        task: Any = self.predictor.task
+        if not task.affinity_offsets:
             return
-        start_s = time.monotonic()
-        if new:
-            found = decoding_of(self.checkpoint, self.options)
-        else:
-            found = kept_decoding(self.checkpoint, self.options)
-            if world.rank() == 0:
-                notes.show(f"{self.image.name}: estimated with {found.source}")
-        self.decoding = found
-        self._chosen_s = time.monotonic() - start_s
-        if found.mirror:
-            self.predictor = predict.Predictor(
-                old.model,
-                mean=old.mean.tolist(),
-                std=old.std.tolist(),
-                mirror=found.mirror,
-                task=old.task,
-            )
-
-    @property
-    def network_nm(self) -> SizeNm | None:
-        """Voxel size (z, y, x) that the network reads the image at."""
-        return self.size_nm if self.grid is None else self.grid.voxel_size_nm
-
-    @property
-    def _ratio(self) -> Sequence[float]:
-        """Voxel size of the network divided by that of the image."""
-        return (1.0, 1.0, 1.0) if self.grid is None else self.grid.ratio
+        choose = decoding_of if new else kept_decoding
+        self.decoding = choose(self.checkpoint, self.options)
+        if not new and world.rank() == 0:
+            notes.show(f"{self.image.name}: estimated with {self.decoding.source}")
+        if self.decoding.mirror:
+            self.predictor = self._predictor(mirror=self.decoding.mirror)
 
     @property
     def decoded_with(self) -> dict[str, Any]:
         """Options of the agglomeration, as JSON values; empty for classes, which need none."""
         task: Any = self.predictor.task
         mirror = {"mirror": list(self.predictor.mirror)} if self.predictor.mirror else {}
-        return config.to_dict(self.decoding.options) | mirror if task.agglomerated else {}
+        return config.to_dict(self.decoding.options) | mirror if task.of_objects else {}
 
     def coarse(self, box: Box) -> Box:
         """Return the box of the network's voxels that covers a box."""
@@ -247,36 +224,31 @@ class Stack(NotPickled):
         a, b = (round(n * math.prod(ratio)) for n in place.voxels)
         return dataclasses.replace(place.moved(to), voxels=(a, b))
 
-    def _cut(self) -> Cut:
-        """Return how segment.subvolume cuts the box; without it, in one piece."""
+    @property
+    def cut(self) -> Cut:
+        """How the box is cut."""
         size, overlap = self.options.subvolume or self.box[1], self.options.overlap
         if overlap is None:
             pairs = zip(size, self._ratio, strict=True)
             overlap = as_vec3([min(math.ceil(OVERLAP * r), n // 4) for n, r in pairs])
-        return Cut(self.box, size, overlap).joinable()
+        return Cut(self.box, size, overlap)
 
-    def _pieces(self, folder: str) -> Pieces:
-        if ":" in folder:
-            raise InvalidArgumentError(
-                f"--out {folder}: names a dataset, expected a folder, because segment.subvolume cuts the box"
-            )
-        refuse_inputs("segment", [folder], self.inputs)
+    def _settings(self) -> dict[str, Any]:
         voxels: dict[str, str] = {}
         for one in self.channels:
             voxels |= voxels_of(one, box=self.box)
-        settings = {
+        return {
             "image": self.image.name,
             "voxels": voxels,
             "network": digest(self.predictor.model),
             "options": {
                 "mean": self.predictor.mean.tolist(),
                 "std": self.predictor.std.tolist(),
-                "resampled_nm": None if self.grid is None else self.grid.voxel_size_nm,
+                "resampled_nm": self.grid.voxel_size_nm if self.grid else None,
                 **self.decoded_with,
             },
             "geometry": {"voxel_size_nm": self.size_nm, "offset": self.image.geometry.offset},
         }
-        return Pieces.create(folder, self._cut(), self.image.shape, settings)
 
     def write(self, out: str) -> dict[str, Any]:
         """Segment the box in one piece, write it to a volume of any format, and return the report. Collective.
@@ -293,7 +265,6 @@ class Stack(NotPickled):
                 hdf5_result(_COMMAND, [dataset])(str(path))
         predicted = f"{container(out).with_suffix('.predicted.h5')}:predicted"
         texts = {"image": self.image.name, "checkpoint": str(self.checkpoint)}
-        start_s = time.monotonic()
         with bar("voxels", "predict", line_every_s=10.0) as progress:
             self.predictor.write(
                 self.images,
@@ -303,89 +274,39 @@ class Stack(NotPickled):
                 notes=texts,
                 progress=progress,
             )
-        found: dict[str, Any] = {}
         with world.agreed():
-            if world.rank() == 0:
-                found = self._write_decoded(out, places, predicted, texts)
-                found |= self._report(out, time.monotonic() - start_s)
-        return found
-
-    def _write_decoded(
-        self, out: str, places: Path, predicted: str, texts: Mapping[str, str]
-    ) -> dict[str, Any]:
-        """Write the segments of a stored prediction, and the places to look at. Return what the report says of them."""
-        decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
-        stored = _read(predicted, self.predictor.excluding)
-        labels, doubtful = self.decoded(stored, self.box)
-        found = write_segments(
-            labels,
-            out,
-            Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
-            command=_COMMAND,
-            notes={**texts, "prediction": predicted, **decoding},
-            inputs=predicted,
-        )
-        found["prediction"] = predicted
-        if write_places(places, doubtful, self.box[0], self.decoding.options.threshold):
-            found["places"] = str(places)
-        return found
-
-    def write_subvolumes(self, folder: str, numbers: range | None = None) -> dict[str, Any]:
-        """Segment the box in subvolumes of segment.subvolume, which ranks share. Collective.
-
-        The same call continues after a crash. `floodtide.segment.reconcile` makes one segmentation.
-
-        Args:
-            folder: For the subvolumes: a new one, or one that was made with the same arguments.
-            numbers: Only these subvolumes.
-
-        Returns:
-            The report: subvolumes, how many were segmented now and how many are missing, checkpoint, seconds.
-        """
-        with world.agreed():
-            pieces = self._pieces(folder)
-        start_s = time.monotonic()
-        with bar("subvolumes", "segment", line_every_s=10.0) as progress:
-            segmented = store_on_ranks(
-                "segment", pieces, self.segments, numbers=numbers, progress=progress
+            if world.rank() > 0:
+                return {}
+            place = path_and_dataset(predicted)
+            if self.predictor.model.excluding:
+                stored: NDArray[Any] = Volume(*place).read()  # classes (z, y, x)
+            else:
+                channels = _core.data.Channels(*place)
+                stored = channels.read((0, 0, 0), channels.shape[1:])
+            labels, doubtful = self.decoded(stored, self.box)
+            decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
+            found = write_segments(
+                labels,
+                out,
+                Geometry(voxel_size_nm=self.size_nm, offset=self.box[0]),
+                command=_COMMAND,
+                notes={**texts, "prediction": predicted, **decoding},
+                inputs=predicted,
             )
-        missing = sum(1 for _ in pieces.missing())
-        found = {"subvolumes": len(pieces.cut), "segmented": segmented, "missing": missing}
-        return found | self._report(folder, time.monotonic() - start_s)
+            found["prediction"] = predicted
+            if write_places(places, doubtful, self.box[0], self.decoding.options.threshold):
+                found["places"] = str(places)
+            return found | self._report(out)
 
-    def estimate(self, out: str) -> dict[str, Any]:
-        """Estimate what segmenting takes: predict and decode a small part of the image here. Collective.
+    def _write(self, pieces: Pieces, number: int, progress: Progress | None) -> None:
+        pieces.write(number, *self.segments(pieces.cut.subvolume(number)), _COMMAND)
+        if progress is not None:
+            progress(1, 1)
 
-        Args:
-            out: What will be written: a volume, or with segment.subvolume a folder.
-
-        Returns:
-            The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, hours.
-        """
-        with world.agreed():
-            cut, in_pieces = self._cut(), self.options.subvolume is not None
-            missing = len(cut)
-            if in_pieces and reading.exists(Path(out) / PLAN):
-                missing = sum(1 for _ in self._pieces(out).missing())
-            seconds, bytes_of_one = self._measured(cut)
-        return {
-            "subvolumes": len(cut),
-            "segmented": len(cut) - missing,
-            "counts": cut.counts,
-            "size": cut.size,
-            "memory_bytes_per_rank": round(bytes_of_one) + NETWORK_BYTES,
-            "seconds_per_subvolume": seconds,
-            "ranks": world.size(),
-            "hours": math.ceil(missing / (world.size() if in_pieces else 1)) * seconds / 3600,
-        }
-
-    def _measured(self, cut: Cut) -> tuple[float, float]:
-        """Return the seconds and the bytes of memory of a subvolume, with the rates of this machine."""
-        start, size = cut.subvolume(len(cut) // 2)
-        part = as_vec3(
-            [min(n, math.ceil(_SAMPLE * r)) for n, r in zip(size, self._ratio, strict=True)]
-        )
-        inner = middle((start, size), part)
+    def _cost(self, missing: int) -> tuple[int, float, dict[str, Any]]:
+        start, size = self.cut.subvolume(len(self.cut) // 2)
+        edges = [math.ceil(_SAMPLE * ratio) for ratio in self._ratio]
+        inner = middle((start, size), [*map(min, size, edges)])
         sample, whole = self.coarse(inner), self.coarse((start, size))
         shape, cost = self.images[0].shape, self.predictor.cost
         begun_s = time.monotonic()
@@ -400,19 +321,15 @@ class Stack(NotPickled):
             seconds *= math.ceil(blocks / world.size()) / blocks
         seconds += decoded_s * voxels / math.prod(sample[1])
         decoding = decoding_bytes(outputs) if self.decoded_with else 4 * 8
-        kept = 4 * outputs * voxels + 12 * math.prod(size)
-        return seconds, max(block_bytes, decoding * voxels) + kept
+        needed = max(block_bytes, decoding * voxels) + 4 * outputs * voxels + 12 * math.prod(size)
+        return round(needed), seconds, {"seconds_per_subvolume": seconds}
 
-    def _report(self, out: str, seconds: float) -> dict[str, Any]:
-        source = self.decoding.source
-        if not self.options.image:  # the box may be that of the choice
-            source = self.decoding.source_for(self.coarse(self.box))
+    def _report(self, out: str) -> dict[str, Any]:
         return {
             "checkpoint": str(self.checkpoint),
-            "decoding": source or None,  # None: a task without a choice
+            "decoding": self.decoding.source or None,  # None: a task without a choice
             "voxel_size_nm": self.size_nm,
-            "seconds": self._chosen_s + seconds,
-            "out": out,
+            **super()._report(out),
         }
 
 
@@ -424,32 +341,19 @@ def _images(
     Of a table whose image is a resampled copy, they are those of the original.
     """
     options, tables = settings.segment, {volume.name: volume for volume in settings.data.volumes}
-    name = options.image or settings.validation.volume or next(iter(tables), "")
+    name, size = options.image or settings.validation.volume or next(iter(tables), ""), None
     if not name:
         raise InvalidArgumentError(f"{file}: has no [[data.volumes]] table, expected segment.image")
-    size: SizeNm | None = None
+    found: list[tuple[float, float]] | None
     if name in tables:
         table = tables[name]
         images, size = [Volume(one.image) for one in table.inputs], table.voxel_size_nm
-        found: list[tuple[float, float]] | None = [(one.mean, one.std) for one in table.inputs]
+        found = [(one.mean, one.std) for one in table.inputs]
         known = [original_of(one) for one in images]
         if known[0] is not None:
-            images = [
-                Volume(one[0]) if one else image for one, image in zip(known, images, strict=True)
-            ]
-            size = known[0][1]
+            pairs = zip(known, images, strict=True)
+            images, size = [Volume(one[0]) if one else image for one, image in pairs], known[0][1]
     else:
         images, found = [Volume(name)], trained.normalisations(checkpoint, name)
     unknown = f"{checkpoint} does not store how {name} is normalised, expected segment.mean and segment.std"
     return images, trained.levels_of(found, options.mean, options.std, unknown), size
-
-
-def _read(predicted: str, classes: bool) -> NDArray[Any]:
-    """Return a stored prediction: classes (z, y, x), or outputs (outputs, z, y, x)."""
-    place = path_and_dataset(predicted)
-    if classes:
-        return Volume(*place).read()
-    values: NDArray[np.float32] = _core.data.Channels(*place).read(
-        (0, 0, 0), Volume(*place, channel=0).shape
-    )
-    return values

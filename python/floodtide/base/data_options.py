@@ -11,7 +11,16 @@ from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.networks.network import Vec3
-from floodtide.base.options import FLOOD, FOLDER, REQUIRED, Checked, of_patches, one_of, option
+from floodtide.base.options import (
+    FLOOD,
+    FOLDER,
+    PATCHES,
+    REQUIRED,
+    Checked,
+    of_patches,
+    one_of,
+    option,
+)
 from floodtide.errors import ConfigurationError
 
 VolumeName = str | Any
@@ -35,9 +44,7 @@ class Channel(Checked):
         REQUIRED, "Intensities, a volume of the same shape as the image", path=True, differs=FOLDER
     )
     mean: float = option(
-        128.0,
-        "Mean of the channel: the network receives (value - mean) / std",
-        range=limits.INTENSITY,
+        128.0, "Mean: the network receives (value - mean) / std", range=limits.INTENSITY
     )
     std: float = option(33.0, "Standard deviation of the channel", range=limits.DEVIATION)
 
@@ -73,9 +80,7 @@ class TrainingVolume(Checked):
         " of them nothing is learnt and nothing is scored",
     )
     mean: float = option(
-        128.0,
-        "Mean of the image: the network receives (image - mean) / std",
-        range=limits.INTENSITY,
+        128.0, "Mean: the network receives (image - mean) / std", range=limits.INTENSITY
     )
     std: float = option(33.0, "Standard deviation of the image", range=limits.DEVIATION)
     voxel_size_nm: tuple[float, float, float] | None = option(
@@ -122,9 +127,7 @@ class TrainingVolume(Checked):
 class DataOptions(Checked):
     """Training data, and how each rank reads them."""
 
-    volumes: tuple[TrainingVolume, ...] = option(
-        (), "Training volumes, one [[data.volumes]] table each"
-    )
+    volumes: tuple[TrainingVolume, ...] = option((), "Volumes, one [[data.volumes]] table each")
     lom_radius: Vec3 | None = option(
         None,
         "Radius (z, y, x) in voxels of the box around a voxel for partitions that a training makes; left out: half"
@@ -151,9 +154,7 @@ class DataOptions(Checked):
         range=limits.PIXELS_OR_STORED,
     )
     patches: int = of_patches(
-        0,
-        "Number of patches of an epoch; 0: as many as windows cover the boxes",
-        range=limits.COUNT_OR_NONE,
+        0, "Patches of an epoch; 0: as many as windows cover the boxes", range=limits.COUNT_OR_NONE
     )
     unlabelled: int | None = of_patches(
         None,
@@ -180,31 +181,22 @@ class DataOptions(Checked):
                 f"{self._prefix}volumes has two tables with the name '{twice}', expected different names"
             )
 
-    def of(self, volumes: TrainingVolume | Any) -> DataOptions:
+    def of(self, volumes: TrainingVolume | Any, examples: str = PATCHES) -> DataOptions:
         """Return the options of a source: these, with its volume or volumes.
 
         Raises:
-            ConfigurationError: If there is no volume.
+            ConfigurationError: If there is no volume, or an option has a meaning for other examples only.
         """
         given = (volumes,) if isinstance(volumes, TrainingVolume) else tuple(volumes)
         if not given:
-            raise ConfigurationError(
-                "data.volumes is empty, expected at least one [[data.volumes]] table"
-            )
-        return dataclasses.replace(self, volumes=given)
-
-    def require_meaning(self, examples: str) -> None:
-        """Refuse options that only tasks of other examples have (FLOOD or PATCHES): for sources that a script makes.
-
-        Raises:
-            ConfigurationError: If such an option is given.
-        """
+            raise ConfigurationError("data.volumes is empty, expected a [[data.volumes]] table")
         for field in dataclasses.fields(self):
             kinds = field.metadata["kinds"]
             if kinds and examples not in kinds and getattr(self, field.name) != field.default:
                 raise ConfigurationError(
                     f"data.{field.name} has no meaning for {examples}, expected it only for {one_of(kinds)}"
                 )
+        return dataclasses.replace(self, volumes=given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,19 +237,18 @@ class Augmentation(Checked):
         range=limits.SCALE,
     )
     gain: float = option(
-        0.0,
-        "Multiply normalised values by a random factor from 1 - gain to 1 + gain",
-        range=limits.GAIN,
+        0.0, "Random factor of the normalised values, from 1 - gain to 1 + gain", range=limits.GAIN
     )
     offset: float = option(
-        0.0,
-        "Add a random number from -offset to offset to the normalised values",
-        range=limits.NOISE,
+        0.0, "Add a random number from -offset to offset to normalised values", range=limits.NOISE
     )
     noise: float = option(
+        0.0, "Standard deviation of Gaussian noise, added to normalised values", range=limits.NOISE
+    )
+    faint_object: float = option(
         0.0,
-        "Add Gaussian noise with this standard deviation to the normalised values",
-        range=limits.NOISE,
+        "Probability that an object has little contrast: inside, it is about as dark as its boundary, or darker",
+        range=limits.FRACTION,
     )
     bad_sections: float = option(
         0.0,

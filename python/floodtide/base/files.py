@@ -25,24 +25,15 @@ def path_and_dataset(reference: str) -> tuple[str, str]:
         InvalidArgumentError: If the text does not have this form, or is not valid UTF-8, which HDF5 names must be.
     """
     require_utf8(reference, "FILE:DATASET")
-    path, dataset = _core.data.parse_dataset_name(reference)
-    file, colon, inner = path.partition(":")
-    if colon and os.path.isfile(file) and not os.path.lexists(path):
-        raise InvalidArgumentError(
-            f"{file}: dataset '{inner}:{dataset}': the name of a dataset cannot have a colon here; expected another"
-            " name, for example that of a link to this dataset in the file"
-        )
-    return path, dataset
+    return _core.data.parse_dataset_name(reference)
 
 
-def require_utf8(reference: str, expected: str) -> None:
+def require_utf8(name: str, expected: str) -> None:
     """Raise InvalidArgumentError if a name is not valid UTF-8. `expected` describes the name in the message."""
     try:
-        reference.encode()
+        name.encode()
     except UnicodeEncodeError:
-        raise InvalidArgumentError(
-            f"{reference!r}: is not valid UTF-8; expected {expected}"
-        ) from None
+        raise InvalidArgumentError(f"{name!r}: is not valid UTF-8; expected {expected}") from None
 
 
 def temporary(path: Path) -> Path:

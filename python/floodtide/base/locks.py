@@ -10,21 +10,22 @@ docs/decisions/20261122-locks.md explains the reasons and all cases.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import fcntl
+import json
 import os
+import socket
 import stat
 import struct
+import sys
 import threading
 import time
 import weakref
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
 
 from floodtide.base import notes
-from floodtide.base.interrupts import uninterrupted
-from floodtide.base.lock_owner import Owner, parse, this_process
 from floodtide.errors import LockedError, StorageError
 
 RENEW_S = 15.0
@@ -33,49 +34,70 @@ RENEW_S = 15.0
 EXPIRY_S = 120.0
 """Age of the time stamp, in seconds, at which an owner on another host counts as gone."""
 
-IN_USE = " is in use by "
-"""Words of each LockedError, by which another process knows it in the output of a program."""
-
 _PATIENCE_S = 5.0  # seconds to wait for processes that take or release the lock at the same moment
 _LOOK_S = 1.0  # seconds between two looks at a time stamp
 _SETTLE_S = 0.05  # seconds after which the last of several processes that write an owner at once has the lock
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """The process that made a lock file, as the file describes it."""
+
+    host: str = ""
+    # boot id of the kernel; it differs between hosts and changes at each start of a host
+    boot: str = ""
+    process: int = 0
+    since: str = ""  # date and time, UTC
+    command: str = ""
+    kernel_lock: bool = False  # True if the process also holds a lock of the file system
+    token: str = ""  # unique
+
+    def text(self) -> str:
+        """Return the owner as one line of JSON."""
+        return json.dumps(asdict(self)) + "\n"
+
+    def __str__(self) -> str:
+        if not self.token:
+            return "an unknown process (the lock file cannot be read as one of floodtide)"
+        return f"process {self.process} on host {self.host} since {self.since} ({self.command})"
+
+
+def parse(text: bytes) -> Owner:
+    """Return the owner that a text describes. A text of another form gives an owner without a token."""
+    nobody = Owner()
+    try:
+        record = json.loads(text)
+        found = {field.name: record[field.name] for field in fields(Owner)}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return nobody
+    right = all(type(value) is type(getattr(nobody, name)) for name, value in found.items())
+    return Owner(**found) if right else nobody
+
+
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
 class Lock:
     """A lock that this process holds until `release`, until the object is deleted, or until the process ends."""
 
-    def __init__(self, held: _Held) -> None:
-        self._held = held
-        self._finalizer = weakref.finalize(self, _release, held)
-        _keep_fresh(held)
+    def __init__(self, path: Path, descriptor: int, text: bytes) -> None:
+        self._file = path, descriptor, text
+        self._finalizer = weakref.finalize(self, _release, *self._file)
+        _own.add(self._file)
+        _start_renewing()
 
     @property
     def held(self) -> bool:
         """Return True if this object still holds the lock: it was neither released nor taken over."""
-        return self._finalizer.alive and _is_in_place(self._held)
+        return self._file in _own and _is_in_place(*self._file)
 
     def release(self) -> None:
         """Remove the lock file. A second call does nothing."""
-        with uninterrupted():
-            self._finalizer()
-
-
-@dataclasses.dataclass(eq=False)
-class _Held:
-    path: Path
-    descriptor: int
-    text: bytes
-    process: int
-
-
-class _Other(NamedTuple):
-    """Another owner of a lock."""
-
-    owner: Owner
-    exists: bool | None  # None: nothing tells yet
-    stamp_s: float  # time stamp of the file, by the clock of the file system
-    age_s: float
+        self._finalizer()
 
 
 def take(path: Path, what: str, advice: str, wait_s: float = 0.0) -> Lock:
@@ -94,48 +116,30 @@ def take(path: Path, what: str, advice: str, wait_s: float = 0.0) -> Lock:
         LockedError: If another process holds the lock. The message names host, process and time.
         StorageError: If the lock file cannot be written.
     """
-    patience_s = max(wait_s, _PATIENCE_S)
-    deadline = time.monotonic() + patience_s
-    first: _Other | None = None  # first look at an owner of which nothing tells whether it is gone
-    found: Lock | _Other | None = None
-    try:
-        while True:
-            with uninterrupted():  # from the file's name to the object that will remove it
-                found = _attempt(path, first)
-            if isinstance(found, Lock):
-                return found
-            late = time.monotonic() > deadline
-            if found is None and late:
-                raise LockedError(f"{what} is being taken by another process: {advice}")
-            if found is not None and found.exists and (late or not wait_s):
-                raise LockedError(f"{what}{IN_USE}{found.owner}: {advice}")
-            if found is not None and found.exists is None:
-                if first is None or first.owner != found.owner:
-                    first = found
-                    _say_that_it_waits(path, what, found)
-                deadline = time.monotonic() + patience_s
-                time.sleep(_LOOK_S)
-            time.sleep(0.02)
-    except BaseException as error:  # also Ctrl-C
+    deadline = time.monotonic() + max(wait_s, _PATIENCE_S)
+    while True:
+        try:
+            found = _attempt(path, what)
+        except OSError as error:
+            raise StorageError(
+                f"{what}: the lock file {path} cannot be written: {error.strerror}"
+            ) from None
         if isinstance(found, Lock):
-            found.release()
-        if isinstance(error, OSError) and not isinstance(error, StorageError):
-            raise StorageError(f"{path}: lock file cannot be written: {error.strerror}") from None
-        raise
+            return found
+        late = time.monotonic() > deadline
+        if found is None and late:
+            raise LockedError(f"{what} is being taken by another process: {advice}")
+        if found is not None and (late or not wait_s):
+            raise LockedError(f"{what} is in use by {found}: {advice}")
+        time.sleep(0.02)
 
 
-def _attempt(path: Path, first: _Other | None) -> Lock | _Other | None:
-    """Take a lock, or return its other owner; None if the lock file is just being made or removed.
-
-    Args:
-        first: The owner as it was found when nothing told whether it is gone.
-    """
-    for older in tuple(_fresh):
-        if _is_in_place(older) and _is_file(older.descriptor, path):
-            _fresh.discard(older)
-            held = dataclasses.replace(older)
-            older.descriptor = -1
-            return Lock(held)
+def _attempt(path: Path, what: str) -> Lock | Owner | None:
+    """Take a lock, or return its other owner; None if the lock file is just being made or removed."""
+    for older in tuple(_own):
+        if _is_in_place(*older) and _is_file(older[1], path):
+            descriptor = os.dup(older[1])  # has the same kernel lock
+            return Lock(path, descriptor, _write_owner(descriptor, parse(older[2]).kernel_lock))
     descriptor, is_new = _open(path)
     with contextlib.ExitStack() as unless_taken:
         unless_taken.callback(os.close, descriptor)
@@ -143,19 +147,28 @@ def _attempt(path: Path, first: _Other | None) -> Lock | _Other | None:
         if not _is_file(descriptor, path):
             return None
         if locked is False or not is_new:
-            other = _other(path, descriptor, locked, first)
-            if other.exists is not False:
-                # an owner writes its name a moment after it has made the file
-                young = not other.owner.token and other.age_s < _PATIENCE_S
-                return None if young else other
-        text = _write_owner(path, descriptor, bool(locked))
-        if not (locked and is_new):  # other hosts may not see the lock
-            time.sleep(_SETTLE_S)
-        held = _Held(path, descriptor, text, os.getpid())
-        if not _is_in_place(held):
+            owner = parse(os.pread(descriptor, 65536, 0))
+            if not locked and not owner.token and _age_s(path, descriptor) < _PATIENCE_S:
+                return None  # an owner writes its name a moment after it has made the file
+            # a lock of another kernel may not be seen here
+            gone = locked and owner.kernel_lock and owner.boot == _boot() != ""
+            if locked is False or (
+                owner.token
+                and not gone
+                and _is_renewed(path, descriptor, f"{what} was in use by {owner}")
+            ):
+                return owner
+        try:
+            text = _write_owner(descriptor, bool(locked))
+            if not (locked and is_new):  # other hosts may not see the lock
+                time.sleep(_SETTLE_S)
+        except BaseException:  # also Ctrl-C
+            path.unlink(missing_ok=True)
+            raise
+        if not _is_in_place(path, descriptor, text):
             return None
         unless_taken.pop_all()
-        return Lock(held)
+        return Lock(path, descriptor, text)
 
 
 def _open(path: Path) -> tuple[int, bool]:
@@ -164,76 +177,62 @@ def _open(path: Path) -> tuple[int, bool]:
     try:
         return os.open(path, flags | os.O_EXCL, 0o666), True
     except FileExistsError:
-        pass
-    try:
-        descriptor = os.open(path, flags, 0o666)  # new only if it was removed just now
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise StorageError(
-                f"{path}: is a symbolic link, expected a lock file: remove it"
-            ) from None
-        raise
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor, False
-    os.close(descriptor)
-    raise StorageError(f"{path}: is not a regular file, expected a lock file: remove it")
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, "it is not a regular file, remove it") from None
+    return os.open(path, flags, 0o666), False  # new only if it was removed just now
 
 
-def _other(path: Path, descriptor: int, locked: bool | None, first: _Other | None) -> _Other:
-    """Return the owner that a lock file names, and whether it still exists."""
+def _age_s(path: Path, descriptor: int) -> float:
+    """Return the age of the time stamp of a lock file, by the clock of the file system: clocks of hosts differ."""
     import tempfile
 
-    owner = parse(os.pread(descriptor, 65536, 0))
-    stamp_s = os.fstat(descriptor).st_mtime
-    with tempfile.TemporaryFile(dir=path.parent) as probe:  # clocks of hosts differ
-        age_s = os.fstat(probe.fileno()).st_mtime - stamp_s
-    exists: bool | None = None
-    if locked is False:
-        exists = True
-    elif locked and (not owner.token or (owner.kernel_lock and owner.is_of_this_kernel)):
-        exists = False
-    elif owner.runs_here is not None:
-        exists = owner.runs_here
-    elif first is not None and first.owner == owner and stamp_s > first.stamp_s:
-        exists = True  # renewed
-    elif age_s >= (EXPIRY_S if owner.token else _PATIENCE_S):
-        exists = False
-    return _Other(owner, exists, stamp_s, age_s)
+    with tempfile.TemporaryFile(dir=path.parent) as probe:
+        return os.fstat(probe.fileno()).st_mtime - os.fstat(descriptor).st_mtime
 
 
-def _write_owner(path: Path, descriptor: int, locked: bool) -> bytes:
+def _is_renewed(path: Path, descriptor: int, was_in_use: str) -> bool:
+    """Wait until the time stamp of a lock file is renewed; return False if it expires, or if the file is removed."""
+    stamp_s, age_s = os.fstat(descriptor).st_mtime, _age_s(path, descriptor)
+    if age_s < EXPIRY_S:
+        notes.line(
+            f"{was_in_use} {max(age_s, 0):.0f} s ago, and nothing here tells whether that process still runs: waiting"
+            f" up to {EXPIRY_S - age_s:.0f} s (if it has ended: remove {path})"
+        )
+    while _is_file(descriptor, path) and _age_s(path, descriptor) < EXPIRY_S:
+        if os.fstat(descriptor).st_mtime > stamp_s:
+            return True
+        time.sleep(_LOOK_S)
+    return False
+
+
+def _write_owner(descriptor: int, locked: bool) -> bytes:
     """Write this process into a lock file, and return the text."""
-    text = this_process(kernel_lock=locked).text().encode()
-    try:
-        os.ftruncate(descriptor, 0)
-        if os.pwrite(descriptor, text, 0) != len(text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    owner = Owner(
+        host=socket.gethostname(),
+        boot=_boot(),
+        process=os.getpid(),
+        since=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
+        kernel_lock=locked,
+        token=os.urandom(16).hex(),
+    )
+    text = owner.text().encode()
+    os.ftruncate(descriptor, 0)
+    if os.pwrite(descriptor, text, 0) != len(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return text
 
 
-def _say_that_it_waits(path: Path, what: str, found: _Other) -> None:
-    left_s = max(EXPIRY_S - found.age_s, 0)
-    notes.line(
-        f"{what} was in use by {found.owner} {max(found.age_s, 0):.0f} s ago, on another host:"
-        f" waiting up to {left_s:.0f} s (if that process has ended: remove {path})"
-    )
-
-
-# A lock of the open file (OFD), not of the process: it does not end when other code of this process opens and closes
-# the file. struct flock: type, whence, start, length, process.
-_SET = getattr(fcntl, "F_OFD_SETLK", None)
-
-
 def _lock(descriptor: int) -> bool | None:
-    """Take the kernel lock. Return False if another process has it, None if the file system has no locks."""
-    if _SET is None:
-        return None
+    """Take the kernel lock. Return False if another process has it, None if the file system has no locks.
+
+    It is a lock of the open file (OFD), not of the process: it does not end when other code of this process opens and
+    closes the file.
+    """
+    # struct flock: type, whence, start, length, process
+    wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        fcntl.fcntl(descriptor, _SET, wanted)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
@@ -246,41 +245,37 @@ def _lock(descriptor: int) -> bool | None:
 def _is_file(descriptor: int, path: Path) -> bool:
     """Return True if the open file is the one that has this name."""
     try:
-        here, there = os.fstat(descriptor), os.lstat(path)
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except OSError:
         return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
-def _is_in_place(held: _Held) -> bool:
-    """Return True if the lock file still names this owner."""
-    if not _is_file(held.descriptor, held.path):
-        return False
+def _is_in_place(path: Path, descriptor: int, text: bytes) -> bool:
+    """Return True if the lock file still names the owner with this text."""
     with contextlib.suppress(OSError):
-        return os.pread(held.descriptor, 65536, 0) == held.text
+        return _is_file(descriptor, path) and os.pread(descriptor, 65536, 0) == text
     return False
 
 
-def _release(held: _Held) -> None:
-    if held.process != os.getpid():
+def _release(path: Path, descriptor: int, text: bytes) -> None:
+    if (path, descriptor, text) not in _own:
         return  # after a fork, the lock belongs to the parent
-    _fresh.discard(held)
-    if _is_in_place(held):
-        # the folder or the disk may be gone; other processes see that the owner has ended
-        with contextlib.suppress(OSError):
-            held.path.unlink()
+    _own.discard((path, descriptor, text))
+    # the folder or the disk may be gone; other processes see that the owner has ended
+    with contextlib.suppress(OSError):
+        if _is_in_place(path, descriptor, text):
+            path.unlink()
     with contextlib.suppress(OSError):  # the descriptor is closed even if this fails
-        os.close(held.descriptor)
+        os.close(descriptor)
 
 
-_fresh: set[_Held] = set()  # locks of this process
+_own: set[tuple[Path, int, bytes]] = set()  # locks of this process: file, descriptor and text
 _thread: threading.Thread | None = None
 
 
-def _keep_fresh(held: _Held) -> None:
-    """Start to renew the time stamp of a lock regularly."""
+def _start_renewing() -> None:
+    """Start the thread that renews the time stamps of all locks regularly."""
     global _thread
-    _fresh.add(held)
     if _thread is None:
         _thread = threading.Thread(target=_renew, name="floodtide-locks", daemon=True)
         _thread.start()
@@ -289,19 +284,41 @@ def _keep_fresh(held: _Held) -> None:
 def _renew() -> None:
     while True:
         time.sleep(RENEW_S)
-        for held in tuple(_fresh):
+        for path, descriptor, text in tuple(_own):
             # try again next time; a lasting error shows when the owner writes
             with contextlib.suppress(OSError):
-                if _is_in_place(held):
-                    os.utime(held.descriptor)
+                if _is_in_place(path, descriptor, text):
+                    os.utime(descriptor)
+
+
+class Gate:
+    """A lock of threads for `with` blocks. A child of fork() finds it open, although a thread of its parent had it.
+
+    The child has only the thread that called fork(), so nobody would open the gate.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        _gates.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_gates: weakref.WeakSet[Gate] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """Close the parent's locks in a child process, so that the child does not keep them alive."""
+    """Open the gates in a child process, and close the parent's locks, so that the child does not keep them alive."""
     global _thread
-    for held in _fresh:
-        os.close(held.descriptor)
-    _fresh.clear()
+    for gate in _gates:
+        gate._lock = threading.Lock()
+    for _, descriptor, _ in _own:
+        os.close(descriptor)
+    _own.clear()
     _thread = None
 
 

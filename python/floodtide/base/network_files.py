@@ -74,10 +74,6 @@ def metadata(path: str) -> dict[str, str]:
 def opened(path: str) -> Iterator[Any]:
     """Yield an open safetensors file. Raise InvalidFileError if the block fails, as for a type that NumPy lacks."""
     module = library("safetensors", f"load {path}", "safetensors")
-    try:
-        with module.safe_open(path, "np") as file:
-            yield file
-    except (module.SafetensorError, OSError, TypeError, AttributeError) as error:
-        raise InvalidFileError(
-            f"load: {path}: {error}; expected a safetensors file of float32 arrays"
-        ) from None
+    where, expected = f"load: {path}", "a safetensors file of float32 arrays"
+    with reading.blaming(InvalidFileError, where, expected), module.safe_open(path, "np") as file:
+        yield file

@@ -17,11 +17,7 @@ _warns = True
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
-def _always() -> bool:
-    return True
-
-
-_speaks: Callable[[], bool] = _always
+_speaks: Callable[[], bool] | None = None
 
 
 def speak_if(speaks: Callable[[], bool]) -> None:
@@ -32,7 +28,7 @@ def speak_if(speaks: Callable[[], bool]) -> None:
 
 def speaks() -> bool:
     """Return True if this process prints notes and progress: rank 0 of a job, if its standard error is open."""
-    return sys.stderr is not None and _speaks()
+    return sys.stderr is not None and (_speaks is None or _speaks())
 
 
 def show(text: str) -> None:
@@ -40,11 +36,20 @@ def show(text: str) -> None:
     texts = _collected.get()
     if texts is not None:
         texts.append(text)
-        return
-    if text in _shown or not speaks():
-        return
-    _shown.add(text)
-    line(f"floodtide: note: {text}")
+    else:
+        _print_once("note", text)
+
+
+def warn(text: str) -> None:
+    """Print `floodtide: warning: <text>`, unless this process has printed it before."""
+    if _warns:
+        _print_once("warning", text)
+
+
+def _print_once(kind: str, text: str) -> None:
+    if text not in _shown and speaks():
+        _shown.add(text)
+        line(f"floodtide: {kind}: {text}")
 
 
 def line(text: str) -> None:
@@ -62,14 +67,6 @@ def line(text: str) -> None:
 
         tqdm.write(text, file=sys.stderr)
         sys.stderr.flush()
-
-
-def warn(text: str) -> None:
-    """Print `floodtide: warning: <text>`, unless this process has printed it before."""
-    if text in _shown or not _warns or not speaks():
-        return
-    _shown.add(text)
-    line(f"floodtide: warning: {text}")
 
 
 @contextlib.contextmanager

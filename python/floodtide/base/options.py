@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of configuration dataclasses, with default, help text and range. The documentation is generated from them."""
+"""Types and ranges of what users give: fields of configuration dataclasses, and arguments of public functions.
+
+A field has a default, a help text and a range, of which the documentation is generated.
+
+A section of a configuration may name a row of a registry of the core and set the parameters of this row. A row is a
+dictionary with `name`, `help` and `parameters`. A parameter has `name`, `type` (real, integer, boolean, text),
+`default`, `unit`, `help`, `limits` and `choices`. The registry is the only list of names and parameters.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import inspect
 import math
 import numbers
 import os
@@ -15,11 +23,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from floodtide.errors import ConfigurationError, InvalidArgumentError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Row = dict[str, Any]
+Rows = Callable[[], list[Row]]
+Value = float | bool | str
 
 REQUIRED = dataclasses.MISSING
 NOWHERE, FOLDER, ANY = "nowhere", "folder", "any"
@@ -28,6 +42,7 @@ FLOOD, PATCHES = "flood", "patches"
 
 _MOST_DIGITS = 60  # characters of a value in a message
 _UNIONS = (typing.Union, types.UnionType)
+_TYPES: dict[str, Any] = {"real": float, "integer": int, "boolean": bool, "text": str}
 _KINDS: dict[Any, tuple[type, ...]] = {
     bool: (bool, np.bool_),
     int: (numbers.Integral,),
@@ -62,14 +77,8 @@ class Range:
     @classmethod
     def of_core(cls, limits: Mapping[str, Any], unit: str = "", *, whole: bool = False) -> Range:
         """Return a range with the limits that the core gives; `whole`: accept only integers."""
-        kind = int if whole else float
-        return cls(
-            kind(limits["minimum"]),
-            kind(limits["maximum"]),
-            unit,
-            above=limits["above"],
-            below=limits["below"],
-        )
+        low, high = map(int if whole else float, (limits["minimum"], limits["maximum"]))
+        return cls(low, high, unit, limits["above"], limits["below"])
 
     @property
     def whole(self) -> bool:
@@ -77,13 +86,11 @@ class Range:
         return isinstance(self.minimum, int) and isinstance(self.maximum, int)
 
     def __contains__(self, value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        kind: Any = numbers.Integral if self.whole else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, kind):
             return False
-        if self.whole and not isinstance(value, numbers.Integral):
-            return False
-        number: Any = value
-        low = number > self.minimum if self.above else number >= self.minimum
-        high = number < self.maximum if self.below else number <= self.maximum
+        low = value > self.minimum if self.above else value >= self.minimum
+        high = value < self.maximum if self.below else value <= self.maximum
         return bool(low and high)
 
     def __str__(self) -> str:
@@ -98,25 +105,18 @@ class Range:
     def check(
         self, value: Any, what: str, error: type[InvalidArgumentError] = InvalidArgumentError
     ) -> None:
-        """Raise `error` if the value is not a number in this range. The message begins with `what`."""
-        if value not in self:
-            raise error(f"{what} is {shown(value)}, expected {self}")
+        """Raise `error` if a value, or one in nested lists and tables, is not a number in this range.
 
-    def check_all(
-        self, values: Any, what: str, error: type[InvalidArgumentError] = InvalidArgumentError
-    ) -> None:
-        """Check a number, or every number in nested lists, as `check` does."""
-        if isinstance(values, np.ndarray):
-            values = values.tolist()
-        if isinstance(values, Mapping):
-            for name, value in values.items():
-                self.check(value, f"{what}.{name}", error)
-            return
-        if isinstance(values, Sequence) and not isinstance(values, str):
-            for index, value in enumerate(values):
-                self.check_all(value, f"{what}.{index}", error)
-        else:
-            self.check(values, what, error)
+        The message begins with `what`.
+        """
+        value = value.tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(value, Mapping):
+            for name, one in value.items():
+                self.check(one, f"{what}.{name}", error)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            self.check(dict(enumerate(value)), what, error)
+        elif value not in self:
+            raise error(f"{what} is {shown(value)}, expected {self}")
 
 
 def shown(value: Any) -> str:
@@ -221,14 +221,13 @@ def converted(
     if origin in _KINDS:
         value = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         if not isinstance(value, _KINDS[origin]) or (
-            origin is not bool and isinstance(value, bool)
+            isinstance(value, bool) and origin is not bool
         ):
             raise wrong()
-        number: Any = value
         try:
-            return origin(number)
+            return origin(value)
         except OverflowError:  # an integer too large for a float, so outside of every range
-            return math.inf if number > 0 else -math.inf
+            return math.inf
     checkable = origin is not Any and isinstance(origin, type)
     origin = os.PathLike if origin is Path else origin
     if checkable and not getattr(origin, "_is_protocol", False) and not isinstance(value, origin):
@@ -267,16 +266,8 @@ def option(
         differs: How the value may differ between the ranks of a job: NOWHERE (not at all), in the FOLDER of a file, or
             in ANY way.
     """
-    metadata = {
-        "help": text,
-        "choices": tuple(choices),
-        "path": path,
-        "kinds": tuple(kinds),
-        "range": range,
-        "differs": differs,
-    }
-    if default is REQUIRED:
-        return dataclasses.field(metadata=metadata)
+    how = {"choices": tuple(choices), "path": path, "kinds": tuple(kinds), "differs": differs}
+    metadata = {"help": text, "range": range, **how}
     if default == {}:
         return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -313,18 +304,12 @@ class Checked:
     """
 
     def __new__(cls, *values: Any, **named: Any) -> Any:
-        fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
-        names = [field.name for field in fields]
-        if unknown := sorted(named.keys() - set(names)):
-            raise ConfigurationError(
-                f"{cls.__name__}: unknown key '{unknown[0]}'{like(unknown[0], names)}"
-            )
-        most = sum(not field.kw_only for field in fields)
-        if len(values) > most:
-            raise ConfigurationError(
-                f"{cls.__name__}: {len(values)} values without a name, expected at most {most}, and NAME=value for the"
-                f" others: {', '.join(names)}"
-            )
+        signature = _signature(cls.__init__)
+        try:
+            signature.bind_partial(None, *values, **named)
+        except TypeError as error:
+            names = ", ".join([*signature.parameters][1:])
+            raise ConfigurationError(f"{cls.__name__}: {error}; expected {names}") from None
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -332,21 +317,19 @@ class Checked:
         hints = _hints(cls)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             if "rows" in field.metadata:
-                continue  # parameters of a registry, see `Registered`
+                selector = getattr(self, field.metadata["selector"])
+                value = _resolved(field, selector, getattr(self, field.name), self._prefix)
+                object.__setattr__(self, field.name, value)
+                continue
             limits: Range | None = field.metadata.get("range")
             choices = field.metadata.get("choices", ())
             key = f"{self._prefix}{field.name}"
             value = converted(getattr(self, field.name), hints[field.name], key)
             object.__setattr__(self, field.name, value)
-            if choices and limits is not None and isinstance(value, str):
-                if value not in choices:
-                    raise ConfigurationError(
-                        f"{key} is {shown(value)}, expected {one_of(choices)} or numbers"
-                    )
+            if choices and (limits is None or isinstance(value, str)):
+                _require_choice(value, choices, key, "" if limits is None else " or numbers")
             elif limits is not None and value is not None:
-                limits.check_all(value, key, ConfigurationError)
-            elif choices and value not in choices:
-                raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}")
+                limits.check(value, key, ConfigurationError)
             if field.metadata.get("path"):
                 _require_names(key, value)
                 if isinstance(value, str) and value == "" and field.default:
@@ -359,6 +342,12 @@ class Checked:
 
 
 _hints = functools.cache(typing.get_type_hints)
+_signature = functools.cache(inspect.signature)
+
+
+def _require_choice(value: Any, choices: Sequence[str], key: str, others: str = "") -> None:
+    if value not in choices:
+        raise ConfigurationError(f"{key} is {shown(value)}, expected {one_of(choices)}{others}")
 
 
 def _require_names(key: str, value: Any) -> None:
@@ -376,31 +365,142 @@ def like(name: str, known: Sequence[str], prefix: str = "") -> str:
     import difflib
 
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return (
-        f", did you mean '{prefix}{nearest[0]}'?"
-        if nearest
-        else f", expected one of: {', '.join(known)}"
-    )
+    if nearest:
+        return f", did you mean '{prefix}{nearest[0]}'?"
+    return f", expected one of: {', '.join(known)}"
 
 
-class Arguments:
-    """Ranges of the numeric arguments of a public function, by argument name."""
+def typed(
+    within: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions that refuse wrong arguments: missing, unknown, or of other types than annotated.
 
-    def __init__(self, **ranges: Range) -> None:
-        self._ranges = ranges
+    The message is one line: "Patches: task is a string ('classes'), expected a ...".
 
-    def check(self, where: str, **values: Any) -> None:
-        """Check numbers, or lists of numbers, before they are passed to the core. None is not checked.
+    Args:
+        within: Returns what surrounds the checks; of a collective function `world.agreed`, so that all ranks raise.
+    """
 
-        Raises:
-            InvalidArgumentError: If a number is out of range: "where: name is value, expected range".
-        """
-        for name, value in values.items():
-            if value is not None:
-                self._ranges[name].check_all(value, f"{where}: {name}")
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        names = [name for name in signature.parameters if name != "self"]
+        is_method = len(names) < len(signature.parameters)
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            owner = f"{type(args[0]).__name__}." if is_method and args else ""
+            where = f"{owner}{function.__name__}".removesuffix(".__init__")
+            with within():
+                try:
+                    given = signature.bind(*args, **kwargs).arguments
+                except TypeError as error:
+                    raise InvalidArgumentError(
+                        f"{where}: {error}; expected {', '.join(names)}"
+                    ) from None
+                hints = _hints(function)
+                for name, value in given.items():
+                    converted(value, hints.get(name, Any), f"{where}: {name}", InvalidArgumentError)
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 def _figure(bound: float) -> str:
     if isinstance(bound, int) or not math.isfinite(bound):
         return str(bound)
     return f"{bound:g}" if float(f"{bound:g}") == bound else repr(bound)
+
+
+REVERSED = "reversed"
+"""In a list of rows, this word before a name means: use what the row gives in reverse order."""
+
+
+def registered(
+    rows: Rows, selector: str, elsewhere: Sequence[str] = (), *, several: bool = False
+) -> Any:
+    """Return a field for a configuration dataclass that holds the parameters of a row, {name: value}.
+
+    Args:
+        selector: Name of the field that names the row.
+        elsewhere: Parameters that other sections set. They are not keys of this section.
+        several: True: the selector may name several rows, see `listed`. The field holds the parameters of all of them.
+    """
+    return dataclasses.field(
+        default_factory=dict,
+        metadata={
+            "help": "Parameters of the row",
+            "rows": rows,
+            "selector": selector,
+            "elsewhere": tuple(elsewhere),
+            "several": several,
+        },
+    )
+
+
+def registered_fields(cls: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that `registered` made."""
+    return [field for field in dataclasses.fields(cls) if "rows" in field.metadata]
+
+
+def names(rows: list[Row]) -> tuple[str, ...]:
+    """Return the names of the rows of a registry."""
+    return tuple(str(row["name"]) for row in rows)
+
+
+def listed(text: str) -> list[tuple[str, bool]]:
+    """Return the rows of a text "name, reversed name, ...": the name, and whether it is reversed."""
+    rows = []
+    for part in text.split(","):
+        word, _, name = part.strip().partition(" ")
+        rows.append((name.strip(), True) if word == REVERSED else (part.strip(), False))
+    return rows
+
+
+def parameters(field: dataclasses.Field[Any], name: Any, prefix: str = "") -> dict[str, Row]:
+    """Return the parameters {name: specification} that a section has for the row, or the rows, `name`.
+
+    Raises:
+        ConfigurationError: If there is no such row. The message begins with `prefix`.
+    """
+    known = names(field.metadata["rows"]())
+    wanted: list[str] = []
+    if isinstance(name, str):
+        wanted = [row for row, _ in listed(name)] if field.metadata["several"] else [name]
+    if not wanted or not set(wanted) <= set(known):
+        key = prefix + field.metadata["selector"]
+        raise ConfigurationError(f"{key} is {shown(name)}, expected {one_of(known)}")
+    return {
+        spec["name"]: spec
+        for row in field.metadata["rows"]()
+        if row["name"] in wanted
+        for spec in row["parameters"]
+        if spec["name"] not in field.metadata["elsewhere"]
+    }
+
+
+def _resolved(
+    field: dataclasses.Field[Any], name: str, given: Mapping[str, Any], prefix: str
+) -> dict[str, Value]:
+    """Return the values of all parameters of a row: the given values after checks, and defaults for the others."""
+    known = parameters(field, name, prefix)
+    if (unknown := next((key for key in given if key not in known), None)) is not None:
+        wanted = ", ".join(known) or "none"
+        raise ConfigurationError(
+            f"{prefix}{unknown} is no parameter of '{name}', expected {wanted}"
+        )
+    values: dict[str, Value] = {}
+    for name, spec in known.items():
+        key = prefix + name
+        values[name] = converted(given.get(name, spec["default"]), _TYPES[spec["type"]], key)
+        if spec["choices"]:
+            _require_choice(values[name], spec["choices"], key)
+        elif spec["type"] in ("real", "integer"):
+            range_of(spec).check(values[name], key, ConfigurationError)
+    return values
+
+
+def range_of(spec: Row) -> Range:
+    """Return the range of a numeric parameter."""
+    return Range.of_core(spec["limits"], spec["unit"], whole=spec["type"] == "integer")

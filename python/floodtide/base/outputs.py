@@ -12,16 +12,14 @@ import contextlib
 import glob
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os.path import isfile
 from pathlib import Path
 
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, temporaries
-from floodtide.base.gates import Gate
-from floodtide.base.interrupts import uninterrupted
-from floodtide.base.locks import Lock, take
-from floodtide.errors import InvalidArgumentError, MissingFolderError, StorageError
+from floodtide.base.locks import Gate, Lock, take
+from floodtide.errors import InvalidArgumentError, MissingFolderError
 
 PathLike = str | os.PathLike[str]
 Check = Callable[[str], None]
@@ -39,7 +37,7 @@ STORES = {".zarr": ("zarr.json", ".zarray", ".zgroup"), ".n5": ("attributes.json
 """Ending of folders that are volumes, and the files of which such a folder has one, whatever its ending."""
 
 _gate = Gate()  # protects _reserved
-_reserved: dict[str, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}
+_reserved: dict[Path, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}
 os.register_at_fork(after_in_child=_reserved.clear)  # the locks are those of the parent
 
 
@@ -53,15 +51,10 @@ def result_dataset(command: str, reference: str) -> tuple[str, str]:
     Raises:
         InvalidArgumentError: If the name is that of another format, or has not the form "file:dataset".
     """
-    name = reference.rstrip("/").lower()
-    folder = any(part.endswith(tuple(STORES)) for part in name.split("/"))
-    made = reference.startswith(PRECOMPUTED) or folder or name.endswith((".tif", ".tiff"))
-    if "://" in reference or (":" not in name and (made or name.endswith((".nii", ".nii.gz")))):
-        import shlex
-
-        how = f"; `floodtide convert FILE.h5:DATASET {shlex.quote(reference)}` makes it afterwards"
-        how = how if made else ""
-        raise InvalidArgumentError(f"{command}: writes FILE.h5:DATASET, and not {reference}{how}")
+    if "://" in reference or ":" not in reference:
+        raise InvalidArgumentError(
+            f"{command}: writes FILE.h5:DATASET, and not {reference}; `floodtide convert` writes other formats"
+        )
     return path_and_dataset(reference)
 
 
@@ -83,13 +76,9 @@ def starts_like(kind: str, *beginnings: bytes) -> Check:
     """
 
     def check(path: str) -> None:
-        try:
-            with Path(path).open("rb") as file:
-                head = file.read(1024)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be read: {error.strerror}") from None
+        head = b""
+        with contextlib.suppress(FileNotFoundError), Path(path).open("rb") as file:
+            head = file.read(1024)
         if head and not any(beginning in head for beginning in beginnings):
             raise InvalidArgumentError(
                 f"{path}: exists and is not {kind}: it is not replaced; choose another name, or remove it first"
@@ -122,29 +111,21 @@ def reserved(
         InvalidArgumentError: If the output must not be written.
         MissingFolderError: If its folder does not exist.
         LockedError: If another process writes the output.
-        StorageError: If the folder is write-protected.
+        StorageError: If the folder cannot be written.
     """
     name = os.fspath(path)
-    if not os.path.isdir(os.path.dirname(os.path.realpath(name))):
-        raise MissingFolderError(f"{name}: has no folder, expected a folder that exists")
+    require_folder(name)
     target = os.fsdecode(_core.output_target(os.fsencode(name)))
+    file = Path(os.path.realpath(os.path.dirname(target)), os.path.basename(target))
     refuse_inputs(command, [name], inputs)
-    folder = os.path.dirname(os.path.abspath(target))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise StorageError(f"{name}: cannot be written: folder {folder} is write-protected")
-    key = os.path.join(os.path.realpath(folder), os.path.basename(target))
-    file = Path(key)
-    lock, registered = None, False
-    try:  # around the lock too: Ctrl-C may come as soon as it is taken
-        with _gate:
-            # An enclosing block or another thread of this process may have it.
-            lock, blocks = _reserved.get(key, (None, 0))
-            if lock is None:
-                what, advice = f"{command}: the output {name}", "wait until it has ended"
-                lock = take(lock_path(file), what, advice, wait_s=wait_s)
-            with uninterrupted():
-                _reserved[key] = lock, blocks + 1
-                registered = True
+    with _gate:
+        # An enclosing block or another thread of this process may have it.
+        lock, blocks = _reserved.get(file, (None, 0))
+        if lock is None:
+            what, advice = f"{command}: the output {name}", "wait until it has ended"
+            lock = take(lock_path(file), what, advice, wait_s=wait_s)
+        _reserved[file] = lock, blocks + 1
+    try:
         if blocks == 0:
             # left by killed processes, because this process has the lock
             for stale in temporaries(file):
@@ -153,30 +134,18 @@ def reserved(
             check(name)
         yield
     finally:
-        if registered:
-            _give_back(key)
-        elif lock is not None and key not in _reserved:
-            lock.release()
+        with _gate:
+            lock, blocks = _reserved.pop(file, (None, 0))  # None in a child of fork()
+            if blocks > 1 and lock is not None:
+                _reserved[file] = lock, blocks - 1
+            elif lock is not None:
+                lock.release()
 
 
-def _give_back(key: str) -> None:
-    """Release the lock of a file when the last block that reserves the file has ended."""
-    with uninterrupted(), _gate:
-        lock, blocks = _reserved.pop(key, (None, 0))
-        if lock is None:
-            return  # a child of fork() leaves a block of its parent
-        if blocks > 1:
-            _reserved[key] = lock, blocks - 1
-        else:
-            lock.release()
-
-
-def give_back_all() -> None:
-    """Release all outputs that this process holds: the last step of a program that was interrupted in its clean-up."""
-    with uninterrupted():
-        while _reserved:
-            _, (lock, _) = _reserved.popitem()
-            lock.release()
+def require_folder(name: PathLike) -> None:
+    """Raise MissingFolderError unless the folder of a file that is to be written exists."""
+    if not os.path.isdir(os.path.dirname(os.path.realpath(name))):
+        raise MissingFolderError(f"{name}: has no folder, expected a folder that exists")
 
 
 def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[PathLike]) -> None:
@@ -185,39 +154,21 @@ def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[Pa
     Files are compared by device and file number, so links are recognised. A volume may be a folder. Then all that is in
     the folder is input.
     """
-    inputs, outputs = list(inputs), list(outputs)
-    folders = [
-        (os.path.realpath(folder), folder) for folder in map(volume_folder, inputs) if folder
-    ]
-    for name in outputs:
+    given = {os.fspath(name): volume_folder(name) for name in inputs}
+    for name in [os.fspath(output) for output in outputs]:
         path = os.path.realpath(volume_folder(name) or name)
-        for folder, given in folders:
-            if path == folder or path.startswith(os.path.join(folder, "")):
+        for read, folder in given.items():
+            inside = folder is not None and f"{path}/".startswith(f"{os.path.realpath(folder)}/")
+            if inside or (isfile(name) and isfile(read) and os.path.samefile(name, read)):
                 raise InvalidArgumentError(
-                    f"{command}: the output {os.fspath(name)} is in the input {given}, which would be changed;"
-                    " expected another one"
+                    f"{command}: the output {name} is {'in' if inside else 'also'} the input {read}, which would be"
+                    " lost; expected another one"
                 )
-    read = {_identity(name): os.fspath(name) for name in inputs}
-    for name in outputs:
-        identity = _identity(name)
-        if identity is not None and identity in read:
-            raise InvalidArgumentError(
-                f"{command}: the output {os.fspath(name)} is also the input {read[identity]}, which would be lost;"
-                " expected another one"
-            )
-
-
-def is_one_of(path: PathLike, files: Iterable[PathLike]) -> bool:
-    """Return True if `path` is the same file as one of `files`, also under another name."""
-    identity = _identity(path)
-    return identity is not None and identity in map(_identity, files)
 
 
 def volume_folder(reference: PathLike) -> str | None:
     """The folder of a volume that is a folder (Zarr, N5, precomputed); None for any other name."""
     name = os.fspath(reference)
-    if isinstance(name, bytes):
-        return None
     if name.startswith(PRECOMPUTED):
         return name.removeprefix(PRECOMPUTED)
     parts = name.rstrip("/").split("/")
@@ -257,21 +208,10 @@ def files_named(settings: object) -> list[str]:
 
 def files_in(path: PathLike) -> list[Path]:
     """Return all files in a folder; or the path itself and the files of a TensorFlow checkpoint with this prefix."""
-    path = Path(path)
-    if os.path.isdir(path):  # also False for names that are too long
-        return [found for found in path.rglob("*") if found.is_file()]
-    shards = re.compile(re.escape(path.name) + r"\.(index|meta|data-\d+-of-\d+)")
-    beside = path.parent.glob("*") if os.path.isdir(path.parent) else ()
-    return [path, *(found for found in beside if shards.fullmatch(found.name))]
-
-
-def _identity(path: PathLike) -> tuple[int, int] | None:
-    """Return device and file number of the file that a name leads to; None if there is no such regular file."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+    name = os.fspath(path)
+    if os.path.isdir(name):  # also False for names that are too long
+        return [found for found in Path(name).rglob("*") if found.is_file()]
+    return [Path(name), *map(Path, glob.glob(f"{glob.escape(name)}.*"))]
 
 
 def lock_path(file: Path) -> Path:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from floodtide.base import notes
 
 
+@dataclass(eq=False)
 class bar:
     """A progress display: `with bar("voxels", "segment") as progress: work(progress=progress)`.
 
@@ -21,46 +22,35 @@ class bar:
         unit: What is counted.
         description: What is done.
         line_every_s: Seconds between two lines, where there is no terminal.
-        note: Returns what to show beside the work done.
         at_most_s: Returns the seconds after which the work ends in any case; None: no limit.
         fitted_s: Returns the seconds that are left if the work is fitted to them, whatever its speed was; None: it is
             not.
     """
 
-    def __init__(
-        self,
-        unit: str,
-        description: str,
-        *,
-        line_every_s: float = 30.0,
-        note: Callable[[], str] | None = None,
-        at_most_s: Callable[[], float | None] | None = None,
-        fitted_s: Callable[[], float | None] | None = None,
-    ) -> None:
-        self._unit = unit
-        self._description = description
-        self._line_every_s = line_every_s
-        self._note = note
-        self._at_most_s = at_most_s
-        self._fitted_s = fitted_s
+    unit: str
+    description: str
+    line_every_s: float = 30.0
+    at_most_s: Callable[[], float | None] = lambda: None
+    fitted_s: Callable[[], float | None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._line_s = time.monotonic()
         self._first: tuple[int, float] | None = None  # work done and time at the first call
         self._bar: Any = None
         self._shown = notes.speaks()
-        self._draws = self._shown and _on_terminal()
+        # tqdm's rule, too; a launcher gives ranks a pipe
+        self._draws = self._shown and not sys.stderr.closed and sys.stderr.isatty()
 
     def __call__(self, done: int, total: int) -> None:
         if self._first is None:
             self._first = done, time.monotonic()
         if self._draws:
             self._draw(done, total)
-        elif self._shown and time.monotonic() - self._line_s >= self._line_every_s:
+        elif self._shown and time.monotonic() - self._line_s >= self.line_every_s:
             self._line_s = time.monotonic()
-            parts = [
-                f"{self._description}: {done} of {total} {self._unit}",
-                *self._notes(done, total),
-            ]
-            notes.line(", ".join(parts))
+            left = self._left(done, total)
+            shown = f"{self.description}: {done} of {total} {self.unit}"
+            notes.line(f"{shown}, {left}" if left else shown)
 
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None:
@@ -69,31 +59,30 @@ class bar:
             self._bar = tqdm(
                 total=total,
                 initial=done,  # work of an earlier call says nothing about the speed of this one
-                unit=f" {self._unit}",
-                desc=self._description,
+                unit=f" {self.unit}",
+                desc=self.description,
                 leave=False,
                 file=sys.stderr,
                 dynamic_ncols=True,
                 bar_format="{desc}: {percentage:3.0f}%|{bar}| {n}/{total}{unit}{postfix}",
             )
         self._bar.total = total
-        self._bar.set_postfix_str(", ".join(self._notes(done, total)), refresh=False)
+        self._bar.set_postfix_str(self._left(done, total), refresh=False)
         self._bar.update(done - self._bar.n)
 
-    def _notes(self, done: int, total: int) -> list[str]:
-        """Return what stands beside the work done: the caller's note, and the time that is left."""
-        shown = [] if self._note is None else [self._note()]
+    def _left(self, done: int, total: int) -> str:
+        """Return a text with the time that is left; empty if it is unknown."""
         left_s = self._left_s(done, total)
-        return shown if left_s is None else [*shown, f"about {duration(left_s)} left"]
+        return "" if left_s is None else f"about {duration(left_s)} left"
 
     def _left_s(self, done: int, total: int) -> float | None:
         """Return the seconds until the work is done or its time is over; None if neither is known."""
         assert self._first is not None
-        fitted_s = None if self._fitted_s is None else self._fitted_s()
+        fitted_s = self.fitted_s()
         if fitted_s is not None and done < total:
             return fitted_s
         before, start_s = self._first
-        limit_s = None if self._at_most_s is None else self._at_most_s()
+        limit_s = self.at_most_s()
         if done <= before:
             return limit_s
         rest_s = (time.monotonic() - start_s) / (done - before) * (total - done)
@@ -105,13 +94,6 @@ class bar:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
-
-
-def _on_terminal() -> bool:
-    """Return True if standard error is a terminal, which is tqdm's rule too. A launcher gives ranks a pipe."""
-    with contextlib.suppress(ValueError):  # closed
-        return sys.stderr.isatty()
-    return False
 
 
 def duration(seconds: float) -> str:

@@ -13,9 +13,7 @@ import io
 import json
 import os
 import stat
-import struct
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -36,24 +34,12 @@ LARGEST_ARRAY = 1 << 28
 """Maximum size in bytes of an array in an .npz file."""
 
 _LONGEST_REASON = 200  # letters
-_FAILURES: tuple[type[Exception], ...] = (
-    OSError, ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError,
-    EOFError, MemoryError, struct.error, zlib.error,
-)  # fmt: skip
+
+exists = os.path.isfile
+"""True if a regular file of this name exists. Names that no file can have give False."""
 
 
-# Of modules that most programs do not import: of archives, and of NumPy's headers, which it reads as Python code.
-_OTHERS = (("zipfile", "BadZipFile"), ("tokenize", "TokenError"))
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """Return what reading a damaged file may raise."""
-    others = [getattr(sys.modules[name], kind) for name, kind in _OTHERS if name in sys.modules]
-    return (*_FAILURES, *others)
-
-
-@contextlib.contextmanager
-def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
+def reading(path: str | os.PathLike[str], expected: str) -> contextlib.AbstractContextManager[None]:
     """Return a context manager that turns every failure of its block into an InvalidFileError that names the file.
 
     Args:
@@ -62,14 +48,7 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
     Raises:
         InvalidFileError: If the block fails. Errors of floodtide are passed on unchanged.
     """
-    try:
-        yield
-    except Error:
-        raise
-    except _failures() as error:
-        raise InvalidFileError(
-            f"{os.fspath(path)}: cannot be read: {reason(error)}; expected {expected}"
-        ) from error
+    return blaming(InvalidFileError, f"{os.fspath(path)}: cannot be read", expected)
 
 
 @contextlib.contextmanager
@@ -107,36 +86,15 @@ def require_file(path: str, name: str = "") -> None:
         path: The path.
         name: What messages call the volume that has the file; "": the path.
     """
-    where = f"{name}: {path}" if name else f"{path}:"
+    where = f"{name}: {path}" if name else path
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
-        said = f"{name}: {path}: no such file" if name else f"{path}: no such file{_like(path)}"
-        raise InvalidFileError(said) from None
+        raise InvalidFileError(f"{where}: no such file") from None
     except (OSError, ValueError) as error:
-        raise InvalidFileError(f"{where} cannot be read: {reason(error)}") from None
+        raise InvalidFileError(f"{where}: cannot be read: {reason(error)}") from None
     if not stat.S_ISREG(mode):
-        raise InvalidFileError(f"{where} is no regular file")
-
-
-def _like(path: str) -> str:
-    """Return words that suggest a file in the same folder with nearly the same name, if there is one."""
-    import difflib  # not when a training starts
-
-    folder, name = os.path.split(path)
-    try:
-        close = difflib.get_close_matches(name, os.listdir(folder or "."), 1, 0.8)
-    except OSError:
-        return ""
-    return f"; did you mean {os.path.join(folder, close[0])}?" if close else ""
-
-
-def exists(path: str | os.PathLike[str]) -> bool:
-    """Return True if a regular file of this name exists. Names that no file can have return False."""
-    try:
-        return os.path.isfile(path)
-    except ValueError:  # a null character
-        return False
+        raise InvalidFileError(f"{where}: is no regular file")
 
 
 @contextlib.contextmanager
@@ -180,10 +138,8 @@ def read_text(path: str | os.PathLike[str], expected: str = "text in UTF-8") -> 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
     """Return the tables of a TOML text."""
-    try:
+    with blaming(InvalidFileError, f"{where}: is not TOML"):
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidFileError(f"{where}: is not TOML: {reason(error)}") from error
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -193,12 +149,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def parse_json(text: str, where: str, expected: str = "JSON") -> Any:
     """Return the value of a JSON text."""
-    try:
+    with blaming(InvalidFileError, f"{where}: is not JSON", expected):
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidFileError(
-            f"{where}: is not JSON: {reason(error)}; expected {expected}"
-        ) from error
 
 
 def read_json(path: str | os.PathLike[str], expected: str = "JSON") -> Any:
@@ -207,7 +159,7 @@ def read_json(path: str | os.PathLike[str], expected: str = "JSON") -> Any:
 
 
 def read_json_lines(
-    path: str | os.PathLike[str], expected: str = "a JSON object a line"
+    path: str | os.PathLike[str], expected: str
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return the objects of a file with one JSON object per line, each with its place ("FILE, line 3").
 
@@ -226,7 +178,7 @@ def read_json_lines(
 
 
 def read_arrays(
-    path: str | os.PathLike[str], names: Sequence[str], expected: str, limit: int = LARGEST_ARRAY
+    path: str | os.PathLike[str], names: Sequence[str], expected: str, limit: int
 ) -> list[NDArray[Any]]:
     """Return arrays of an .npz file. Python objects, which would need pickle, are refused."""
     content = read_bytes(path, expected, limit)

@@ -111,16 +111,16 @@ def label_colours(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
     Hues follow the golden ratio and lightness cycles, so that consecutive labels differ in both.
     """
+    from matplotlib.colors import hsv_to_rgb
+
     values = labels.astype(np.uint64)
     hue = np.modf(values * 0.6180339887498949)[0]
     lightness = np.array([0.62, 0.48, 0.74])[(values % np.uint64(3)).astype(np.int64)]
     saturation = np.array([0.75, 0.9])[(values // np.uint64(3) % np.uint64(2)).astype(np.int64)]
     chroma = (1.0 - np.abs(2.0 * lightness - 1.0)) * saturation
-    channels = []
-    for offset in (0.0, 8.0, 4.0):
-        k = (offset + hue * 12.0) % 12.0
-        channels.append(lightness - chroma / 2.0 * np.clip(np.minimum(k - 3.0, 9.0 - k), -1.0, 1.0))
-    return np.stack(channels, axis=-1)
+    value = lightness + chroma / 2.0
+    colours: npt.NDArray[np.float64] = hsv_to_rgb(np.stack([hue, chroma / value, value], axis=-1))
+    return colours
 
 
 def boundaries(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -161,13 +161,12 @@ def scale_bar(
         text = f"{length / 1000.0:g} µm" if length >= 1000.0 else f"{length:g} nm"
     aspect = axes.get_aspect()
     thick = min(0.012 * wide / (1.0 if isinstance(aspect, str) else aspect), 0.1 * height_px)
-    x = 0.96 * width_px - 1.0 - length / unit if right else 0.04 * width_px
+    length_px = length / unit
+    x = 0.96 * width_px - 1.0 - length_px if right else 0.04 * width_px
     y = height_px - 0.5 - 1.5 * thick  # the last pixel ends at height_px - 0.5
-    axes.add_patch(
-        Rectangle((x, y - thick), length / unit, thick, color="white", ec="black", lw=0.4)
-    )
+    axes.add_patch(Rectangle((x, y - thick), length_px, thick, color="white", ec="black", lw=0.4))
     side = "right" if right else "left"
-    end = x + length / unit if right else x
+    end = x + length_px if right else x
     label = axes.text(end, y - 1.8 * thick, text, color="white", fontsize=8.5, va="bottom", ha=side)
     from matplotlib.patheffects import withStroke
 

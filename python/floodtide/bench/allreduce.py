@@ -14,9 +14,9 @@ import numpy as np
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench.ranks import require_several_ranks
 from floodtide.bench.rows import Row, enough, spread, stamped
 from floodtide.comm import world
+from floodtide.comm.notebook import require_several_ranks
 from floodtide.comm.world import Communicator
 from floodtide.errors import Error
 

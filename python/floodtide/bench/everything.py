@@ -7,74 +7,59 @@ Each command runs in its own process, so that the memory and the threads of one 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from floodtide.bench import kernels
-from floodtide.bench.rows import ONNX, PEERS, Row, has, output_of
+from floodtide import _core
+from floodtide.base import notes
+from floodtide.bench.rows import PEERS, Row, missing, output_of
 from floodtide.bench.shapes import Timing
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark: what it measures, and how.
-
-    Attributes:
-        command: A command of `floodtide bench`, with its options.
-        what: What it measures, for tables.
-        peers: What it is compared with, as `--against` names it; "": nothing.
-        function: What only `floodtide bench all` measures; None: the command.
-    """
+class Benchmark(NamedTuple):
+    """A command of `floodtide bench` with its options, what it measures, and the peers to compare with."""
 
     command: str
     what: str
-    peers: str = ""
-    function: Callable[[Timing], Iterator[Row]] | None = None
-
-    def __str__(self) -> str:
-        return f"{self.command} --against {self.peers}" if self.peers else self.command
-
-    def rows(self, timing: Timing) -> list[Row]:
-        """Run the benchmark, compared with the peers that are installed, and return its rows."""
-        if self.function is not None:
-            return list(self.function(timing))
-        threads = ",".join(map(str, timing.counts))
-        words = [*self.command.split(), "--threads", threads, "--seconds", f"{timing.seconds:g}"]
-        installed = ",".join(peer for peer in self.peers.split(",") if peer and has(peer))
-        words += ["--against", installed] if installed else []
-        failure = f"floodtide bench {' '.join(words)} failed"
-        printed = output_of(failure, "-m", "floodtide", "bench", *words, "--json")
-        return [json.loads(line) for line in printed.splitlines()]
+    peers: tuple[str, ...] = ()
 
 
-_TRAINING = "torch,torch-compile"
-_FORWARD = f"{_TRAINING},{','.join(ONNX)}"
+_TRAINING = ("torch", "torch-compile")
+_FORWARD = (*_TRAINING, "onnxruntime", "openvino")
+_BFLOAT16 = ("torch-bf16",)
 
 BENCHMARKS = (
-    Benchmark("all", "multiply-adds", function=kernels.peak),
-    Benchmark("all", "reading", function=kernels.bandwidth),
     Benchmark("conv", "convolution 33³, 32 to 32 channels"),
     Benchmark("step", "FFN training step, depth 9, 33³", _TRAINING),
     Benchmark(
         "step --set training.walkers=2", "FFN training step, depth 9, 33³, batch 2", _TRAINING
     ),
-    Benchmark("step", "FFN training step, depth 9, 33³, against bfloat16", "torch-bf16"),
+    Benchmark("step", "FFN training step, depth 9, 33³, against bfloat16", _BFLOAT16),
     Benchmark("forward", "FFN forward pass, depth 12, 33³", _FORWARD),
     Benchmark("unet", "U-Net, 240², batch 8", _FORWARD),
 )
 
 
-Result = tuple[Benchmark, Sequence[Row]]
+def measure(timing: Timing) -> Iterator[Row]:
+    """Run all benchmarks one after another, and yield their rows; `benchmark` is the command.
 
-
-def measure(timing: Timing) -> Iterator[Result]:
-    """Run all benchmarks one after another, and yield each with its rows. Raise InternalError if a benchmark fails."""
-    for benchmark in BENCHMARKS:
-        # Without PyTorch, a step against bfloat16 would be the same step once more.
-        if benchmark.peers != "torch-bf16" or has("torch"):
-            yield benchmark, benchmark.rows(timing)
-
-
-def missing() -> list[str]:
-    """Return the peers that are not installed."""
-    return [peer for peer in PEERS if not has(peer)]
+    Peers that are not installed are left out. Raise InternalError if a benchmark fails.
+    """
+    absent = [peer for peer in PEERS if missing(peer)]
+    if absent:
+        notes.line(f"not installed, so not compared with: {', '.join(absent)}")
+    for command, _, peers in BENCHMARKS:
+        installed = [peer for peer in peers if peer not in absent]
+        if peers == _BFLOAT16:
+            if not installed:
+                continue  # it would be the same step once more
+            if _core.active_isa() != "avx512":
+                notes.line("not compared with torch-bf16: without AVX-512, a pass takes 40 s")
+                continue
+        threads = ",".join(map(str, timing.counts))
+        words = [*command.split(), "--threads", threads, "--seconds", f"{timing.seconds:g}"]
+        words += ["--against", ",".join(installed)] if installed else []
+        failure = f"floodtide bench {' '.join(words)} failed"
+        printed = output_of(failure, "-m", "floodtide", "bench", *words, "--json")
+        name = f"{command} --against {','.join(peers)}" if peers else command
+        yield from ({"benchmark": name, **json.loads(line)} for line in printed.splitlines())

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of results of benchmarks, with the peak multiply-add rate of the processor measured in the same run.
 
-A row is a dictionary with `name`, `kernel` (the kernel that ran), `level` (instruction set), `shape`,
-`threads`, `ranks`, `samples`, `median_s`, `p10_s`, `p90_s`, `min_s`, `gflops` (from the median time),
-`peak_gflops` (with the same number of threads, sampled between the runs), `ratio` (gflops / peak_gflops),
-`best_ratio` (the same for the fastest run and the fastest peak sample, which other programs disturb
-least), `processor`, `version` and `date`.
+A row is a dictionary with `name`, `kernel` (the kernel that ran), `level` (instruction set), `shape`, `threads`,
+`ranks`, `samples`, `median_s`, `p10_s`, `p90_s`, `min_s`, `gflops` (from the median time), `peak_gflops` (with the same
+number of threads, sampled between the runs), `ratio` (gflops / peak_gflops), `processor`, `version` and `date`.
 """
 
 from __future__ import annotations
 
 import datetime
 import importlib.util
+import math
 import os
 import shutil
 import subprocess
@@ -30,13 +29,13 @@ from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedErr
 Row = dict[str, Any]
 
 PEERS = {
-    "torch": "torch",
-    "torch-bf16": "torch",
-    "torch-compile": "torch",
-    "onnxruntime": "onnxruntime",
-    "openvino": "openvino",
+    "torch": ("torch",),
+    "torch-bf16": ("torch",),
+    "torch-compile": ("torch",),
+    "onnxruntime": ("onnx", "onnxruntime"),
+    "openvino": ("onnx", "openvino"),
 }
-"""Programs that passes are compared with, and the Python package of each: PyTorch in float32, with autocast to
+"""Programs that passes are compared with, and the Python packages that each needs: PyTorch in float32, with autocast to
 bfloat16, and compiled (torch.compile); and programs that run ONNX models, which have forward passes only."""
 
 ONNX = ("onnxruntime", "openvino")
@@ -45,14 +44,17 @@ ONNX = ("onnxruntime", "openvino")
 # A peer is left out if its pass takes this many times ours, and this many seconds.
 _SLOW, _SLOW_S = 30.0, 2.0
 _COMPILED = "torch-compile "
+_OTHER_FORMAT = 1.25  # times as long as in the faster memory format: left out
 # Slow peers are measured less often: all together take at most this many times the time that was asked for.
 _ALL_TOGETHER = 10
 
 
 def stamped(row: Row) -> Row:
-    """Return the row with the processor, the version of floodtide and the date (UTC) added."""
+    """Return the row with instruction set, threads, one rank, unless it says them; and processor, version and date."""
+    known = {"level": _core.active_isa(), "threads": _core.num_threads(), "ranks": 1}
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return row | {"processor": _core.processor_name(), "version": _core.__version__, "date": date}
+    made = {"processor": _core.processor_name(), "version": _core.__version__, "date": date}
+    return known | row | made
 
 
 @contextmanager
@@ -96,8 +98,7 @@ def rated(times: Sequence[float], flops: float, peaks: Sequence[float]) -> Row:
     """
     row = spread(times)
     gflops, peak = flops / row["median_s"] * 1e-9, float(np.median(peaks))
-    best = flops / row["min_s"] * 1e-9 / max(peaks)
-    return row | {"gflops": gflops, "peak_gflops": peak, "ratio": gflops / peak, "best_ratio": best}
+    return row | {"gflops": gflops, "peak_gflops": peak, "ratio": gflops / peak}
 
 
 def timed_in_turn(
@@ -113,12 +114,11 @@ def timed_in_turn(
         before each round.
     """
     peak = _core.bench.Peak(_core.active_isa())
-    times: dict[str, list[float]]
-    rates: list[float] = []
-    first = next(iter(bodies))
-    pause_s = _PAUSE_S if any(name.startswith(tuple(PEERS)) for name in bodies) else 0.0
+    first, *_ = bodies
+    pause_s = _PAUSE_S if any(map(_is_peer, bodies)) else 0.0
     bodies = _warm(bodies)
-    times = {name: [] for name in bodies}
+    times: dict[str, list[float]] = {name: [] for name in bodies}
+    rates: list[float] = []
     spent_s = 0.0
     while not enough(len(rates), spent_s) or (
         sum(times[first]) < seconds and spent_s < _ALL_TOGETHER * seconds
@@ -134,16 +134,19 @@ def timed_in_turn(
     return times, rates
 
 
+def _is_peer(name: str) -> bool:
+    return name.startswith(tuple(PEERS))
+
+
 def _warm(bodies: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
     """Call each function, and return those that are not far slower than the first one. Say which are left out.
 
-    Another program that fails is left out, too. torch.compile takes long, and may refuse a memory format: only the
-    first format that it takes is measured.
+    Another program that fails is left out, too, and so is the memory format in which a program is clearly slower.
+    torch.compile takes long, and may refuse a memory format: only the first format that it takes is measured.
     """
-    kept: dict[str, Callable[[], Any]] = {}
-    own_s = 0.0
+    kept: dict[str, float] = {}  # seconds of a pass
+    most_s = math.inf
     for name, body in bodies.items():
-        took_s = 0.0
         if name.startswith(_COMPILED) and any(one.startswith(_COMPILED) for one in kept):
             continue
         try:
@@ -151,20 +154,24 @@ def _warm(bodies: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any
                 start = time.perf_counter()
                 body()
                 took_s = time.perf_counter() - start
-                if kept and took_s <= max(_SLOW_S, _SLOW * own_s):
-                    break
         except Exception as error:
-            if not name.startswith(tuple(PEERS)):
+            if not _is_peer(name):
                 raise
             reason = str(error).partition("\n")[0]
             notes.show(f"{name} is left out: it fails with {type(error).__name__}: {reason}")
             continue
-        own_s = own_s or took_s
-        if took_s > max(_SLOW_S, _SLOW * own_s):
+        if took_s > most_s:
             notes.show(f"{name} is left out: a pass takes {took_s:.1f} s")
-        else:
-            kept[name] = body
-    return kept
+            continue
+        if not kept:
+            most_s = max(_SLOW_S, _SLOW * took_s)
+        kept[name] = took_s
+    fastest = {n.partition(" ")[0]: s for n, s in sorted(kept.items(), key=lambda one: -one[1])}
+    for name, took_s in [*kept.items()]:
+        if _is_peer(name) and took_s > _OTHER_FORMAT * fastest[name.partition(" ")[0]]:
+            notes.show(f"{name} is left out: the other memory format is faster")
+            del kept[name]
+    return {name: bodies[name] for name in kept}
 
 
 def compared(
@@ -178,13 +185,12 @@ def compared(
 ) -> Iterator[Row]:
     """Time functions in turn, and yield a row for each.
 
-    If there are several, the row of the first one has `speedup`: the shortest median time of the others / its own, and
-    `best_speedup`, the same for the shortest times.
+    If there are several, the row of the first one has `speedup`: the shortest median time of the others / its own.
 
     Args:
         name: Name of the first function's row. In the names of the others, the name of the function follows.
         bodies: The functions by name, floodtide's first.
-        conditions: Further values of all rows: `kernel` (of the first function), `shape`, `threads`.
+        conditions: Further values of all rows: `kernel` (of the first function), `shape`.
         flops: Floating-point operations of a call.
         examples: Examples of a call, with the name of the value of examples per second.
         seconds: As for `timed_in_turn`.
@@ -196,8 +202,6 @@ def compared(
         row: Row = {
             "name": name if key == own else f"{name} {key}",
             **conditions,
-            "level": _core.active_isa(),
-            "ranks": 1,
             **rated(times, flops, peak),
             **{rate: count / medians[key] for rate, count in examples.items()},
         }
@@ -205,19 +209,19 @@ def compared(
             row["kernel"] = key
         elif others:
             row["speedup"] = min(medians[other] for other in others) / medians[key]
-            row["best_speedup"] = min(min(samples[other]) for other in others) / row["min_s"]
         yield stamped(row)
 
 
-def has(peer: str) -> bool:
-    """Return True if the packages of a peer are installed, and the compiler that torch-compile needs."""
-    needed = {PEERS[peer], *(["onnx"] if peer in ONNX else [])}
-    compiles = peer != "torch-compile" or shutil.which(os.environ.get("CXX", "g++")) is not None
-    return compiles and all(importlib.util.find_spec(name) is not None for name in needed)
+def missing(peer: str) -> list[str]:
+    """Return what a peer needs and is not installed: packages, and the compiler of torch.compile."""
+    names = [name for name in PEERS[peer] if importlib.util.find_spec(name) is None]
+    if peer == "torch-compile" and shutil.which(os.environ.get("CXX", "g++")) is None:
+        names.append("g++")
+    return names
 
 
-def peers_of(name: str, against: str, kernels: Sequence[str] = ()) -> list[str]:
-    """Return what a benchmark is to be compared with, by name: programs of PEERS, and kernels.
+def peers_of(name: str, against: str) -> list[str]:
+    """Return the programs of PEERS that a benchmark is to be compared with.
 
     Raises:
         InvalidArgumentError: If a name is something else.
@@ -225,15 +229,13 @@ def peers_of(name: str, against: str, kernels: Sequence[str] = ()) -> list[str]:
     """
     asked = [text.strip() for text in against.split(",") if text.strip()]
     for peer in asked:
-        if peer not in (*PEERS, *kernels):
+        if peer not in PEERS:
             raise InvalidArgumentError(
-                f"{name}: --against has '{peer}', expected names of {', '.join((*PEERS, *kernels))}"
+                f"{name}: --against has '{peer}', expected names of {', '.join(PEERS)}"
             )
-        if peer in PEERS and not has(peer):
-            packages = f"onnx {PEERS[peer]}" if peer in ONNX else PEERS[peer]
-            compiler = " and g++" if peer == "torch-compile" else ""
+        if absent := missing(peer):
             raise UnsupportedError(
-                f"{name}: --against {peer} needs packages that are not installed: pip install {packages}{compiler}"
+                f"{name}: --against {peer} needs {' and '.join(absent)}, expected to be installed"
             )
     return asked
 

@@ -4,23 +4,19 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config
-from floodtide.bench.passes import passes_of, update
-from floodtide.bench.ranks import start_ranks
+from floodtide.bench.passes import Passes, passes_of
 from floodtide.bench.rows import Row, enough, rated, stamped, threads
 from floodtide.bench.shapes import NETWORKS, ScalingOptions
 from floodtide.comm import world
-from floodtide.config import Config
-
-_ALGORITHM = "ring"
+from floodtide.comm.notebook import start_ranks
 
 
-def scaling(options: ScalingOptions, settings: Config | None = None) -> list[Row]:
+def scaling(options: ScalingOptions) -> list[Row]:
     """Measure training steps of one rank and of all ranks, and return rows on rank 0. Starts the ranks. Collective.
 
     Rows have `fovs_per_s` or `images_per_s`: the throughput of all ranks together. The row of all ranks has `speedup`,
@@ -28,10 +24,9 @@ def scaling(options: ScalingOptions, settings: Config | None = None) -> list[Row
     multiply-add rate, and `share_of_peak_speedup`, the ratio of the two.
 
     Args:
-        options: Ranks, threads, kind of network and time.
-        settings: The network and the batch of a rank; None: those of `options.network` in NETWORKS.
+        options: Ranks, threads, kind of network (of NETWORKS) and time.
     """
-    settings = settings or config.from_dict(NETWORKS[options.network], "bench scaling")
+    settings = config.from_dict(NETWORKS[options.network], "bench scaling")
     start_ranks("bench scaling", options.ranks)
     with threads(options.threads):
         with world.agreed():
@@ -39,8 +34,8 @@ def scaling(options: ScalingOptions, settings: Config | None = None) -> list[Row
         times = _measured(passes, options.seconds)
     rows: list[Row] = []
     for ranks, (peaks, steps) in ((1, times[::2]), (world.size(), times[1::2])):
-        row: Row = {"name": "scaling", "kernel": "step", "level": _core.active_isa(), "shape": ""}
-        row |= {"threads": options.threads, "ranks": ranks}
+        row: Row = {"name": "scaling", "kernel": "step", "shape": "", "ranks": ranks}
+        row["threads"] = options.threads
         row |= rated(steps, ranks * passes.flops["step"], ranks / peaks)
         row[passes.rate] = ranks * passes.batch / row["median_s"]
         rows.append(row)
@@ -51,7 +46,7 @@ def scaling(options: ScalingOptions, settings: Config | None = None) -> list[Row
     return [stamped(row) for row in rows] if world.rank() == 0 else []
 
 
-def _measured(passes: Any, seconds: float) -> NDArray[np.float64]:
+def _measured(passes: Passes, seconds: float) -> NDArray[np.float64]:
     """Measure rank 0 while the others wait, and all ranks, for the slowest one. Collective.
 
     The four measurements alternate, so that all see the same state of the machine.
@@ -62,14 +57,13 @@ def _measured(passes: Any, seconds: float) -> NDArray[np.float64]:
     """
     comm = world.current()
     peak = _core.bench.Peak(_core.active_isa())
-    optimizer = _core.Optimizer("adam", {}, [passes.trained])
 
     def step(together: bool) -> float:
         start = time.perf_counter()
         passes.train()
         if together:
-            comm.start_allreduce(passes.gradients, "sum", _ALGORITHM).wait()
-        update(passes, optimizer)
+            comm.start_allreduce(passes.gradients, "sum", "ring").wait()
+        passes.update()
         return time.perf_counter() - start
 
     step(False)  # warm-up, which plans the memory

@@ -20,9 +20,7 @@ class Timing:
     """Numbers of threads, and the seconds to measure each row at least."""
 
     threads: tuple[int, ...] = option(
-        (),
-        "Numbers of threads to measure.  [default: 1 and the number of cores]",
-        range=limits.SOME_THREADS,
+        (), "Numbers of threads.  [default: 1 and the number of cores]", range=limits.SOME_THREADS
     )
     seconds: float = option(
         1.0,
@@ -40,9 +38,7 @@ class Timing:
 class ConvShape:
     """The convolution that a benchmark measures: 3 x 3 x 3, in float32."""
 
-    size: tuple[int, int, int] = option(
-        (33, 33, 33), "Size z,y,x of the array in voxels", range=limits.PATCH
-    )
+    size: tuple[int, int, int] = option((33, 33, 33), "Size z,y,x in voxels", range=limits.PATCH)
     channels: tuple[int, int] = option(
         (32, 32), "Numbers of input and output channels", range=limits.FFN_FEATURES
     )
@@ -65,12 +61,8 @@ class ScalingOptions:
     """The training that is measured on one rank and on all ranks."""
 
     ranks: int = option(
-        2,
-        "Number of ranks to start, unless mpiexec started this command",
-        range=limits.SEVERAL_RANKS,
+        2, "Ranks to start, unless mpiexec started this command", range=limits.SEVERAL_RANKS
     )
     threads: int = 1
-    network: str = option(
-        "ffn", "Network to train, as for bench step or bench unet", choices=tuple(NETWORKS)
-    )
+    network: str = option("ffn", "Network, as for bench step or unet", choices=tuple(NETWORKS))
     seconds: float = option(1.0, "Minimum time to measure each row", range=limits.SECONDS)

@@ -7,16 +7,18 @@ line on standard error.
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import re
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 import click
 
-from floodtide.cli.lazy import LazyGroup
+from floodtide import __version__
 from floodtide.errors import Error, Interrupted
 
 COMMANDS = {
@@ -48,16 +50,48 @@ _MODULES = {"lab": "floodtide.lab.cli"}  # the others are here, under their own 
 _NO_ARGUMENTS: Any = getattr(
     click.exceptions, "NoArgsIsHelpError", ()
 )  # since click 8.2; its message is the help
-_LONGEST_WORD = 300  # letters
-_LONGEST_LINE = 1500
+_LONGEST_LINE = 1500  # letters
 
 
 class _Interrupted(BaseException):
     """Ctrl-C was pressed. This class replaces KeyboardInterrupt, for which click would print an empty line."""
 
 
-class Program(LazyGroup):
-    """The program's commands, and what becomes of Ctrl-C."""
+class LazyGroup(click.Group):
+    """A group of commands that are imported when they are used. This keeps start-up fast on a thousand ranks.
+
+    Args:
+        table: Module and help text of each command, in the order in which `--help` lists them. The command is the
+            module's `command`.
+        headings: Headings of this list, by the command that follows.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        table: Mapping[str, tuple[str, str]],
+        headings: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._table, self._headings = table, headings or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
+        found = self._table.get(cmd_name)
+        return found and importlib.import_module(found[0]).command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {}
+        heading = "Commands"
+        for name, (_, text) in self._table.items():
+            heading = self._headings.get(name, heading)
+            rows.setdefault(heading, []).append((name, text))
+        for heading, part in rows.items():
+            with formatter.section(heading):
+                formatter.write_dl(part)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -67,15 +101,14 @@ class Program(LazyGroup):
 
 
 @click.group(
-    cls=Program,
-    commands={
-        name: (f"{_MODULES.get(name, f'floodtide.cli.{name}')}:command", text)
-        for name, text in COMMANDS.items()
+    cls=LazyGroup,
+    table={
+        name: (_MODULES.get(name, f"floodtide.cli.{name}"), text) for name, text in COMMANDS.items()
     },
     headings=_HEADINGS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(package_name="floodtide")
+@click.version_option(__version__, prog_name="floodtide")
 def group() -> None:
     """Train U-Nets and flood-filling networks, and segment volumes with them, on one machine or under mpiexec."""
 
@@ -100,11 +133,10 @@ def _flushed(status: int) -> int:
 
     Python would try again at its end, and exit with status 120.
     """
-    failure = _failure_to_write(sys.stdout, 1)
-    if failure and status == 0:
-        _print_once(f"floodtide: standard output: {failure}")
+    failed, _ = _failure_to_write(sys.stdout, 1), _failure_to_write(sys.stderr, 2)
+    if failed and status == 0:
+        _print_once(f"floodtide: standard output: {failed}")
         status = 1
-    _failure_to_write(sys.stderr, 2)
     return status
 
 
@@ -133,7 +165,6 @@ def run(arguments: list[str] | None = None) -> int:
     This includes failures of the machine, which any code may raise: no disk space, permission, file handle or memory.
     Any other exception is a mistake in floodtide and propagates to the caller.
     """
-    from floodtide.base.outputs import give_back_all
     from floodtide.comm import world
 
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -143,15 +174,13 @@ def run(arguments: list[str] | None = None) -> int:
         result: Any = group.main(arguments, prog_name="floodtide", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        if isinstance(error, _NO_ARGUMENTS):
-            _print_once(error.format_message())
-            return 2
-        _print_once(f"{prefix}: {_one_line(error.format_message())}")
+        text = error.format_message()
+        is_help = isinstance(error, _NO_ARGUMENTS)
+        _print_once(text if is_help else f"{prefix}: {_one_line(text)}")
         return 2
     except click.exceptions.Exit as error:
         return error.exit_code
     except (_Interrupted, click.Abort, KeyboardInterrupt) as error:
-        give_back_all()  # the interrupt may have come in the middle of the clean-up
         if not isinstance(error.__cause__, Interrupted):
             world.fail(KeyboardInterrupt("interrupted"))  # other ranks may not have received it
         _print_once(f"{prefix}: {error if str(error) else 'interrupted'}")
@@ -178,12 +207,8 @@ def _machine_failure(error: OSError | MemoryError) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return the text as one line of printable characters, with very long words and lines cut."""
-    words = [
-        word if len(word) <= _LONGEST_WORD else f"{word[: _LONGEST_WORD // 2]}...{word[-20:]}"
-        for word in re.sub(r"\s*[^\S ]\s*", " ", text).strip().split(" ")  # names keep their spaces
-    ]
-    line = " ".join(words)
+    """Return the text as one line of printable characters, cut if it is very long."""
+    line = re.sub(r"\s*[^\S ]\s*", " ", text).strip()  # names keep their spaces
     line = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()

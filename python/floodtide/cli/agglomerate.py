@@ -19,7 +19,14 @@ from floodtide.segment.decoding import decoding_of_file
 from floodtide.segment.linking import AffinityOptions
 
 _FIELDS = ("method", "threshold", "small_size", "min_size")
-_SIZE = shared.Numbers(limits.EXTENT, 3)
+
+
+def _offsets(text: str) -> list[list[int]]:
+    try:
+        return offsets_of(json.loads(text))
+    except (ValueError, TypeError):
+        expected = "[[z, y, x], ...], for example [[-1,0,0],[0,-1,0],[0,0,-1]]"
+        raise click.BadParameter(f"{text[:60]}, expected {expected}") from None
 
 
 @click.command()
@@ -27,18 +34,20 @@ _SIZE = shared.Numbers(limits.EXTENT, 3)
 @click.argument("volumes", metavar="OUT | SEGMENTATION [OUT]", nargs=-1, required=True)
 @shared.of_fields(AffinityOptions, only=_FIELDS, **dict.fromkeys(_FIELDS))
 @shared.box
-@click.option(
-    "--offsets", metavar="JSON", help="[[z, y, x], ...] of the channels, if the file has none."
+@shared.text(
+    "--offsets", "JSON", "[[z, y, x], ...] of the channels, if the file has none.", type=_offsets
 )
-@click.option("--subvolume", type=_SIZE, help="Cut affinities into subvolumes; OUT is a folder.")
-@click.option("--pairs", metavar="FOLDER", help="Scores of pairs  [default: SEGMENTATION.pairs].")
+@shared.number(
+    "--subvolume", limits.EXTENT, "Cut affinities into subvolumes; OUT is a folder.", count=3
+)
+@shared.text("--pairs", "FOLDER", "Scores of pairs  [default: SEGMENTATION.pairs].")
 @shared.overrides
 @shared.as_json
 def command(
     source: str,
     volumes: tuple[str, ...],
     box: str,
-    offsets: str | None,
+    offsets: list[list[int]] | None,
     subvolume: tuple[int, int, int] | None,
     pairs: str | None,
     overrides: tuple[str, ...],
@@ -61,29 +70,21 @@ def command(
       floodtide agglomerate fib25.toml out.h5:segmentation objects.h5:objects
     """
     shared.require_same_arguments()
-    if Path(source).suffix == ".toml":
+    of_config = Path(source).suffix == ".toml"
+    if len(volumes) > 1 + of_config:
+        most = (
+            "two volumes, expected SEGMENTATION and" if of_config else "one volume, expected only"
+        )
+        raise click.UsageError(f"{volumes[-1]}: more than {most} OUT")
+    if of_config:
         shared.refuse_given((*_FIELDS, "box", "offsets", "subvolume"), "is for affinities")
-        if len(volumes) > 2:
-            raise click.UsageError("more than two volumes, expected SEGMENTATION and OUT")
         report = resegment(source, *volumes, pairs=pairs, overrides=overrides)
     else:
         shared.refuse_given(("pairs", "overrides"), "is for a configuration, expected CONFIG.toml")
-        if len(volumes) > 1:
-            raise click.UsageError(f"{volumes[1]}: more than one volume, expected only OUT")
         with world.agreed():
-            near = None if offsets is None else _parse_offsets(offsets)
-            file = AffinityFile(source, near, box=parse_box(box))
+            file = AffinityFile(source, offsets, box=parse_box(box))
         given = {name: value for name, value in options.items() if value is not None}
         decoding = decoding_of_file(file.checkpoint, file.mirrored, given)
         report = agglomerate(file, volumes[0], decoding.options, subvolume=subvolume)
         report["decoding"] = decoding.source
     shared.show(report, as_json)
-
-
-def _parse_offsets(text: str) -> list[list[int]]:
-    try:
-        return offsets_of(json.loads(text))
-    except (ValueError, TypeError):
-        raise click.UsageError(
-            f"--offsets {text[:60]}: expected [[z, y, x], ...], for example [[-1,0,0],[0,-1,0],[0,0,-1]]"
-        ) from None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,14 +11,12 @@ import click
 from floodtide.bench.allreduce import AllreduceOptions
 from floodtide.bench.shapes import NETWORKS, ConvShape, ScalingOptions, Timing
 from floodtide.cli import options as shared
-from floodtide.cli.options import Command, filled, of_fields
-from floodtide.cli.rows import as_json, print_rows
+from floodtide.cli.options import Command, filled, of_fields, print_rows, rows_as_json
 
 _PROGRAMS = (
     "Compare with the same network in other programs, separated by commas: torch, torch-bf16 (autocast), torch-compile,"
-    " and for forward passes onnxruntime, openvino"
+    " and for forward passes onnxruntime, openvino. Samples of all alternate."
 )
-_OR_KERNELS = f"{_PROGRAMS}; or with another convolution kernel by its name, such as onednn"
 
 
 @click.group()
@@ -33,7 +31,7 @@ def command() -> None:
 
 @command.command(name="all")
 @of_fields(Timing)
-@as_json
+@rows_as_json
 def everything(as_json: bool, **options: Any) -> None:
     """Measure everything that computes, and compare with other programs if they are installed.
 
@@ -41,15 +39,9 @@ def everything(as_json: bool, **options: Any) -> None:
 
     Example: floodtide bench all
     """
-    from floodtide.bench.everything import measure, missing
+    from floodtide.bench.everything import measure
 
-    if absent := missing():
-        click.echo(f"not installed, so not compared with: {', '.join(absent)}", err=True)
-    results = measure(filled(Timing, options))
-    print_rows(
-        ({"benchmark": str(benchmark), **row} for benchmark, rows in results for row in rows),
-        as_json,
-    )
+    print_rows(measure(filled(Timing, options)), as_json)
 
 
 @command.command()
@@ -58,29 +50,25 @@ def everything(as_json: bool, **options: Any) -> None:
     "--against", default="", help="Compare with a second kernel. Samples of the two alternate."
 )
 @of_fields(Timing)
-@as_json
+@rows_as_json
 def conv(against: str, as_json: bool, **options: Any) -> None:
     """Measure forward, backward-data and backward-weights of a convolution. Checks the results first.
 
     Example: floodtide bench conv --size 33 --channels 32 --against onednn
     """
-    from floodtide.bench import kernels
+    from floodtide.bench import passes
 
     shape, timing = filled(ConvShape, options), filled(Timing, options)
-    print_rows(kernels.conv(shape, timing, against), as_json)
+    print_rows(passes.conv(shape, timing, against), as_json)
 
 
-def _of_network(against: str) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command its configuration, what to compare with, and the times to measure."""
+def _of_network(command: Command) -> Command:
+    """Give a command its configuration, what to compare with, and the times to measure. Used as a decorator."""
     file = click.argument("file", metavar="[CONFIG.toml]", required=False)
-    other = click.option("--against", default="", help=f"{against}. Samples of the two alternate.")
-
-    def decorate(command: Command) -> Command:
-        for option in (as_json, of_fields(Timing), other, shared.overrides, file):
-            command = option(command)
-        return command
-
-    return decorate
+    other = click.option("--against", default="", help=_PROGRAMS)
+    for option in (rows_as_json, of_fields(Timing), other, shared.overrides, file):
+        command = option(command)
+    return command
 
 
 def _measure(names: Sequence[str], defaults: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -95,7 +83,7 @@ def _measure(names: Sequence[str], defaults: dict[str, Any], asked: dict[str, An
 
 
 @command.command()
-@_of_network(_OR_KERNELS)
+@_of_network
 def step(**asked: Any) -> None:
     """Measure time and memory of a training step: forward, backward, gradient clipping and Adam.
 
@@ -107,7 +95,7 @@ def step(**asked: Any) -> None:
 
 
 @command.command()
-@_of_network(_OR_KERNELS)
+@_of_network
 def forward(**asked: Any) -> None:
     """Measure time and memory of the forward pass of a network, as used in segmentation.
 
@@ -119,7 +107,7 @@ def forward(**asked: Any) -> None:
 
 
 @command.command()
-@_of_network(_PROGRAMS)
+@_of_network
 def unet(**asked: Any) -> None:
     """Measure time and memory of training passes (forward and backward) and forward passes of a U-Net.
 
@@ -132,7 +120,7 @@ def unet(**asked: Any) -> None:
 
 @command.command()
 @of_fields(AllreduceOptions)
-@as_json
+@rows_as_json
 def allreduce(as_json: bool, **options: Any) -> None:
     """Measure the sum of an array over ranks with each algorithm and wire format.
 
@@ -148,7 +136,7 @@ def allreduce(as_json: bool, **options: Any) -> None:
 
 @command.command()
 @of_fields(ScalingOptions)
-@as_json
+@rows_as_json
 def scaling(as_json: bool, **options: Any) -> None:
     """Measure the speed-up of training steps from one rank to all ranks, and the speed-up of the processor's peak.
 

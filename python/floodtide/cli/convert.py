@@ -15,32 +15,34 @@ from floodtide.cli import options as shared
 @click.command()
 @click.argument("source")
 @click.argument("destination")
-@click.option(
+@shared.number(
     "--fov",
-    type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
-    help="Size z,y,x of the field of view in voxels (default: stored in SOURCE, else 33,33,33).",
+    limits.FIELD_OF_VIEW,
+    "Size z,y,x of the field of view in voxels (default: stored in SOURCE, else 33,33,33).",
+    count=3,
 )
-@click.option(
+@shared.number(
     "--deltas",
-    type=shared.Numbers(limits.DELTA, 3),
-    help="Distance z,y,x in voxels by which the field of view moves (default: stored in SOURCE, else 8,8,8).",
+    limits.DELTA,
+    "Distance z,y,x in voxels by which the field of view moves (default: stored in SOURCE, else 8,8,8).",
+    count=3,
 )
 @shared.voxel_nm
-@click.option(
+@shared.number(
     "--resample-nm",
-    type=shared.Numbers(limits.VOXEL_SIZE, 3),
-    help="Write a volume at this voxel size z,y,x in nm: means of the voxels, or a linear interpolation.",
+    limits.VOXEL_SIZE,
+    "Write a volume at this voxel size z,y,x in nm: means of the voxels, or a linear interpolation.",
+    count=3,
 )
-@click.option(
+@shared.switch(
     "--labels",
-    is_flag=True,
-    help="The volume holds labels: precomputed states it, and --resample-nm takes the most frequent label.",
+    "The volume holds labels: precomputed states it, and --resample-nm takes the most frequent label.",
 )
-@click.option(
+@shared.number(
     "--erode",
-    type=shared.Number(limits.DISTANCE),
+    limits.DISTANCE,
+    "With --labels: voxels at most so far from another object become 0, before --resample-nm.",
     default=0,
-    help="With --labels: voxels at most so far from another object become 0, before --resample-nm.",
 )
 @shared.as_json
 def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:

@@ -38,26 +38,27 @@ def convert(
     source: str, destination: str, *, fov: Vec3 | None, deltas: Vec3 | None, **of_volumes: Any
 ) -> Report:
     """Convert the source to what the destination names. Options that do not belong to this conversion are refused."""
-    of_network = Path(destination).suffix in (".h5", ".hdf5", *_OTHERS)
-    of_google = destination.startswith(_NPZ) or Path(destination).suffix == ".toml"
+    suffix = Path(destination).suffix
+    of_network = suffix in (".h5", ".hdf5", *_OTHERS)
+    of_google = destination.startswith(_NPZ) or suffix == ".toml"
     if of_network or of_google:
         shared.refuse_given(_OF_VOLUMES, "is for volumes, the destination is none")
-    if not of_network:
-        shared.refuse_given(_OF_NETWORKS, "is for networks, the destination is none")
     if of_network:
         return network(source, destination, fov, deltas)
+    shared.refuse_given(_OF_NETWORKS, "is for networks, the destination is none")
+    if not of_google:
+        return volume(source, destination, **of_volumes)
     report: Report = {"source": source, "destination": destination}
-    if destination.startswith(_NPZ):
-        from floodtide.segment.ffn_files import write_npz
-
-        folder = destination.removeprefix(_NPZ)
-        refuse_inputs("convert", [folder], files_of([source]))
-        return report | {"destination": str(write_npz(source, folder))}
-    if of_google:
+    if suffix == ".toml":
         from floodtide.segment.ffn_request import write_configuration
 
-        return report | {"notes": write_configuration(source, destination)}
-    return volume(source, destination, **of_volumes)
+        write_configuration(source, destination)
+        return report
+    from floodtide.segment.ffn_files import write_npz
+
+    folder = destination.removeprefix(_NPZ)
+    refuse_inputs("convert", [folder], files_of([source]))
+    return report | {"destination": str(write_npz(source, folder))}
 
 
 def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Report:
@@ -75,15 +76,12 @@ def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None
         if write is None:
             found.save(destination, statistics=network_files.joined(statistics, configuration))
         else:
-            texts = {
-                network_files.TRAINING_IMAGES: statistics or "[]",
-                "configuration": configuration,
-            }
-            write(found, destination, texts | _notes(source))
+            texts = {"configuration": configuration, **_notes(source)}
+            write(found, destination, {network_files.TRAINING_IMAGES: statistics or "[]", **texts})
     count = sum(array.size for array in found.parameters().values())
-    row: dict[str, Any] = {"source": source, "destination": destination, "parameters": count}
+    report: Report = {"source": source, "destination": destination, "parameters": count}
     known = vars(section_of(found.core))
-    return row | {name: known[name] for name in _SHOWN if name in known}
+    return report | {name: known[name] for name in _SHOWN if name in known}
 
 
 def _notes(source: str) -> dict[str, Any]:
@@ -108,18 +106,11 @@ def volume(
     try:
         format_of(destination)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"the destination {destination} does not end in .h5, .hdf5, .onnx or .safetensors, as networks do, and is"
-            f" no volume: {error}"
-        ) from None
+        what = "does not end in .h5, .hdf5, .onnx or .safetensors, as networks do, and is no volume"
+        raise InvalidArgumentError(f"the destination {destination} {what}: {error}") from None
     with bar("voxels", "convert") as progress:
         copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress, **asked)
-    return {
-        "source": source,
-        "destination": destination,
-        "shape": copy.shape,
-        "dtype": copy.dtype.name,
-        "voxel_size_nm": copy.geometry.voxel_size_nm,
-        "offset": copy.geometry.offset,
-        "stated": stated_by(data.Volume(source), voxel_nm, "--voxel-nm").text,
-    }
+    report: Report = {"source": source, "destination": destination, "shape": copy.shape}
+    report |= {"dtype": copy.dtype.name, "voxel_size_nm": copy.geometry.voxel_size_nm}
+    stated = stated_by(data.Volume(source), voxel_nm, "--voxel-nm").text
+    return report | {"offset": copy.geometry.offset, "stated": stated}

@@ -14,12 +14,7 @@ from floodtide.cli import options as shared
 @click.command()
 @click.option("--out", default="runs/demo", show_default=True, help="Run directory.")
 @shared.number("--steps", limits.STEPS, "Number of training steps.", default=7200)
-@shared.number(
-    "--seed",
-    limits.FILE_SEED,
-    "Random seed of the volume, the weights and the examples.",
-    default=1,
-)
+@shared.number("--seed", limits.FILE_SEED, "Seed of volume, weights and examples.", default=1)
 def command(out: str, steps: int, seed: int) -> None:
     """Make a synthetic EM volume, train a small network on it, segment a held-out part, and report the scores.
 

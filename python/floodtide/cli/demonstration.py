@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from floodtide import _core, config, data, evaluate, nn, report
 from floodtide.base import notes
+from floodtide.base.outputs import reserved
 from floodtide.base.progress import bar
-from floodtide.cli import evaluate_text
+from floodtide.cli.evaluate_modes import compared
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import total
 from floodtide.data.formats.geometry import Geometry, size_text
 from floodtide.errors import Error, on_all_ranks
 from floodtide.evaluate import trivial
@@ -51,29 +52,38 @@ SEGMENT: dict[str, Any] = {
 
 def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
     """Run the demonstration in `directory`; return the path of report.html on rank 0, None on others. Collective."""
+    result, page = f"{directory / 'segmentation.h5'}:segmentation", None
     with contextlib.ExitStack() as held:
         _announce(1, f"make a volume of {size_text(SHAPE)} voxels, and partition it")
-        _make_volume(directory, seed, held)
+        volume = _volume(directory)
+        with world.agreed():
+            if world.rank() == 0:
+                directory.mkdir(parents=True, exist_ok=True)
+                # Reserving the file that is written last keeps a second demonstration away from all files.
+                page_file = directory / "report.html"
+                held.enter_context(reserved("report", page_file, report.page.REPORT))
+                image, labels = data.synth(SHAPE, seed=seed)
+                data.write_volume(directory / "volume.h5", {"raw": image, "labels": labels})
+        with bar("voxels", "partition") as progress:
+            given: dict[str, Any] = {"lom_radius": LOM_RADIUS, "thresholds": THRESHOLDS}
+            out = volume["partitions"]
+            data.partition(volume["labels"], out, min_size=500, progress=progress, **given)
         _announce(2, f"train {notes.count_of(steps, 'step')}")
         model = _trained(directory, steps, seed)
-        result = f"{directory / 'segmentation.h5'}:segmentation"
-        page = None
         count = len(MOVE_THRESHOLDS)
         _announce(3, f"segment with {count} move thresholds, then the held-out part with the best")
         with world.agreed():
             if world.rank() == 0:
                 _core.set_num_threads(_core.available_cores())  # the other ranks wait
-                _segment(directory, model, result)
+                _segment(volume, model, result)
         with world.agreed():
-            segments, labels = (
-                data.Volume(name) for name in (result, f"{directory / 'volume.h5'}:labels")
-            )
-        found = evaluate.report(segments, labels)
+            segments, truth = data.Volume(result), data.Volume(volume["labels"])
+        found = evaluate.report(segments, truth)
         with world.agreed():
             if found is not None:
-                click.echo(evaluate_text.compared(found))
+                click.echo(compared(found))
                 page = report.write([directory])
-        return page
+    return page
 
 
 def _announce(stage: int, what: str) -> None:
@@ -81,25 +91,11 @@ def _announce(stage: int, what: str) -> None:
         notes.line(f"stage {stage} of 3: {what}")
 
 
-def _make_volume(directory: Path, seed: int, held: contextlib.ExitStack) -> None:
-    """Make the volume and its partitions, and keep other demonstrations away from all files until `held` is closed."""
-    volume = directory / "volume.h5"
-    with world.agreed():
-        if world.rank() == 0:
-            directory.mkdir(parents=True, exist_ok=True)
-            # Reserving the file that is written last keeps a second demonstration away from all files.
-            held.enter_context(report.pages.reserve(directory / "report.html", []))
-            image, labels = data.synth(SHAPE, seed=seed)
-            data.write_volume(volume, {"raw": image, "labels": labels})
-    with bar("voxels", "partition") as progress:
-        data.partition(
-            f"{volume}:labels",
-            f"{directory / 'partitions.h5'}:af",
-            lom_radius=LOM_RADIUS,
-            thresholds=THRESHOLDS,
-            min_size=500,
-            progress=progress,
-        )
+def _volume(directory: Path) -> dict[str, str]:
+    """Return the names of image, labels and partitions, by their keys."""
+    file = directory / "volume.h5"
+    partitions = f"{directory / 'partitions.h5'}:af"
+    return {"image": f"{file}:raw", "labels": f"{file}:labels", "partitions": partitions}
 
 
 def _trained(directory: Path, steps: int, seed: int) -> nn.FFN:
@@ -120,21 +116,10 @@ def _trained(directory: Path, steps: int, seed: int) -> nn.FFN:
 
 
 def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[str, Any]:
+    volume = {"name": "synthetic", "box": TRAINING_BOX, "mean": MEAN, "std": STD}
     return {
         "run": {"dir": str(directory), "seed": seed, "log_every_s": 5.0},
-        "data": {
-            "volumes": [
-                {
-                    "name": "synthetic",
-                    "image": f"{directory / 'volume.h5'}:raw",
-                    "labels": f"{directory / 'volume.h5'}:labels",
-                    "partitions": f"{directory / 'partitions.h5'}:af",
-                    "box": TRAINING_BOX,
-                    "mean": MEAN,
-                    "std": STD,
-                }
-            ]
-        },
+        "data": {"volumes": [volume | _volume(directory)]},
         "augmentation": {"permutable_axes": [0, 1, 2]},
         "model": {"depth": 4, "features": 16, "fov": [17, 17, 17], "deltas": [6, 6, 6]},
         "training": {"steps": steps, "walkers": WALKERS, "average": AVERAGE},
@@ -144,27 +129,27 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
     }
 
 
-def _segment(directory: Path, model: nn.FFN, out: str) -> None:
+def _segment(volume: dict[str, str], model: nn.FFN, out: str) -> None:
     """Segment the held-out part at the best move threshold, and write the part of it that is scored."""
-    image, labels = (data.Volume(f"{directory / 'volume.h5'}:{name}") for name in ("raw", "labels"))
-    tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
-    known = labels.read(tuning)
-    assert held_out is not None
+    image = data.Volume(volume["image"])
+    known = data.Volume(volume["labels"]).read(TUNING_BOX)[INNER]
 
-    def segment(what: str, threshold: float, box: data.Box | None) -> NDArray[Any]:
+    def segment(what: str, threshold: float, box: str) -> NDArray[Any]:
         options = SegmentOptions(**{**SEGMENT, "move_threshold": threshold}, mean=MEAN, std=STD)
         with bar("seeds", f"segment {what} at move threshold {threshold:g}") as progress:
-            return Segmenter(model, options).segment(image, box, progress).segmentation[INNER]
+            found = Segmenter(model, options).segment(image, data.parse_box(box), progress)
+            return found.segmentation[INNER]
 
     def error(threshold: float) -> float:
-        found = segment("tuning box", threshold, tuning)
-        return evaluate.scores(found, known[INNER])[trivial.ERROR]
+        found = segment("tuning box", threshold, TUNING_BOX)
+        return evaluate.scores(found, known)[trivial.ERROR]
 
     threshold = min(MOVE_THRESHOLDS, key=error)
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
-    found = segment("held-out part", threshold, held_out)
-    start = as_vec3([a + part.start for a, part in zip(held_out[0], INNER, strict=True)])
-    geometry, stated = Geometry(offset=start), {"image": image.name}
+    found = segment("held-out part", threshold, HELD_OUT_BOX)
+    start, _ = data.parse_box(HELD_OUT_BOX) or ((0, 0, 0), SHAPE)
+    geometry = Geometry(offset=total(start, [part.start for part in INNER]))
+    stated = {"image": image.name}
     write_segments(
         found, out, geometry, command="floodtide segment", notes=stated, inputs=image.name
     )

@@ -16,62 +16,43 @@ from floodtide.cli import options as shared
 @click.argument("segmentation", metavar="SEGMENTATION")
 @click.argument("truth", metavar="TRUTH")
 @shared.box
-@click.option(
-    "--before",
-    default="",
-    metavar="VOLUME",
-    help="An earlier segmentation, to score and draw, too.",
-)
-@click.option(
+@shared.text(
     "--picture",
-    metavar="FILE.png",
-    help="Draw image, truth, segmentation and mistakes in three planes; with --worst each mistake, too. Of classes: the"
+    "FILE.png",
+    "Draw image, truth, segmentation and mistakes in three planes; with --worst each mistake, too. Of classes: the"
     " section with the most wrong voxels.",
 )
-@click.option(
+@shared.text(
     "--image",
+    "VOLUME",
+    "Image for the grey level and the picture (default: that from which SEGMENTATION was made).",
     default="",
-    metavar="VOLUME",
-    help="Image for the grey level and the picture (default: that from which SEGMENTATION was made).",
 )
 @shared.number("--worst", limits.COUNT, "List the N worst splits, and mergers.")
 @click.option(
     "--skeletons",
-    type=shared.Number(limits.NODES),
+    type=shared.number_type(limits.NODES),
     is_flag=False,
     flag_value="1",
     metavar="[NODES]",
     help="Tell the normalised expected run length (kimimaro). A segment merges objects if it has NODES nodes (default:"
     " 1) of each of two skeletons.",
 )
-@click.option(
+@shared.number(
     "--border-nm",
-    type=shared.Number(limits.NANOMETRES),
+    limits.NANOMETRES,
+    "Voxels of objects at most so far from a border in their section do not count for Rand error and VOI (CREMI: 25).",
     metavar="NM",
-    help="Voxels of objects at most so far from a border in their section do not count for Rand error and VOI (CREMI:"
-    " 25).",
 )
-@click.option(
-    "--classes",
-    is_flag=True,
-    help="The values are classes, not objects (default: if SEGMENTATION notes classes).",
+@shared.switch(
+    "--classes", "The values are classes, not objects (default: if SEGMENTATION notes classes)."
 )
-@click.option(
-    "--match",
-    default="",
-    metavar="VALUE=CLASS[,...]",
-    help="Which class of SEGMENTATION each value of TRUTH stands for, such as 1=255,2=255 (default: the same value).",
+@shared.number(
+    "--unlabelled", limits.LABEL, "Value of classes in TRUTH that does not count.", metavar="VALUE"
 )
-@click.option(
-    "--unlabelled",
-    type=shared.Number(limits.LABEL),
-    metavar="VALUE",
-    help="Voxels of classes with this value in TRUTH do not count.",
-)
-@click.option(
+@shared.switch(
     "--objects",
-    is_flag=True,
-    help="Score the connected components of each class, too, as objects: of each section, if the network saw single"
+    "Score the connected components of each class, too, as objects: of each section, if the network saw single"
     " sections.",
 )
 @shared.voxel_nm

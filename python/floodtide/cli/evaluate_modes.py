@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `floodtide evaluate` computes and draws: scores of objects, or of classes, with what was asked for."""
+"""What `floodtide evaluate` computes, draws and prints: scores of objects, or of classes, next to trivial answers."""
 
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +14,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import evaluate
-from floodtide.base import limits
+from floodtide.base.notes import count_of
 from floodtide.base.outputs import PICTURES, files_of, reserved
-from floodtide.cli import evaluate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.data import Vec3, Volume, parse_box
-from floodtide.data.boxes import as_vec3
-from floodtide.data.volumes import volume_exists
+from floodtide.data import Volume, parse_box
+from floodtide.data.boxes import difference, total
 from floodtide.errors import ShapeError
-from floodtide.evaluate import trivial
+from floodtide.evaluate import Pair, trivial
 from floodtide.evaluate.classes import ClassReport, noted_classes, read_worst
+from floodtide.evaluate.mistakes import Looked
 from floodtide.evaluate.reporting import NERL, Report
 from floodtide.evaluate.skeletons import RunLengths
 from floodtide.evaluate.voxels import first_voxels
-from floodtide.shapes.skeletons import skeletons_of
+from floodtide.shapes.arrays import skeletons_of
 
 VoxelSize = tuple[float, float, float] | None
 
-_OF_OBJECTS = ("before", "worst", "skeletons", "border_nm")
-_OF_CLASSES = ("match", "unlabelled", "objects")
-_IN_TABLE = ("trivial", "notes", "before", "intervals", "places")
+_OF_OBJECTS = ("worst", "skeletons", "border_nm")
+_OF_CLASSES = ("unlabelled", "objects")
+_IN_TABLE = ("trivial", "notes", "intervals", "places")
+_COLUMNS = {
+    "all_adapted_rand_error": "Rand error",
+    "coverage": "coverage",
+    "all_voi_split": "VOI split",
+    "all_voi_merge": "VOI merge",
+}
+_SCORES = {"dice": "Dice", "iou": "IoU"}  # the others have the names of their keys
+_DETECTION = {
+    "true": "truth",
+    "predicted": "prediction",
+    "matched": "IoU > 0.5",
+    "f1": "F1",
+    "average_precision_50": "AP at 0.5",
+    "average_precision": "AP at 0.5 to 0.95",
+}
 
 
 def run(
@@ -40,7 +56,6 @@ def run(
     truth: str,
     *,
     box: str,
-    before: str,
     picture: str | None,
     image: str,
     worst: int | None,
@@ -56,58 +71,51 @@ def run(
     if not needed:
         why = "has no effect without --skeletons, --border-nm or --picture"
         shared.refuse_given(("voxel_nm",), why)
-    of_classes["match"] = _match(of_classes["match"])
     with contextlib.ExitStack() as held:
         with world.agreed():
-            segments, objects, part = Volume(segmentation), Volume(truth), parse_box(box)
-            classes = classes or noted_classes(segments) is not None
+            pair = Pair(Volume(segmentation), Volume(truth), parse_box(box))
+            volumes = pair.segmentation, pair.truth
+            classes = classes or noted_classes(volumes[0]) is not None
+            why = "is about classes, expected --classes with it"
             if classes:
                 why = "is about objects, and SEGMENTATION holds classes, expected none"
-                shared.refuse_given(_OF_OBJECTS, why)
-            else:
-                shared.refuse_given(_OF_CLASSES, "is about classes, expected --classes with it")
-            if image:
-                Volume(image)  # fail now: a picture without the image would not explain why
-            earlier = Volume(before) if before else None
-            size = voxel_nm or (_stated_size([objects, segments], image) if needed else None)
+            shared.refuse_given(_OF_OBJECTS if classes else _OF_CLASSES, why)
+            # Fail now: a picture without the image would not explain why.
+            given = [Volume(image)] if image else []
+            if needed and voxel_nm is None:
+                stated = (
+                    one.whole.voxel_size_nm for one in (pair.truth, pair.segmentation, *given)
+                )
+                voxel_nm = next(filter(None, stated), None)
             if picture is not None and world.rank() == 0:
-                inputs = files_of([segmentation, truth, image, before])
+                inputs = files_of([segmentation, truth, image])
                 held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
         found: ClassReport | Report | None
         if classes:
-            found = evaluate.class_report(segments, objects, part, **of_classes)
+            found = evaluate.class_report(*volumes, pair.box, **of_classes)
         else:
-            found = evaluate.report(
-                segments,
-                objects,
-                part,
-                before=earlier,
-                image=image,
-                worst=worst,
-                border_nm=border_nm,
-                voxel_nm=size,
-            )
+            asked: dict[str, Any] = {"worst": worst, "border_nm": border_nm, "voxel_nm": voxel_nm}
+            found = evaluate.report(*volumes, pair.box, image=image, **asked)
         with world.agreed():
             if found is None:
                 return
             if isinstance(found, Report) and skeletons:
-                pair = evaluate.Pair(segments, objects, part)
-                _add_run_lengths(found, pair, earlier, size, skeletons)
+                _add_run_lengths(found, pair, voxel_nm, skeletons)
             if picture and isinstance(found, ClassReport):
-                _draw_classes(found, segments, objects, Path(picture), image, size)
+                _draw_classes(found, pair, Path(picture), image, voxel_nm)
             elif picture and isinstance(found, Report):
-                start = evaluate.Pair(segments, objects, part).places[1]
-                _draw(found, segments, truth, Path(picture), image, earlier, size, start)
-    _print(found, as_json)
+                _draw(found, pair, truth, Path(picture), image, voxel_nm)
+    report = found.as_dict()
+    if isinstance(found, Report) and not as_json:
+        click.echo(f"{compared(found)}\n")
+        report = {name: value for name, value in report.items() if name not in _IN_TABLE}
+    if isinstance(found, ClassReport) and not as_json:
+        click.echo(compared_classes(found))
+    else:
+        shared.show(report, as_json)
 
 
-def _add_run_lengths(
-    report: Report,
-    pair: evaluate.Pair,
-    before: Volume | None,
-    voxel_nm: VoxelSize,
-    merge_nodes: int,
-) -> None:
+def _add_run_lengths(report: Report, pair: Pair, voxel_nm: VoxelSize, merge_nodes: int) -> None:
     """Score the skeletons of the truth, in nm, or in voxels if the voxel size is unknown."""
     edges = voxel_nm or (1.0, 1.0, 1.0)
     labels, known = pair.read()
@@ -120,41 +128,10 @@ def _add_run_lengths(
     report.answers[trivial.ONE_OBJECT][NERL] = runs(np.broadcast_to(1, labels.shape)).normalised
     if report.pieces is not None:
         report.answers[trivial.GREY_LEVEL][NERL] = runs(report.pieces).normalised
-    if before is not None and report.before is not None:
-        earlier, _ = pair.of_same_voxels(before).read()
-        report.before[NERL] = runs(earlier).normalised
-
-
-def _print(found: ClassReport | Report, as_json: bool) -> None:
-    report = found.as_dict()
-    if as_json:
-        shared.show(report, as_json)
-    elif isinstance(found, ClassReport):
-        click.echo(evaluate_text.of_classes(found))
-    else:
-        click.echo(f"{evaluate_text.compared(found)}\n")
-        report = {name: value for name, value in report.items() if name not in _IN_TABLE}
-        shared.show(report, as_json)
-
-
-def _stated_size(volumes: list[Volume], image: str) -> VoxelSize:
-    """Return the voxel size (z, y, x) in nm of the first volume whose file states one; the image comes last."""
-    for volume in volumes:
-        if volume.geometry.voxel_size_nm is not None:
-            return volume.geometry.voxel_size_nm
-    name = image or volumes[-1].text("image")
-    return Volume(name).geometry.voxel_size_nm if name and (image or volume_exists(name)) else None
 
 
 def _draw(
-    report: Report,
-    segments: Volume,
-    truth: str,
-    path: Path,
-    image: str,
-    before: Volume | None,
-    voxel_nm: VoxelSize,
-    start: Vec3,
+    report: Report, pair: Pair, truth: str, path: Path, image: str, voxel_nm: VoxelSize
 ) -> None:
     """Draw segments and truth, and beside it the surroundings of each mistake that the report lists.
 
@@ -163,51 +140,125 @@ def _draw(
     from floodtide.report import planes
 
     pairs = report.table.rows().astype(np.int64)  # segment, object, voxels
-    drawn: dict[str, Any] = {"pairs": pairs, "start": start}
-    read = planes.read_segmentation(segments, image, truth, voxel_nm, before=before, **drawn)
-    planes.save_planes(read, path)
-    for number, mistake in enumerate(report.mistakes or [], start=1):
-        place = mistake.parts[1].zyx
-        read = planes.read_segmentation(segments, image, truth, voxel_nm, place, **drawn)
-        name = f"{path.stem}-{number:02}-{mistake.kind}-{mistake.id}.png"
-        planes.save_planes(read, path.with_name(name))
+    drawn = {path: None} | {
+        path.with_name(f"{path.stem}-{number:02}-{one.kind}-{one.id}.png"): one.parts[1].zyx
+        for number, one in enumerate(report.mistakes or [], start=1)
+    }
+    for file, place in drawn.items():
+        start = pair.places[1]
+        read = planes.read_segmentation(
+            pair.segmentation, image, truth, voxel_nm, place, pairs=pairs, start=start
+        )
+        planes.save_planes(read, file)
 
 
 def _draw_classes(
-    report: ClassReport,
-    segments: Volume,
-    objects: Volume,
-    path: Path,
-    image: str,
-    voxel_nm: VoxelSize,
+    report: ClassReport, pair: Pair, path: Path, image: str, voxel_nm: VoxelSize
 ) -> None:
     """Draw the section with the most wrong voxels: the image, and the image with outlines of both volumes."""
     from floodtide.report import planes
 
-    predicted, true = read_worst(report, segments, objects)
+    segments, (start, size) = pair.segmentation, report.worst
+    predicted, true = read_worst(report, segments, pair.truth)
     found = planes.covering(planes.opened(image or segments.text("image")), segments, None)
     grey = None
     if found is not None:
-        start, first = report.worst[0], first_voxels(segments, objects)[0]
-        corner = as_vec3([a - b + c for a, b, c in zip(start, first, found[1], strict=True)])
-        grey = found[0].read((corner, report.worst[1]))[0]
+        corner = total(difference(start, first_voxels(segments, pair.truth)[0]), found[1])
+        grey = found[0].read((corner, size))[0]
     elif image:
         raise ShapeError(f"--image {image} does not cover {segments.name}, expected its image")
     else:
         report.notes.append("picture: the image is unknown (--image VOLUME)")
-    title = f"z = {report.worst[0][0]}: {report.worst_voxels} wrong voxels"
+    title = f"z = {start[0]}: {report.worst_voxels} wrong voxels"
     planes.save_classes(title, grey, true, predicted, voxel_nm, path)
 
 
-def _match(text: str) -> dict[int, int]:
-    """Return {value of the truth: class} of "VALUE=CLASS[,...]"."""
-    found: dict[int, int] = {}
-    for word in filter(None, text.split(",")):
-        numbers = [shared.parse_number(part, whole=True) for part in word.split("=")]
-        if len(numbers) != 2 or not all(n is not None and n in limits.LABEL for n in numbers):
-            raise click.BadParameter(
-                f"{text}, expected VALUE=CLASS[,...]: a value of TRUTH, and its class in SEGMENTATION",
-                param_hint="--match",
-            )
-        found[int(numbers[0] or 0)] = int(numbers[1] or 0)
-    return found
+def compared(report: Report) -> str:
+    """Return the verdict, and a table of the scores and of the scores of trivial answers, for a terminal."""
+    scores, columns = report.table.scores(), dict(_COLUMNS)
+    interval = (report.intervals or {}).get(trivial.ERROR)
+    found = trivial.verdict(scores, report.answers, interval)
+    lines = [*report.first, ""] if report.first else []
+    if found:
+        text = found.text
+        if report.too_good and found.better:
+            text = f"Too good a score, of voxels of the training: {text[0].lower()}{text[1:]}"
+        lines += [text, ""]
+    if report.runs is not None:
+        columns[NERL], scores[NERL] = "NERL", report.runs.normalised
+    rows = {"segmentation": scores, **report.answers}
+    cells = [[name, *(_text(row[key]) for key in columns)] for name, row in rows.items()]
+    if report.intervals is not None:
+        ends = [report.intervals.get(key, ()) for key in columns]
+        cells.insert(1, ["  95 % interval", *("-".join(map(_text, end)) for end in ends)])
+    lines += [*aligned(["all voxels", *columns.values()], cells), *report.notes]
+    return "\n".join([*lines, *_looked(report.looked)])
+
+
+def _looked(found: Looked | None) -> list[str]:
+    """Return a table of the mistakes among the first places."""
+    if found is None:
+        return []
+    wrong, judged = count_of(found.mistakes, "mistake"), count_of(found.judged, "place")
+    title = f"{found.table}: {wrong} among {judged} of known truth"
+    head = ["first places", "mistakes", "in random order", "smallest first"]
+    rows = [
+        [str(n), str(row["mistakes"]), f"{row['random_order']:.1f}", str(row["smallest_first"])]
+        for n, row in found.first.items()
+    ]
+    return ["", title, *aligned(head, rows)]
+
+
+def _text(value: float) -> str:
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.4f}"
+    return str(value)
+
+
+def compared_classes(report: ClassReport) -> str:
+    """Return tables of the scores of classes, of the objects of classes, and of the confusion, for a terminal."""
+    mean = report.mean()
+    names = {number: f"{number} {row['name']}".rstrip() for number, row in report.classes.items()}
+    rows = [
+        [
+            names[number],
+            *(_text(row[name]) for name in (*mean, "true_voxels", "predicted_voxels")),
+            _text(row["everything"]["dice"]),
+        ]
+        for number, row in report.classes.items()
+    ]
+    rows.append(["mean without 0", *map(_text, mean.values()), "", "", ""])
+    head = ["class", *_titles(mean, _SCORES), "truth", "prediction", "Dice of all"]
+    lines = [*report.first, ""] if report.first else []
+    lines += [*aligned(head, rows), ""]
+    lines.append("Truth and prediction in voxels. Dice of all: if every voxel were of the class.")
+    if report.sections is not None:
+        where = "in each section" if report.sections else "in 3-D"
+        lines += ["", f"objects: voxels of a class that are connected by their faces, {where}"]
+        found = {n: row["objects"] for n, row in report.classes.items() if "objects" in row}
+        rows = [[names[number], *map(_text, row.values())] for number, row in found.items()]
+        head = ["class", *_titles(next(iter(found.values())), _DETECTION)]
+        lines += aligned(head, rows)
+    counts = zip(names.values(), report.confusion.tolist(), strict=True)
+    rows = [[name, *map(str, row)] for name, row in counts]
+    lines += ["", *aligned(["truth \\ prediction", *names.values()], rows), ""]
+    lines.append(
+        f"{int(report.confusion.sum())} voxels compared, {report.unlabelled} without a label;"
+        f" most wrong ones: {report.worst_voxels} in section z = {report.worst[0][0]}"
+    )
+    return "\n".join([*lines, *report.notes])
+
+
+def _titles(scores: Mapping[str, float], known: Mapping[str, str]) -> list[str]:
+    return [known.get(name, name.replace("_", " ")) for name in scores]
+
+
+def aligned(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table; the first column is aligned on the left, the others on the right."""
+    first, *others = zip(head, *rows, strict=True)
+    width = max(map(len, first))
+    columns = [[cell.ljust(width) for cell in first]]
+    for column in others:
+        width = max(map(len, column))
+        columns.append([cell.rjust(width) for cell in column])
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]

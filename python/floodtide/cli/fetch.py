@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from floodtide.fetch.fetching import fetch
-from floodtide.fetch.table import DATA_SETS
-from floodtide.segment.published import data_folder
+from floodtide.fetch.fetching import DATA_SETS, fetch
+from floodtide.segment.trained import data_folder
 
 
 @click.command()

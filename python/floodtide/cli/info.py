@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -14,10 +13,9 @@ from floodtide.cli import options as shared
 
 @click.command()
 @click.argument("file", metavar="[CONFIG.toml]", required=False)
-@click.option(
+@shared.switch(
     "--machine",
-    is_flag=True,
-    help="Instead, examine launcher, MPI, threads, cores, memory and run directory before a training.",
+    "Instead, examine launcher, MPI, threads, cores, memory and run directory before a training.",
 )
 @shared.overrides
 @shared.as_json
@@ -42,13 +40,13 @@ def command(file: str | None, machine: bool, overrides: tuple[str, ...], as_json
         return 0
     from floodtide import config
     from floodtide.comm import world
-    from floodtide.doctor import examine
+    from floodtide.doctor.host import examine
 
     settings = config.load(file, overrides) if file else config.from_dict({}, overrides=overrides)
     findings, facts = examine(settings, Path(settings.run.dir if file or overrides else "."))
     healthy = all(finding.level != "problem" for finding in findings)
     if world.rank() == 0 and as_json:
-        found = [dataclasses.asdict(finding) for finding in findings]
+        found = [finding._asdict() for finding in findings]
         click.echo(json.dumps({"ok": healthy, "findings": found, "ranks": facts}))
     elif world.rank() == 0:
         for finding in findings:

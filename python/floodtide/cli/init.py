@@ -17,12 +17,12 @@ from floodtide.cli import options as shared
 
 @click.command()
 @click.argument("images", metavar="IMAGE...", nargs=-1, required=True)
-@click.option(
+@shared.text(
     "--labels",
+    "LABELS",
+    "Labels of the image: ids of objects (0 is none), or classes; give the option once for each image.",
     required=True,
     multiple=True,
-    metavar="LABELS",
-    help="Labels of the image: ids of objects (0 is none), or classes; give the option once for each image.",
 )
 @click.option(
     "--task",
@@ -42,10 +42,8 @@ from floodtide.cli import options as shared
     help="Train this network further: fib25 (`floodtide fetch fib25`), a checkpoint or a run directory.",
 )
 @shared.number("--minutes", limits.MINUTES, "Time for the training.", default=30.0)
-@click.option(
-    "--out", metavar="FILE.toml", help="The plan to write (default: IMAGE's name and .toml)."
-)
-@click.option("--replace", is_flag=True, help="Write over an older plan of the same name.")
+@shared.text("--out", "FILE.toml", "The plan to write (default: IMAGE's name and .toml).")
+@shared.switch("--replace", "Write over an older plan of the same name.")
 @shared.as_json
 def command(
     images: tuple[str, ...],
@@ -68,7 +66,7 @@ def command(
     """
     from floodtide.data.formats.table import stem
     from floodtide.plan import prepare
-    from floodtide.plan.known import known_network
+    from floodtide.plan.networks import known_network
     from floodtide.train.setup import set_threads
 
     name = out or f"{stem(images[0])}.toml"

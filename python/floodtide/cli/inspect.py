@@ -13,7 +13,7 @@ from floodtide.comm import world
 
 @click.command()
 @click.argument("target", metavar="IMAGE | CONFIG.toml")
-@click.option("--labels", metavar="LABELS", help="Labels of the image: one id for each object.")
+@shared.text("--labels", "LABELS", "Labels of the image: one id for each object.")
 @shared.voxel_nm
 @click.option(
     "--out",
@@ -21,10 +21,10 @@ from floodtide.comm import world
     default=Path("inspect.html"),
     help="Page of IMAGE (default: inspect.html).",
 )
-@click.option(
+@shared.text(
     "--patches",
-    metavar="FILE.png",
-    help="Draw 24 training examples of CONFIG.toml, augmented, with what the network learns of them.",
+    "FILE.png",
+    "Draw 24 training examples of CONFIG.toml, augmented, with what the network learns of them.",
 )
 @shared.overrides
 @shared.as_json
@@ -79,5 +79,5 @@ def command(
                 "doubt": [one.text for one in found.problems if not one.error] or None,
                 "page": str(out),
             }
-            shared.show({**found.as_dict(), "out": str(out)} if as_json else brief, as_json)
+            shared.show(brief, as_json)
     return 0

@@ -11,7 +11,7 @@ from floodtide.comm import world
 
 @click.command()
 @click.argument("volume", metavar="precomputed://FOLDER")
-@click.option("--skeletons", is_flag=True, help="Also add skeletons (kimimaro).")
+@shared.switch("--skeletons", "Also add skeletons (kimimaro).")
 def command(volume: str, skeletons: bool) -> None:
     """Add surface meshes to a precomputed segmentation, for Neuroglancer. Ranks share the volume.
 

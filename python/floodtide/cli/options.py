@@ -1,27 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several subcommands share, and the types of option values."""
+"""Options that several subcommands share, the types of option values, and results on the terminal."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from floodtide.base import limits
 from floodtide.base.options import Range, shown
-
-if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
-    NumberBase = click.ParamType[float]
-    NumbersBase = click.ParamType[tuple[float, ...]]
-else:
-    NumberBase = NumbersBase = click.ParamType
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Options = TypeVar("Options")
@@ -34,6 +29,18 @@ overrides = click.option(
     help="Override a key of the configuration. Can be given several times.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+rows_as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per row."
+)
+
+_FIRST = (
+    "benchmark", "name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio",
+)  # fmt: skip
+_CONDITIONS = (
+    *("level", "shape", "wire", "transport", "samples", "processor", "version", "date"),
+    *("p10_s", "p90_s", "min_s", "mean_s"),
+)  # the table leaves them out
+_WORDS, _FIGURES = 22, 9  # width of a column of texts, and of a column of numbers at least
 
 
 def show(report: Mapping[str, Any], as_json: bool) -> None:
@@ -63,17 +70,54 @@ def _cell(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
+def print_rows(rows: Iterable[Mapping[str, Any]], as_json: bool) -> None:
+    """Print each row as soon as there is one, and the names of the columns whenever they change.
+
+    The table has all values but lists and conditions of the measurement.
+
+    Args:
+        rows: The rows, as JSON values by name.
+        as_json: Print JSON objects, with all values.
+    """
+    before = list[str]()
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps(row))
+            continue
+        names = _columns(row)
+        if names != before:
+            click.echo("  ".join(_column(name, row[name], name) for name in names).rstrip())
+            before = names
+        cells = (_column(name, row[name], _text(row[name])) for name in names)
+        click.echo("  ".join(cells).rstrip())
+
+
+def _columns(row: Mapping[str, Any]) -> list[str]:
+    names = [name for name in _FIRST if name in row]
+    names += [name for name in row if name not in (*_FIRST, *_CONDITIONS)]
+    return [name for name in names if not isinstance(row[name], list | dict)]
+
+
+def _column(name: str, value: Any, text: str) -> str:
+    return text.ljust(_WORDS) if isinstance(value, str) else text.rjust(max(len(name), _FIGURES))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def require_same_arguments() -> None:
     """Check that all ranks have the same command-line arguments and the same version of floodtide. Collective.
 
     Raises:
-        ConfigurationError: If arguments differ. The message names arguments, values and ranks.
-        UnsupportedError: If versions or builds of floodtide differ.
+        ConfigurationError: If arguments, versions or builds differ. The message names arguments, values and ranks.
     """
     from floodtide.comm import world
     from floodtide.train.same_on_ranks import require_same
 
-    world.ensure_init()
+    world.current()
     context = click.get_current_context()
     require_same(str(context.info_name), context.params, "arguments")
 
@@ -99,9 +143,8 @@ def of_fields(
                 continue
             default = defaults.get(field.name, field.default)
             text = field.metadata["help"]
-            given: dict[str, Any] = {"default": default}
-            if default is dataclasses.MISSING:
-                given = {"required": True}
+            needed = default is dataclasses.MISSING
+            given: dict[str, Any] = {"required": True} if needed else {"default": default}
             command = click.option(
                 f"--{field.name.replace('_', '-')}",
                 show_default=default not in (None, False, "", ()),
@@ -128,23 +171,34 @@ def _parsing(hint: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
     parts = typing.get_args(hint)
     if hint is bool:
         return {"is_flag": True}
-    if parts and parts[0] is str:
-        return {"multiple": True, "type": click.Choice(choices) if choices else str}
-    if parts:
-        return {"type": Numbers(known, None if parts[-1] is Ellipsis else len(parts))}
     if hint is Path:
         return {"type": click.Path(path_type=Path)}
-    if hint is str:
-        return {"type": click.Choice(choices) if choices else str}
-    return {"type": Number(known)}
+    if hint is str or parts[:1] == (str,):
+        return {"type": click.Choice(choices) if choices else str, "multiple": hint is not str}
+    count = None
+    if parts:
+        count = 0 if parts[-1] is Ellipsis else len(parts)
+    return {"type": number_type(known, count)}
 
 
 def number(
     flag: str, range: Range, text: str, *, count: int | None = None, **given: Any
 ) -> Callable[[Command], Command]:
-    """Return an option for one number of a range, or for `count` numbers. Its help shows the default, if it has one."""
-    kind = Numbers(range, count) if count else Number(range)
-    return click.option(flag, type=kind, help=text, show_default="default" in given, **given)
+    """Return an option for numbers as `number_type` has them. Its help shows the default, if it has one."""
+    shows = "default" in given
+    return click.option(
+        flag, type=number_type(range, count), help=text, show_default=shows, **given
+    )
+
+
+def text(flag: str, metavar: str, text: str, **given: Any) -> Callable[[Command], Command]:
+    """Return an option for a text, such as a name of a file."""
+    return click.option(flag, metavar=metavar, help=text, **given)
+
+
+def switch(flag: str, text: str) -> Callable[[Command], Command]:
+    """Return an option that is False unless it is given."""
+    return click.option(flag, is_flag=True, help=text)
 
 
 def refuse_given(names: Collection[str], why: str) -> None:
@@ -163,70 +217,52 @@ def refuse_given(names: Collection[str], why: str) -> None:
             raise click.UsageError(f"{parameter.opts[0]} {why}")
 
 
-class Number(NumberBase):
-    """Option type: one number of a range (`floodtide.base.limits`); an integer if the range's bounds are integers."""
+def number_type(range: Range, count: int | None = None) -> Callable[[Any], Any]:
+    """Return an option type: a number of a range (`floodtide.base.limits`), or several with commas between them.
 
-    def __init__(self, range: Range) -> None:
-        self.limits = range
-        self.name = "integer" if range.whole else "float"
+    They are integers if the range's bounds are integers.
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = parse_number(value, whole=self.limits.whole)
-        if number is None or number not in self.limits:
-            self.fail(f"{shown(str(value))}, expected {self.limits}", param, ctx)
-        return number
-
-
-class Numbers(NumbersBase):
-    """Option type: comma-separated numbers of a range.
-
-    Without `count`, any number of values is accepted. With `count`, one value stands for `count` equal values.
+    Args:
+        count: How many there are, as a tuple; one stands for `count` equal ones. 0: any number of them. None: one, and
+            no tuple.
     """
+    single, expected = count is None, str(range)
+    name = ",".join(["N"] * count) if count else "N[,N...]"
+    if single:
+        name = "integer" if range.whole else "float"
+    else:
+        expected = f"{name}, each {range}"
 
-    def __init__(self, range: Range, count: int | None = None) -> None:
-        self.limits = range
-        self.count = count
-        self.name = ",".join(["N"] * count) if count else "N[,N...]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        if isinstance(value, tuple):
+    def convert(value: Any) -> Any:
+        if not isinstance(value, str):  # a default
             return value
-        numbers = []
-        for word in str(value).split(","):
-            number = parse_number(word, whole=self.limits.whole)
-            if number is None or number not in self.limits:
-                self.fail(
-                    f"{shown(str(value))}, expected {self.name}, each {self.limits}", param, ctx
-                )
-            numbers.append(number)
-        if self.count and len(numbers) == 1:
-            numbers *= self.count
-        if self.count and len(numbers) != self.count:
-            self.fail(
-                f"{shown(str(value))}, expected 1 or {self.count} numbers, as {self.name}",
-                param,
-                ctx,
-            )
-        return tuple(numbers)
+        numbers = [parse_number(one, range) for one in ([value] if single else value.split(","))]
+        if None in numbers:
+            raise click.BadParameter(f"{shown(value)}, expected {expected}")
+        if count and len(numbers) == 1:
+            numbers *= count
+        if count and len(numbers) != count:
+            raise click.BadParameter(f"{shown(value)}, expected 1 or {count} numbers, as {name}")
+        return numbers[0] if single else tuple(numbers)
+
+    convert.__name__ = name
+    return convert
 
 
-def parse_number(value: Any, *, whole: bool) -> float | None:
-    """Return the number that a text means; a number is returned as it is. None if the text is not a number."""
-    try:
-        return int(value) if whole and isinstance(value, str) else value if whole else float(value)
-    except (ValueError, OverflowError):
-        return None
+def parse_number(text: str, range: Range) -> float | None:
+    """Return the number of a range that a text means; None if it means none."""
+    with contextlib.suppress(ValueError, OverflowError):
+        number = int(text) if range.whole else float(text)
+        return number if number in range else None
+    return None
 
 
 box = click.option("--box", default="", help="Only this box, z0:z1,y0:y1,x0:x1 in voxels.")
 
-voxel_nm = click.option(
+voxel_nm = number(
     "--voxel-nm",
-    type=Numbers(limits.VOXEL_SIZE, 3),
+    limits.VOXEL_SIZE,
+    "Voxel size in nm; default: what the file states.",
+    count=3,
     metavar="Z,Y,X",
-    help="Voxel size in nm; default: what the file states.",
 )

@@ -17,12 +17,12 @@ from floodtide.data.partitions import THRESHOLDS
 @click.command()
 @click.argument("labels")
 @click.argument("out")
-@click.option(
+@shared.number(
     "--thresholds",
-    type=shared.Numbers(limits.FRACTION),
+    limits.FRACTION,
+    "Local object fractions that separate the partitions, in ascending order.",
+    count=0,
     default=",".join(map(str, THRESHOLDS)),
-    show_default=True,
-    help="Local object fractions that separate the partitions, in ascending order.",
 )
 @shared.number(
     "--lom-radius",

@@ -16,26 +16,16 @@ from floodtide.cli import options as shared
 @click.argument("image", metavar="IMAGE")
 @click.argument("out", metavar="OUT.h5:DATASET")
 @shared.box
-@shared.number(
-    "--mean",
-    limits.INTENSITY,
-    "Mean of the image; default: the mean in the checkpoint's configuration.",
-)
-@shared.number(
-    "--std",
-    limits.DEVIATION,
-    "Standard deviation of the image; default: that in the checkpoint's configuration.",
-)
+@shared.number("--mean", limits.INTENSITY, "Mean of the image; default: that of the training.")
+@shared.number("--std", limits.DEVIATION, "Its standard deviation; default: that of the training.")
 @shared.voxel_nm
-@click.option(
+@shared.switch(
     "--probabilities",
-    is_flag=True,
-    help="Also write the probabilities of the classes: DATASET_probabilities (classes, z, y, x).",
+    "Also write the probabilities of the classes: DATASET_probabilities (classes, z, y, x).",
 )
-@click.option(
+@shared.switch(
     "--mirror",
-    is_flag=True,
-    help="Average the predictions of the image and of its mirror images, along the axes that training reflected. Takes"
+    "Average the predictions of the image and of its mirror images, along the axes that training reflected. Takes"
     " up to eight times as long, and makes fewer mistakes.",
 )
 @click.option(

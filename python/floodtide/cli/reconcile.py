@@ -5,21 +5,14 @@ from __future__ import annotations
 
 import click
 
-from floodtide.base import limits
 from floodtide.cli import options as shared
 
 
 @click.command()
 @click.argument("folder")
 @click.argument("out")
-@shared.number(
-    "--inside-voxels",
-    limits.VOXELS,
-    "Voxels of a segment that lies inside another one, and belongs to it for that reason; 0: none does.",
-    default=5000,
-)
 @shared.as_json
-def command(folder: str, out: str, inside_voxels: int, as_json: bool) -> None:
+def command(folder: str, out: str, as_json: bool) -> None:
     """Make one segmentation OUT with global ids from the subvolumes in FOLDER, which `floodtide segment` has made.
 
     Two segments of neighbouring subvolumes are one object if enough of the voxels that both subvolumes have segmented
@@ -34,4 +27,4 @@ def command(folder: str, out: str, inside_voxels: int, as_json: bool) -> None:
     from floodtide.segment.commands import reconcile_subvolumes
 
     shared.require_same_arguments()
-    shared.show(reconcile_subvolumes(folder, out, inside_voxels=inside_voxels), as_json)
+    shared.show(reconcile_subvolumes(folder, out), as_json)

@@ -13,25 +13,17 @@ from floodtide.cli import segment_modes
 
 @click.command()
 @click.argument("file", metavar="CONFIG.toml | IMAGE")
-@click.option(
-    "--model", metavar="NETWORK", help="With IMAGE: fib25, a checkpoint or a run directory."
-)
+@shared.text("--model", "NETWORK", "With IMAGE: fib25, a checkpoint or a run directory.")
 @shared.voxel_nm
-@click.option(
+@shared.text(
     "--out",
-    metavar="FILE.h5:DATASET | FOLDER",
-    help="Where to write the segmentation, or its subvolumes (segment.subvolume). Only --preview has a default.",
+    "FILE.h5:DATASET | FOLDER",
+    "Where to write the segmentation, or its subvolumes (segment.subvolume). Only --preview has a default.",
 )
 @click.option("--box", help="Box to segment, z0:z1,y0:y1,x0:x1 in voxels; replaces segment.box.")
-@click.option(
-    "--subvolumes", metavar="A:B", help="Only subvolumes A to B - 1, for the tasks of a job array."
-)
-@click.option(
-    "--estimate", is_flag=True, help="Print memory, network calls and hours; segment nothing."
-)
-@click.option(
-    "--preview", is_flag=True, help="With --model: segment a box in a few minutes, and draw it."
-)
+@shared.text("--subvolumes", "A:B", "Only subvolumes A to B - 1, for the tasks of a job array.")
+@shared.switch("--estimate", "Print memory, network calls and hours; segment nothing.")
+@shared.switch("--preview", "With --model: segment a box in a few minutes, and draw it.")
 @shared.overrides
 @shared.as_json
 def command(file: str, as_json: bool, **asked: Any) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from floodtide import config, segment
-from floodtide.base import notes, progress
+from floodtide.base import notes, outputs, progress
 from floodtide.base.files import path_and_dataset
-from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import Volume, parse_box
-from floodtide.data.formats.geometry import size_text
-from floodtide.data.formats.table import HDF5, format_of, stem
+from floodtide.data.formats.table import HDF5, container, format_of, stem
+from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -48,8 +49,12 @@ def run(
         raise click.UsageError("--out is missing, expected FILE.h5:DATASET, or a folder")
     from floodtide.agglomerate.predicted import Stack, settings_with
 
-    report: Report = {}
     with world.agreed():
+        setting: Setting | None = None
+        if model is not None and any(one.partition("=")[0] == "segment.image" for one in overrides):
+            raise click.UsageError(f"--set segment.image is given, expected only the image {file}")
+        if model is None and volume_exists(file):
+            raise click.UsageError(f"--model is missing: {file} is a volume")
         if model is None:
             settings = config.load(file, overrides)
             if not settings.task.predicts:
@@ -62,14 +67,10 @@ def run(
 
             settings, setting = settings_for(file, model, voxel_nm, overrides)
             if preview:
-                if world.rank() == 0:
-                    report = _previewed(
-                        setting, out or f"{stem(file)}-preview.h5:segmentation", box
-                    )
-                return report
+                named = out or f"{stem(file)}-preview.h5:segmentation"
+                return _previewed(setting, named, box) if world.rank() == 0 else {}
             require_same_voxels(setting)
-            if world.rank() == 0:
-                _say(setting)
+            notes.show(setting.words)
     assert out is not None
     in_pieces = settings.segment.subvolume is not None
     if not (estimate or in_pieces):
@@ -77,20 +78,22 @@ def run(
             ("subvolumes",), "without segment.subvolume, expected the size of a subvolume"
         )
     numbers = None if subvolumes is None else _range(subvolumes)
-    if settings.task.predicts:
-        with world.agreed():
-            stack = Stack(file, settings, box, voxel_nm)
-        stack.choose(new=not estimate)
-        if estimate:
-            return stack.estimate(out)
-        if in_pieces:
-            return stack.write_subvolumes(out, numbers)
-        return stack.write(out)
+    with world.agreed():
+        if box is not None:
+            replaced = dataclasses.replace(settings.segment, box=box)
+            settings = dataclasses.replace(settings, segment=replaced)
+        work = (
+            Stack(file, settings, voxel_nm)
+            if settings.task.predicts
+            else segment.Flooding.load(file, settings)
+        )
+        if isinstance(work, Stack) and not (estimate or in_pieces):
+            outputs.require_folder(container(out))  # before a choice of thresholds
+    if isinstance(work, Stack):
+        work.choose(new=not estimate)
     if estimate:
-        return segment.estimate(file, settings, out, box)
-    if in_pieces:
-        return segment.segment_subvolumes(file, settings, out, box, numbers=numbers)
-    return segment.segment_volume(file, settings, out, box)
+        return work.estimate(out)
+    return work.write_subvolumes(out, numbers) if in_pieces else work.write(out)
 
 
 def _previewed(setting: Setting, out: str, box: str | None) -> Report:
@@ -102,46 +105,30 @@ def _previewed(setting: Setting, out: str, box: str | None) -> Report:
         raise InvalidArgumentError(f"--out {out}: expected FILE.h5:DATASET for a preview")
     image, path = setting.image.name, Path(path_and_dataset(out)[0])
     picture = path.with_suffix(".png")
-    inputs: list[str | Path] = [*files_of([image]), *files_in(setting.network.path)]
-    refuse_inputs("segment", [path], inputs)
-    with reserved("segment", picture, PICTURES[".png"], inputs):
-        _say(setting)
-        for text in setting.notes:
+    inputs: list[str | Path] = [*outputs.files_of([image]), *outputs.files_in(setting.network.path)]
+    outputs.refuse_inputs("segment", [path], inputs)
+    said = list(setting.notes)
+    with outputs.reserved("segment", picture, outputs.PICTURES[".png"], inputs):
+        notes.show(setting.words)
+        for text in said:
             notes.warn(text)
         end_s = time.monotonic() + segmenting.LIMIT_S
         with progress.bar(
-            "voxels",
-            "preview",
-            line_every_s=10.0,
-            at_most_s=lambda: max(0.0, end_s - time.monotonic()),
+            "voxels", "preview", line_every_s=10.0, at_most_s=lambda: end_s - time.monotonic()
         ) as shown:
             found = segmenting.preview(setting, out, box=parse_box(box or ""), progress=shown)
         drawn = planes.read_segmentation(Volume(out), image, "", setting.voxel_size_nm)
         planes.save_planes(drawn, picture)
-    late = "the time was over before the whole box was settled: expected a smaller --box"
-    said = [*setting.notes, late] if found["stopped"] else setting.notes
-    return found | {
-        "out": out,
-        "picture": str(picture),
-        "notes": said,
-        "mean": setting.options.mean,
-        "std": setting.options.std,
-        "voxel_size_nm": setting.voxel_size_nm,
-        "segmented_at_nm": setting.wanted_nm,
-    }
-
-
-def _say(setting: Setting) -> None:
-    """Print how the network sees the image, before the long work."""
-    voxels = f"{size_text(setting.voxel_size_nm)} nm"
-    if setting.resampled:
-        voxels += f", resampled to {size_text(setting.wanted_nm)} nm for {setting.network.name}"
-    mean, std = setting.options.mean, setting.options.std
-    notes.show(f"{setting.image.name}: {voxels}; mean {mean:g}, std {std:g}. {setting.levels}")
+    if found["stopped"]:
+        said.append("the time was over before the whole box was settled: expected a smaller --box")
+    found |= {"out": out, "picture": str(picture), "notes": said}
+    found |= {"mean": setting.options.mean, "std": setting.options.std}
+    return found | {"voxel_size_nm": setting.voxel_size_nm, "segmented_at_nm": setting.wanted_nm}
 
 
 def _range(text: str) -> range:
-    first, colon, end = text.partition(":")
-    if not (colon and first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
+    numbers = range(*map(int, match.groups())) if match else range(0)
+    if not numbers:
         raise InvalidArgumentError(f"--subvolumes {text}: expected A:B with A below B")
-    return range(int(first), int(end))
+    return numbers

@@ -32,30 +32,17 @@ def command(file: str, overrides: tuple[str, ...]) -> int:
     Example:
       mpiexec -n 2 floodtide train fib25.toml --set training.steps=5000
     """
-    from floodtide.base.progress import bar
     from floodtide.train import Trainer
 
-    world.ensure_init()
+    world.current()
     with world.agreed():
         settings = config.load(file, overrides)
-        if world.rank() == 0:
-            from floodtide.train.data_checks import require_files
-
-            require_files(file, settings)
-    trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
+    trainer = Trainer.from_config(settings, callbacks=[TrainingLines()], progress=True)
     speaks = world.rank() == 0
     status = 0
-    with (
-        bar(
-            "steps",
-            "train",
-            at_most_s=lambda: trainer.time_left_s,
-            fitted_s=lambda: trainer.fitted_left_s,
-        ) as progress,
-        second_interrupt_exits(FIRST * speaks, SECOND * speaks),
-    ):
+    with second_interrupt_exits(FIRST * speaks, SECOND * speaks):
         try:
-            trainer.run(progress)
+            trainer.run()
         except Interrupted as error:
             status = error.exit_status
     if trainer.complete and speaks:
@@ -65,7 +52,8 @@ def command(file: str, overrides: tuple[str, ...]) -> int:
     elif speaks:
         from floodtide.optim import advice
 
-        how = f"with a checkpoint{advice.cut_short(trainer.lr_share)}: the same command resumes from there"
+        unless = ", unless the data are used up" * (settings.training.on_exhausted != "cycle")
+        how = f"with a checkpoint{advice.cut_short(trainer.lr_share)}: the same command resumes from there{unless}"
         if trainer.given_up:
             how = "for good: a validation was no better than a trivial prediction (validation.give_up_after)"
         total = trainer.config.training.total

@@ -14,16 +14,14 @@ from floodtide.cli import options as shared
 
 @click.command()
 @click.argument("shown", metavar="RUN-OR-VOLUME")
-@click.option(
-    "--image", default="", metavar="VOLUME", help="The image; default: that of the result."
-)
-@click.option("--truth", default="", metavar="VOLUME", help="The true objects.")
-@click.option(
+@shared.text("--image", "VOLUME", "The image; default: that of the result.", default="")
+@shared.text("--truth", "VOLUME", "The true objects.", default="")
+@shared.text(
     "--bind",
+    "ADDRESS[:PORT]",
+    "Address to listen on, and port; 0: a free one. The default serves this machine only.",
     default="127.0.0.1:0",
     show_default=True,
-    metavar="ADDRESS[:PORT]",
-    help="Address to listen on, and port; 0: a free one. The default serves this machine only.",
 )
 def command(shown: str, image: str, truth: str, bind: str) -> None:
     """Show a run or a volume in Neuroglancer: image, segmentation with meshes, places to look at, and truth.
@@ -35,13 +33,13 @@ def command(shown: str, image: str, truth: str, bind: str) -> None:
       floodtide view runs/demo
       floodtide view out.h5:segmentation --truth groundtruth.h5:stack
     """
-    from floodtide.view.layers import layers_of, places_of
-    from floodtide.view.server import serve
+    from floodtide.view.viewer import layers_of, places_of, serve
 
     layers, size = layers_of(shown, image, truth)
     address, _, number = bind.partition(":")
-    port = shared.parse_number(number or "0", whole=True)
-    limits.PORT.check(port, f"--bind {bind}: the port")
+    port = shared.parse_number(number or "0", limits.PORT)
+    if port is None:
+        raise click.BadParameter(f"the port is {number}, expected {limits.PORT}", param_hint=bind)
     places = places_of(layers)
     served = serve(layers, size, places=places, bind=address, port=int(port or 0))
     with contextlib.suppress(KeyboardInterrupt):

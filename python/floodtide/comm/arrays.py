@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,22 +16,15 @@ from floodtide.errors import InvalidArgumentError
 
 Array = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
+# NumPy takes some microseconds for the name of a type, which is long beside a small collective
+_name_of = functools.lru_cache(maxsize=64)(str)
 _NO_TENSORS = frozenset({np.ndarray, str, float, int, type(None)})
-
-
-@functools.lru_cache(maxsize=64)
-def name_of_type(dtype: np.dtype[Any]) -> str:
-    """Return NumPy's name of a type, such as "float32". Other byte orders have names such as ">f4".
-
-    NumPy takes some microseconds for a name, which is long beside a small collective.
-    """
-    return str(dtype)
 
 
 def words_for(arrays: Sequence[Array]) -> str:
     """Return a description of arrays that ranks compare, such as "float32 (2, 3)"."""
     if len(arrays) == 1:
-        return f"{name_of_type(arrays[0].dtype)} {arrays[0].shape}"
+        return f"{_name_of(arrays[0].dtype)} {arrays[0].shape}"
     return f"{len(arrays)} arrays: {', '.join(words_for([array]) for array in arrays)}"
 
 
@@ -92,38 +85,28 @@ def _shared(tensor: Any) -> Array:
 def accepts_tensors(function: Function) -> Function:
     """Return a function that takes tensors where `function` takes arrays, also in lists and mappings.
 
-    If an argument without a default is a tensor, arrays in the result become tensors of its library, as far as the
-    library has their types. An array that `function` has changed in place and returns becomes the tensor that was
-    given. A result with a method `mapped` is mapped, so that a handle gives tensors. An argument `arrays` may be any
-    iterable.
+    If an argument is a tensor, arrays in the result become tensors of its library, as far as the library has their
+    types. An array that `function` has changed in place and returns becomes the tensor that was given. A result with a
+    method `mapped` is mapped, so that a handle gives tensors. An argument `arrays` may be any iterable.
 
     Raises:
         InvalidArgumentError: From the function, as `array_of` raises it.
     """
     name = function.__name__.replace("_async", "")
-    parameters = inspect.signature(function).parameters
-    deciding = {key for key, one in parameters.items() if one.default is one.empty}
+    grouped = "arrays" in inspect.signature(function).parameters
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if "arrays" in parameters:
-            args = (*(_listed(name, value) for value in args[:1]), *args[1:])
-            kwargs |= {"arrays": _listed(name, kwargs["arrays"])} if "arrays" in kwargs else {}
-        for value in (*args, *kwargs.values()):
-            # most are arrays, names and numbers, and looking into them is long beside a small collective
-            if type(value) not in _NO_TENSORS and any(map(is_tensor, _parts(value))):
-                break
-        else:
+        if grouped:
+            arrays = args[0] if args else kwargs.pop("arrays", None)
+            if not isinstance(arrays, Iterable):
+                raise InvalidArgumentError(
+                    f"{name}: arrays is {type(arrays).__name__}, expected several arrays"
+                )
+            args = (list(arrays), *args[1:])
+        # most are arrays, names and numbers, and looking into them is long beside a small collective
+        if _NO_TENSORS.issuperset(map(type, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
-        pairs = [*zip(parameters, args, strict=False), *kwargs.items()]
-        tensors = [
-            one
-            for key, value in pairs
-            if key in deciding
-            for one in _parts(value)
-            if is_tensor(one)
-        ]
-        library = _library_of(tensors[0]) if tensors else None
         given: list[tuple[Array, Any]] = []
 
         def share(tensor: Any) -> Array:
@@ -133,28 +116,20 @@ def accepts_tensors(function: Function) -> Function:
         def tensor_of(array: Array) -> Any:
             own = [tensor for one, tensor in given if one is array]
             try:
-                return own[0] if own else library.from_dlpack(array) if library else array
+                return own[0] if own else library.from_dlpack(array)
             except (BufferError, RuntimeError):
                 return array
 
-        changed = [_each(value, is_tensor, share) for value in args]
-        named = {key: _each(value, is_tensor, share) for key, value in kwargs.items()}
-        result = function(*changed, **named)
+        result = function(*_each(args, is_tensor, share), **_each(kwargs, is_tensor, share))
+        if not given:
+            return result
+        library = _library_of(given[0][1])
         back = functools.partial(
             _each, is_one=lambda one: isinstance(one, np.ndarray), change=tensor_of
         )
         return result.mapped(back) if hasattr(result, "mapped") else back(result)
 
     return call  # type: ignore[return-value]
-
-
-def _listed(name: str, arrays: Any) -> list[Any]:
-    try:
-        return list(arrays)
-    except TypeError:
-        raise InvalidArgumentError(
-            f"{name}: arrays is {type(arrays).__name__}, expected several arrays"
-        ) from None
 
 
 def _library_of(tensor: Any) -> Any:
@@ -168,13 +143,6 @@ def _library_of(tensor: Any) -> Any:
 def is_tensor(value: Any) -> bool:
     """Return True for an array that is not NumPy's, and that other libraries can share (DLPack)."""
     return hasattr(value, "__dlpack__") and not isinstance(value, (np.ndarray, np.generic))
-
-
-def _parts(value: Any) -> Collection[Any]:
-    """Return the elements of a list or mapping; of another value, the value."""
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _each(value: Any, is_one: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide.run`: start ranks from a notebook cell.
+"""Start ranks: from a notebook cell (`floodtide.run`), and of a benchmark.
 
-The function and the results are passed in files of a temporary folder. Each rank runs the program `notebook_rank`. The
-launcher is the mpiexec in the folder of this Python, where the MPI wheels install it, else the one on the path.
+The function and the results are passed in files of a temporary folder. Each rank runs `main`, as the program `python -m
+floodtide.comm.notebook FOLDER TIMEOUT_S`. The launcher is the mpiexec in the folder of this Python, where the MPI
+wheels install it, else the one on the path.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from floodtide import _core
-from floodtide.comm import world
-from floodtide.comm.launching import libraries
-from floodtide.errors import Interrupted, InvalidArgumentError, RankError, UnsupportedError
+from floodtide.comm import launching, world
+from floodtide.errors import (
+    Interrupted,
+    InvalidArgumentError,
+    RankError,
+    UnsupportedError,
+    on_all_ranks,
+)
 
 GRACE_S = 5.0  # seconds between asking the ranks to end and killing them
 
@@ -80,24 +89,46 @@ def run(
         raise InvalidArgumentError(
             f"run: the function or its arguments cannot be sent to other processes: {error}"
         ) from error
-    mpiexec = _mpiexec()
+    mpiexec = _mpiexec("run")
     with tempfile.TemporaryDirectory(prefix="floodtide-run-") as name:
         folder = Path(name)
         (folder / "task").write_bytes(task)
-        program = [sys.executable, "-m", "floodtide.comm.notebook_rank", name, repr(limit_s)]
+        program = [sys.executable, "-m", "floodtide.comm.notebook", name, repr(limit_s)]
         with (folder / "caller").open("wb") as alive:
             fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the lock is released
             status, interrupted = _watch([mpiexec, "-n", str(np), *program], folder, np)
         return _results(folder, np, status, interrupted=interrupted)
 
 
-def _mpiexec() -> str:
+def start_ranks(name: str, ranks: int) -> None:
+    """Join the ranks if mpiexec started this process; else run this command under mpiexec and exit with its status.
+
+    Args:
+        name: The command, for messages: "bench scaling".
+    """
+    if launching.launcher() is not None:
+        world.current()
+        return
+    program = [sys.executable, "-m", "floodtide", *sys.argv[1:]]
+    command = [_mpiexec(name), "-n", str(ranks), *program]
+    sys.exit(subprocess.run(command, check=False, env=environment(ranks)).returncode)
+
+
+def require_several_ranks(name: str) -> None:
+    """Raise InvalidArgumentError on all ranks if there is only one rank. Collective."""
+    if world.current().size == 1:
+        raise on_all_ranks(
+            InvalidArgumentError(f"{name}: 1 rank, expected at least 2: start it with mpiexec -n 2")
+        )
+
+
+def _mpiexec(name: str) -> str:
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if found is None or not libraries.plugins():
+    if found is None or not launching.plugins():
         what = "this build has no MPI plug-in" if found else "there is no mpiexec"
         raise UnsupportedError(
-            f"run: {what}; expected one beside {sys.executable} or on the path: "
+            f"{name}: {what}; expected one beside {sys.executable} or on the path: "
             "in floodtide's source tree: pip install '.[mpi]', or load the site's MPI and install floodtide again"
         )
     return found
@@ -194,3 +225,48 @@ def _results(folder: Path, np: int, status: int, *, interrupted: bool) -> list[A
         return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(np)]
     error.rank = rank
     raise error from cause
+
+
+def main(folder: Path, timeout_s: float) -> int:
+    """Be one rank: call the function in FOLDER/task, write FOLDER/result-<rank> or FOLDER/failure-<rank>.
+
+    Ranks other than 0 print nothing but their errors. An exception on this rank alone ends the job.
+    """
+    import cloudpickle
+
+    rank = world.rank()  # the rank that the launcher gave, in case init fails
+    try:
+        world.init(timeout_s=timeout_s)
+        rank = world.rank()
+        _core.replace_file(os.fsencode(folder / f"started-{rank}"), str(os.getpid()).encode())
+        threading.Thread(target=_end_with_caller, args=(folder,), daemon=True).start()
+        if rank > 0:
+            sys.stdout.flush()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        function, args, kwargs = pickle.loads((folder / "task").read_bytes())
+        _core.replace_file(
+            os.fsencode(folder / f"result-{rank}"), cloudpickle.dumps(function(*args, **kwargs))
+        )
+    except BaseException as error:
+        message = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
+        trace = "".join(traceback.format_exception(error))
+        # all ranks are on this host and share this clock
+        failure = (time.monotonic(), rank, message, trace)
+        _core.replace_file(os.fsencode(folder / f"failure-{rank}"), pickle.dumps(failure))
+        world.fail(error)
+        return 1
+    return 0
+
+
+def _end_with_caller(folder: Path) -> None:
+    """End this rank when the lock of the calling process is free: the caller was killed and needs no result."""
+    with (folder / "caller").open("rb") as alive:
+        while True:
+            time.sleep(0.5)
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(alive, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), float(sys.argv[2])))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import operator
 import os
@@ -24,8 +25,8 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from floodtide import _core, errors
-from floodtide.comm.launching import libraries
-from floodtide.comm.launching.launchers import Launcher
+from floodtide.comm import launching
+from floodtide.comm.launching import MpiLibrary, one_line
 
 ActivityLog = _core.comm.ActivityLog
 Communicator = _core.comm.Communicator
@@ -40,9 +41,8 @@ _RANK_0_S = 5.0
 class _State:
     comm: Communicator | None = None  # the current communicator
     given: Any = None  # the mpi4py communicator that init was called with
-    library: libraries.MpiLibrary | None = None  # kept until the process ends
+    library: MpiLibrary | None = None  # kept until the process ends
     local_ranks: tuple[int, int, int, int] = (0, 1, 0, 1)  # local rank, size; cross rank, size
-    hooked: bool = False
     activity: ActivityLog = field(default_factory=ActivityLog)  # what this rank waits for
     numbers: tuple[int, ...] = ()  # in a process set: its members, as ranks among all ranks
     timeout_s: float | None = None  # argument of init; None before init
@@ -66,14 +66,14 @@ def init(comm: Any = None, timeout_s: float | None = 300) -> None:
             `Trainer` uses `comm.timeout_s` instead. 0 or None: no limit.
 
     Raises:
-        UnsupportedError: If the MPI library does not support the launcher, if no MPI library can be
-            loaded although a launcher started several ranks, or if the thread level of the MPI
-            library is below "serialized". If another library has started MPI: if it is below "multiple".
+        UnsupportedError: If the MPI library does not support the launcher, if no MPI library can be loaded although a
+            launcher started several ranks, or if the thread level of the MPI library is below "serialized". If another
+            library has started MPI: if it is below "multiple".
         InvalidArgumentError: If `comm` is not an mpi4py communicator, if another communicator is in use, or if
             `timeout_s` is negative or not a number.
     """
     limit_s = checked_timeout(timeout_s)
-    _join(comm)
+    current(comm)
     if _state.timeout_s is None:
         _state.timeout_s = limit_s
         _state.activity.set_limit(limit_s)
@@ -91,8 +91,14 @@ def checked_timeout(timeout_s: float | None) -> float:
     return 0.0 if timeout_s == float("inf") else float(timeout_s)
 
 
-def _join(comm: Any) -> Communicator:
-    """Initialise the ranks without a watchdog, and return their communicator. Collective."""
+def current(comm: Any = None) -> Communicator:
+    """Return the current communicator. Initialises the ranks if `init` was not called; Collective in that case.
+
+    This sets no time limit, because ranks of a command may wait long for files of rank 0. `init` or a trainer sets one.
+
+    Args:
+        comm: As for `init`.
+    """
     if _state.comm is not None:
         if comm is not None and comm is not _state.given:
             raise errors.InvalidArgumentError(
@@ -108,9 +114,7 @@ def _join(comm: Any) -> Communicator:
     _state.activity.observe(communicator, "")
     _state.local_ranks = _places(communicator)
     _state.comm, _state.given = communicator, comm
-    if not _state.hooked:
-        _hook_exceptions()
-        _state.hooked = True
+    _hook_exceptions()
     return communicator
 
 
@@ -131,60 +135,51 @@ def activity(timeout_s: float) -> ActivityLog:
 
 
 def _world() -> Communicator:
-    launched = libraries.launcher()
-    mpi4py = libraries.mpi4py()
+    launched = launching.launcher()
+    mpi4py = launching.mpi4py()
     several = launched is not None and launched.ranks != 1
     if not several and (mpi4py is None or mpi4py.COMM_WORLD.size == 1):
         return _core.comm.self()
     if mpi4py is None:
-        libraries.prepare_for(launched)
-    library = _load(launched)
+        launching.prepare_for(launched)
+    library = mpi_library()
     world = library.world()
-    if launched is None or launched.ranks in (None, world.size):
-        return world
-    if world.size == 1:
-        raise libraries.mismatch(launched, library.family)
-    # Slurm counts tasks of each part of a heterogeneous job separately
-    if launched.family is not None:
-        raise libraries.wrong_size(launched, world.size)
+    if world.size == 1 and launched is not None and launched.ranks not in (None, 1):
+        raise launching.mismatch(launched, library.family)
     return world
 
 
 def _adopt(comm: Any) -> Communicator:
-    mpi4py = libraries.mpi4py()
+    mpi4py = launching.mpi4py()
     if mpi4py is None or not isinstance(comm, mpi4py.Intracomm) or comm == mpi4py.COMM_NULL:
         raise errors.InvalidArgumentError(
             f"init: expected an mpi4py intracommunicator or None, got {type(comm).__name__}"
         )
-    library = _load(libraries.launcher())
+    library = mpi_library()
     size = mpi4py._sizeof(mpi4py.Comm)
     if size != library.handle_bytes:
         raise errors.UnsupportedError(
             f"init: mpi4py's communicators are handles of {size} bytes, the plug-in for "
-            f"{libraries.FAMILIES[library.family]} expects {library.handle_bytes}"
+            f"{launching.FAMILIES[library.family]} expects {library.handle_bytes}"
         )
     if mpi4py.Get_library_version().rstrip("\0") != library.version:
         raise errors.UnsupportedError(
-            f"init: mpi4py uses {_one_line(mpi4py.Get_library_version())}, floodtide has loaded "
-            f"{_one_line(library.version)} from {library.library}"
+            f"init: mpi4py uses {one_line(mpi4py.Get_library_version())}, floodtide has loaded "
+            f"{one_line(library.version)} from {library.library}"
         )
     return library.adopt(comm.handle)
 
 
-def _load(launched: Launcher | None) -> libraries.MpiLibrary:
-    if _state.library is None:
-        _state.library = libraries.load(launched)
-        atexit.register(_finish)
-    return _state.library
-
-
-def mpi_library() -> libraries.MpiLibrary:
+def mpi_library() -> MpiLibrary:
     """Load and return the MPI library for this process, without starting MPI.
 
     Returns:
         The core's MpiLibrary with `family`, `library` (file), `version` and `start()`, which returns the thread level.
     """
-    return _load(libraries.launcher())
+    if _state.library is None:
+        _state.library = launching.load(launching.launcher())
+        atexit.register(_finish)
+    return _state.library
 
 
 def shutdown() -> None:
@@ -197,7 +192,7 @@ def shutdown() -> None:
     Raises:
         CommunicationError: If this process uses mpi4py, and another rank does not call shutdown within that limit.
     """
-    if _state.watchdog is not None and libraries.mpi4py() is not None:
+    if _state.watchdog is not None and launching.mpi4py() is not None:
         _state.watchdog.leave()
         _wait_for([*_state.left, _state.watchdog], _state.timeout_s)
     _leave()
@@ -223,22 +218,19 @@ def _finish() -> None:
 
 def _wait_for(watchdogs: Sequence[Watchdog], limit_s: float | None = None) -> None:
     """Wait until the watchdogs are over, because all ranks have left; no limit: as long as that takes."""
-    start_s, pause_s = time.monotonic(), 0.0005
+    start_s = time.monotonic()
     while not all(watchdog.over for watchdog in watchdogs):
         if limit_s and time.monotonic() - start_s > limit_s:
             raise errors.CommunicationError(
                 f"shutdown: another rank has not called it within {limit_s:g} s; with mpi4py, ranks wait for each other"
             )
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, 0.05)
+        time.sleep(0.002)
 
 
 def _after_fork() -> None:
     """Forget the ranks in a child process: only the parent is a rank. The core leaves MPI to the parent."""
-    _state.comm = _state.given = _state.watchdog = _state.timeout_s = None
-    _state.left.clear()
-    _state.activity = ActivityLog()
-    _state.local_ranks, _state.numbers = (0, 1, 0, 1), ()
+    global _state
+    _state = _State(library=_state.library)
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -249,24 +241,11 @@ def is_initialized() -> bool:
     return _state.comm is not None
 
 
-def current() -> Communicator:
-    """Return the current communicator. Initialises the ranks if `init` was not called; Collective in that case."""
-    return _join(None)
-
-
-def ensure_init() -> None:
-    """Initialise the ranks if `init` was not called, for functions that users may call before `init`. Collective.
-
-    This sets no time limit, because ranks of a command may wait long for files of rank 0. `init` or a trainer sets one.
-    """
-    _join(None)
-
-
 def rank() -> int:
     """Return the rank of this process. Before `init`, return the rank that a live launcher gave, else 0."""
     if _state.comm is not None:
         return _state.comm.rank
-    launched = libraries.launcher()
+    launched = launching.launcher()
     return 0 if launched is None or not launched.live else launched.rank
 
 
@@ -286,11 +265,6 @@ def _places(comm: Communicator) -> tuple[int, int, int, int]:
     local_rank = here.index(comm.rank)
     peers = [h for h in dict.fromkeys(hosts) if hosts.count(h) > local_rank]
     return local_rank, len(here), peers.index(hosts[comm.rank]), len(peers)
-
-
-def allgather_bytes(own: bytes, words: str = "") -> list[bytes]:
-    """Return the bytes of all ranks, in rank order, on every rank. `words` describe them in errors. Collective."""
-    return current().allgather(own, words)
 
 
 def gather_bytes(own: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -327,7 +301,8 @@ class ProcessSet:
     Creating a process set is Collective over all ranks. All ranks pass the same list, also ranks that are not members.
     Or each rank passes its mpi4py communicator, and ranks without one pass MPI.COMM_NULL. Members then pass the process
     set as `process_set=` to collectives. Inside a `with` block, the members are the only ranks: a trainer that is made
-    and run there uses only them.
+    and run there uses only them. On a rank that is no member, everything but `included` and `ranks` raises an
+    InvalidArgumentError.
     """
 
     def __init__(self, ranks: Iterable[int] | Any) -> None:
@@ -338,11 +313,11 @@ class ProcessSet:
                 different communicators, and ranks in none of them pass MPI.COMM_NULL.
 
         Raises:
-            InvalidArgumentError: On all ranks, if a rank does not exist or appears twice, or if the lists of the ranks
-                differ.
+            InvalidArgumentError: On all ranks, if a rank does not exist or appears twice.
+            CommunicationError: On all ranks, if the lists of the ranks differ.
         """
         everyone = current()
-        mpi4py = libraries.mpi4py()
+        mpi4py = launching.mpi4py()
         self._comm: Communicator | None = None
         self._outer: list[tuple[Communicator, tuple[int, ...], tuple[int, int, int, int]]] = []
         self.ranks: tuple[int, ...] = ()
@@ -353,70 +328,45 @@ class ProcessSet:
             everyone.barrier()
             if ranks != mpi4py.COMM_NULL:
                 self._comm = _adopt(ranks)
-                members = self._comm.allgather(
-                    str(everyone.rank).encode(), "ranks of a process set"
+                own = str(everyone.rank).encode()
+                self.ranks = tuple(map(int, self._comm.allgather(own, "ranks of a process set")))
+        else:
+            self.ranks = tuple(map(operator.index, ranks))
+            everyone.allgather(b"", f"process set of ranks {list(self.ranks)}")  # compares them
+            known = set(range(everyone.size)).intersection(self.ranks)
+            if not known or len(known) < len(self.ranks):
+                raise errors.on_all_ranks(
+                    errors.InvalidArgumentError(
+                        f"ProcessSet: {list(self.ranks)}: expected ranks from 0 to {everyone.size - 1}, at least one"
+                        " rank, and none twice"
+                    )
                 )
-                self.ranks = tuple(int(member) for member in members)
-                _state.activity.observe(self._comm, _ranges(self.ranks))
-            return
-        self.ranks = tuple(map(operator.index, ranks))
-        self._require_ranks(everyone)
-        included = everyone.rank in self.ranks
-        key = self.ranks.index(everyone.rank) if included else 0
-        comm = everyone.split(0 if included else 1, key)
-        self._comm = comm if included else None
-        if included:
-            _state.activity.observe(comm, _ranges(self.ranks))
+            included = everyone.rank in self.ranks
+            key = self.ranks.index(everyone.rank) if included else 0
+            comm = everyone.split(0 if included else 1, key)
+            self._comm = comm if included else None
+        if self._comm is not None:
+            _state.activity.observe(self._comm, ", ".join(map(str, sorted(self.ranks))))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "ProcessSet cannot be pickled or copied: it holds a communicator; expected its `ranks`"
         )
 
-    def _require_ranks(self, everyone: Communicator) -> None:
-        lists = [
-            json.loads(t)
-            for t in everyone.allgather(json.dumps(self.ranks).encode(), "ranks of a process set")
-        ]
-        for other, members in enumerate(lists):
-            if members != lists[0]:
-                problem = f"other ranks than on rank 0, which has {lists[0]}"
-            elif not members or len(set(members)) < len(members):
-                problem = "expected at least one rank, and none twice"
-            elif not all(0 <= member < everyone.size for member in members):
-                problem = f"expected ranks from 0 to {everyone.size - 1}"
-            else:
-                continue
-            raise errors.on_all_ranks(
-                errors.InvalidArgumentError(f"ProcessSet on rank {other}: {members}: {problem}")
-            )
-
     def included(self) -> bool:
         """Return True if this rank is a member."""
         return self._comm is not None
 
     def rank(self) -> int:
-        """Return the index of this rank in the process set.
-
-        Raises:
-            InvalidArgumentError: If this rank is not a member.
-        """
+        """Return the index of this rank in the process set."""
         return self.communicator().rank
 
     def size(self) -> int:
-        """Return the number of members.
-
-        Raises:
-            InvalidArgumentError: If this rank is not a member.
-        """
+        """Return the number of members."""
         return self.communicator().size
 
     def communicator(self) -> Communicator:
-        """Return the core's communicator of the members.
-
-        Raises:
-            InvalidArgumentError: If this rank is not a member.
-        """
+        """Return the core's communicator of the members."""
         if self._comm is None:
             raise errors.InvalidArgumentError(
                 f"rank {rank()} is not in the process set of ranks {list(self.ranks)}"
@@ -424,11 +374,7 @@ class ProcessSet:
         return self._comm
 
     def __enter__(self) -> ProcessSet:
-        """Make the members the only ranks until the `with` block ends. Collective over the members.
-
-        Raises:
-            InvalidArgumentError: If this rank is not a member.
-        """
+        """Make the members the only ranks until the `with` block ends. Collective over the members."""
         own = self.communicator()
         self._outer.append((current(), _state.numbers, _state.local_ranks))
         _state.comm, _state.local_ranks = own, _places(own)
@@ -437,17 +383,6 @@ class ProcessSet:
 
     def __exit__(self, *_: object) -> None:
         _state.comm, _state.numbers, _state.local_ranks = self._outer.pop()
-
-
-def _ranges(ranks: Iterable[int]) -> str:
-    """Return rank numbers in short form, such as "0, 2-5"."""
-    runs: list[list[int]] = []
-    for number in sorted(ranks):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 @contextlib.contextmanager
@@ -470,14 +405,18 @@ def agreed() -> Iterator[None]:
         return
     record = b""
     if failure is not None:
-        # A usage error of click, which this module does not import, is an invalid argument.
-        kind = errors.InvalidArgumentError if hasattr(failure, "exit_code") else type(failure)
-        record = json.dumps([kind.__name__, str(failure)]).encode()
-    for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
+        kind, text = type(failure).__name__, str(failure)
+        if hasattr(failure, "exit_code"):  # a usage error of click, which is not imported here
+            kind = errors.InvalidArgumentError.__name__
+        elif kind not in vars(errors):
+            kind, text = errors.CommunicationError.__name__, f"rank {rank()}: {kind}: {text}"
+        record = json.dumps([kind, text]).encode()
+    for failed_rank, other in enumerate(current().allgather(record, "failures")):
         if not other:
             continue
         if failed_rank != rank():
-            failure = _rebuilt(failed_rank, *json.loads(other))
+            kind, text = json.loads(other)
+            failure = getattr(errors, kind)(text)
         assert failure is not None
         with contextlib.suppress(AttributeError):
             failure.agreed = True  # type: ignore[attr-defined]
@@ -494,13 +433,6 @@ def from_rank_0(make: Callable[[], Made]) -> Made:
     return result
 
 
-def _rebuilt(failed_rank: int, kind: str, message: str) -> errors.Error:
-    cls = getattr(errors, kind, None)
-    if isinstance(cls, type) and issubclass(cls, errors.Error):
-        return cls(message)
-    return errors.CommunicationError(f"rank {failed_rank}: {kind}: {message}")
-
-
 def fail(error: BaseException) -> None:
     """End the job because of an exception on this rank, if other ranks may be waiting for this rank.
 
@@ -513,7 +445,7 @@ def fail(error: BaseException) -> None:
     if isinstance(error, KeyboardInterrupt) and comm.rank > 0:
         with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C ends the job at once
             time.sleep(_RANK_0_S)
-    text = _one_line(str(error))
+    text = one_line(str(error))
     if not isinstance(error, errors.Error):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
     with contextlib.suppress(OSError):  # the job ends also if the streams are on a full disk
@@ -523,6 +455,7 @@ def fail(error: BaseException) -> None:
     comm.abort(getattr(error, "exit_status", default), text)
 
 
+@functools.cache
 def _hook_exceptions() -> None:
     """Install a hook: an uncaught exception in a user's script ends the whole job, not only its own rank."""
     previous = sys.excepthook
@@ -530,14 +463,10 @@ def _hook_exceptions() -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, errors.Interrupted):
             if rank() == 0:
-                print(_one_line(str(error)), file=sys.stderr, flush=True)
+                print(one_line(str(error)), file=sys.stderr, flush=True)
             sys.exit(error.exit_status)
         if not getattr(error, "agreed", False) or rank() == 0:
             previous(kind, error, trace)
         fail(error)
 
     sys.excepthook = hook
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.replace("\0", "").split())

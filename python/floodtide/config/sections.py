@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tomli_w
@@ -14,8 +14,17 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.data_options import Augmentation, DataOptions, TrainingVolume, volume_name
 from floodtide.base.networks import NETWORKS, FfnConfig, NetworkConfig
-from floodtide.base.options import ANY, FLOOD, PATCHES, Checked, one_of, option
-from floodtide.base.registry import Registered, Value, names, registered
+from floodtide.base.options import (
+    ANY,
+    FLOOD,
+    PATCHES,
+    Checked,
+    Value,
+    names,
+    one_of,
+    option,
+    registered,
+)
 from floodtide.base.tasks import TASKS, FloodTask, Task
 from floodtide.config.segment_options import ResegmentOptions, SegmentOptions
 from floodtide.errors import ConfigurationError
@@ -28,36 +37,17 @@ Corrections = tuple[tuple[int, int], ...]
 class RunConfig(Checked):
     """Run directory, computing resources, logging and checkpoints."""
 
-    dir: str = option(
-        "runs/run",
-        "Run directory; if it holds checkpoints, training resumes from the newest one",
-        path=True,
-    )
-    seed: int = option(
-        0,
-        "Seed of all random numbers: initial weights, choice and order of examples, augmentation",
-        range=limits.FILE_SEED,
-    )
+    dir: str = option("runs/run", "Run directory; resumed from its newest checkpoint", path=True)
+    seed: int = option(0, "Seed of weights, examples and augmentation", range=limits.FILE_SEED)
     threads: int = option(
         0,
-        "Number of compute threads of each rank; 0: the value of OMP_NUM_THREADS, else the number of cores divided by"
-        " the number of ranks on the node",
+        "Compute threads of each rank; 0: OMP_NUM_THREADS, else the cores of the node divided by its ranks",
         range=limits.THREADS,
         differs=ANY,
     )
-    bind: str = option(
-        "launcher",
-        "Cores of a rank: those that the launcher gave it (launcher), or, if the ranks of a host share their cores, an"
-        " equal part of these cores for each rank (ranks)",
-        choices=("launcher", "ranks"),
-    )
-    log_every_s: float = option(
-        10.0, "Seconds between two records of the log", range=limits.SECONDS
-    )
+    log_every_s: float = option(10.0, "Seconds between records of the log", range=limits.SECONDS)
     checkpoint_every_s: float = option(
-        300.0,
-        "Seconds between two checkpoints; the last checkpoint is always written at the end",
-        range=limits.SECONDS,
+        300.0, "Seconds between two checkpoints; the last one is at the end", range=limits.SECONDS
     )
     stop_after_s: float = option(
         0.0,
@@ -111,16 +101,10 @@ class TrainingConfig(Checked):
     )
     walkers: int = option(
         0,
-        "Number of walkers (streams of examples) over all ranks: the global batch size in fields of view; 0: one per"
-        " rank",
+        "Walkers (streams of examples) of all ranks: the global batch size in fields of view; 0: one per rank",
         range=limits.WALKERS_OR_DEFAULT,
     )
-    batch: int = option(
-        1,
-        "Number of patches that each walker processes at a time",
-        kinds=(PATCHES,),
-        range=limits.BATCH,
-    )
+    batch: int = option(1, "Patches of a walker at a time", kinds=(PATCHES,), range=limits.BATCH)
     loss: str = option(
         "dice+cross_entropy",
         "Loss function: " + "; ".join(f"{row['name']}: {row['help']}" for row in _core.loss_rows()),
@@ -129,23 +113,13 @@ class TrainingConfig(Checked):
     )
     dice: str = option(
         "image",
-        "Soft Dice of each image, averaged over images (image), or one soft Dice over the images of all walkers (batch;"
-        " adds a small allreduce in the middle of each step)",
+        "Soft Dice of each image (image), or one over the images of all walkers (batch; adds a small allreduce)",
         choices=("image", "batch"),
         kinds=(PATCHES,),
     )
     background: bool = option(False, "Include the background in the Dice loss", kinds=("classes",))
-    smooth: float = option(
-        1.0,
-        "Number added to the numerator and the denominator of soft Dice",
-        kinds=(PATCHES,),
-        range=limits.WEIGHT,
-    )
     seed_pad: float = option(
-        0.05,
-        "Initial object probability of voxels that were not visited yet",
-        kinds=(FLOOD,),
-        range=limits.PROBABILITY,
+        0.05, "Initial probability of unvisited voxels", kinds=(FLOOD,), range=limits.PROBABILITY
     )
     threshold: float = option(
         0.9,
@@ -169,8 +143,7 @@ class TrainingConfig(Checked):
     )
     noise_scale: bool = option(
         False,
-        "Measure the gradient noise scale and log it; needs 2 ranks or comm.exactness = 'workers'; schedule.scale auto"
-        " always measures it",
+        "Log the gradient noise scale; needs 2 ranks or comm.exactness = 'workers'; schedule.scale auto always logs it",
     )
     average: float = option(
         0.0,
@@ -190,9 +163,7 @@ class TrainingConfig(Checked):
         choices=_core.choices("on_exhausted"),
     )
     epochs: int = option(
-        1,
-        "Number of times that each walker processes its shard, if on_exhausted is join or stop",
-        range=limits.EPOCHS,
+        1, "Passes over a walker's shard, if on_exhausted is join or stop", range=limits.EPOCHS
     )
 
     def __post_init__(self) -> None:
@@ -217,7 +188,7 @@ class TrainingConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizerConfig(Registered):
+class OptimizerConfig(Checked):
     """The optimizer. Its further keys depend on `name`."""
 
     name: str = option("adam", "Name of the optimizer", choices=names(_core.optimizer_rows()))
@@ -230,13 +201,11 @@ class OptimizerConfig(Registered):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleConfig(Registered):
+class ScheduleConfig(Checked):
     """The learning rate as a function of step and number of walkers. Further keys depend on `name` and `scale`."""
 
     name: str = option(
-        "constant",
-        "How the learning rate changes with the training step",
-        choices=names(_core.schedule_rows()),
+        "constant", "How the rate changes with the step", choices=names(_core.schedule_rows())
     )
     scale: str = option(
         "none",
@@ -280,8 +249,7 @@ class CommConfig(Checked):
     )
     mode: str = option(
         "synchronous",
-        "Which gradients a step uses: those of all ranks (synchronous), or those of the first comm.contributors"
-        " ranks that are ready (partial)",
+        "Gradients of a step: of all ranks (synchronous), or of the first comm.contributors ready ranks (partial)",
         choices=_core.choices("mode"),
     )
     contributors: int = option(
@@ -291,8 +259,7 @@ class CommConfig(Checked):
     )
     late: str = option(
         "drop",
-        "What happens in mode partial to gradients that are ready after their step: drop discards them, carry adds"
-        " them to the next step",
+        "Mode partial: gradients ready after their step are discarded (drop), or added to the next one (carry)",
         choices=_core.choices("late"),
     )
     timeout_s: float = option(
@@ -307,12 +274,9 @@ class CommConfig(Checked):
 class ValidationConfig(Checked):
     """Validation on held-out data. Scores do not depend on the number of ranks (see docs/algorithms.md)."""
 
-    volume: str = option(
-        "", "Name of the [[data.volumes]] table to validate on; empty: the first one"
-    )
+    volume: str = option("", "Name of the [[data.volumes]] table to validate on; empty: the first")
     box: str = option(
-        "",
-        "Held-out boxes, z0:z1,y0:y1,x0:x1 in voxels, separated by semicolons (one for flood filling)",
+        "", "Held-out boxes, z0:z1,y0:y1,x0:x1 in voxels, separated by semicolons (flood: one)"
     )
     test_box: str = option(
         "",
@@ -321,14 +285,11 @@ class ValidationConfig(Checked):
         kinds=("affinities", "lsd"),
     )
     every: int = option(
-        0,
-        "Number of training steps between two validations; 0: only at the end",
-        range=limits.STEPS_OR_NONE,
+        0, "Training steps between two validations; 0: only at the end", range=limits.STEPS_OR_NONE
     )
     give_up_after: int = option(
         0,
-        "Stop the training early if a validation after at least this many training steps is no better than a trivial"
-        " prediction; 0: never",
+        "Stop if a validation after at least this many steps is no better than a trivial prediction; 0: never",
         range=limits.STEPS_OR_NONE,
     )
     centres: int = option(
@@ -338,7 +299,7 @@ class ValidationConfig(Checked):
         range=limits.CENTRES,
     )
     seed: int = option(
-        0, "Random seed for the choice of centres, or of held-out groups", range=limits.FILE_SEED
+        0, "Seed of the choice of centres or held-out groups", range=limits.FILE_SEED
     )
     share: float = option(
         0.0,
@@ -347,9 +308,7 @@ class ValidationConfig(Checked):
         range=limits.SHARE,
     )
     volumes: tuple[TrainingVolume, ...] = option(
-        (),
-        "Instead of a box: other volumes to validate on, one [[validation.volumes]] table each",
-        kinds=(PATCHES,),
+        (), "Instead of a box: other volumes to validate on, one table each", kinds=(PATCHES,)
     )
 
     @property
@@ -360,25 +319,20 @@ class ValidationConfig(Checked):
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Return a configuration as nested dictionaries of plain values. This is the inverse of `from_dict`."""
-    return _table(config, getattr(config, "task", FloodTask()))
-
-
-def _table(section: Any, task: Task) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for field in dataclasses.fields(section):
-        if not task.has(field):
-            continue
-        value = getattr(section, field.name)
-        if "rows" in field.metadata:
-            result.update(value)
-        elif value is not None:
-            result[field.name] = _plain_of(value, task)
-    return result
+    plain: dict[str, Any] = _plain_of(config, getattr(config, "task", FloodTask()))
+    return plain
 
 
 def _plain_of(value: Any, task: Task) -> Any:
     if dataclasses.is_dataclass(value):
-        return _table(value, task)
+        result: dict[str, Any] = {}
+        for key in dataclasses.fields(value):
+            one = getattr(value, key.name)
+            if "rows" in key.metadata and task.has(key):
+                result.update(one)
+            elif one is not None and task.has(key):
+                result[key.name] = _plain_of(one, task)
+        return result
     if isinstance(value, Mapping):
         return {str(key): _plain_of(item, task) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -391,21 +345,17 @@ class Config(Checked):
     """A complete configuration. `str(config)` returns it as TOML text."""
 
     run: RunConfig = RunConfig()
-    data: DataOptions = dataclasses.field(default=DataOptions())
-    augmentation: Augmentation = dataclasses.field(default=Augmentation())
-    task: Task = dataclasses.field(default=FloodTask(), metadata={"alternatives": TASKS})
-    model: NetworkConfig = dataclasses.field(
-        default=FfnConfig(), metadata={"alternatives": NETWORKS}
-    )
+    data: DataOptions = field(default=DataOptions())
+    augmentation: Augmentation = field(default=Augmentation())
+    task: Task = field(default=FloodTask(), metadata={"alternatives": TASKS})
+    model: NetworkConfig = field(default=FfnConfig(), metadata={"alternatives": NETWORKS})
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     comm: CommConfig = CommConfig()
     validation: ValidationConfig = ValidationConfig()
-    segment: SegmentOptions = dataclasses.field(default=SegmentOptions())
-    resegment: ResegmentOptions = dataclasses.field(
-        default=ResegmentOptions(), metadata={"kinds": (FLOOD,)}
-    )
+    segment: SegmentOptions = field(default=SegmentOptions())
+    resegment: ResegmentOptions = field(default=ResegmentOptions(), metadata={"kinds": (FLOOD,)})
 
     def __post_init__(self) -> None:
         super().__post_init__()

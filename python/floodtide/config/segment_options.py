@@ -7,11 +7,11 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.options import FLOOD, FOLDER, Checked, option
-from floodtide.base.registry import Registered, Row, Value, registered
+from floodtide.base.options import FLOOD, FOLDER, Checked, Row, Value, option, registered
 from floodtide.errors import InvalidArgumentError
 
 _flooding = functools.partial(option, kinds=(FLOOD,))
@@ -27,13 +27,8 @@ LISTED = "listed"
 
 def seed_policies() -> list[Row]:
     """Return the rows of all seed policies: those of the core, and `listed`, whose seeds are in a file."""
-    row = {
-        "name": LISTED,
-        "published": "PolicyInvertOrigins",
-        "parameters": [],
-        "bytes_per_voxel": 0,
-        "help": "the seeds of `seeds`, at this place among other policies (PolicyInvertOrigins of google/ffn)",
-    }
+    text = "the seeds of `seeds`, at this place among other policies (PolicyInvertOrigins of google/ffn)"
+    row = {"name": LISTED, "published": "PolicyInvertOrigins", "parameters": [], "help": text}
     return [*_core.segment.seed_policies(), row]
 
 
@@ -72,7 +67,7 @@ class MaskOptions(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentOptions(Registered):
+class SegmentOptions(Checked):
     """What to segment and how. google/ffn has the same names and defaults, also for the probabilities."""
 
     checkpoint: str = option(
@@ -154,9 +149,7 @@ class SegmentOptions(Registered):
         range=limits.VOXELS,
     )
     min_size: int | None = _affine(
-        None,
-        "Smaller segments, in voxels of the network, are removed; left out: chosen",
-        range=limits.VOXELS,
+        None, "Segments of fewer voxels are removed; left out: chosen", range=limits.VOXELS
     )
     mirror: str = _affine(
         "chosen",
@@ -166,14 +159,12 @@ class SegmentOptions(Registered):
     )
     fov: tuple[int, int, int] | None = _flooding(
         None,
-        "Size (z, y, x) of the field of view in voxels, odd numbers; left out: the size stored in the checkpoint; a"
-        " TensorFlow checkpoint stores none, so 33 for each axis",
+        "Size (z, y, x) of the field of view in voxels, odd; left out: that of the checkpoint (TensorFlow: 33 an axis)",
         range=limits.FIELD_OF_VIEW,
     )
     deltas: tuple[int, int, int] | None = _flooding(
         None,
-        "Distance (z, y, x) in voxels by which the field of view moves; left out: the distance stored in the"
-        " checkpoint; a TensorFlow checkpoint stores none, so 8 for each axis",
+        "Distance (z, y, x) in voxels of a move; left out: that of the checkpoint (TensorFlow: 8 an axis)",
         range=limits.DELTA,
     )
     seed_policy: str = _flooding(
@@ -210,14 +201,10 @@ class SegmentOptions(Registered):
         range=limits.PROBABILITY,
     )
     move_threshold: float = _flooding(
-        0.9,
-        "Minimum object probability of a voxel to which the field of view moves",
-        range=limits.PROBABILITY,
+        0.9, "Least object probability to which the field of view moves", range=limits.PROBABILITY
     )
     segment_threshold: float = _flooding(
-        0.6,
-        "Minimum object probability of a voxel that becomes part of the object",
-        range=limits.PROBABILITY,
+        0.6, "Least object probability of a voxel of the object", range=limits.PROBABILITY
     )
     min_segment_size: int = _flooding(
         1000, "Smaller objects, in voxels, are discarded", range=limits.VOXELS
@@ -229,9 +216,7 @@ class SegmentOptions(Registered):
         range=limits.DISTANCE,
     )
     min_boundary_dist: tuple[int, int, int] = _flooding(
-        (1, 1, 1),
-        "Minimum distance (z, y, x) in voxels between a seed and earlier objects",
-        range=limits.DISTANCE,
+        (1, 1, 1), "Least distance (z, y, x) of a seed from earlier objects", range=limits.DISTANCE
     )
     disco_seed_threshold: float = _flooding(
         0.0,
@@ -305,18 +290,9 @@ class SegmentOptions(Registered):
 
     def alone(self) -> SegmentOptions:
         """Return these options for an array in memory: in one piece, and without other volumes."""
-        return dataclasses.replace(
-            self,
-            box="",
-            subvolume=None,
-            initial="",
-            masks=(),
-            seed_masks=(),
-            seeds="",
-            shift_mask="",
-            checkpoint_interval=0.0,
-            probability=False,
-        )
+        changes: dict[str, Any] = dict.fromkeys(("box", "initial", "seeds", "shift_mask"), "")
+        changes |= {"masks": (), "seed_masks": (), "subvolume": None}
+        return dataclasses.replace(self, checkpoint_interval=0.0, probability=False, **changes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,17 +324,6 @@ class ResegmentOptions(Checked):
     )
     attempts: int = option(
         8, "Largest number of seeds that are tried in each segment", range=limits.ATTEMPTS
-    )
-    exclusion_radius: tuple[int, int, int] | None = option(
-        None,
-        "A further seed is more than this many voxels (z, y, x) away from the earlier ones; left out: `deltas` of the"
-        " network",
-        range=limits.DISTANCE,
-    )
-    point_exclusion: tuple[int, int, int] | None = option(
-        None,
-        "No seed is within this many voxels (z, y, x) of the decision point; left out: seeds may be there",
-        range=limits.DISTANCE,
     )
     recovery: float = option(
         0.6,

@@ -12,9 +12,8 @@ from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.copies import convert
 from floodtide.data.partitions import partition
 from floodtide.data.patches import Patches, Split
-from floodtide.data.shards import Shards
-from floodtide.data.synth import synth
-from floodtide.data.volumes import Volume, write_volume
+from floodtide.data.samples import Shards
+from floodtide.data.volumes import Volume, synth, write_volume
 
 __all__ = [
     "Affinities", "Augmentation", "Box", "Channel", "Classes", "DataOptions", "Distance", "Patches",

@@ -53,6 +53,13 @@ def middle(box: Box, size: Sequence[int]) -> Box:
     return as_vec3([a + (n - m) // 2 for a, n, m in zip(*box, size, strict=True)]), as_vec3(size)
 
 
+def between(box: Box, axis: int, start: int, end: int) -> Box:
+    """Return the planes from `start` to `end` of a box, counted from its first one along an axis."""
+    first, size = list(box[0]), list(box[1])
+    first[axis], size[axis] = first[axis] + start, end - start
+    return as_vec3(first), as_vec3(size)
+
+
 def is_inside(box: Box, shape: Sequence[int]) -> bool:
     """Return True if all voxels of a box are in a volume of this shape."""
     return all(a >= 0 and a + n <= whole for a, n, whole in zip(*box, shape, strict=True))
@@ -67,7 +74,7 @@ def parse_box(text: str) -> Box | None:
     text = str(text or "")
     if not text.strip():
         return None
-    start, ends = parse_ends(text, r"\d{1,13}")  # of limits.EXTENT, which has 13 digits
+    start, ends = parse_ends(text, r"\d{1,13}")  # limits.EXTENT has 13 digits
     if not ends or max(ends) not in limits.EXTENT:
         raise errors.InvalidArgumentError(
             f"box {options.shown(text)}: expected z0:z1,y0:y1,x0:x1 with z0 < z1, y0 < y1, x0 < x1,"

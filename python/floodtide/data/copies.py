@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
-from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, grown, of_slices, reported, slices
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, grown, reported, slices
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, not_written, shared_writer
 from floodtide.data.resampling import Resampled
-from floodtide.data.volumes import Volume, settled_size, whole_geometry
+from floodtide.data.volumes import Volume, computed, settled_size, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 BLOCK_BYTES = 64 << 20
@@ -32,8 +31,6 @@ BLOCK_BYTES = 64 << 20
 
 _SEGMENTING = ("segment", "agglomerate", "reconcile", "resegment", "consensus")
 """Commands that write segmentations."""
-
-_CONVERT = Arguments(voxel_size_nm=limits.VOXEL_SIZE, erode=limits.DISTANCE)
 
 
 def convert(
@@ -59,7 +56,7 @@ def convert(
         resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
             larger volume then states where it begins in new voxels, rounded.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
-        erode: Voxels of the source, at most so far along an axis from another object, become 0 (`Eroded`), before a
+        erode: Voxels of the source, at most so far along an axis from another object, become 0 (`eroded`), before a
             resampling; one number, or one for each axis (z, y, x).
         command: The command that writes the copy. It may replace its own older datasets of HDF5 files.
         progress: Called as progress(voxels done, voxels).
@@ -71,7 +68,9 @@ def convert(
         StorageError: If the destination cannot be written.
     """
     steps = [erode] * 3 if isinstance(erode, int) else list(erode)
-    _CONVERT.check("convert", voxel_size_nm=voxel_size_nm, erode=steps)
+    if voxel_size_nm is not None:
+        limits.VOXEL_SIZE.check(voxel_size_nm, "convert: voxel_size_nm")
+    limits.DISTANCE.check(steps, "convert: erode")
     format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
     if labels and volume.dtype.kind not in "iu":
@@ -90,7 +89,7 @@ def convert(
     )
     inputs = files_of([volume.name])
     if any(steps):
-        volume = Volume(Eroded(volume, as_vec3(steps)), name=volume.name)
+        volume = eroded(volume, as_vec3(steps))
     read: Callable[[Box], NDArray[Any]] = volume.read
     if resample_nm is not None:
         if size is None:
@@ -184,36 +183,29 @@ def _created(
     return plan, held.enter_context(row.create(destination, plan))
 
 
-class Eroded:
-    """Labels in which voxels near another object are 0, read in boxes.
+def eroded(volume: Volume, steps: Vec3) -> Volume:
+    """Return integer labels (z, y, x) in which voxels near another object are 0.
 
     A network cannot learn a membrane that labels give to the objects on its two sides: it needs voxels between them.
     Where objects do not touch, nothing changes. Source: funkelab/gunpowder, GrowBoundary, which also erodes objects
     beside voxels of label 0.
 
     Args:
-        volume: Integer labels (z, y, x); 0, negative values and the largest of 32 and 64 bits: no object.
+        volume: The labels. 0, negative values and the largest of 32 and 64 bits: no object.
         steps: Voxels (z, y, x) along each axis within which an object keeps away from a face to another one.
-
-    Attributes:
-        shape, dtype, chunks: Those of the labels.
     """
 
-    def __init__(self, volume: Volume, steps: Vec3) -> None:
-        self._volume, self._steps = volume, steps
-        self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
-
-    def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
-        """Return the labels of a box."""
-        box = of_slices(where)
-        around = grown(box, self._steps, self.shape)
-        labels = self._volume.read(around)
+    def read(box: Box) -> NDArray[Any]:
+        around = grown(box, steps, volume.shape)
+        labels = volume.read(around)
         known = no_label.cleared(labels)
         near = np.zeros(labels.shape, bool)
-        for axis, steps in enumerate(self._steps):
-            near |= _near_another(known, axis, steps)
+        for axis, count in enumerate(steps):
+            near |= _near_another(known, axis, count)
         labels = np.where(near & (known > 0), labels.dtype.type(0), labels)
         return np.ascontiguousarray(labels[slices(box, around[0])])
+
+    return computed(volume, read)
 
 
 def _near_another(labels: NDArray[Any], axis: int, steps: int) -> NDArray[np.bool_]:

@@ -11,41 +11,32 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
+from floodtide import _core, errors
 from floodtide.base import limits, notes
 from floodtide.base.data_options import WHOLE, Augmentation, DataOptions, TrainingVolume
 from floodtide.base.files import path_and_dataset
-from floodtide.base.options import PATCHES, Arguments
+from floodtide.base.options import PATCHES, typed
 from floodtide.base.progress import bar
-from floodtide.base.reading import reading
 from floodtide.base.tasks import PatchTask
-from floodtide.base.typed import typed
 from floodtide.data import no_label
 from floodtide.data.boxes import (
     Box,
     Vec3,
     as_vec3,
+    between,
     box_text,
     difference,
     intersection,
     is_inside,
     parse_boxes,
     reported,
+    slices,
     tiles,
 )
-from floodtide.data.formats.hdf5 import by_h5py, datasets_of, read_by_h5py
+from floodtide.data.formats.hdf5 import datasets_of, read_by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
-from floodtide.data.volumes import Volume, as_volume, require_same_grid
-from floodtide.errors import (
-    ConfigurationError,
-    InvalidArgumentError,
-    InvalidFileError,
-    OutOfRangeError,
-    ShapeError,
-)
+from floodtide.data.volumes import as_volume, require_same_grid
 
-_SPLIT = Arguments(share=limits.SHARE, seed=limits.SEED)
-_ORDER = Arguments(walkers=limits.WALKERS, batch=limits.BATCH, seed=limits.SEED)
 _BLOCK = 1 << 24  # voxels that are read at a time to find the values of labels
 _ALIKE = 0.05  # difference of the edges of voxels, as a share
 _EXPECTED = "an HDF5 dataset of integers of one axis"
@@ -69,24 +60,25 @@ class Split(NamedTuple):
     share: float = 0.0
     seed: int = 0
 
-    def of(self, groups: Sequence[str]) -> set[str]:
-        """Return the groups of this part.
+    def of(self, groups: Sequence[str]) -> list[str]:
+        """Return the groups of this part, in their order.
 
         Raises:
             InvalidArgumentError: If a part of them has no group.
         """
         if self.part == "all":
-            return set(groups)
-        held_out = max(1, round(self.share * len(groups)))
-        if held_out >= len(groups):
-            raise InvalidArgumentError(
+            return list(groups)
+        count = max(1, round(self.share * len(groups)))
+        if count >= len(groups):
+            raise errors.InvalidArgumentError(
                 f"validation.share {self.share:g} of {len(groups)} group(s) leaves none for training; expected volumes"
                 " with `groups`, more volumes, or validation.box"
             )
         order = sorted(
             groups, key=lambda name: hashlib.sha256(f"{self.seed}:{name}".encode()).digest()
         )
-        return set(order[:held_out] if self.part == "validation" else order[held_out:])
+        chosen = order[:count] if self.part == "validation" else order[count:]
+        return [group for group in groups if group in chosen]
 
 
 ALL = Split()
@@ -115,6 +107,10 @@ class Patches(Samples):
 
     Attributes:
         task: The task, with the table of classes that the labels have.
+        fixed_size: Number of patches that `fixed` returns: the samples of a validation.
+        groups: Names of the groups of this part: the numbers in `groups` of a volume, else the names of the volumes.
+        channels: Number of channels of the images.
+        classes_present: Number of classes that a voxel of the boxes has; of other tasks 1.
 
     Raises:
         InvalidFileError: If a volume cannot be read or is of a wrong type, or labels have values without a class.
@@ -141,61 +137,57 @@ class Patches(Samples):
         batch: int = 1,
         seed: int = 0,
     ) -> None:
-        _ORDER.check("Patches", walkers=walkers, batch=batch, seed=seed)
-        _SPLIT.check("Patches: split", share=split.share, seed=split.seed)
+        limits.WALKERS.check(walkers, "Patches: walkers")
+        limits.BATCH.check(batch, "Patches: batch")
+        limits.SEED.check(seed, "Patches: seed")
+        limits.SHARE.check(split.share, "Patches: split: share")
+        limits.SEED.check(split.seed, "Patches: split: seed")
         super().__init__(volumes, options, augmentation, walkers, seed)
         options, self.batch = self.options, batch
         self.task = with_classes(task, options)
         self.split = split
         self.patch_size = patch_size(options)
+        self.flat = self.patch_size[0] == 1
+        self.channels = len(options.volumes[0].inputs)
         regions = [
             (number, box, group)
             for number, volume in enumerate(options.volumes)
             for box, group in _regions(volume)
         ]
         self._require_fitting_options()
-        groups = list(dict.fromkeys(group for _, _, group in regions))
-        kept = split.of(groups)
-        groups = [group for group in groups if group in kept]
+        groups = split.of(list(dict.fromkeys(group for _, _, group in regions)))
         self.core = _core.data.PatchSource(
             [self._image(volume) for volume in options.volumes],
             [
                 _core.data.Region(image=number, box=box, group=groups.index(group))
                 for number, box, group in regions
-                if group in kept
+                if group in groups
             ],
             groups,
             self.task.targets(self._voxel_size(), flat=self.flat),
-            self._core_options(),
+            _core.data.PatchOptions(
+                patch=self.patch_size,
+                whole=options.patch == WHOLE,
+                patches=options.patches or None,
+                order=_core.data.SampleOrderOptions(walkers=walkers, batch=batch, seed=seed),
+                class_weights=self.task.draw_weights,
+                augmentation=core_augmentation(self.augmentation),
+            ),
             None,
         )
+        self.fixed_size, self.groups = self.core.fixed_size, self.core.groups
         # Labels that are no classes have one count.
-        counts = zip(self.task.channels, self.core.label_counts, strict=False)
+        counts = [*zip(self.task.channels, self.core.label_counts, strict=False)]
         if absent := [name for name, count in counts if count == 0]:
-            notes.show(f"no voxel of the boxes has the class {', '.join(absent)}")
+            where = options.volumes[0].box if len(options.volumes) == 1 else ""
+            notes.show(
+                f"no voxel of the boxes {where or 'of the volumes'} has the class {', '.join(absent)}"
+            )
+        self.classes_present = len(counts) - len(absent)
 
     def __len__(self) -> int:
         """Return the number of patches of an epoch, over all walkers."""
         return self.core.size
-
-    @property
-    def fixed_size(self) -> int:
-        """Number of patches that `fixed` returns: the samples of a validation."""
-        return self.core.fixed_size
-
-    @property
-    def flat(self) -> bool:
-        return self.patch_size[0] == 1
-
-    @property
-    def groups(self) -> list[str]:
-        """Names of the groups of this part: the numbers in `groups` of a volume, else the names of the volumes."""
-        return self.core.groups
-
-    @property
-    def channels(self) -> int:
-        """Number of channels of the images."""
-        return len(self.options.volumes[0].inputs)
 
     @typed()
     def load(
@@ -228,14 +220,14 @@ class Patches(Samples):
         """Refuse options that do not fit each other, with the line that would."""
         deep = [offset for offset in self.task.affinity_offsets if offset[0] != 0]
         if deep and self.flat:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"task.offsets has {list(deep[0])} for patches of one section, expected offsets in it:"
                 " task.offsets = [[0, -1, 0], [0, 0, -1]]"
             )
         weighted = self.task.draw_weights
         if self.options.patch == WHOLE and (weighted or self.options.patches):
             key = "task.class_weights" if weighted else "data.patches"
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f'{key} has no meaning with data.patch = "{WHOLE}", expected it left out: each section is one sample'
             )
 
@@ -247,13 +239,12 @@ class Patches(Samples):
             z, y, x = volume.voxel_size_nm or stated or (1.0, 1.0, 1.0)
             shapes.append((z / x, y / x, 1.0))
         if self.task.measures:
-            own, axes = shapes[0], self.augmentation.permutable_axes
-            if self.augmentation.rotate_in_space:
-                axes = (0, 1, 2)
-            first = 1 if self.flat else 0
-            alike = all(np.allclose(one[first:], own[first:], rtol=_ALIKE) for one in shapes)
-            if not alike or np.ptp([own[axis] for axis in axes] or [0.0]) > _ALIKE:
-                raise ConfigurationError(
+            turned = self.augmentation.rotate_in_space
+            axes = (0, 1, 2) if turned else self.augmentation.permutable_axes
+            kept = [shape[self.flat :] for shape in shapes]
+            alike = np.allclose(kept, kept[0], rtol=_ALIKE)
+            if not alike or np.ptp([shapes[0][axis] for axis in axes] or [0.0]) > _ALIKE:
+                raise errors.ConfigurationError(
                     f"task.kind '{self.task.kind}' has voxels of {shapes} (z, y, x; x is 1) and exchanges the axes"
                     f" {list(axes)}; expected volumes of one shape of voxels, and axes exchanged"
                     " only where voxels are alike"
@@ -261,25 +252,24 @@ class Patches(Samples):
         return shapes[0]
 
     def _image(self, volume: TrainingVolume) -> _core.data.LabelledImage:
-        first = as_volume(volume.image)
-        labels = list(volume.masks.values()) or [volume.labels]
+        first, where = as_volume(volume.image), f"volume '{volume.name}'"
+        labels = [as_volume(part) for part in volume.masks.values() or [volume.labels]]
         for channel in volume.channels:
-            require_same_grid(f"volume '{volume.name}'", as_volume(channel.image), first)
+            require_same_grid(where, as_volume(channel.image), first)
         for part in labels:
-            place = volume.labels_box_start
-            require_same_grid(f"volume '{volume.name}'", as_volume(part), first, place)
+            require_same_grid(where, part, first, volume.labels_box_start)
         values, refuse = self.task.values()
         none = [] if self.options.unlabelled is None else [(self.options.unlabelled, -1)]
         if none and any(value == self.options.unlabelled for value, label in values if label >= 0):
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"data.unlabelled is {self.options.unlabelled}, which is a class in task.classes; expected one of both"
             )
         values = none + [row for row in values if row not in none]
-        parts = [_core.data.LabelPart(as_volume(labels[0]).core, values=values, refuse=refuse)]
+        parts = [_core.data.LabelPart(labels[0].core, values=values, refuse=refuse)]
         if volume.masks:
             parts = [
-                _core.data.LabelPart(as_volume(mask).core, values=[*none, (0, 0)], others=number)
-                for number, mask in enumerate(volume.masks.values(), start=1)
+                _core.data.LabelPart(mask.core, values=[*none, (0, 0)], others=number)
+                for number, mask in enumerate(labels, start=1)
             ]
         return _core.data.LabelledImage(
             name=volume.name,
@@ -291,18 +281,6 @@ class Patches(Samples):
             labels_start=volume.labels_box_start,
         )
 
-    def _core_options(self) -> _core.data.PatchOptions:
-        return _core.data.PatchOptions(
-            patch=self.patch_size,
-            whole=self.options.patch == WHOLE,
-            patches=self.options.patches or None,
-            order=_core.data.SampleOrderOptions(
-                walkers=self.walkers, batch=self.batch, seed=self.seed
-            ),
-            class_weights=self.task.draw_weights,
-            augmentation=core_augmentation(self.augmentation),
-        )
-
 
 def boxes_of(volume: TrainingVolume) -> list[Box]:
     """Return the boxes of a volume whose labels are used: its own, else that of its labels.
@@ -311,79 +289,71 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
         OutOfRangeError: If a box is not inside the labels.
         InvalidArgumentError: If the volume has no labels, or a box is no box.
     """
-    named = next(iter(volume.masks.values()), volume.labels)
+    named, where = next(iter(volume.masks.values()), volume.labels), f"volume '{volume.name}'"
     if not named:
-        raise InvalidArgumentError(
-            f"volume '{volume.name}': labels is empty, expected file:dataset"
-        )
+        raise errors.InvalidArgumentError(f"{where}: labels is empty, expected file:dataset")
     if volume.masks and volume.labels:
-        raise ConfigurationError(
-            f"volume '{volume.name}': labels and masks are both given, expected one of them"
+        raise errors.ConfigurationError(
+            f"{where}: labels and masks are both given, expected one of them"
         )
     image, labels = as_volume(volume.image), as_volume(named)
     if volume.labels_start is None and labels.shape != image.shape:
-        raise ShapeError(
-            f"volume '{volume.name}': the labels {labels.name} have shape {labels.shape}, the image {image.shape};"
-            " expected the same, or labels_start, the voxel (z, y, x) of the image at which they begin"
+        raise errors.ShapeError(
+            f"{where}: the labels {labels.name} have shape {labels.shape}, the image {image.shape}; expected the same,"
+            " or labels_start, the voxel (z, y, x) of the image at which they begin"
         )
     whole = (volume.labels_box_start, labels.shape)
     if not is_inside(whole, image.shape):
-        raise ShapeError(
-            f"volume '{volume.name}': the labels {labels.name} have {box_text(whole)} of the image, which"
-            f" has shape {image.shape}; expected labels inside of it: labels_start is their first voxel"
+        raise errors.ShapeError(
+            f"{where}: the labels {labels.name} have {box_text(whole)} of the image, which has shape {image.shape};"
+            " expected labels inside of it: labels_start is their first voxel"
         )
     boxes = parse_boxes(volume.box)
-    for number, box in enumerate(boxes):
+    for box in boxes:
         if intersection(box, whole) != box:
-            raise OutOfRangeError(
-                f"volume '{volume.name}': box {box_text(box)} is not inside the labels, {box_text(whole)}"
+            raise errors.OutOfRangeError(
+                f"{where}: box {box_text(box)} is not inside the labels, {box_text(whole)}"
             )
-        for other in boxes[:number]:
-            if intersection(box, other) is not None:
-                raise InvalidArgumentError(
-                    f"volume '{volume.name}': boxes {box_text(other)} and {box_text(box)} overlap, expected boxes"
-                    " without common voxels"
-                )
+    for one, other in itertools.combinations(boxes, 2):
+        if intersection(one, other) is not None:
+            raise errors.InvalidArgumentError(
+                f"{where}: boxes {box_text(one)} and {box_text(other)} overlap, expected boxes without common voxels"
+            )
     return boxes or [whole]
 
 
 def _regions(volume: TrainingVolume) -> Iterator[tuple[Box, str]]:
     """Yield the boxes of a volume, cut where another group begins, with their groups."""
     numbers = _group_numbers(volume)
-    for start, size in boxes_of(volume):
+    for box in boxes_of(volume):
         if numbers is None:
-            yield (start, size), volume.name
+            yield box, volume.name
             continue
-        own = numbers[start[0] : start[0] + size[0]]
+        own = numbers[slices(box)[0]]
         cuts = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(own)]
         for a, b in itertools.pairwise(cuts):
-            yield ((start[0] + a, *start[1:]), (b - a, *size[1:])), str(own[a])
+            yield between(box, 0, a, b), str(own[a])
 
 
 def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
     """Return the number of the group of each section of the image."""
     if not volume.groups:
         return None
-    where = f"volume '{volume.name}': groups is '{volume.groups}'"
+    where = f"volume '{volume.name}': groups is '{volume.groups}', expected FILE.h5:DATASET, {_EXPECTED}"
     try:
         path, dataset = path_and_dataset(volume.groups)
-    except InvalidArgumentError:
-        raise InvalidArgumentError(f"{where}, expected FILE.h5:DATASET, {_EXPECTED}") from None
-    with reading(path, _EXPECTED):
-        found = _core.data.exists(path, dataset)  # the core reads untrusted metadata in a child
-    if not found:
-        raise InvalidArgumentError(
-            f"{where}, which has no dataset '{dataset}', expected {_EXPECTED}; its datasets are: {datasets_of(path)}"
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError(where) from None
+    if not _core.data.exists(path, dataset):  # the core reads untrusted metadata in a child
+        raise errors.InvalidArgumentError(
+            f"{where}; there is no '{dataset}', its datasets are: {datasets_of(path)}"
         )
-    with by_h5py(path, dataset) as array:
-        if array.is_virtual or array.external:
-            raise InvalidFileError(f"{volume.groups}: has its values in another dataset or file")
     numbers = read_by_h5py(path, dataset)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise InvalidArgumentError(f"{volume.groups}: expected {_EXPECTED}")
+        raise errors.InvalidArgumentError(f"{volume.groups}: expected {_EXPECTED}")
     sections = as_volume(volume.image).shape[0]
     if len(numbers) != sections:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"{volume.groups}: has {len(numbers)} numbers, the image {sections} sections"
         )
     return numbers
@@ -393,7 +363,7 @@ def patch_size(options: DataOptions) -> Vec3:
     """Return the size (z, y, x) of the samples of options with volumes."""
     if options.patch != WHOLE:
         if options.size != (0, 0):
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f'data.size is {list(options.size)}, expected it only with data.patch = "{WHOLE}"'
             )
         return as_vec3([int(n) for n in options.patch])
@@ -413,7 +383,7 @@ def with_classes(task: PatchTask, options: DataOptions) -> PatchTask:
     """
     masks = {tuple(volume.masks) for volume in options.volumes}
     if len(masks) > 1:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"data.volumes.masks names {' and '.join(map(repr, sorted(map(list, masks))))}, expected the same classes"
             " in the same order for all volumes"
         )
@@ -423,24 +393,21 @@ def with_classes(task: PatchTask, options: DataOptions) -> PatchTask:
 def _values(options: DataOptions) -> set[int]:
     """Return the values of all labels in the boxes of volumes, without those that mean no label."""
     found: set[int] = set()
-    parts: list[tuple[Volume, Box]] = []
     for volume in options.volumes:
-        inside = boxes_of(volume)
-        labels = as_volume(volume.labels)
-        for start, size in inside:
-            box = (difference(start, volume.labels_box_start), size)
+        parts: list[Box] = []
+        for start, size in boxes_of(volume):
             depth = max(1, _BLOCK // (size[1] * size[2]))
-            parts += [(labels, part) for part in tiles(box, (depth, *size[1:]))]
-    with bar("voxels", "values of the labels") as progress:
-        boxes = reported([part for _, part in parts], progress)
-        for (labels, _), part in zip(parts, boxes, strict=True):
-            stored = labels.read(part)
-            none = no_label.missing(stored)
-            values = np.unique(stored if none is None else stored[~none])
-            wrong = values[np.floor(values) != values]
-            if len(wrong):
-                raise InvalidFileError(
-                    f"{labels.name}: holds {wrong[0]:g}, expected whole numbers as classes"
-                )
-            found |= set(values.tolist())
-    return {int(value) for value in found} - {options.unlabelled}
+            parts += tiles((difference(start, volume.labels_box_start), size), (depth, *size[1:]))
+        labels = as_volume(volume.labels)
+        with bar("voxels", f"values of {labels.name}") as progress:
+            for part in reported(parts, progress):
+                stored = labels.read(part)
+                none = no_label.missing(stored)
+                values = np.unique(stored if none is None else stored[~none])
+                wrong = values[np.floor(values) != values]
+                if len(wrong):
+                    raise errors.InvalidFileError(
+                        f"{labels.name}: holds {wrong[0]:g}, expected whole numbers as classes"
+                    )
+                found |= {int(value) for value in values}
+    return found - {options.unlabelled}

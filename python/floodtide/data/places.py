@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodtide.base import reading
+from floodtide.base import notes, reading
 from floodtide.base.files import path_and_dataset, replace_bytes
 from floodtide.base.outputs import PRECOMPUTED, starts_like, volume_folder
 from floodtide.data.boxes import Vec3, as_vec3, difference, grown, total
 from floodtide.data.formats.table import HDF5, format_of
-from floodtide.data.volumes import Volume
+from floodtide.data.volumes import Volume, volume_exists
 
 REACH = 2
 """Voxels around a voxel of a side that tell its segment: images may be resampled."""
@@ -141,20 +141,24 @@ def read_places(name: str, start: Vec3) -> list[Place] | None:
         return [_place(row).moved(lambda voxel: total(voxel, shift)) for row in rows]
 
 
-def belong(places: Sequence[Place], volume: Volume, start: Vec3) -> bool:
-    """Return False if the first places lie in other segments: another program has replaced the segmentation.
+def places_in(volume: Volume, start: Vec3) -> list[Place] | None:
+    """Return the places of a segmentation; None without a table.
+
+    If the first places lie in other segments, another program has replaced the segmentation. Then a note says so, and
+    there are no places.
 
     Args:
-        places: In voxels of the whole volume.
         volume: The segmentation.
-        start: Its first voxel there.
+        start: Its first voxel in the voxels to return.
     """
-    for one in places[:20]:
+    places = read_places(volume.name, start) if volume_exists(volume.name) else None
+    for one in (places or [])[:20]:
         voxel = difference(one.sides[0], start)
         box = grown((voxel, (1, 1, 1)), (REACH,) * 3, volume.shape)
         if min(box[1]) < 1 or not (volume.read(box) == one.segments[0]).any():
-            return False
-    return True
+            notes.show(f"{table_of(volume.name)} lists places of another segmentation: left out")
+            return None
+    return places
 
 
 def _place(row: Sequence[str]) -> Place:

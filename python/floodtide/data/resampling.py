@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
-from floodtide.base.options import Arguments
 from floodtide.data.boxes import Box, Vec3, as_vec3, difference, of_slices
 from floodtide.data.formats.geometry import Geometry, SizeNm, voxels_of
 from floodtide.data.formats.writers import Plan
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
 
-_SIZES = Arguments(voxel_size_nm=limits.VOXEL_SIZE, new_voxel_size_nm=limits.VOXEL_SIZE)
 _MOST_RATIO = 64.0  # between two voxel sizes
 _FROM, _FROM_NM = "resampled_from", "resampled_from_voxel_nm"  # attributes of resampled volumes
 
@@ -49,7 +47,8 @@ class Resampled:
         *,
         labels: bool = False,
     ) -> None:
-        _SIZES.check("resample", voxel_size_nm=voxel_size_nm, new_voxel_size_nm=new_voxel_size_nm)
+        limits.VOXEL_SIZE.check(voxel_size_nm, "resample: voxel_size_nm")
+        limits.VOXEL_SIZE.check(new_voxel_size_nm, "resample: new_voxel_size_nm")
         pairs = list(zip(voxel_size_nm, new_voxel_size_nm, strict=True))
         self.ratio = tuple(new / old for old, new in pairs)
         if any(not 1 / _MOST_RATIO <= r <= _MOST_RATIO for r in self.ratio):

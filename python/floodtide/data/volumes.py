@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of any format, read in boxes; and HDF5 files, written whole."""
+"""Volumes of any format, read in boxes; HDF5 files, written whole; synthetic volumes."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import itertools
-import math
 import os
-import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,21 +16,11 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits, notes
 from floodtide.base.data_options import TrainingVolume
-from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
-from floodtide.base.reading import exists, reason
+from floodtide.base.reading import exists
 from floodtide.comm.arrays import array_of
-from floodtide.data import no_label
-from floodtide.data.boxes import (
-    Box,
-    Vec3,
-    as_vec3,
-    difference,
-    of_slices,
-    parse_box,
-    parse_boxes,
-    total,
-)
+from floodtide.data import boxes, no_label
+from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.formats.geometry import Geometry, SizeNm, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import Source, open_object
@@ -40,10 +28,6 @@ from floodtide.data.formats.table import HDF5, format_of, open_volume
 from floodtide.data.formats.writers import CHUNK, GZIP, hdf5_file
 from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
-_WRITE = Arguments(gzip=limits.GZIP, voxel_size_nm=limits.VOXEL_SIZE)
-
-# voxels of a box that fits into any memory, so that small reads do not pay for the check
-_FITS = 1 << 20
 _PARTS, _PART = 4, 32  # cubes along each axis, and voxels along theirs, of a sample of labels
 
 
@@ -65,6 +49,10 @@ class Volume:
 
     Attributes:
         core: The volume of the compiled core.
+        name: Name of the volume in messages.
+        shape: Size (z, y, x) in voxels.
+        chunks: Size (z, y, x) in voxels of a storage chunk; the shape if the volume is stored in one piece.
+        dtype: Type of the voxels.
         geometry: Voxel size and offset, if the format states them, and what states them.
         place: Real path of the file or folder, and which volume in it: equal for the same volume. None: neither a file
             nor a folder.
@@ -93,41 +81,15 @@ class Volume:
             place = (os.path.realpath(source), dataset.strip("/"))
             opened = open_dataset(os.fspath(source), dataset, channel)._replace(place=place)
         self.core, self.geometry, self.place = opened.core, opened.geometry, opened.place
+        self.name, self.shape, self.chunks = self.core.name, self.core.shape, self.core.chunks
+        self.dtype: np.dtype[Any] = np.dtype(self.core.dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
         source, dataset, channel, name = self._arguments
         if source is None:
             source = self.read()
-        elif not isinstance(source, str | os.PathLike):
-            try:
-                pickle.dumps(source)
-            except Exception as error:
-                raise TypeError(
-                    f"{self.name} cannot be pickled or copied: {reason(error)}; expected a volume by its name, or an"
-                    " array"
-                ) from None
         return functools.partial(Volume, source, dataset, channel=channel, name=name), ()
-
-    @property
-    def name(self) -> str:
-        """Name of the volume in messages."""
-        return self.core.name
-
-    @property
-    def shape(self) -> Vec3:
-        """Size (z, y, x) in voxels."""
-        return self.core.shape
-
-    @property
-    def chunks(self) -> Vec3:
-        """Size (z, y, x) in voxels of a storage chunk; the shape if the volume is stored in one piece."""
-        return self.core.chunks
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the voxels."""
-        return np.dtype(self.core.dtype)
 
     def read(self, box: Box | str | None = None) -> NDArray[Any]:
         """Return the voxels of a box, or of a text "z0:z1,y0:y1,x0:x1", in the type of the volume; None: all voxels.
@@ -137,20 +99,11 @@ class Volume:
             InvalidArgumentError: If the box does not fit into memory.
         """
         if isinstance(box, str):
-            box = parse_box(box)
+            box = boxes.parse_box(box)
         start, size = ((0, 0, 0), self.shape) if box is None else box
-        if math.prod(size) > _FITS and all(n <= m for n, m in zip(size, self.shape, strict=True)):
+        if all(n <= m for n, m in zip(size, self.shape, strict=True)):
             limits.require_decoded(self.name, size, self.dtype.itemsize)
         return self.core.read(start, size)
-
-    def read_intensities(self, box: Box) -> NDArray[np.float32]:
-        """Return the voxels of a box as float32.
-
-        Raises:
-            OutOfRangeError: If the box is not inside the volume.
-            InvalidFileError: If a voxel is not finite, or they are integers of more than 16 bits.
-        """
-        return self.core.read_intensities(*box)
 
     def text(self, attribute: str) -> str:
         """Return a text attribute of an HDF5 dataset; empty if there is none.
@@ -201,7 +154,7 @@ def sources_of(volume: TrainingVolume) -> list[_core.data.SourceOptions]:
             mean=volume.mean,
             std=volume.std,
         )
-        for box in (parse_boxes(volume.box) or (None,))
+        for box in (boxes.parse_boxes(volume.box) or (None,))
     ]
 
 
@@ -216,9 +169,7 @@ def labels_of(volume: VolumeLike, unlabelled: int | None = None) -> Volume:
     given = as_volume(volume)
     if none_of(given) is None and unlabelled is None:
         return given
-    found = Volume(_Cleared(given, unlabelled), name=given.name)
-    found.geometry = given.geometry
-    return found
+    return computed(given, lambda box: no_label.cleared(given.read(box), given.name, unlabelled))
 
 
 def none_of(volume: Volume) -> int | None:
@@ -226,7 +177,7 @@ def none_of(volume: Volume) -> int | None:
     if not no_label.may_spell(volume.dtype):
         return None
     for along in itertools.product(*(_places(n) for n in volume.shape)):
-        start, size = map(as_vec3, zip(*along, strict=True))
+        start, size = map(boxes.as_vec3, zip(*along, strict=True))
         block = volume.read((start, size))
         if (none := no_label.missing(block)) is not None:
             return int(block[none].max())
@@ -240,16 +191,24 @@ def _places(extent: int) -> list[tuple[int, int]]:
     return [(i * (extent - _PART) // (_PARTS - 1), _PART) for i in range(_PARTS)]
 
 
-class _Cleared:
-    """Labels of which voxels without a label are 0."""
-
-    def __init__(self, volume: Volume, unlabelled: int | None) -> None:
-        self._volume, self._unlabelled = volume, unlabelled
-        self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
+class _Computed:
+    def __init__(self, like: Volume, read: Callable[[Box], NDArray[Any]], dtype: Any) -> None:
+        self._read = read
+        self.shape, self.chunks, self.dtype = like.shape, like.chunks, dtype
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        labels = self._volume.read(of_slices(box))
-        return no_label.cleared(labels, self._volume.name, self._unlabelled)
+        return self._read(boxes.of_slices(box))
+
+
+def computed(like: Volume, read: Callable[[Box], NDArray[Any]], dtype: Any = None) -> Volume:
+    """Return a volume with the shape, name and geometry of another one, and the voxels that `read` returns for a box.
+
+    Args:
+        dtype: Type of the voxels; None: that of the other volume.
+    """
+    found = Volume(_Computed(like, read, like.dtype if dtype is None else dtype), name=like.name)
+    found.geometry = like.geometry
+    return found
 
 
 def volume_exists(name: str) -> bool:
@@ -276,8 +235,7 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
     """
     found = Geometry()
     try:
-        if image:
-            found = Volume(image).geometry
+        found = Volume(image).geometry if image else found
     except Error:  # it is not needed otherwise, and may be gone
         notes.show(
             f"{image}, the image of a result of floodtide, cannot be read from here: if it states an offset, that"
@@ -287,13 +245,13 @@ def whole_geometry(geometry: Geometry, image: str) -> Geometry:
         source = f"{found.size_source} of its image {image}"
         size = found.voxel_size_nm
         geometry = dataclasses.replace(geometry, voxel_size_nm=size, size_source=source)
-    if found.offset is None:
-        if image and geometry.offset == (0, 0, 0):
-            return dataclasses.replace(geometry, offset=None, offset_source="")
-        return geometry
-    offset = total(geometry.offset or (0, 0, 0), found.offset)
-    source = geometry.offset_source or found.offset_source
-    return dataclasses.replace(geometry, offset=offset, offset_source=source)
+    if found.offset is not None:
+        offset = boxes.total(geometry.offset or (0, 0, 0), found.offset)
+        source = geometry.offset_source or found.offset_source
+        return dataclasses.replace(geometry, offset=offset, offset_source=source)
+    if image and geometry.offset == (0, 0, 0):
+        return dataclasses.replace(geometry, offset=None, offset_source="")
+    return geometry
 
 
 def stated_by(volume: Volume, given: Sequence[float] | None, option: str) -> Geometry:
@@ -311,34 +269,57 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
         given: What the user states; None: nothing.
         what: The result that gets this size, for the note.
     """
-    own = volume.whole.voxel_size_nm
-    if given is None:
-        return own
-    z, y, x = given
-    if own is not None and not same_size(own, (z, y, x)):
+    own, size = volume.whole, stated_by(volume, given, what).voxel_size_nm
+    if (
+        own.voxel_size_nm is not None
+        and size is not None
+        and not same_size(own.voxel_size_nm, size)
+    ):
         notes.show(
-            f"{volume.name}: {volume.whole.size_source} states voxels of {size_text(own)} nm, and {what} states"
-            f" {size_text((z, y, x))} nm"
+            f"{volume.name}: {own.size_source} states voxels of {size_text(own.voxel_size_nm)} nm, and {what} states"
+            f" {size_text(size)} nm"
         )
-    return z, y, x
+    return size
+
+
+def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
+    """Return the orders of the labels' axes that have the shape of the image. Raise ShapeError if there is none."""
+    orders = [
+        boxes.as_vec3(order)
+        for order in itertools.permutations(range(3))
+        if tuple(labels.shape[axis] for axis in order) == image.shape
+    ]
+    if not orders:
+        raise ShapeError(
+            f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape};"
+            " expected the same shape (z, y, x): cut both to the same part, or write a configuration with labels_start"
+            " of the volume, the voxel of the image at which the labels begin"
+        )
+    return orders
+
+
+def require_same_shape(image: Volume, labels: Volume) -> None:
+    """Raise ShapeError unless labels have the shape of their image. The message says how to turn them."""
+    if image.shape != labels.shape:
+        order = orders_for(image, labels)[0]
+        raise ShapeError(
+            f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape}: the axes"
+            f" are in another order, store labels.transpose{order} (`floodtide inspect` finds which way they lie)"
+        )
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
     """Raise ShapeError unless two volumes have the same voxel size, as far as both state one."""
-    mine, other = a.whole, b.whole
-    if mine.voxel_size_nm is None or other.voxel_size_nm is None:
-        return
-    if not same_size(mine.voxel_size_nm, other.voxel_size_nm):
+    mine, other = a.whole.voxel_size_nm, b.whole.voxel_size_nm
+    if mine is not None and other is not None and not same_size(mine, other):
         raise ShapeError(
-            f"{what}: {a.name} has voxels of {size_text(mine.voxel_size_nm)} nm ({mine.size_source}),"
-            f" {b.name} of {size_text(other.voxel_size_nm)} nm ({other.size_source}), expected the same;"
-            " `floodtide convert` resamples one (--resample-nm), or states another size (--voxel-nm)"
+            f"{what}: {a.name} has voxels of {size_text(mine)} nm ({a.whole.size_source}), {b.name} of"
+            f" {size_text(other)} nm ({b.whole.size_source}), expected the same; `floodtide convert` resamples one"
+            " (--resample-nm), or states another size (--voxel-nm)"
         )
 
 
-def require_same_grid(
-    what: str, other: Volume, image: Volume, start: tuple[int, int, int] = (0, 0, 0)
-) -> None:
+def require_same_grid(what: str, other: Volume, image: Volume, start: Vec3 = (0, 0, 0)) -> None:
     """Raise ShapeError unless a volume lies on its image, as far as both state voxel size and first voxel.
 
     If only one of them states a place, a note says how they are laid on each other.
@@ -349,7 +330,7 @@ def require_same_grid(
     """
     require_same_size(what, other, image)
     first, its = other.whole.offset, image.whole.offset
-    if first is not None and its is not None and difference(first, its) != start:
+    if first is not None and its is not None and boxes.difference(first, its) != start:
         raise ShapeError(
             f"{what}: {other.name} begins at voxel {first} ({other.whole.offset_source}), {image.name} at {its}"
             f" ({image.whole.offset_source}), expected {f'{start} voxels' if any(start) else 'no voxel'} between them"
@@ -362,23 +343,24 @@ def note_place(what: str, other: Volume, image: Volume, start: Vec3 = (0, 0, 0))
 
     Also if none states a place, and one lies inside the other: then nothing says where.
     """
+    if other.text("image") == image.name:
+        return  # a result of this image begins where it does
     first, its = other.whole.offset, image.whole.offset
+    laid = f"the first voxel of {other.name} is laid on voxel {start} of {image.name}"
     if first is None and its is None:
         larger = {a > b for a, b in zip(other.shape, image.shape, strict=True) if a != b}
         if len(larger) == 1:
             mine, theirs = (" x ".join(map(str, one.shape)) for one in (other, image))
             notes.show(
-                f"{what}: {other.name} has {mine} voxels and does not say where it lies in {image.name} ({theirs}): it"
-                f" is laid on voxel {start}"
+                f"{what}: {other.name} has {mine} voxels and does not say where it lies in {image.name} ({theirs}):"
+                f" {laid}"
             )
-        return
-    if None not in (first, its) or difference(first or (0, 0, 0), its or (0, 0, 0)) == start:
-        return
-    one, unplaced = (other, image) if its is None else (image, other)
-    notes.show(
-        f"{what}: {one.name} begins at voxel {one.whole.offset} ({one.whole.offset_source}), {unplaced.name} states no"
-        f" place: the first voxel of {other.name} is laid on voxel {start} of {image.name}"
-    )
+    elif None in (first, its) and boxes.difference(first or (0, 0, 0), its or (0, 0, 0)) != start:
+        one, unplaced = (other, image) if its is None else (image, other)
+        notes.show(
+            f"{what}: {one.name} begins at voxel {one.whole.offset} ({one.whole.offset_source}), {unplaced.name} states"
+            f" no place: {laid}"
+        )
 
 
 def name_of(volume: VolumeLike | NDArray[Any] | Source) -> str:
@@ -406,7 +388,9 @@ def write_volume(
         StorageError: If it cannot be written.
         InvalidArgumentError: If an array is of an unusual type, or something else would be lost.
     """
-    _WRITE.check("write_volume", gzip=gzip, voxel_size_nm=voxel_size_nm)
+    limits.GZIP.check(gzip, "write_volume: gzip")
+    if voxel_size_nm is not None:
+        limits.VOXEL_SIZE.check(voxel_size_nm, "write_volume: voxel_size_nm")
     given = {name: array_of(f"write_volume: {name}", array) for name, array in arrays.items()}
     with (
         reserved("write_volume", path, unchecked, wait_s=WAIT_S),
@@ -418,3 +402,20 @@ def write_volume(
             if voxel_size_nm is not None and array.ndim == 3:
                 file.attribute(name, "resolution", np.array(voxel_size_nm, np.float64))
             file.write(name, [0] * array.ndim, np.ascontiguousarray(array))
+
+
+def synth(
+    shape: Vec3, *, seed: int = 0, progress: Progress | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return a synthetic electron-microscopy volume: (image, labels), both of `shape` (z, y, x) in voxels.
+
+    Curved, branching processes of 8 to 30 voxels across are packed densely; membranes are dark, of
+    uneven width and contrast; there are mitochondria, vesicles, noise and sections of uneven
+    brightness. Ids count from 1; membranes are 0. Same arguments, same volume.
+
+    Raises:
+        InvalidArgumentError: If an extent is below 8 or above 4096.
+    """
+    limits.SYNTH_EXTENT.check(shape, "synth: shape")
+    limits.SEED.check(seed, "synth: seed")
+    return _core.data.synth(shape, seed, progress)

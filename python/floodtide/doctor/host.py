@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about this build, process and host, and the run directory, as plain values that can be sent to other ranks."""
+"""Facts about this build, process and host, and the run directory, and the examination of a job by them.
+
+Every rank collects facts about itself, as plain values. Then all ranks receive the facts of all ranks and derive the
+same findings (`judge`). Therefore `judge` consists of pure functions of dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +19,43 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, data
-from floodtide.comm import world
-from floodtide.comm.launching import libraries
+from floodtide.base.reading import reason
+from floodtide.comm import launching, world
+from floodtide.comm.exchanges import allgather_object
 from floodtide.config import Config
+from floodtide.doctor import judge
 from floodtide.errors import Error, UnsupportedError
 from floodtide.train.setup import checkpoint_bytes, needed_bytes, thread_count
 
 __all__ = ["about"]
 
-PEAK_SAMPLES = 20  # runs of the multiply-add loop, of some milliseconds each
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+"""Environment variables that change which cores threads use."""
 
-# Environment variables that change which cores threads use.
-VARIABLES = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+
+def examine(config: Config, directory: Path) -> tuple[list[judge.Diagnosis], list[dict[str, Any]]]:
+    """Return findings and the facts of every rank, equal on all ranks. Collective if a launcher started this process.
+
+    The examination takes about a second. It starts MPI only if there are several ranks.
+
+    Args:
+        directory: Run directory. If it does not exist, the nearest existing parent is examined.
+    """
+    facts: dict[str, Any] = {}
+    try:
+        facts = mpi_facts()
+        world.current()
+    except UnsupportedError as error:
+        # Without a communicator, processes cannot exchange facts. The launcher's rank 0 reports.
+        advice = "start with the mpiexec of the MPI library that floodtide uses (docs/mpi.md)"
+        failed = judge.Diagnosis(
+            "launcher", judge.PROBLEM, str(error).removeprefix("mpi: "), advice
+        )
+        return [failed], [facts | {"rank": world.rank()}]
+    facts |= facts_of_rank(config)
+    facts["files"] = directory_facts(directory)
+    everyone = allgather_object(facts)
+    return judge.findings(everyone), everyone
 
 
 def about() -> dict[str, Any]:
@@ -35,6 +64,9 @@ def about() -> dict[str, Any]:
     Raises:
         UnsupportedError: If the launcher does not match the MPI library.
     """
+    if launching.launcher() is not None:
+        world.current()
+    level = world.mpi_library().start() if world.size() > 1 else None
     return {
         "version": _core.__version__,
         "build": dict(_core.build_info()),
@@ -44,34 +76,19 @@ def about() -> dict[str, Any]:
         "kernels": [{"name": n, "isa": level} for n, level in _core.bench.conv_kernels()],
         "cores": _core.available_cores(),
         "threads": _core.num_threads(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "memory_available_bytes": _core.available_bytes(),
         "onednn_plugin": Path(_core.__file__).with_name("_dnnl.so").exists(),
-        "mpi": _mpi(),
+        "mpi": mpi_facts() | {"ranks": world.size(), "thread_level": level},
     }
-
-
-def _mpi() -> dict[str, Any]:
-    if libraries.launcher() is not None:
-        world.ensure_init()
-    level = world.mpi_library().start() if world.size() > 1 else None
-    return mpi_facts() | {"ranks": world.size(), "thread_level": level}
-
-
-def _memory_bytes() -> int | None:
-    """Return the memory of the machine in bytes; None if the system does not report it."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return None
 
 
 def mpi_facts() -> dict[str, Any]:
     """Return facts about the launcher and the MPI library, without starting MPI."""
-    launched = libraries.launcher()
+    launched = launching.launcher()
     facts: dict[str, Any] = {
         "launcher": launched.name if launched is not None and launched.live else None,
-        "plugins": libraries.plugins(),
+        "plugins": launching.plugins(),
         "library": None,
     }
     try:
@@ -81,11 +98,11 @@ def mpi_facts() -> dict[str, Any]:
     return facts | {
         "library": library.library,
         "family": library.family,
-        "library_version": libraries.first_line(library.version),
+        "library_version": library.version.partition("\n")[0],
     }
 
 
-def facts(config: Config) -> dict[str, Any]:
+def facts_of_rank(config: Config) -> dict[str, Any]:
     """Return facts about this rank: its identity, the resources it may use, and what the training needs. Collective."""
     threads = thread_count(config.run.threads)
     ranks = world.current().size
@@ -98,7 +115,7 @@ def facts(config: Config) -> dict[str, Any]:
         "affinity": sorted(os.sched_getaffinity(0)),
         "quota": cpu_quota(),
         "threads": threads,
-        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "environment": {name: os.environ[name] for name in BINDING if os.environ.get(name)},
         "isa": _core.active_isa(),
         "processor": _core.processor_name(),
         "gflops": _gflops(threads),
@@ -116,7 +133,7 @@ def _gflops(threads: int) -> float:
     try:
         world.current().barrier()
         peak = _core.bench.Peak(_core.active_isa())
-        return statistics.median(peak.sample() for _ in range(PEAK_SAMPLES))
+        return statistics.median(peak.sample() for _ in range(20))  # some milliseconds each
     finally:
         _core.set_num_threads(before)
 
@@ -124,38 +141,29 @@ def _gflops(threads: int) -> float:
 def cpu_quota(proc: Path = Path("/proc/self"), root: Path = Path("/sys/fs/cgroup")) -> float | None:
     """Return the number of processors that control groups (cgroups) grant this process; None if there is no limit."""
     quotas = []
-    for folder in _cpu_groups(proc, root):
-        with contextlib.suppress(OSError, ValueError):
-            quota, period = (folder / "cpu.max").read_text().split()
-            if quota != "max":
-                quotas.append(int(quota) / int(period))
-        with contextlib.suppress(OSError, ValueError):
-            quota_us = int((folder / "cpu.cfs_quota_us").read_text())
-            if quota_us > 0:
-                quotas.append(quota_us / int((folder / "cpu.cfs_period_us").read_text()))
-    return min(quotas, default=None)
-
-
-def _cpu_groups(proc: Path, root: Path) -> list[Path]:
-    """Return the folders of this process's control group and its parents, for cgroups version 1 and version 2."""
-    folders = []
     with contextlib.suppress(OSError):
         for line in (proc / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            if controllers == "" or "cpu" in controllers.split(","):
-                base = root / "cpu" if controllers else root
-                inner = base / path.strip("/")
-                folders += [inner, *(p for p in inner.parents if p.is_relative_to(base))]
-    return folders
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            base = root / "cpu" if controllers else root  # version 1, version 2
+            inner = base / path.strip("/")
+            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+            for folder in (inner, *inner.parents):
+                with contextlib.suppress(OSError, ValueError):
+                    texts = [(folder / name).read_text() for name in files]
+                    quota, period = " ".join(texts).split()
+                    if quota not in ("max", "-1"):
+                        quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
 
 
 def directory_facts(directory: Path) -> dict[str, Any]:
     """Return facts about a directory, or its nearest existing parent, as seen by this rank. Collective.
 
     Returns:
-        `path`; `seen`: True if this host shows the file of rank 0, None on ranks that did not look. On rank 0 also
-        `free_bytes` and `hdf5`, which says why floodtide cannot write and read an HDF5 file there, "" if it can; or
-        `error`.
+        `path`; `seen`: True if this host shows the folder that rank 0 makes there, None on ranks that did not look. On
+        rank 0 also `free_bytes`; or `error`, which says why no HDF5 file can be written and read there.
     """
     path = directory.absolute()
     while not path.is_dir() and path != path.parent:
@@ -166,24 +174,14 @@ def directory_facts(directory: Path) -> dict[str, Any]:
         try:
             probe.mkdir()
             facts["free_bytes"] = shutil.disk_usage(path).free
-            facts["hdf5"] = _hdf5(probe / "volume.h5")
-        except OSError as error:
-            facts["error"] = error.strerror or str(error)
+            data.write_volume(probe / "volume.h5", {"raw": np.zeros((3, 3, 3), np.float32)})
+            data.Volume(probe / "volume.h5", "raw").read()
+        except (OSError, Error) as error:
+            facts["error"] = reason(error)
     world.current().barrier()
     if world.places()[0] == 0:
-        facts["seen"] = probe.exists() or bool(facts.get("error"))
+        facts["seen"] = probe.exists() or "error" in facts
     world.current().barrier()
     if world.rank() == 0:
         shutil.rmtree(probe, ignore_errors=True)
     return facts
-
-
-def _hdf5(path: Path) -> str:
-    values = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
-    try:
-        data.write_volume(path, {"raw": values})
-        if not np.array_equal(data.Volume(str(path), "raw").read(), values):
-            return "values read from an HDF5 file differ from those written"
-    except Error as error:
-        return str(error)
-    return ""

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worst splits and mergers of a segmentation, with their places."""
+"""The worst splits and mergers of a segmentation, and how many of the places to look at first are mistakes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits
-from floodtide.base.options import Arguments
 from floodtide.data import Vec3
-from floodtide.data.boxes import Progress, total
+from floodtide.data.boxes import Progress, grown, is_inside, slices, total
+from floodtide.data.places import END, REACH, SPLIT, Place
 from floodtide.errors import InvalidFileError
 from floodtide.evaluate.voxels import ContingencyTable, Pair
 
-_WORST = Arguments(count=limits.COUNT, parts=limits.COUNT)
+FIRST = (20, 100)
+"""Numbers of first places that are scored."""
+
+_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Mistake:
         kind: "split" or "merge".
         id: The object that is split, or the segment that merges.
         voxels: Voxels outside the largest part.
-        parts: The largest parts, largest first.
+        parts: The largest parts, at most three, the largest first.
     """
 
     kind: str
@@ -49,7 +55,6 @@ def worst_mistakes(
     pair: Pair,
     *,
     count: int = 20,
-    parts: int = 3,
     table: ContingencyTable | None = None,
     progress: Progress | None = None,
 ) -> list[Mistake]:
@@ -60,7 +65,6 @@ def worst_mistakes(
     Args:
         pair: The segmentation and the truth.
         count: Most splits, and most mergers, to return.
-        parts: Most parts of each.
         table: What `pair.table` returns; None: it is counted first.
         progress: Called as progress(voxels done, voxels) while places are looked for.
 
@@ -68,29 +72,27 @@ def worst_mistakes(
         The splits, then the mergers, each from the worst on.
 
     Raises:
-        ShapeError: As `Pair.places`.
-        OutOfRangeError: As `Pair.places`.
+        ShapeError, OutOfRangeError: As `Pair.places`.
         InvalidFileError: If a volume is damaged, or changes meanwhile.
     """
-    _WORST.check("worst_mistakes", count=count, parts=parts)
+    limits.COUNT.check(count, "worst_mistakes: count")
     rows = (pair.table() if table is None else table).rows()
     rows = rows[(rows[:, :2] > 0).all(axis=1)]
     found = [
-        (kind, chosen)
+        (kind, column, chosen)
         for kind, column in (("split", 1), ("merge", 0))
         for chosen in _largest_losses(rows, column, count)
     ]
-    shown = [chosen[:parts] for _, chosen in found]
-    middle = {(int(s), int(o)): int(n) // 2 for few in shown for s, o, n in few}
-    places = _places(pair, middle, progress)
+    shown = [[tuple(row) for row in chosen[:_PARTS].tolist()] for _, _, chosen in found]
+    places = _places(pair, {(s, o): n // 2 for few in shown for s, o, n in few}, progress)
     return [
         Mistake(
             kind=kind,
-            id=int(chosen[0, 1 if kind == "split" else 0]),
+            id=int(chosen[0, column]),
             voxels=int(chosen[1:, 2].sum()),
-            parts=tuple(Part(int(s), int(o), int(n), places[int(s), int(o)]) for s, o, n in few),
+            parts=tuple(Part(s, o, n, places[s, o]) for s, o, n in few),
         )
-        for (kind, chosen), few in zip(found, shown, strict=True)
+        for (kind, column, chosen), few in zip(found, shown, strict=True)
     ]
 
 
@@ -119,3 +121,73 @@ def _places(
     if before.keys() != found.keys():
         raise InvalidFileError("evaluate: the volumes changed while they were read")
     return found
+
+
+class Looked(NamedTuple):
+    """Mistakes among the first places of a table."""
+
+    table: str  # the file
+    listed: int  # places of the table
+    judged: int  # those in the compared box whose truth is known
+    mistakes: int  # number of judged places that are mistakes
+    first: dict[int, dict[str, float]]
+    """{number of first places: numbers of mistakes}: `mistakes` in the order of the table, `random_order` (the expected
+    number), and `smallest_first`, from the smallest piece on."""
+
+
+def looked_at(
+    file: Path,
+    places: Sequence[Place],
+    labels: NDArray[Any],
+    objects: NDArray[Any],
+    table: ContingencyTable,
+) -> Looked:
+    """Judge the places of a segmentation.
+
+    A split is a mistake if the truth on both sides is the same object, a merge if it differs. An end is a mistake if
+    more than half of its object lies outside the segment.
+
+    Args:
+        file: The table of the places.
+        places: The places, in voxels of the arrays.
+        labels: The segmentation (z, y, x).
+        objects: The truth of the same voxels; 0: unknown.
+        table: The contingency table of both.
+    """
+    rows = table.rows().astype(np.int64)
+    rows = rows[(rows[:, :2] > 0).all(axis=1)]
+    wrong, sizes = list[bool](), list[int]()
+    for place in places:
+        sides = list(zip(place.sides, place.segments, strict=True))[: 1 if place.kind == END else 2]
+        found = [_object_at(side, segment, labels, objects) for side, segment in sides]
+        if 0 not in found:
+            wrong.append(_is_mistake(place, found, rows))
+            sizes.append(min(filter(None, place.voxels), default=0))
+    smallest = [wrong[at] for at in np.argsort(sizes, kind="stable")]
+    first = {
+        n: {
+            "mistakes": sum(wrong[:n]),
+            "random_order": sum(wrong) / max(1, len(wrong)) * min(n, len(wrong)),
+            "smallest_first": sum(smallest[:n]),
+        }
+        for n in FIRST
+    }
+    return Looked(str(file), len(places), len(wrong), sum(wrong), first)
+
+
+def _object_at(voxel: Vec3, segment: int, labels: NDArray[Any], objects: NDArray[Any]) -> int:
+    """Return the object that most voxels of a segment around a voxel have; 0: none, or the voxel is outside."""
+    if not is_inside((voxel, (1, 1, 1)), labels.shape):
+        return 0
+    box = slices(grown((voxel, (1, 1, 1)), (REACH,) * 3, labels.shape))
+    known = objects[box][(labels[box] == segment) & (objects[box] > 0)]
+    ids, counts = np.unique(known, return_counts=True)
+    return int(ids[counts.argmax()]) if len(ids) else 0
+
+
+def _is_mistake(place: Place, objects: Sequence[int], rows: NDArray[np.int64]) -> bool:
+    if place.kind == END:
+        of_object = rows[rows[:, 1] == objects[0]]
+        inside = of_object[of_object[:, 0] == place.segments[0], 2].sum()
+        return bool(2 * inside < of_object[:, 2].sum())
+    return (objects[0] == objects[1]) == (place.kind == SPLIT)

@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits
-from floodtide.base.options import Arguments
 from floodtide.data.skeletons import Skeleton
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
 from floodtide.evaluate.voxels import Labels
-
-_CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, merge_nodes=limits.NODES)
 
 
 @dataclass(frozen=True)
@@ -73,59 +70,53 @@ def run_lengths(
         InvalidArgumentError: If there is no edge, if all edges have length 0, or if an argument is out of range.
         OutOfRangeError: If a node is outside of the segmentation.
     """
-    _CHECKED.check("run lengths", voxel_size=list(voxel_size), merge_nodes=merge_nodes)
+    limits.VOXEL_SIZE.check(list(voxel_size), "run lengths: voxel_size")
+    limits.NODES.check(merge_nodes, "run lengths: merge_nodes")
     skeletons = list(skeletons)
-    if sum(len(skeleton.edges) for skeleton in skeletons) == 0:
+    if not any(len(skeleton.edges) for skeleton in skeletons):
         raise InvalidArgumentError("run lengths: no skeleton with an edge, expected at least one")
-    scale = np.asarray(voxel_size, np.float64)
     counts = [len(skeleton.nodes) for skeleton in skeletons]
     owner = np.repeat(np.arange(len(skeletons)), counts)  # skeleton of each node
     firsts = np.cumsum([0, *counts[:-1]])
     nodes = np.concatenate([skeleton.nodes for skeleton in skeletons])
     edges = [s.edges + first for s, first in zip(skeletons, firsts, strict=True)]
     start, end = np.concatenate(edges).T
-    length = np.linalg.norm((nodes[start] - nodes[end]) * scale, axis=1)
+    length = np.linalg.norm((nodes[start] - nodes[end]) * np.asarray(voxel_size), axis=1)
+    total = float(length.sum())
+    if total == 0:
+        raise InvalidArgumentError("run lengths: all edges have length 0, expected a longer one")
     segments = _at(segmentation, nodes)
 
     pairs, nodes_of = np.unique(np.stack([segments, owner]), axis=1, return_counts=True)
     enough = pairs[0][(nodes_of >= merge_nodes) & (pairs[0] > 0)]
     ids, owners = np.unique(enough, return_counts=True)
-    merging = ids[owners > 1]  # nodes of several skeletons
+    merging = np.isin(segments, ids[owners > 1])  # nodes in segments of several skeletons
     omitted = (segments[start] == 0) | (segments[end] == 0)
-    merged = ~omitted & (np.isin(segments[start], merging) | np.isin(segments[end], merging))
+    merged = ~omitted & (merging[start] | merging[end])
     split = ~omitted & ~merged & (segments[start] != segments[end])
-    correct = ~omitted & ~merged & ~split
+    correct = ~(omitted | merged | split)
 
-    total = float(length.sum())
-    if total == 0:
-        raise InvalidArgumentError("run lengths: all edges have length 0, expected a longer one")
-    _, run = np.unique(
-        np.stack([owner[start][correct], segments[start][correct]]), axis=1, return_inverse=True
-    )
+    own = np.stack([owner[start], segments[start]])[:, correct]
+    _, run = np.unique(own, axis=1, return_inverse=True)
     runs = np.bincount(run.ravel(), weights=length[correct])
     whole = np.bincount(owner[start], weights=length)
     expected, best = float((runs**2).sum() / total), float((whole**2).sum() / total)
-
-    def share(chosen: NDArray[np.bool_]) -> float:
-        return float(length[chosen].sum() / total)
-
+    kinds = {"correct": correct, "split": split, "merged": merged, "omitted": omitted}
+    shares = {name: float(length[chosen].sum() / total) for name, chosen in kinds.items()}
     return RunLengths(
         expected=expected,
         best=best,
         normalised=expected / best,
         length=total,
-        correct=share(correct),
-        split=share(split),
-        merged=share(merged),
-        omitted=share(omitted),
         skeletons=len(skeletons),
+        **shares,
     )
 
 
 def _at(segmentation: Labels, places: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return numbers of the segments at positions, 0 for none."""
     voxels = np.rint(places).astype(np.int64)
-    if len(voxels) and (voxels.min() < 0 or (voxels >= segmentation.shape).any()):
+    if (voxels < 0).any() or (voxels >= segmentation.shape).any():
         raise OutOfRangeError(
             f"run lengths: a node is outside of the segmentation of {segmentation.shape} voxels"
         )

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.data.boxes import as_vec3, middle, slices
-from floodtide.errors import ShapeError
 from floodtide.evaluate.voxels import ContingencyTable, Labels, scores
 
 ONE_OBJECT = "everything one object"
@@ -49,42 +48,29 @@ class Verdict(NamedTuple):
 def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
     """Return the scores of the answer that puts all voxels of a table into one object."""
     rows = table.rows()
+    rows[:, 0] = 1
     whole = ContingencyTable()
-    if len(rows):
-        objects, places = np.unique(rows[:, 1], return_inverse=True)
-        counts = np.bincount(places, rows[:, 2]).astype(np.uint64)
-        whole.add_rows(np.stack([np.ones_like(objects), objects, counts], axis=1))
+    whole.add_rows(rows)
     return whole.scores()
 
 
 def of_grey_level(
     image: NDArray[Any], truth: Labels
 ) -> tuple[GreyLevel, dict[str, float], NDArray[np.int32]]:
-    """Return the best grey level, the scores of its pieces, and the pieces. See `best_grey_level`."""
-    level = best_grey_level(image, truth)
-    found = pieces(smoothed(image), level)
-    return level, scores(found, truth), found
+    """Return the best grey level, the scores of its pieces, and the pieces.
 
-
-def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:
-    """Return the grey level whose pieces have the lowest error over all voxels, and the side that is object.
-
-    17 percentiles of the image are tried, with the pieces above and below each. If the image has more than a million
-    voxels, the level is chosen on the middle of the box.
+    The best level has pieces with the lowest error over all voxels. 17 percentiles of the image are tried, with the
+    pieces above and below each. If the image has more than a million voxels, the level is chosen on the middle of the
+    box.
 
     Args:
         image: Intensities (z, y, x).
         truth: Object ids (z, y, x). Voxels with values <= 0 are ignored.
     """
-    if image.shape != truth.shape:
-        raise ShapeError(
-            f"best_grey_level: image has shape {image.shape}, truth has {truth.shape}, expected equal shapes"
-        )
     factor = min(1.0, (_MOST / max(image.size, 1)) ** (1 / 3))
     extents = [max(1, int(n * factor)) for n in image.shape]
     part = slices(middle(((0, 0, 0), as_vec3(image.shape)), extents))
-    smooth = smoothed(image[part])
-    known = np.ascontiguousarray(truth[part])
+    smooth, known = smoothed(image[part]), np.ascontiguousarray(truth[part])
     levels = sorted(set(np.percentile(smooth, _SHARES).tolist()))
     tried = [GreyLevel(level, above) for level in levels for above in (True, False)]
 
@@ -92,7 +78,9 @@ def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:
         found = scores(pieces(smooth, level), known)[ERROR]
         return math.inf if math.isnan(found) else found
 
-    return min(tried, key=error)
+    best = min(tried, key=error)
+    found = pieces(smoothed(image), best)
+    return best, scores(found, truth), found
 
 
 def pieces(smooth: NDArray[Any], level: GreyLevel) -> NDArray[np.int32]:
@@ -135,8 +123,7 @@ def verdict(
     Returns:
         The verdict in one sentence, or None if an error is unknown.
     """
-    known = {name: row.get(ERROR) for name, row in answers.items()}
-    errors = {name: float(value) for name, value in known.items() if is_number(value)}
+    errors = {name: row[ERROR] for name, row in answers.items() if is_number(row.get(ERROR))}
     error, covered = own.get(ERROR), own.get("coverage")
     if not errors or not is_number(error):
         return None
@@ -146,12 +133,11 @@ def verdict(
         f"over all voxels, the segmentation has an adapted Rand error of {error:.3f}{covering},"
         f" the best trivial answer ({name}) {errors[name]:.3f}"
     )
-    if interval is None or not error < errors[name] <= interval[1]:
-        return judged(errors[name] - float(error), sentence)
-    reaches = f"the 95 % interval of the error, {interval[0]:.3f} to {interval[1]:.3f}, reaches it"
-    return judged(
-        errors[name] - float(error), f"{sentence}; {reaches}: too few objects", sure=False
-    )
+    sure = interval is None or not error < errors[name] <= interval[1]
+    if interval is not None and not sure:
+        ends = f"{interval[0]:.3f} to {interval[1]:.3f}"
+        sentence += f"; the 95 % interval of the error, {ends}, reaches it: too few objects"
+    return judged(errors[name] - error, sentence, sure=sure)
 
 
 def judged(gain: float, sentence: str, *, sure: bool = True) -> Verdict:

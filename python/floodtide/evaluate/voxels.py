@@ -3,12 +3,16 @@
 
 Voxels whose truth is 0 are ignored. Every score is computed twice: over the segmented voxels
 (id > 0); and, with the prefix `all_`, over all voxels, with all unsegmented voxels as one segment.
+
+The 95 % intervals are by bootstrap over bodies (true objects): bodies are drawn with replacement, each with its row of
+the contingency table. In its segments, a drawn body meets the other drawn bodies, but no copy of itself: a copy would
+look like a merger.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,11 +30,14 @@ from floodtide.data.boxes import Progress, box_text, difference, intersection, r
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import note_place, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
-from floodtide.evaluate.borders import near_border
 
 ContingencyTable = _core.evaluate.ContingencyTable
 
 Labels = NDArray[np.integer[Any]]
+
+SAMPLES = 2000
+LEAST_BODIES, MOST_PAIRS = 10, 1 << 18
+_SHARE = (2.5, 97.5)  # percentiles
 
 BLOCK_VOXELS = 1 << 24
 """Maximum number of voxels that are read at a time from each volume."""
@@ -89,51 +96,40 @@ class Pair:
             ShapeError: If the volumes have no common box, or state different voxel sizes.
             OutOfRangeError: If the box is not inside both volumes.
         """
-        segmentation, truth, box = self.segmentation, self.truth, self.box
+        segmentation, truth = self.segmentation, self.truth
         require_same_size("evaluate", segmentation, truth)
         start, truth_start = first_voxels(segmentation, truth)
-        if segmentation.shape == truth.shape:
-            note_place("evaluate", segmentation, truth)
         mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
         placed = truth.whole.offset is not None
-        common = intersection(mine, theirs) if placed or box is not None else mine
-        if common is None or intersection(common, theirs) != common:
+        common = intersection(mine, theirs)
+        if common is None or not (placed or self.box or common == mine):
             raise ShapeError(
                 f"segmentation {segmentation.name} covers {box_text(mine)},"
                 f" {truth.name} covers {box_text(theirs)}, expected "
                 + ("common voxels" if placed else "one that covers the segmentation")
             )
-        region = common if box is None else box
-        for name, whole in ((segmentation.name, mine), (truth.name, theirs)):
-            if intersection(region, whole) != region:
-                raise OutOfRangeError(
-                    f"box {box_text(region)} is not inside {name}, {box_text(whole)}"
-                )
+        region = self.box or common
+        if intersection(region, common) != region:
+            raise OutOfRangeError(
+                f"box {box_text(region)} is not inside {box_text(common)}, which {segmentation.name} and {truth.name}"
+                " cover"
+            )
+        note_place("evaluate", segmentation, truth, difference(start, truth_start))
         return region, start, truth_start
 
-    def of_same_voxels(self, other: Volume) -> Pair:
-        """Return the pair of another segmentation and the truth, compared in the same box.
-
-        Raises:
-            OutOfRangeError: If the other segmentation does not cover the box.
-        """
-        pair = Pair(other, self.truth, self.places[0], self.border)
-        pair.places  # noqa: B018  # fail before the counting
-        return pair
-
     def table(
-        self, progress: Progress | None = None, parts: slice = slice(None)
-    ) -> _core.evaluate.ContingencyTable:
+        self, progress: Progress | None = None, boxes: Sequence[Box] | None = None
+    ) -> ContingencyTable:
         """Return the table of the voxels of each pair of ids. Arguments as for `stored_blocks`."""
         table = ContingencyTable()
-        for _, labels, objects in self.blocks(progress, parts):
+        for _, labels, objects in self.blocks(progress, boxes):
             table.add(labels, objects)
         return table
 
-    def table_on_ranks(self, progress: Progress | None = None) -> _core.evaluate.ContingencyTable:
+    def table_on_ranks(self, progress: Progress | None = None) -> ContingencyTable:
         """Return `table` on every rank; each rank reads a part of the volumes. Collective."""
         with world.agreed():
-            table = self.table(progress, own_parts())
+            table = self.table(progress, self.own_boxes())
         whole = ContingencyTable()
         for rows in allgather_object(table.rows()):
             whole.add_rows(rows)
@@ -141,10 +137,8 @@ class Pair:
 
     def read(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return both volumes (z, y, x) in the box, read whole, without label 0."""
-        (start, size), *starts = self.places
-        volumes = zip((self.segmentation, self.truth), starts, strict=True)
-        labels, other = (volume.read((difference(start, first), size)) for volume, first in volumes)
-        return cleared(labels), self._counted(start, cleared(other))
+        ((_, labels, objects),) = self.blocks(boxes=[self.places[0]])
+        return labels, objects
 
     def start_of(self, image: Volume) -> Vec3:
         """Return the first voxel of an image in the whole volume: without a place, that of a volume of its shape."""
@@ -176,78 +170,58 @@ class Pair:
         return image.read((difference(region[0], first), region[1]))
 
     def blocks(
-        self, progress: Progress | None = None, parts: slice = slice(None)
+        self, progress: Progress | None = None, boxes: Sequence[Box] | None = None
     ) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
         """Yield the blocks of `stored_blocks`; voxels without a label, and truth near a border, are 0."""
-        for start, labels, objects in self.stored_blocks(progress, parts):
-            known = self._counted(start, cleared(objects, self.truth.name))
+        for start, labels, objects in self.stored_blocks(progress, boxes):
+            known = cleared(objects, self.truth.name)
+            if self.border:
+                known = np.where(near_border(known, self.border), 0, known)
             yield start, cleared(labels, self.segmentation.name), known
 
-    def _counted(self, start: Vec3, objects: NDArray[Any]) -> NDArray[Any]:
-        """Return the truth of a block with 0 near borders; rows around the block are read again if there are any."""
-        if self.border is None:
-            return objects
-        (_, low, _), (_, rows, _) = self.places[0]
-        margin = min(int(self.border[0]), rows) + 1
-        first = max(low, start[1] - margin)
-        end = min(low + rows, start[1] + objects.shape[1] + margin)
-        around = objects
-        if end - first > objects.shape[1]:
-            place = difference((start[0], first, start[2]), self.places[2])
-            size = (objects.shape[0], end - first, objects.shape[2])
-            around = cleared(self.truth.read((place, size)))
-        own = slice(start[1] - first, start[1] - first + objects.shape[1])
-        return np.where(near_border(around, self.border)[:, own], 0, objects)
-
     def stored_blocks(
-        self,
-        progress: Progress | None = None,
-        parts: slice = slice(None),
-        cut: Callable[[Box, Vec3], Iterable[Box]] | None = None,
+        self, progress: Progress | None = None, boxes: Sequence[Box] | None = None
     ) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
-        """Yield first voxel (in the whole volume) and both parts of the blocks of the box, as they are stored.
+        """Yield first voxel (in the whole volume) and both parts of blocks of the box, as they are stored.
 
         Args:
             progress: Called as progress(voxels done, voxels).
-            parts: The blocks that are read, of all of them.
-            cut: Returns the blocks of a box, from the box and the size of the segmentation's chunks.
+            boxes: The blocks; None: all.
         """
-        region, *starts = self.places
-        chosen = list((cut or _blocks)(region, self.segmentation.chunks))[parts]
-        for start, size in reported(chosen, progress):
+        _, *starts = self.places
+        for start, size in reported(list(self._boxes()) if boxes is None else boxes, progress):
             labels, objects = (
                 volume.read((difference(start, first), size))
                 for volume, first in zip((self.segmentation, self.truth), starts, strict=True)
             )
             yield start, labels, objects
 
-    @property
-    def assumed_place(self) -> str | None:
-        """Return a sentence if no file says where a segmentation lies in the truth, or if only a part is compared.
+    def own_boxes(self, size: Vec3 | None = None) -> list[Box]:
+        """Return the blocks that this rank reads, of all of them; of a size (z, y, x) if it is given."""
+        boxes = self._boxes() if size is None else tiles(self.places[0], size)
+        return list(boxes)[world.rank() :: world.size()]
 
-        None: both places are known, and the whole segmentation or `box` is compared.
+    def _boxes(self) -> Iterator[Box]:
+        """Return blocks of whole planes with at most BLOCK_VOXELS voxels; larger planes are split along y.
+
+        Which truth counts near borders depends on the whole plane, so then no plane is split.
         """
-        segmentation, truth = self.segmentation, self.truth
-        region, start, _ = self.places
-        if self.box is None and region[1] != segmentation.shape:
-            share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
-            stated = segmentation.whole.offset is not None
-            return (
-                f"compared: {box_text(region)}, which both volumes cover, {share:.1f} % of {segmentation.name}"
-                f" ({box_text((start, segmentation.shape))}{'' if stated else ', as it does not say where it lies'})"
-            )
-        if segmentation.shape == truth.shape or segmentation.whole.offset is not None:
-            return None
-        mine, theirs = (" x ".join(map(str, volume.shape)) for volume in (segmentation, truth))
-        return (
-            f"{segmentation.name} has {mine} voxels and does not say where it lies in {truth.name}"
-            f" ({theirs}): compared with {box_text(((0, 0, 0), segmentation.shape))}"
-        )
+        region = self.places[0]
+        nz, ny, nx = region[1]
+        depth = min(self.segmentation.chunks[0], nz)
+        rows = ny if self.border else max(1, min(ny, BLOCK_VOXELS // (nx * depth)))
+        return tiles(region, (max(1, min(nz, BLOCK_VOXELS // (nx * rows))), rows, nx))
 
-
-def own_parts() -> slice:
-    """Return which blocks this rank reads, of all of them."""
-    return slice(world.rank(), None, world.size())
+    @property
+    def compared_part(self) -> str:
+        """A sentence if only a part of the segmentation is compared, because the truth has no more; else ""."""
+        segmentation, (region, start, _) = self.segmentation, self.places
+        if self.box is not None or region[1] == segmentation.shape:
+            return ""
+        share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
+        assumed = f" (which does not say where it lies: assumed at {start})"
+        what = f"{share:.1f} % of {segmentation.name}{'' if segmentation.whole.offset else assumed}"
+        return f"compared: {box_text(region)}, which both volumes cover, {what}"
 
 
 def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
@@ -261,9 +235,75 @@ def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
     return start or (0, 0, 0), truth_start or (0, 0, 0)
 
 
-def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:
-    """Return blocks of whole planes with at most BLOCK_VOXELS voxels; planes that are too large are split along y."""
-    nz, ny, nx = region[1]
-    rows = max(1, min(ny, BLOCK_VOXELS // (nx * min(chunks[0], nz))))
-    depth = max(1, min(nz, BLOCK_VOXELS // (nx * rows)))
-    return tiles(region, (depth, rows, nx))
+def near_border(labels: NDArray[np.integer[Any]], reach: Sequence[float]) -> NDArray[np.bool_]:
+    """Return True for each voxel (z, y, x) at most `reach` voxels (along y, x) from a border in its section.
+
+    A border voxel's label differs from the label of at least one of its four neighbours in the section. Label 0 counts.
+    Source: `create_border_mask` of cremi_python, with the same sums and roots, for a distance of `reach[1]` voxels.
+    """
+    near = np.zeros(labels.shape, np.bool_)
+    ny, nx = labels.shape[1:]
+    ratio = reach[1] / reach[0]  # edges of a voxel along y and x
+    rows = np.arange(min(int(reach[0]), ny - 1) + 1)
+    columns = np.arange(min(int(reach[1]), nx - 1) + 1)
+    distances = np.sqrt((rows[:, None] * ratio) ** 2 + columns**2)
+    widths = np.count_nonzero(distances <= reach[1], axis=1) - 1  # -1: none, by rounding
+    x, far = np.arange(nx, dtype=np.int32), np.int32(1 << 30)
+    for section, out in zip(labels, near, strict=True):
+        border = np.zeros(section.shape, np.bool_)
+        for one, other in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
+            differs = section[one] != section[other]
+            border[one] |= differs
+            border[other] |= differs
+        before = np.maximum.accumulate(np.where(border, x, -far), axis=1)
+        behind = np.minimum.accumulate(np.where(border, x, far)[:, ::-1], axis=1)[:, ::-1]
+        along = np.minimum(x - before, behind - x)  # to the nearest border voxel of the row
+        for row, width in enumerate(widths.tolist()):
+            out[row:] |= along[: ny - row] <= width
+            out[: ny - row] |= along[row:] <= width
+    return near
+
+
+def intervals(
+    table: ContingencyTable, *, samples: int = SAMPLES, seed: int = 0
+) -> dict[str, tuple[float, float]] | None:
+    """Return {name: (low, high)} of the adapted Rand error and both parts of VOI over all voxels.
+
+    None: the table has fewer than LEAST_BODIES bodies, or more than MOST_PAIRS pairs of segment and body.
+    """
+    rows = table.rows()
+    rows = rows[rows[:, 1] > 0]
+    if len(rows) > MOST_PAIRS or len(np.unique(rows[:, 1])) < LEAST_BODIES:
+        return None
+    ends = np.percentile(_drawn(rows, samples, seed), _SHARE, axis=0)
+    names = ("all_adapted_rand_error", "all_voi_split", "all_voi_merge")
+    return {name: (float(low), float(high)) for name, low, high in zip(names, *ends, strict=True)}
+
+
+def _drawn(rows: NDArray[np.uint64], samples: int, seed: int) -> NDArray[np.float64]:
+    """Return Rand error, VOI split and VOI merge of each sample of the bodies in rows (segment, body, voxels)."""
+    body = np.unique(rows[:, 1], return_inverse=True)[1]
+    _, segment, parts = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
+    n = rows[:, 2].astype(np.float64)
+    size, bodies = np.bincount(body, n), int(body.max()) + 1
+    common = np.bincount(body, n * (n - 1))  # pairs of voxels in one body and one segment
+    split = size * np.log2(size) - np.bincount(body, n * np.log2(n))
+    linear = np.stack([size, common, size * (size - 1), split])
+    # Only in segments with several bodies, a drawn body meets others.
+    shared = parts[segment] > 1
+    body, n, segment = body[shared], n[shared], np.unique(segment[shared], return_inverse=True)[1]
+    bits = np.log2(n)
+    random = np.random.default_rng(seed)
+    found = np.empty((samples, 3))
+    for row in found:
+        times = np.bincount(random.integers(0, bodies, bodies), minlength=bodies).astype(float)
+        voxels, pairs, in_bodies, split_bits = linear @ times
+        weight = times[body] * n
+        # Voxels that one copy meets in its segment, besides its own.
+        others = np.bincount(segment, weight)[segment] - weight
+        merge_bits = weight @ (np.log2((others + n).astype(np.float32)) - bits)
+        whole = in_bodies + pairs + weight @ others
+        error = 1 - 2 * pairs / whole if whole else 0.0  # without a pair of voxels, as the core
+        row[:] = error, split_bits / voxels, merge_bits / voxels
+    np.maximum(found, 0, out=found)  # rounding leaves numbers just below 0
+    return found

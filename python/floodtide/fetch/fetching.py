@@ -1,43 +1,119 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring a data set: read its files, prepare them, compare checksums, write them with their sources.
+"""The public data sets, and how to bring one: read its files, prepare them, compare checksums, write them.
 
-Every file is read whole, up to a limit. docs/decisions/20261123-volumes.md says why this does not use pooch.
+`data_sets.toml` describes the data sets. A new one is a table there and a function in `prepare`. Every file is read
+whole, up to a limit. docs/decisions/20261123-volumes.md says why this does not use pooch.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base.files import make_folder, replace_bytes, replace_text
-from floodtide.base.outputs import WAIT_S, reserved, unchecked
-from floodtide.base.reading import read_bytes
+from floodtide.base.reading import read_bytes, read_toml
 from floodtide.data.boxes import Progress
 from floodtide.data.volumes import write_volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
-from floodtide.fetch.prepare import hdf5_arrays
-from floodtide.fetch.table import DataSet, Item
+from floodtide.fetch import prepare
 
 Content = bytes | dict[str, NDArray[Any]]  # of a file that is copied, or the arrays of an HDF5 file
 
-COMMAND = "floodtide fetch"
 TIMEOUT_S = 60.0
 """Seconds without an answer after which a download fails."""
 
 _TOGETHER = 8  # files that are downloaded at the same time
-_GZIP = 4
+
+_TABLE = Path(__file__).with_name("data_sets.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """A public repository at one commit."""
+
+    name: str  # owner/name on GitHub
+    commit: str
+
+    def address(self, path: str) -> str:
+        """Return the address of a file."""
+        return f"https://raw.githubusercontent.com/{self.name}/{self.commit}/{path}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A file of a data set, as the table describes it.
+
+    Attributes:
+        path: Its place below the data folder.
+        repository: Where the original files are.
+        names: The names that an original may have, in the order in which they are tried; patterns, if there are many
+            originals.
+        numbers: First number and end of those that replace {number} in a pattern.
+        slices: Lines "patient: slice slice ...", whose numbers replace {patient} and {slice}. {kind} is images, then
+            masks.
+        make: Name of the function of `prepare` that turns the originals into arrays, for an HDF5 file; "": the file is
+            copied.
+        arrays: SHA-256 of the voxels of each array, by the name of the dataset; empty: the file is copied.
+        sha256: Of a file that is copied.
+        voxel_size_nm: Of the arrays with three axes.
+        limit: Most bytes of an original, or of the prepared file.
+    """
+
+    path: str
+    repository: Repository
+    names: Sequence[str]
+    numbers: Sequence[int] = ()
+    slices: str = ""
+    make: str = ""
+    arrays: Mapping[str, str] = field(default_factory=dict)
+    sha256: str = ""
+    voxel_size_nm: Sequence[float] | None = None
+    limit: int = 64 << 20
+
+    @property
+    def originals(self) -> list[list[str]]:
+        """Return the paths of the originals in the repository; each with the names that it may have."""
+        rows: list[dict[str, Any]] = [{"number": number} for number in range(*self.numbers or (0,))]
+        for line in self.slices.splitlines():
+            patient, _, found = line.partition(":")
+            for n in found.split():
+                rows += ({"kind": k, "patient": patient, "slice": n} for k in ("images", "masks"))
+        return [[name.format(**row) for name in self.names] for row in rows or [{}]]
+
+
+class DataSet(NamedTuple):
+    """A data set: what `floodtide fetch NAME` brings."""
+
+    summary: str  # one line for the list of data sets
+    about: str  # of SOURCES-name.md: what it is, licences, attribution, publications, and how it was made
+    items: Sequence[Item]
+
+
+def _data_sets() -> dict[str, DataSet]:
+    tables = read_toml(_TABLE)
+    repositories = {name: Repository(**row) for name, row in tables["repositories"].items()}
+    found = {}
+    for name, row in tables["data_sets"].items():
+        for file in row["files"]:
+            file["repository"] = repositories[file["repository"]]
+        items = [Item(**file) for file in row["files"]]
+        found[name] = DataSet(summary=row["summary"], about=row["about"], items=items)
+    return found
+
+
+DATA_SETS: dict[str, DataSet] = _data_sets()
 
 
 def fetch(
@@ -74,12 +150,17 @@ def fetch(
     paths, written = [], False
     for item in data_set.items:
         path = folder / item.path
-        with _in_new_folder(path.parent), reserved("fetch", path, unchecked, wait_s=WAIT_S):
-            if os.path.lexists(path):
-                _require_right(path, item)
+        if os.path.lexists(path):
+            _require_right(path, item)
+        else:
+            content = _found(item, source, read)
+            make_folder(path.parent)
+            if isinstance(content, bytes):
+                replace_bytes(path, content)
             else:
-                _write(path, _found(item, source, read), item)
-                written = True
+                size = item.voxel_size_nm
+                write_volume(path, content, voxel_size_nm=size, gzip=4, command="floodtide fetch")
+            written = True
         paths.append(path)
     notes = folder / f"SOURCES-{name}.md"
     if written:
@@ -87,33 +168,14 @@ def fetch(
     return [*paths, notes] if os.path.lexists(notes) else paths
 
 
-@contextlib.contextmanager
-def _in_new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents. If the block fails, remove the folders that this call made, if they are empty."""
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
-    try:
-        make_folder(folder)
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            for one in new:
-                one.rmdir()
-        raise
-
-
 def sources_text(name: str, data_set: DataSet) -> str:
-    """Return the text that is written beside the files: origin, licence, attribution and checksums."""
-    lines = [f"# {name}: sources and licences", "", data_set.about]
-    lines += ["| file | from | SHA-256 |", "|---|---|---|"]
+    """Return the text that is written beside the files: licence, attribution and origin."""
+    lines = [f"# {name}: sources and licences", "", data_set.about, "| file | from |", "|---|---|"]
     for item in data_set.items:
-        origin = f"{item.repository.name} at {item.repository.commit[:12]}"
-        sums = {dataset: array.sha256 for dataset, array in item.arrays.items()}
-        sums = sums or {"file": item.sha256}
-        cells = "<br>".join(f"{what} `{value}`" for what, value in sums.items())
         first = item.originals[0][0] + (" ..." if len(item.originals) > 1 else "")
-        lines.append(f"| `{item.path}` | {origin}, `{first}` | {cells} |")
-    checksums = "The checksum of an array is that of its voxels, first axis slowest, little-endian."
-    return "\n".join([*lines, "", checksums, ""])
+        origin = f"{item.repository.name} at {item.repository.commit[:12]}, `{first}`"
+        lines.append(f"| `{item.path}` | {origin} |")
+    return "\n".join([*lines, ""])
 
 
 def _found(item: Item, source: Path | None, read: Callable[[], None]) -> Content:
@@ -121,41 +183,36 @@ def _found(item: Item, source: Path | None, read: Callable[[], None]) -> Content
     if source is not None and (prepared := _in_folder(source / item.path, item.limit)) is not None:
         for _ in item.originals:
             read()
-        return _prepared(prepared, item, str(source / item.path))
+        return _checked(prepared, item, str(source / item.path))
 
     def one(alternatives: Sequence[str]) -> tuple[bytes, str]:
         for name in alternatives:
             if (content := _original(item, name, source)) is not None:
                 return content, name
-        if source is None:
-            raise InvalidFileError(
-                f"{item.repository.address(alternatives[0])}: there is no such file"
-            )
         raise InvalidFileError(
-            f"{source}: has neither {item.path} nor {alternatives[0]} of {item.repository.name}; expected the prepared"
-            " file, or a clone"
+            f"{source or 'github.com'}: has neither {item.path} nor {alternatives[0]} of {item.repository.name};"
+            " expected the prepared file, or a clone"
         )
 
-    contents, names = [], []
+    found = []
     with ThreadPoolExecutor(1 if source else _TOGETHER) as pool:
-        for content, name in pool.map(one, item.originals):
-            contents.append(content)
-            names.append(name)
+        for original in pool.map(one, item.originals):
+            found.append(original)
             read()
-    if item.maker is None:
+    contents, names = zip(*found, strict=True)
+    if not item.make:
         return _checked(contents[0], item, names[0])
-    return _checked(item.maker(contents, names), item, f"{item.path} made of {names[0]}")
+    made = getattr(prepare, item.make)(contents, names)
+    return _checked(made, item, f"{item.path} made of {names[0]}")
 
 
 def _original(item: Item, path: str, source: Path | None) -> bytes | None:
     """Return an original file; in a source, the repository may be a folder, or all of the source."""
     if source is None:
         return download(item.repository.address(path), item.limit)
-    tail = item.repository.name.rpartition("/")[2]
-    for folder in (tail, f"{tail}-{item.repository.commit}", f"{tail}-master", ""):
-        if (content := _in_folder(source / folder / path, item.limit)) is not None:
-            return content
-    return None
+    folders = sorted(source.glob(f"{item.repository.name.rpartition('/')[2]}*"))
+    found = (_in_folder(folder / path, item.limit) for folder in (*folders, source))
+    return next((content for content in found if content is not None), None)
 
 
 def _in_folder(path: Path, limit: int) -> bytes | None:
@@ -184,31 +241,18 @@ def download(address: str, limit: int) -> bytes | None:
     return content
 
 
-def _prepared(content: bytes, item: Item, where: str) -> Content:
-    """Return what a prepared file holds, checked."""
-    arrays = hdf5_arrays(content, where, list(item.arrays)) if item.make else None
-    return _checked(arrays or content, item, where)
-
-
 def _checked(content: Content, item: Item, where: str) -> Content:
-    """Return the content of a file, unless its checksums say that it is not the expected one."""
-    if isinstance(content, bytes):
-        sums = [("", item.sha256, hashlib.sha256(content).hexdigest())]
-    else:
-        sums = []
-        for name, expected in item.arrays.items():
-            found, dtype = content[name], np.dtype(expected.dtype)
-            if found.shape != tuple(expected.shape) or found.dtype != dtype:
-                raise StorageError(
-                    f"{where}: {name} is {found.dtype} of shape {found.shape}, expected {dtype} of {expected.shape}:"
-                    " damaged, or another version"
-                )
-            little = np.ascontiguousarray(found).astype(dtype.newbyteorder("<"), copy=False)
-            sums.append((f" of {name}", expected.sha256, hashlib.sha256(little.data).hexdigest()))
-    for what, right, digest in sums:
-        if digest != right:
+    """Return what a prepared file holds, unless its checksums say that it is not the expected one."""
+    if isinstance(content, bytes) and item.arrays:
+        content = prepare.hdf5_arrays(content, where, list(item.arrays))
+    parts: dict[str, Any] = {"": content} if isinstance(content, bytes) else dict(content)
+    for name, right in (item.arrays or {"": item.sha256}).items():
+        part = parts[name]
+        if not isinstance(part, bytes):
+            part = np.ascontiguousarray(part, part.dtype.newbyteorder("<")).data
+        if (digest := hashlib.sha256(part).hexdigest()) != right:
             raise StorageError(
-                f"{where}: SHA-256{what} is {digest}, expected {right}: damaged, or another version"
+                f"{where}: SHA-256{name and f' of {name}'} is {digest}, expected {right}: damaged, or another version"
             )
     return content
 
@@ -217,17 +261,8 @@ def _require_right(path: Path, item: Item) -> None:
     """Refuse a file that is there already, if it is another one."""
     content = read_bytes(path, "a file of the data set", item.limit)
     try:
-        _prepared(content, item, str(path))
+        _checked(content, item, str(path))
     except (StorageError, InvalidFileError) as error:
         raise InvalidArgumentError(
             f"{path}: exists and is not the file of this data set, so it is not replaced: move it away ({error})"
         ) from None
-
-
-def _write(path: Path, content: Content, item: Item) -> None:
-    """Write a copied file, or arrays to an HDF5 file. It takes its name when it is complete."""
-    if isinstance(content, bytes):
-        replace_bytes(path, content)
-        return
-    arrays = {name: np.ascontiguousarray(values) for name, values in content.items()}
-    write_volume(path, arrays, voxel_size_nm=item.voxel_size_nm, gzip=_GZIP, command=COMMAND)

@@ -108,16 +108,16 @@ def liver(originals: Sequence[bytes], names: Sequence[str]) -> Arrays:
     }
 
 
-def hdf5_arrays(data: bytes, name: str, datasets: Sequence[str]) -> Arrays:
-    """Return datasets of an HDF5 file in memory. h5py brings the LZF filter, which floodtide's core has not."""
+def hdf5_arrays(data: bytes, name: str, datasets: Sequence[str] = ()) -> Arrays:
+    """Return datasets of an HDF5 file, without names all. h5py brings the LZF filter, which the core has not."""
     import h5py
 
     with (
-        reading(name, f"an HDF5 file with {', '.join(datasets)}"),
+        reading(name, f"an HDF5 file with {', '.join(datasets) or 'one dataset'}"),
         h5py.File(io.BytesIO(data), "r") as file,
     ):
         found = {}
-        for dataset in datasets:
+        for dataset in datasets or file:
             node = file[dataset]
             if not isinstance(node, h5py.Dataset) or node.nbytes > _LARGEST:
                 raise ValueError(f"{dataset} is no dataset of at most {_LARGEST} bytes")
@@ -127,13 +127,10 @@ def hdf5_arrays(data: bytes, name: str, datasets: Sequence[str]) -> Arrays:
 
 def _only(data: bytes, name: str) -> NDArray[Any]:
     """Return the only dataset of an HDF5 file."""
-    import h5py
-
-    with reading(name, "an HDF5 file with one dataset"), h5py.File(io.BytesIO(data), "r") as file:
-        datasets = [key for key in file if isinstance(file[key], h5py.Dataset)]
-        if len(datasets) != 1:
-            raise InvalidFileError(f"{name}: has {len(datasets)} datasets; expected one")
-    return hdf5_arrays(data, name, datasets)[datasets[0]]
+    found = list(hdf5_arrays(data, name).values())
+    if len(found) != 1:
+        raise InvalidFileError(f"{name}: has {len(found)} datasets; expected one")
+    return found[0]
 
 
 def _picture(data: bytes, name: str) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from floodtide.base import limits, options, templates
 from floodtide.base.files import replace_text, require_utf8
 from floodtide.base.outputs import WAIT_S, files_named, reserved, unchecked
 from floodtide.config import Config
-from floodtide.errors import ConfigurationError, InvalidArgumentError, StorageError
+from floodtide.errors import ConfigurationError, InvalidArgumentError
 
 SCHEDULERS = ("slurm", "pbs")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
@@ -95,7 +95,8 @@ def render(
         time=f"{job.time_s // 3600:02d}:{job.time_s // 60 % 60:02d}:{job.time_s % 60:02d}",
         arguments=[config_file, *(part for text in overrides for part in ("--set", text))],
         script=out,
-        kind=_environment_kind(job.environment),
+        archives=ARCHIVES,
+        images=IMAGES,
         steps=settings.training.total,
         run_dir=settings.run.dir,
     )
@@ -117,10 +118,6 @@ def write(
         if target.exists():
             raise InvalidArgumentError(f"{target} exists, expected a new name (--out), or no file")
         replace_text(target, text)
-        try:
-            target.chmod(0o755)
-        except OSError as error:
-            raise StorageError(f"{target}: cannot be made executable: {error.strerror}") from None
 
 
 def _check(scheduler: str, job: Job, settings: Config) -> None:
@@ -147,11 +144,3 @@ def _check(scheduler: str, job: Job, settings: Config) -> None:
             "training.fit_time lets the clock decide the number of steps, which a chain of jobs must know; expected"
             " run.stop_after_s = 0"
         )
-
-
-def _environment_kind(path: str) -> str:
-    if not path:
-        return "path"
-    if path.endswith(ARCHIVES):
-        return "archive"
-    return "image" if path.endswith(IMAGES) else "folder"

@@ -2,7 +2,7 @@
 # writes byte code beside the modules.
 export HDF5_USE_FILE_LOCKING=FALSE PYTHONDONTWRITEBYTECODE=1
 
-{% if kind == "archive" %}
+{% if job.environment.endswith(archives) %}
 # The environment is unpacked on each node's own disk by one rank, the others wait; later jobs find it there.
 archive={{ job.environment | quote }}
 unpacked="floodtide-$(id -un)-$(stat -c %Y-%s "$archive")" || exit 1
@@ -16,10 +16,10 @@ program=(bash -c '
   ) 9>"$folder/.lock" || exit 1
   shift 2
   exec "$folder/bin/python" -m floodtide "$@"' floodtide "$unpacked" "$archive")
-{% elif kind == "image" %}
+{% elif job.environment.endswith(images) %}
 # The environment is one file: a node opens it once, and looks for modules inside of it.
 program=(apptainer exec {{ job.environment | quote }} python -m floodtide)
-{% elif kind == "folder" %}
+{% elif job.environment %}
 program=({{ (job.environment + "/bin/python") | quote }} -m floodtide)
 {% else %}
 program=(floodtide)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.train import configuration_for, gradient_products
+from floodtide.train import gradient_products
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ def measure(
     Raises:
         floodtide.errors.Error: If the training could not start.
     """
-    gradients = gradient_products(configuration_for(file, overrides), options.groups)
+    gradients = gradient_products(file, overrides, options.groups)
     seconds, start = 60 * options.minutes, time.monotonic()
     while (done := time.monotonic() - start) < seconds or gradients.passes < _LEAST_PASSES:
         progress(min(round(done), math.ceil(seconds) - 1), math.ceil(seconds))

@@ -9,8 +9,10 @@ Source: tensorflow/core/protobuf/tensor_bundle.proto and LevelDB's doc/table_for
 
 from __future__ import annotations
 
+import functools
+import io
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,25 +55,27 @@ def read_bundle(prefix: str, scope: str) -> dict[str, NDArray[np.float32]]:
                     raise UnsupportedError(f"{path}: is big-endian, expected little-endian")
         if not 1 <= shards <= _MOST_SHARDS:
             raise ValueError(f"the index names {shards} data files")
-    wanted = (name for name in entries if name.startswith(scope))
-    floats = [name for name in wanted if entries[name].get(1, 0) == _FLOAT]
-    files: dict[str, bytes] = {}
-    return {name: _array(name, entries[name], prefix, shards, files) for name in floats}
+    read = functools.cache(functools.partial(reading.read_bytes, expected=_EXPECTED))
+    return {
+        name: _array(name, entry, prefix, shards, read)
+        for name, entry in entries.items()
+        if name.startswith(scope) and entry.get(1, 0) == _FLOAT
+    }
 
 
 def _rows(index: bytes, path: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of an index."""
     if len(index) < _FOOTER or index[-8:] != _MAGIC:
         raise ValueError("no index ends here: the file is truncated or another kind of file")
-    footer = _Cursor(index[-_FOOTER:])
-    footer.place()  # of the meta index, which bundles leave empty
-    for _, place in _block(index, footer.place(), path):
-        yield from _block(index, _Cursor(place).place(), path)
+    footer = io.BytesIO(index[-_FOOTER:])
+    _, _, begin, size = (_varint(footer) for _ in range(4))  # two of the empty meta index first
+    for _, place in _block(index, begin, size, path):
+        stream = io.BytesIO(place)
+        yield from _block(index, _varint(stream), _varint(stream), path)
 
 
-def _block(index: bytes, place: tuple[int, int], path: str) -> Iterator[tuple[bytes, bytes]]:
+def _block(index: bytes, begin: int, size: int, path: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a block. Keys are stored without the beginning that they share with the last one."""
-    begin, size = place
     end = begin + size  # a byte for the compression and the checksum follow
     if end + 5 > len(index):
         raise ValueError("the index is truncated")
@@ -83,79 +87,59 @@ def _block(index: bytes, place: tuple[int, int], path: str) -> Iterator[tuple[by
             f"{path}: the index is compressed, expected an uncompressed one (as TensorFlow 1 and 2 write by default)"
         )
     (restarts,) = struct.unpack_from("<I", index, end - 4)
-    block = _Cursor(index[begin : end - 4])
-    rows = _Cursor(block.take(len(block.data) - 4 * restarts))
-    key = b""
-    while rows.left:
-        shared, rest, length = rows.varint(), rows.varint(), rows.varint()
+    stop = size - 4 - 4 * restarts
+    rows, key = io.BytesIO(index[begin : begin + stop]), b""
+    while rows.tell() < stop:
+        shared, rest, length = (_varint(rows) for _ in range(3))
         if shared > len(key):
             raise ValueError("the index is corrupt")
-        key = key[:shared] + rows.take(rest)
-        yield key, rows.take(length)
+        key = key[:shared] + _bytes(rows, rest)
+        yield key, _bytes(rows, length)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Yield the numbers and values of the fields of a protocol buffer: integers, or bytes of what has a length."""
-    cursor = _Cursor(message)
-    while cursor.left:
-        number, kind = divmod(cursor.varint(), 8)
+    stream = io.BytesIO(message)
+    while stream.tell() < len(message):
+        number, kind = divmod(_varint(stream), 8)
         if kind == 0:
-            yield number, cursor.varint()
+            yield number, _varint(stream)
         elif kind == 2:
-            yield number, cursor.take(cursor.varint())
+            yield number, _bytes(stream, _varint(stream))
         else:
-            yield number, int.from_bytes(cursor.take({1: 8, 5: 4}[kind]), "little")
+            yield number, int.from_bytes(_bytes(stream, {1: 8, 5: 4}[kind]), "little")
 
 
-class _Cursor:
-    """Reads numbers and bytes one after another. Raises ValueError at the end of the data."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        return len(self.data) - self._at
-
-    def take(self, count: int) -> bytes:
-        if not 0 <= count <= self.left:
-            raise ValueError("the index is corrupt")
-        self._at += count
-        return self.data[self._at - count : self._at]
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 64, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
+def _bytes(stream: io.BytesIO, count: int) -> bytes:
+    found = stream.read(count)
+    if len(found) < count:
         raise ValueError("the index is corrupt")
+    return found
 
-    def place(self) -> tuple[int, int]:
-        """Return where a block begins, and its size."""
-        return self.varint(), self.varint()
+
+def _varint(stream: io.BytesIO) -> int:
+    value = 0
+    for shift in range(0, 63, 7):
+        byte = _bytes(stream, 1)[0]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+    raise ValueError("the index is corrupt")
 
 
 def _array(
-    name: str, entry: Mapping[int, Any], prefix: str, shards: int, files: dict[str, bytes]
+    name: str, entry: Mapping[int, Any], prefix: str, shards: int, read: Callable[[str], bytes]
 ) -> NDArray[np.float32]:
-    """Return the values of an array. `files` keeps the files that were read."""
+    """Return the values of an array."""
     if 7 in entry:
-        raise UnsupportedError(
-            f"{prefix}.index: '{name}' is stored in slices, expected whole arrays"
-        )
+        raise UnsupportedError(f"{prefix}.index: '{name}' is in slices, expected whole arrays")
     shard, offset, size = (entry.get(number, 0) for number in (3, 4, 5))
     path = f"{prefix}.data-{shard:05d}-of-{shards:05d}"
-    if path not in files:
-        files[path] = reading.read_bytes(path, _EXPECTED)
-    content = files[path][offset : offset + size]
+    whole = read(path)
+    content = whole[offset : offset + size]
     with reading.reading(path, _EXPECTED):
         if len(content) < size:
-            raise ValueError(
-                f"'{name}' ends beyond the file's {len(files[path])} bytes: it is truncated"
-            )
+            raise ValueError(f"'{name}' ends beyond the file's {len(whole)} bytes: it is truncated")
         if _core.masked_crc32c(content) != entry.get(6, 0):
             raise ValueError(f"the checksum of '{name}' is wrong: the file is corrupt")
         extents = (part for number, part in _fields(entry.get(2, b"")) if number == 2)

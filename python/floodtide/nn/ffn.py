@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import time
-from collections.abc import Mapping, Sequence
+import timeit
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,11 @@ import numpy as np
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.networks import FfnOptions
-from floodtide.base.options import Arguments, named_as
-from floodtide.base.typed import typed
+from floodtide.base.options import named_as, typed
 from floodtide.comm.arrays import accepts_tensors
 from floodtide.errors import ShapeError
 from floodtide.nn.network import Array, Network
 
-_FFN = Arguments(seed=limits.SEED)
 # passes of a round that are measured, and least ratio of their times for Fourier transforms
 _PASSES, _WORTH = 3, 1.1
 
@@ -57,7 +56,7 @@ class FFN(Network):
         compute: str = "fp32",
         parallel: str = "fovs",
     ) -> None:
-        _FFN.check("FFN", seed=seed)
+        limits.SEED.check(seed, "FFN: seed")
         sizes: Any = tuple(fov), tuple(deltas)
         with named_as("FFN: "):
             made = FfnOptions(depth=depth, features=features, fov=sizes[0], deltas=sizes[1])
@@ -89,25 +88,6 @@ class FFN(Network):
         """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
         return FfnOptions(fov=self.fov, deltas=self.deltas).patch_size
 
-    def __repr__(self) -> str:
-        return (
-            f"FFN(depth={self.depth}, fov={self.fov}, deltas={self.deltas}, "
-            f"features={self.features})"
-        )
-
-    def moved(self, fov: Sequence[int] | None, deltas: Sequence[int] | None, _: str) -> FFN:
-        """Return this network with another field of view, or moves of it; None: as they are."""
-        options = self.core.options
-        network = FFN(
-            options.depth,
-            fov or options.fov,
-            deltas or options.deltas,
-            options.features,
-            compute=options.compute,
-        )
-        network.core.set_parameters(self.core.parameters())
-        return network
-
     @accepts_tensors
     @typed()
     def forward(self, image: Array, logits: Array, by: str | None = None) -> Array:
@@ -122,12 +102,10 @@ class FFN(Network):
         Raises:
             ShapeError: If the shapes differ, or have neither 3 nor 4 axes.
         """
-        _check_batch(image, {"logits": logits})
+        images, seeds = _batches(image=image, logits=logits)
         self._refresh()
-        if image.ndim == 3:
-            result: Array = self.core.forward(image[None], logits[None], by)[0]
-            return result
-        return self.core.forward(image, logits, by)
+        updated: Array = self.core.forward(images, seeds, by)
+        return updated.reshape(image.shape)
 
     def fastest_forward(self) -> tuple[str, float | None]:
         """Measure passes of the field of view in each way. This takes the time of about 16 passes.
@@ -142,11 +120,9 @@ class FFN(Network):
         image, logits = np.random.default_rng(1).standard_normal((2, 1, *self.fov), np.float32)
         seconds = {"layers": math.inf, "fft": math.inf}
         for by in (*seconds, *seconds):
-            network.forward(image, logits, by)  # plans memory and weights
-            for _ in range(_PASSES):
-                start = time.perf_counter()
-                network.forward(image, logits, by)
-                seconds[by] = min(seconds[by], time.perf_counter() - start)
+            run = functools.partial(network.forward, image, logits, by)
+            run()  # plans memory and weights
+            seconds[by] = min(seconds[by], *timeit.repeat(run, number=1, repeat=_PASSES))
         speedup = seconds["layers"] / seconds["fft"]
         return "fft" if speedup >= _WORTH else "layers", speedup
 
@@ -166,28 +142,28 @@ class FFN(Network):
         Raises:
             ShapeError: If the shapes differ, or have neither 3 nor 4 axes.
         """
-        others = {"logits": logits, "labels": labels}
+        given = {"image": image, "logits": logits, "labels": labels}
         if weights is not None:
-            others["weights"] = weights
-        _check_batch(image, others)
-        images, seeds, targets = (a[None] if a.ndim == 3 else a for a in (image, logits, labels))
-        if weights is not None and weights.ndim == 3:
-            weights = weights[None]
+            given["weights"] = weights
+        images, seeds, targets, *more = _batches(**given)
         gradients = np.zeros(self.core.parameters().size, np.float32)
         self._refresh()
         losses = self.core.loss_and_gradients(
-            images, seeds, targets, weights, gradients, 1 / len(images)
+            images, seeds, targets, more[0] if more else None, gradients, 1 / len(images)
         )
         return float(np.mean(losses)), self._named(gradients)
 
 
-def _check_batch(image: Array, others: Mapping[str, Array]) -> None:
-    if image.ndim not in (3, 4) or image.size == 0:
+def _batches(**arrays: Array) -> list[Array]:
+    """Return arrays of the image's shape with an axis of examples."""
+    shape = arrays["image"].shape
+    if len(shape) not in (3, 4) or 0 in shape:
         raise ShapeError(
-            f"FFN: image has shape {image.shape}, expected (z, y, x) or (n, z, y, x) with at least one voxel"
+            f"FFN: image has shape {shape}, expected (z, y, x) or (n, z, y, x) with at least one voxel"
         )
-    for name, array in others.items():
-        if array.shape != image.shape:
+    for name, array in arrays.items():
+        if array.shape != shape:
             raise ShapeError(
-                f"FFN: {name} has shape {array.shape}, expected {image.shape} like the image"
+                f"FFN: {name} has shape {array.shape}, expected {shape} like the image"
             )
+    return [array if array.ndim == 4 else array[None] for array in arrays.values()]

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from floodtide import _core
 from floodtide.base import network_files, reading
-from floodtide.base.typed import typed
+from floodtide.base.options import typed
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.bundle import read_bundle
 from floodtide.nn.ffn import FFN
-from floodtide.nn.network import Array
+from floodtide.nn.network import Array, Network
 from floodtide.nn.unet import PatchNetwork, UNet
 
-_TENSORFLOW_FOV = (33, 33, 33)
-_TENSORFLOW_DELTAS = (8, 8, 8)
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
+
 _CLASSES: dict[type, Any] = {_core.Ffn: FFN, _core.UNet: UNet}  # others are a PatchNetwork
 
 
@@ -47,29 +47,28 @@ def load(
         InvalidArgumentError: If `fov` or `deltas` is given for a U-Net.
     """
     text = str(path)
+    network: FFN | PatchNetwork
     if is_tensorflow(text):
-        prefix = text.removesuffix(".index")
-        return _load_tensorflow(
-            prefix, fov or _TENSORFLOW_FOV, deltas or _TENSORFLOW_DELTAS, compute
-        )
-    if not reading.exists(text):
+        text = text.removesuffix(".index")
+        network = _of_tensorflow(text, compute)
+    elif not reading.exists(text):
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
-    if text.lower().endswith(".onnx"):
-        raise InvalidFileError(
-            f"load: {text} is an ONNX model, which is only written; expected the network of which it was made"
-        )
-    if network_files.is_safetensors(text):
+    elif network_files.is_safetensors(text):
         from floodtide.nn import safetensors_files  # a training starts faster without
 
         core, arrays = safetensors_files.read(text, compute)
-        network = network_of(core)
-        _filled(network, arrays, text)
+        network = _filled(network_of(core), arrays, text)
     else:
         network = network_of(_core.load_network(text, compute))
     if fov is not None or deltas is not None:
-        network = network.moved(fov, deltas, text)
+        if not isinstance(network, FFN):
+            raise InvalidArgumentError(f"load: {text} holds a U-Net, which has no fov or deltas")
+        weights = network.core.parameters()
+        fov, deltas = fov or network.fov, deltas or network.deltas
+        network = FFN(network.depth, fov, deltas, network.features, compute=compute)
+        network.core.set_parameters(weights)
     network.origin = text
     return network
 
@@ -102,7 +101,8 @@ def is_tensorflow(path: str | Path) -> bool:
     return text.endswith(".index") or (reading.exists(f"{text}.index") and not reading.exists(text))
 
 
-def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], compute: str) -> FFN:
+def _of_tensorflow(prefix: str, compute: str) -> FFN:
+    """Return the network of a TensorFlow checkpoint, which stores neither the field of view nor its moves."""
     state = read_bundle(prefix, "seed_update/")
     head = state.get("seed_update/conv_lom/weights")
     depth = sum(name.endswith("_a/weights") for name in state)
@@ -111,12 +111,10 @@ def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], com
             f"load: {prefix} is not a checkpoint of google/ffn's convstack_3d: it has no "
             "seed_update/conv0_a/weights or no seed_update/conv_lom/weights of rank 5"
         )
-    network = FFN(depth, fov, deltas, features=head.shape[3], compute=compute)
-    _filled(network, state, prefix).origin = prefix
-    return network
+    return _filled(FFN(depth, features=head.shape[3], compute=compute), state, prefix)
 
 
-def _filled(network: Any, state: Mapping[str, Array], path: str) -> Any:
+def _filled(network: AnyNetwork, state: Mapping[str, Array], path: str) -> AnyNetwork:
     try:
         network.load_state_dict(state)
     except InvalidArgumentError as error:

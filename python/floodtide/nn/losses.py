@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.options import Arguments
 from floodtide.errors import InvalidArgumentError
 
 Labels = npt.NDArray[np.uint8]
@@ -60,6 +59,7 @@ class SegmentationLoss:
             InvalidArgumentError: If a number is out of range.
         """
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        numbers = {name: n for name, n in own.items() if not isinstance(n, bool)}
-        Arguments(**dict.fromkeys(numbers, limits.WEIGHT)).check("SegmentationLoss", **numbers)
+        for name, value in own.items():
+            if not isinstance(value, bool):
+                limits.WEIGHT.check(value, f"SegmentationLoss: {name}")
         return _core.SegmentationLoss(**own)

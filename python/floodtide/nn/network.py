@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core
-from floodtide.base.options import shown, type_name
+from floodtide.base.networks import section_of
+from floodtide.base.options import typed
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
-from floodtide.base.typed import typed
 from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
 
 Array = npt.NDArray[np.float32]
@@ -42,6 +42,16 @@ class Network:
         self.seed = seed
         self.origin = ""
         self._shared = False  # True once callers hold arrays that share the parameters' memory
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value}" for name, value in self.described().items())
+        return f"{type(self).__name__}({values})"
+
+    def described(self) -> dict[str, Any]:
+        """Return the architecture: values by the names of the options."""
+        options, names = self.core.options, section_of(self.core).architecture()
+        names += [name for name in ("in_channels", "classes", "output") if hasattr(options, name)]
+        return {name: getattr(options, name) for name in names}
 
     def parameters(self) -> dict[str, Array]:
         """Return {name: array}. The arrays share memory with the network: writing to them changes the network.
@@ -90,18 +100,15 @@ class Network:
         from floodtide.nn.torch_names import as_array, from_torch
 
         own = self._named(self.core.parameters())
-        for name in state:
-            if not isinstance(name, str):
-                raise InvalidArgumentError(
-                    f"load_state_dict: the name {shown(name)} is {type_name(name)}, expected a string"
-                )
+        state = {str(name): value for name, value in state.items()}
         if not own.keys() & state.keys():
             state = from_torch(state, own)
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:
+            first = [f" ({names[0]}, ...)" if names else "" for names in (missing, unknown)]
             raise InvalidArgumentError(
-                f"load_state_dict: the state does not belong to {self!r}: {len(missing)} arrays are missing"
-                f"{_first(missing)}, {len(unknown)} are unknown{_first(unknown)}"
+                f"load_state_dict: the state does not belong to {self!r}: {len(missing)} arrays are missing{first[0]},"
+                f" {len(unknown)} are unknown{first[1]}"
             )
         values = np.empty(self.core.parameters().size, np.float32)
         for name, array in self._named(values).items():
@@ -183,7 +190,3 @@ class SameParameters:
                 f"{self._work}: the network is in use by another thread, which has changed its parameters during this"
                 " work; expected one thread that trains or changes a network, and copies of it for others"
             )
-
-
-def _first(names: list[str]) -> str:
-    return f" ({names[0]}, ...)" if names else ""

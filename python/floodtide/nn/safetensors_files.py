@@ -13,7 +13,7 @@ from floodtide.base import network_files, reading
 from floodtide.base.files import replace_bytes
 from floodtide.base.libraries import library
 from floodtide.base.networks import NETWORKS, section_of
-from floodtide.base.options import shown
+from floodtide.base.options import converted
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.network import Array, Network
 from floodtide.nn.torch_names import to_torch
@@ -39,9 +39,7 @@ def save(network: Network, path: str, notes: Mapping[str, Any]) -> None:
 
 def metadata_of(network: Network, notes: Mapping[str, Any]) -> dict[str, str]:
     """Return the metadata of a file of a network: the notes, and `floodtide`, its architecture; all as text or JSON."""
-    section, options = section_of(network.core), network.core.options
-    known = {name: getattr(section, name) for name in ("kind", *section.architecture())}
-    known |= {name: getattr(options, name) for name in _OF_UNETS if hasattr(options, name)}
+    known = {"kind": section_of(network.core).kind, **network.described()}
     every = {**notes, _ARCHITECTURE: known}
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in every.items()}
 
@@ -64,10 +62,11 @@ def read(path: str, compute: str) -> tuple[Any, dict[str, Array]]:
     known = reading.parse_json(notes[_ARCHITECTURE], path, "the architecture of a network")
     try:
         row = {row.kind: row for row in NETWORKS}[known["kind"]]
-        others = {name: known.pop(name) for name in _OF_UNETS if hasattr(row.core_options, name)}
-        for name, value in others.items():
-            if type(value) is not _OF_UNETS[name]:
-                raise TypeError(f"{name} is {shown(value)}, expected {_OF_UNETS[name].__name__}")
+        others = {
+            name: converted(known.pop(name), kind, name)
+            for name, kind in _OF_UNETS.items()
+            if hasattr(row.core_options, name)
+        }
         core = row.core_network(row(**known).core(compute=compute, **others))
     except (KeyError, TypeError, InvalidArgumentError) as error:
         raise InvalidFileError(

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.base.options import type_name
 from floodtide.base.reading import blaming
-from floodtide.comm.arrays import is_tensor
+from floodtide.comm.arrays import array_of
 from floodtide.errors import InvalidArgumentError
 
 Tensor = npt.NDArray[Any]
@@ -50,20 +49,18 @@ def from_torch(tensors: Mapping[str, Any], names: Iterable[str]) -> dict[str, Te
 
 
 def as_array(value: Any, name: str) -> Tensor:
-    """Return an array of NumPy for a float32 array, or for a float32 tensor of PyTorch in the memory of the CPU.
+    """Return an array of NumPy for a float32 array or tensor in the memory of the CPU.
 
     Raises:
         InvalidArgumentError: If the value is something else; the message has the name.
     """
     where = f"load_state_dict: {name}"
-    with blaming(InvalidArgumentError, where, "a float32 array in the memory of the CPU"):
-        if hasattr(value, "resolve_neg"):  # a tensor of PyTorch, which may require gradients
-            value = value.detach().resolve_neg()
-        only_shared = is_tensor(value) and not hasattr(value, "__array__")
-        array: Tensor = np.from_dlpack(value) if only_shared else np.asarray(value)
+    if hasattr(value, "resolve_neg"):  # a tensor of PyTorch, which may require gradients
+        with blaming(InvalidArgumentError, where, "a float32 tensor in the memory of the CPU"):
+            value = value.detach().resolve_neg().numpy()
+    array = array_of(where, value)
     if array.dtype != np.float32:
-        kind = array.dtype if hasattr(value, "dtype") else type_name(value)
-        raise InvalidArgumentError(f"{where} is {kind}, expected float32")
+        raise InvalidArgumentError(f"{where} is {array.dtype}, expected float32")
     return array
 
 

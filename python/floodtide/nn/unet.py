@@ -4,23 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.networks import UNetOptions, section_of
-from floodtide.base.options import Arguments
-from floodtide.base.typed import typed
+from floodtide.base.options import typed
 from floodtide.comm.arrays import accepts_tensors
-from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.errors import ShapeError
 from floodtide.nn.losses import Labels, SegmentationLoss, Sum
 from floodtide.nn.network import Array, Network
 
 Truth = TypeVar("Truth", Labels, Array, Labels | Array)
-
-_UNET = Arguments(classes=limits.CLASSES, in_channels=limits.UNET_CHANNELS, seed=limits.SEED)
 
 
 class PatchNetwork(Network):
@@ -32,9 +29,6 @@ class PatchNetwork(Network):
 
     core: Any
 
-    def __repr__(self) -> str:
-        return f"PatchNetwork({section_of(self.core)})"
-
     @property
     def flat(self) -> bool:
         """True if the network is two-dimensional: the sections of an image are independent."""
@@ -44,10 +38,6 @@ class PatchNetwork(Network):
     def excluding(self) -> bool:
         """True if a voxel has one of the outputs (softmax: classes); False if outputs are independent (sigmoid)."""
         return bool(self.core.options.output == "softmax")
-
-    def moved(self, _: object, __: object, file: str) -> NoReturn:
-        """Refuse a field of view and its moves for the network of a file."""
-        raise InvalidArgumentError(f"load: {file} holds a U-Net, which has no fov and no deltas")
 
     @accepts_tensors
     @typed()
@@ -192,16 +182,10 @@ class UNet(PatchNetwork):
         seed: int = 0,
         compute: str = "fp32",
     ) -> None:
-        _UNET.check("UNet", classes=classes, in_channels=in_channels, seed=seed)
+        limits.CLASSES.check(classes, "UNet: classes")
+        limits.UNET_CHANNELS.check(in_channels, "UNet: in_channels")
+        limits.SEED.check(seed, "UNet: seed")
         made = (options or UNetOptions()).core(
             classes=classes, in_channels=in_channels, output=output, seed=seed, compute=compute
         )
         super().__init__(_core.UNet(made), seed=seed)
-
-    def __repr__(self) -> str:
-        options = self.core.options
-        dimensions = 2 if self.flat else 3
-        return (
-            f"UNet({dimensions}-D, depth={options.depth}, features={options.features}, classes={options.classes},"
-            f" in_channels={options.in_channels})"
-        )

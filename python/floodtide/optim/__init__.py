@@ -2,21 +2,6 @@
 """Optimizers, and learning rates as functions of the step and the number of walkers (`optim.lr`)."""
 
 from floodtide.optim import lr
-from floodtide.optim.optimizers import (
-    LAMB,
-    LARS,
-    SGD,
-    Adadelta,
-    Adagrad,
-    Adam,
-    AdamW,
-    Momentum,
-    Optimizer,
-    RMSprop,
-    rows,
-)
+from floodtide.optim.optimizers import SGD, Adam, AdamW, Momentum, Optimizer
 
-__all__ = [
-    "LAMB", "LARS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Momentum", "Optimizer",
-    "RMSprop", "lr", "rows",
-]  # fmt: skip
+__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "lr"]

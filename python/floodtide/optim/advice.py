@@ -7,9 +7,7 @@ from floodtide.optim.lr import Schedule, scale
 from floodtide.optim.optimizers import Optimizer
 
 # gradient descent has linear scaling, these have not
-_ADAPTIVE = ("adam", "adamw", "rmsprop", "adagrad", "lamb")
-_STATISTICS_LAG = 10  # training steps: 1 / momentum of the moving statistics
-_LARGE_FACTOR = 8.0
+_ADAPTIVE = ("adadelta", "adam", "adamw", "rmsprop", "adagrad", "lamb")
 _ENDED = 0.01  # share of the highest rate below which further steps hardly change scores
 
 
@@ -48,22 +46,10 @@ def cut_short(share: float) -> str:
     return f", its learning rate still at {100 * share:.0f} % of the highest, so that scores are worse than at its end"
 
 
-def traps(
-    optimizer: Optimizer, schedule: Schedule, workers: int, batch: int, *, statistics: bool
-) -> list[str]:
-    """Return warnings about combinations that are known to disappoint.
-
-    Args:
-        optimizer, schedule, workers, batch: As for `rate_used`.
-        statistics: The network has batch normalisation.
-    """
+def traps(optimizer: Optimizer, schedule: Schedule, workers: int, batch: int) -> list[str]:
+    """Return warnings about combinations that are known to disappoint. The arguments are as for `rate_used`."""
     factor = scale(schedule.scale, **schedule.scale_values)(workers, batch)
     found = []
-    if optimizer.name == "adadelta" and factor > 1:
-        found.append(
-            f"the rate of Adadelta is multiplied by {factor:g}: its steps do not shrink when gradients are averaged"
-            " over walkers, so that its rate has no reason to grow; schedule.scale 'none' keeps it"
-        )
     linear = factor in (workers, workers * batch) and not schedule.scale.startswith("sqrt")
     if optimizer.name in _ADAPTIVE and factor > 1 and linear:
         found.append(
@@ -71,26 +57,10 @@ def traps(
             " scale; schedule.scale 'sqrt' is the most that helped in our trainings, and training.noise_scale measures"
             " the noise scale"
         )
-    if schedule.scale == "adam_sqrt":
-        beta1 = float(optimizer.settings()["values"]["beta1"])
-        if workers * (1 - beta1) > 1:
-            found.append(
-                f"with {workers} walkers the rule 'adam_sqrt' has no beta1: 1 - {workers} x (1 - {beta1:g}) is"
-                " negative, and 0 is used"
-            )
-    if (
-        schedule.scale == "none"
-        and schedule.warmup_steps
-        and schedule.values.get("warmup_start") != "zero"
-    ):
+    from_base = schedule.warmup_steps and schedule.values.get("warmup_start") != "zero"
+    if schedule.scale == "none" and from_base:
         found.append(
             "the warm-up (schedule.warmup_steps) changes nothing: it starts at the base rate, and schedule.scale 'none'"
             " keeps this rate; schedule.warmup_start 'zero' starts at 0"
-        )
-    if statistics and factor >= _LARGE_FACTOR and not schedule.warmup_steps:
-        found.append(
-            f"the statistics of batch normalisation lag about {_STATISTICS_LAG} steps behind weights that move with"
-            f" {factor:g} times the base rate: validation scores of the first steps are too low; a warm-up"
-            " (schedule.warmup_steps) helps"
         )
     return found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,11 +28,7 @@ def scale(rule: str, **values: float | str) -> Callable[..., float]:
         InvalidArgumentError: If there is no such rule or parameter; the factor raises it for workers or batch < 1.
     """
     _core.scale_factor(rule, values, 1)
-
-    def factor(workers: int, batch: int = 1, noise_scale: float | None = None) -> float:
-        return _core.scale_factor(rule, values, workers, batch, noise_scale)
-
-    return factor
+    return functools.partial(_core.scale_factor, rule, values)
 
 
 def _of_row(

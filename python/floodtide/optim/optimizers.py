@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers with PyTorch's formulas and defaults, on {name: array} dictionaries of float32 arrays.
 
-Their parameters (`weight_decay`, ...) are those of the core's registry: `floodtide.optim.rows()`.
+docs/configuration.md lists their parameters (`weight_decay`, ...), which the core defines.
 """
 
 from __future__ import annotations
@@ -20,13 +20,8 @@ from floodtide.errors import InvalidArgumentError
 Array = npt.NDArray[np.float32]
 
 
-def rows() -> list[dict[str, Any]]:
-    """Return the optimizers' names, help and parameters (name, type, default, unit, help)."""
-    return _core.optimizer_rows()
-
-
 class Optimizer:
-    """An optimizer by its name in the registry; SGD, Adam and the others are shorthands.
+    """An optimizer by its name in the registry: `Optimizer("lamb", lr=1e-3)`. The four commonest have classes.
 
     Args:
         name: Row of the registry.
@@ -83,25 +78,12 @@ class Optimizer:
                 self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
 
     def settings(self) -> dict[str, Any]:
-        """Return `name`, `lr` and `values` of the optimizer, with defaults filled in."""
-        row = next(row for row in rows() if row["name"] == self.name)
-        defaults = {p["name"]: p["default"] for p in row["parameters"]}
-        return {"name": self.name, "lr": self.lr, "values": {**defaults, **self.values}}
+        """Return `name`, `lr` and `values` of the optimizer."""
+        return {"name": self.name, "lr": self.lr, "values": dict(self.values)}
 
     def load_settings(self, settings: Mapping[str, Any]) -> None:
-        """Take over the rate and parameters of another optimizer of this kind, and clear the state.
-
-        Raises:
-            InvalidArgumentError: If the settings are another kind of optimizer's, or out of range.
-        """
-        if settings["name"] != self.name:
-            raise InvalidArgumentError(
-                f"load_settings: the settings are of {settings['name']}, expected {self.name}"
-            )
-        _core.Optimizer(self.name, settings["values"], [0])  # refuses wrong values
-        self.lr = settings["lr"]
-        self.values = dict(settings["values"])
-        self._rules, self._loaded = {}, {}
+        """Take over the rate and parameters of another optimizer of this kind, and clear the state."""
+        Optimizer.__init__(self, self.name, settings["lr"], **settings["values"])
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
         """Return copies of the state arrays, named `<parameter>/<state>`; empty before the first step."""
@@ -138,49 +120,28 @@ def _network_of(array: Array) -> _core.Network | None:
 
 
 class _Shorthand(Optimizer):
-    """An optimizer of one row of the registry, with its usual rate."""
+    """An optimizer of one row of the registry."""
 
     _row: str
-    _lr: float
 
-    def __init_subclass__(cls, row: str, lr: float) -> None:
-        cls._row, cls._lr = row, lr
+    def __init_subclass__(cls, row: str) -> None:
+        cls._row = row
 
-    def __init__(self, lr: float | None = None, **values: float | str) -> None:
-        super().__init__(self._row, self._lr if lr is None else lr, **values)
+    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
+        super().__init__(self._row, lr, **values)
 
 
-class SGD(_Shorthand, row="sgd", lr=1e-3):
+class SGD(_Shorthand, row="sgd"):
     """Stochastic gradient descent. Source: torch.optim.SGD."""
 
 
-class Momentum(_Shorthand, row="momentum", lr=1e-3):
+class Momentum(_Shorthand, row="momentum"):
     """Gradient descent with `momentum`, or with `nesterov=True` Nesterov's. Source: torch.optim.SGD."""
 
 
-class Adagrad(_Shorthand, row="adagrad", lr=1e-2):
-    """Adagrad. Source: Duchi et al., JMLR 12, 2011; torch.optim.Adagrad."""
-
-
-class Adadelta(_Shorthand, row="adadelta", lr=1.0):
-    """Adadelta. Source: Zeiler, arXiv 1212.5701; torch.optim.Adadelta."""
-
-
-class RMSprop(_Shorthand, row="rmsprop", lr=1e-2):
-    """RMSprop, with `momentum` and `centered`. Source: torch.optim.RMSprop, whose alpha is `rho` here."""
-
-
-class Adam(_Shorthand, row="adam", lr=1e-3):
+class Adam(_Shorthand, row="adam"):
     """Adam (`beta1`, `beta2`, `eps`). Source: torch.optim.Adam."""
 
 
-class AdamW(_Shorthand, row="adamw", lr=1e-3):
+class AdamW(_Shorthand, row="adamw"):
     """Adam with decoupled weight decay. Source: Loshchilov and Hutter, ICLR 2019; torch.optim.AdamW."""
-
-
-class LARS(_Shorthand, row="lars", lr=1.0):
-    """Momentum with a rate for each layer. Source: You et al., arXiv 1708.03888, algorithm 1."""
-
-
-class LAMB(_Shorthand, row="lamb", lr=1e-3):
-    """Adam with a rate for each layer. Source: You et al., ICLR 2020, algorithm 2."""

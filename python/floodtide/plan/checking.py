@@ -14,17 +14,17 @@ from floodtide import config
 from floodtide.base.network_files import checkpoints
 from floodtide.comm import world
 from floodtide.data import parse_box
-from floodtide.data.boxes import as_vec3, intersection
-from floodtide.data.image_check import image_problems, opened
-from floodtide.data.look.problems import Problem
+from floodtide.data.boxes import intersection, total
+from floodtide.data.look.problems import Problem, image_problems, opened
 from floodtide.data.patches import UNLABELLED, boxes_of
 from floodtide.errors import Error
 from floodtide.segment.commands import reading_of, require_same_sizes, resolved
 from floodtide.train.data_checks import look_at, training_problems
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import held_out_volume
-from floodtide.train.rates import rates_of
-from floodtide.train.setup import objects_of, prepared
+from floodtide.train.setup import objects_of, prepared, rates_of
+
+Rows = list[dict[str, Any]]
 
 
 def check(file: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -78,71 +78,50 @@ def _to_be_trained(settings: config.Config) -> bool:
     return own and not (folder.is_dir() and checkpoints(folder))
 
 
-def _of_training(
-    settings: config.Config,
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Problem]]:
+def _of_training(settings: config.Config) -> tuple[Rows, Rows, list[Problem]]:
     """Return figures of the volumes and of the classes, and problems."""
     try:
         rates_of(settings, world.size())
         model, data = objects_of(settings, world.size())
         looked = look_at(data)
-        found = training_problems(
-            settings.task, data, looked, held_out_volume(settings), model.origin
-        )
+        held_out = held_out_volume(settings)
+        found = training_problems(settings.task, data, looked, held_out, model.origin)
         classes = [] if settings.task.of_objects else _classes_in("training", data)
-        held_out = learner_of(settings.model).held_out_of(settings)
-        if classes and held_out is not None:
-            classes += _classes_in("held out", held_out)
+        if classes and (validated := learner_of(settings.model).held_out_of(settings)) is not None:
+            classes += _classes_in("held out", validated)
     except Error as error:  # what `train` would stop with
         return [], [], [Problem(True, str(error))]
-    volumes = [
-        {
-            "name": one.volume.name,
-            "image": one.statistics.name,
-            "shape": one.statistics.shape,
-            "dtype": one.statistics.dtype,
-            "sampled_voxels": one.statistics.sampled,
-            "image_mean": one.statistics.mean,
-            "image_std": one.statistics.std,
-            "mean": one.reading.mean,
-            "std": one.reading.std,
-        }
-        for one in looked
-    ]
+    volumes = []
+    for one in looked:
+        seen = one.statistics
+        row: dict[str, Any] = {"name": one.volume.name, "image": seen.name, "shape": seen.shape}
+        row |= {"dtype": seen.dtype, "image_mean": seen.mean, "image_std": seen.std}
+        volumes.append(row | {"mean": one.reading.mean, "std": one.reading.std})
     return volumes, classes, found
 
 
-def _classes_in(part: str, data: Any) -> list[dict[str, Any]]:
+def _classes_in(part: str, data: Any) -> Rows:
     """Return how many voxels, sections (z) and boxes of a part of the data of a task of classes have each class."""
     boxes = [boxes_of(volume) for volume in data.options.volumes]
     voxels: Counter[tuple[int, Any, Any]] = Counter()  # of a class in a section of a box
     for number in range(data.fixed_size):
-        place = data.core.fixed_place(number)
+        place, truth = data.core.fixed_place(number), data.fixed(number)[1]
         image, start = place.image, place.box[0]
-        truth = data.fixed(number)[1]
         for at in np.argwhere(truth != UNLABELLED)[:1]:  # windows reach beyond their box
-            voxel = as_vec3((at + start).tolist()), (1, 1, 1)
+            voxel = total(at.tolist(), start), (1, 1, 1)
             box = image, next(one for one in boxes[image] if intersection(one, voxel))
             for z, section in enumerate(truth, start[0]):
-                values, counts = np.unique(section[section != UNLABELLED], return_counts=True)
-                voxels.update(
-                    {(v, (image, z), box): int(n) for v, n in zip(values, counts, strict=True)}
-                )
+                for value in np.unique(section[section != UNLABELLED]).tolist():
+                    voxels[value, (image, z), box] += int(np.count_nonzero(section == value))
     sections = len({section for _, section, _ in voxels})
+
     rows = []
     for value, name in enumerate(data.task.channels):
-        own = [key for key in voxels if key[0] == value]
-        count = sum(voxels[key] for key in own)
-        rows.append(
-            {
-                "part": part,
-                "class": name,
-                "voxels": count,
-                "share": count / voxels.total(),
-                "sections": f"{len({section for _, section, _ in own})} of {sections}",
-                "boxes": f"{len({box for _, _, box in own})} of {sum(map(len, boxes))}",
-            }
-        )
+        own = {key: n for key, n in voxels.items() if key[0] == value}
+        count, seen, held = sum(own.values()), {key[1] for key in own}, {key[2] for key in own}
+        row = {"part": part, "class": name, "voxels": count, "share": count / voxels.total()}
+        row |= {"sections": f"{len(seen)} of {sections}"}
+        rows.append(row | {"boxes": f"{len(held)} of {sum(map(len, boxes))}"})
     return rows
 
 

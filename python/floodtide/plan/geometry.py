@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodtide.base.networks import FfnOptions
 from floodtide.data import Box, Vec3
-from floodtide.data.boxes import as_vec3, total
+from floodtide.data.boxes import as_vec3, between, is_inside
 from floodtide.data.formats.geometry import size_text
 from floodtide.errors import InvalidArgumentError
-
-VIEWS = ((33, 8), (25, 7), (17, 4), (13, 4), (9, 2), (5, 1))
-"""Fields of view and steps in voxels along the axes with the smallest voxels, the largest first."""
 
 _LEAST_FOV = 5  # voxels; fewer leave no neighbours on both sides of a step
 _FEW_SECTIONS = 5
@@ -24,29 +21,47 @@ _HELD_OUT, _MOST_HELD_OUT = 0.2, 0.34  # share of an axis, or of the voxels, for
 
 
 @dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What the parts of a training must hold.
+
+    Attributes:
+        patch: Size (z, y, x) of a training example in voxels.
+        guard: Voxels (z, y, x) between two parts of a box, of which that of the cut axis counts.
+        inside: Training examples lie wholly inside of the boxes with labels.
+        sections: Sections are independent: whole ones are held out, if there are at least five.
+        reach: Largest distance (z, y, x) in voxels between two voxels that a target compares.
+    """
+
+    patch: Vec3
+    guard: Vec3
+    inside: bool = True
+    sections: bool = False
+    reach: Vec3 = (0, 0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Split:
     """Training and validation boxes.
 
     Attributes:
-        training: Boxes (start, size) of each volume; a volume may have none.
+        training: Boxes (start, size), each with the index of its volume.
         held_out: Index of the volume that is validated on.
         validation: Its boxes.
         reason: How the boxes were chosen.
         test: Boxes of the same volume that nothing is chosen on; empty: none.
     """
 
-    training: tuple[tuple[Box, ...], ...]
+    training: tuple[tuple[int, Box], ...]
     held_out: int
     validation: tuple[Box, ...]
     reason: str
     test: tuple[Box, ...] = ()
 
     @property
-    def parts(self) -> list[list[tuple[int, Box]]]:
+    def parts(self) -> list[Sequence[tuple[int, Box]]]:
         """The boxes of training, validation and, if there are some, test, each with the index of its volume."""
-        trained = [(number, box) for number, own in enumerate(self.training) for box in own]
         held = [[(self.held_out, box) for box in part] for part in (self.validation, self.test)]
-        return [trained, *(part for part in held if part)]
+        return [self.training, *(part for part in held if part)]
 
     def holds(self, offset: Vec3) -> bool:
         """Return True if pairs of voxels at an offset (z, y, x) lie in boxes of all parts."""
@@ -59,208 +74,141 @@ def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> FfnOptions:
     Args:
         fov, delta: Along the axes with the smallest voxels.
     """
-    least = min(voxel_size_nm)
-    sizes = [max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1) for size in voxel_size_nm]
+    sizes = [fov * min(voxel_size_nm) / size for size in voxel_size_nm]
     return _resized(FfnOptions(fov=(fov, fov, fov), deltas=(delta, delta, delta)), sizes)
 
 
-def fitted(view: FfnOptions, shape: Vec3) -> FfnOptions:
-    """Return a view that is smaller along thin axes, so that a quarter of the voxels there are centres of patches."""
-    sizes = []
-    for fov, delta, whole in zip(view.fov, view.deltas, shape, strict=True):
-        extent, most = fov, (1 - _CENTRES) * whole + 1
-        while extent > _LEAST_FOV and extent + 2 * _step(delta, extent, fov) > most:
-            extent -= 2
-        sizes.append(extent)
-    return _resized(view, sizes)
+def view_for(shape: Vec3, view: FfnOptions) -> FfnOptions:
+    """Return a field of view, made smaller along all axes until a volume of this shape can be split.
+
+    Along thin axes it is smaller still, so that a quarter of the voxels there are centres of patches.
+    """
+    axes = list(zip(view.fov, view.deltas, shape, strict=True))
+    most = [(1 - _CENTRES) * whole / (1 + 2 * delta / fov) for fov, delta, whole in axes]
+    for less in range(0, max(view.fov), 2):
+        smaller = [min(fov - less, n) for fov, n in zip(view.fov, most, strict=True)]
+        found = _resized(view, smaller)
+        if cuts(((0, 0, 0), shape), Needs(patch=found.patch_size, guard=found.fov)):
+            return found
+    raise too_small(shape)
 
 
-def _resized(view: FfnOptions, sizes: Sequence[int]) -> FfnOptions:
-    steps = [_step(d, n, f) for d, n, f in zip(view.deltas, sizes, view.fov, strict=True)]
-    return FfnOptions(fov=as_vec3(sizes), deltas=as_vec3(steps))
+def _resized(view: FfnOptions, sizes: Sequence[float]) -> FfnOptions:
+    """Return a view of about these sizes, which are odd, with steps in the same proportion."""
+    fovs = [max(_LEAST_FOV, 2 * round((size - 1) / 2) + 1) for size in sizes]
+    steps = [
+        delta if n == fov else max(1, min(round(delta * n / fov), (n - 1) // 2))
+        for n, fov, delta in zip(fovs, view.fov, view.deltas, strict=True)
+    ]
+    return FfnOptions(fov=as_vec3(fovs), deltas=as_vec3(steps))
 
 
-def _step(delta: int, extent: int, fov: int) -> int:
-    if extent == fov:
-        return delta
-    return max(1, min(round(delta * extent / fov), (extent - 1) // 2))
-
-
-def splits(
-    boxes: Sequence[Sequence[Box]],
-    patch: Vec3,
-    guard: Vec3,
-    *,
-    inside: bool,
-    sections: bool = False,
-    reach: Vec3 = (0, 0, 0),
-    share: float = _HELD_OUT,
-) -> list[Split]:
+def splits(boxes: Sequence[Sequence[Box]], needs: Needs, share: float = _HELD_OUT) -> list[Split]:
     """Return all splits of the labelled boxes of volumes, the best ones first: above all, both parts hold the reach.
 
     If some boxes of a volume hold about a fifth of the voxels, they are held out. Else the largest box is cut.
 
     Args:
         boxes: The boxes with labels of each volume.
-        patch, inside, reach: As in `floodtide.plan.wish.Recipe`.
-        guard: Voxels (z, y, x) between both parts of a box, of which that of the cut axis counts.
-        sections: Sections are independent: hold out whole ones, if there are at least five.
         share: Share of a box that is held out if it is cut.
     """
     everything = [(number, box) for number, own in enumerate(boxes) for box in own]
-    fitting = [
-        one
-        for one in everything
-        if not inside or all(n >= p for n, p in zip(one[1][1], patch, strict=True))
-    ]
+    patch = (0, 0, 0), needs.patch
+    fitting = [one for one in everything if not needs.inside or is_inside(patch, one[1][1])]
     if not fitting:
         return []
-    roomy = [one for one in fitting if _holds(one[1], reach)] or fitting
-    found = [split] if (split := _whole_boxes(boxes, fitting, roomy)) is not None else []
-    number, largest = max(roomy, key=lambda one: math.prod(one[1][1]))
-    whole_sections = sections and largest[1][0] >= _FEW_SECTIONS
-    for axis, between, training, validation in cuts(
-        largest[1], patch, guard, inside=inside, reach=reach, share=share
-    ):
+    roomy = [one for one in fitting if _holds(one[1], needs.reach)] or fitting
+    found = _whole_boxes(fitting, roomy)
+    number, largest = max(roomy, key=_voxels)
+    whole_sections = needs.sections and largest[1][0] >= _FEW_SECTIONS
+    for axis, guard, training, validation in cuts(largest, needs, share):
         if whole_sections and axis != 0:
             continue
-        start = largest[0]
-        kept = [
-            tuple(box for n, box in fitting if n == volume and box is not largest)
-            + ((_moved(training, start),) if volume == number else ())
-            for volume in range(len(boxes))
-        ]
         why = "whole sections" if whole_sections else "the axis that leaves most for training"
-        band = f", with a guard band of {between} voxels" if between > 1 else ""
-        found.append(
-            Split(
-                training=tuple(kept),
-                held_out=number,
-                validation=(_moved(validation, start),),
-                reason=f"Cut along {'zyx'[axis]}, {why}{band}.",
-            )
+        band = f", with a guard band of {guard} voxels" if guard > 1 else ""
+        split = Split(
+            training=tuple((n, training if box is largest else box) for n, box in fitting),
+            held_out=number,
+            validation=(validation,),
+            reason=f"Cut along {'zyx'[axis]}, {why}{band}.",
         )
-    return sorted(found, key=lambda one: not one.holds(reach))
+        found.append(split)
+    return sorted(found, key=lambda one: not one.holds(needs.reach))
 
 
-def with_test(
-    split: Split, patch: Vec3, guard: Vec3, *, sections: bool, reach: Vec3
-) -> list[Split]:
-    """Return the splits whose held-out part has two parts: one to choose on, and one to test. Arguments as `splits`."""
-    boxes = split.validation
+def with_test(split: Split, needs: Needs) -> list[Split]:
+    """Return the splits whose held-out part has two parts: one to choose on, and one to test."""
+    boxes, found = split.validation, []
     if (half := len(boxes) // 2) > 0:
         reason = f"{split.reason} Half of the held-out boxes are for the test."
         return [
             dataclasses.replace(split, validation=boxes[:half], test=boxes[half:], reason=reason)
         ]
-    (start, size), found = boxes[0], []
-    halves = cuts(size, patch, guard, inside=False, reach=reach, share=0.5)
-    for axis, between, test, choice in sorted(halves, key=lambda cut: cut[1], reverse=True):
-        if sections and axis != 0 and size[0] > 1:
+    halves = cuts(boxes[0], needs, 0.5)
+    for axis, guard, test, choice in sorted(halves, key=lambda cut: cut[1], reverse=True):
+        if needs.sections and axis != 0 and boxes[0][1][0] > 1:
             continue
-        reason = f"{split.reason} The held-out part is cut along {'zyx'[axis]}, with {between} voxels between."
-        own, other = (_moved(choice, start),), (_moved(test, start),)
-        found.append(dataclasses.replace(split, validation=own, test=other, reason=reason))
-    return [one for one in found if one.holds(reach)]
+        reason = f"{split.reason} The held-out part is cut along {'zyx'[axis]}, with {guard} voxels between."
+        found.append(dataclasses.replace(split, validation=(choice,), test=(test,), reason=reason))
+    return [one for one in found if one.holds(needs.reach)]
 
 
 def _holds(box: Box, offset: Vec3) -> bool:
     return all(abs(o) < n for o, n in zip(offset, box[1], strict=True))
 
 
+def _voxels(one: tuple[int, Box]) -> int:
+    return math.prod(one[1][1])
+
+
 def _whole_boxes(
-    boxes: Sequence[Sequence[Box]],
-    fitting: Sequence[tuple[int, Box]],
-    roomy: Sequence[tuple[int, Box]],
-) -> Split | None:
-    """Return the split that holds out whole roomy boxes of one volume, at most a third of all voxels; None without."""
-    voxels = sum(math.prod(box[1]) for _, box in fitting)
-    best: tuple[float, int, list[Box]] | None = None
-    for number in range(len(boxes)):
-        chosen: list[Box] = []
-        for _, box in reversed([one for one in roomy if one[0] == number]):
-            share = sum(math.prod(size) for _, size in [*chosen, box]) / voxels
-            if share > _MOST_HELD_OUT:
-                continue
-            chosen.append(box)
-            if best is None or abs(share - _HELD_OUT) < best[0]:
-                best = (abs(share - _HELD_OUT), number, list(chosen))
-    if best is None or len(best[2]) == len(fitting):
-        return None
-    _, number, held_out = best
-    return Split(
-        training=tuple(
-            tuple(box for n, box in fitting if n == volume and (n != number or box not in held_out))
-            for volume in range(len(boxes))
-        ),
-        held_out=number,
-        validation=tuple(reversed(held_out)),
+    fitting: Sequence[tuple[int, Box]], roomy: Sequence[tuple[int, Box]]
+) -> list[Split]:
+    """Return the split that holds out whole roomy boxes of one volume, at most a third of all voxels; none without."""
+    voxels, tried = sum(map(_voxels, fitting)), []
+    for number in sorted({number for number, _ in roomy}):
+        own = sorted((one for one in roomy if one[0] == number), key=_voxels, reverse=True)
+        held = [own[-count:] for count in range(1, len(own) + 1)]
+        tried += [(sum(map(_voxels, some)) / voxels, some) for some in held]
+    tried = [one for one in tried if one[0] <= _MOST_HELD_OUT]
+    if not tried:
+        return []
+    _, held_out = min(tried, key=lambda one: abs(one[0] - _HELD_OUT))
+    split = Split(
+        training=tuple(one for one in fitting if one not in held_out),
+        held_out=held_out[0][0],
+        validation=tuple(box for _, box in held_out),
         reason=f"{len(fitting) - len(held_out)} of {len(fitting)} labelled boxes; the others are held out.",
     )
+    return [split]
 
 
-def cuts(
-    shape: Vec3,
-    patch: Vec3,
-    guard: Vec3,
-    *,
-    inside: bool = True,
-    reach: Vec3 = (0, 0, 0),
-    share: float = _HELD_OUT,
-) -> list[tuple[int, int, Box, Box]]:
+def cuts(box: Box, needs: Needs, share: float = _HELD_OUT) -> list[tuple[int, int, Box, Box]]:
     """Return (axis, guard, training box, validation box) of all cuts of a box, that with most for training first.
 
     The validation part is a share of the axis, or a little more than a patch or the reach. It lies at the end of
     the axis, or at the beginning.
     """
+    if needs.inside and not is_inside(((0, 0, 0), needs.patch), box[1]):
+        return []
     found = []
-    for axis, (whole, extent, between) in enumerate(zip(shape, patch, guard, strict=True)):
-        # More than a third of a short axis would leave too little for training.
-        least = extent + extent // 4 if inside else max(1, min(reach[axis] + 1, whole // 3))
+    for axis, (whole, extent, guard) in enumerate(
+        zip(box[1], needs.patch, needs.guard, strict=True)
+    ):
+        least = extent + extent // 4
+        if not needs.inside:
+            # More than a third of a short axis would leave too little for training.
+            least = max(1, min(needs.reach[axis] + 1, whole // 3))
+            guard = min(guard, whole // 10)
         held_out = max(round(share * whole), least)
-        between = between if inside else min(between, whole // 10)
-        rest = whole - held_out - between
-        if rest < least or (inside and any(n < p for n, p in zip(shape, patch, strict=True))):
+        rest = whole - held_out - guard
+        if rest < least:
             continue
-        for at_end in (True, False):
-            low, high = (0, rest), (rest + between, whole)
-            training, validation = (low, high) if at_end else ((whole - rest, whole), (0, held_out))
-            cut = (axis, between, _along(shape, axis, training), _along(shape, axis, validation))
-            found.append((rest / whole, cut))
+        for first, other in ((0, whole - held_out), (whole - rest, 0)):
+            training = between(box, axis, first, first + rest)
+            validation = between(box, axis, other, other + held_out)
+            found.append((rest / whole, (axis, guard, training, validation)))
     return [cut for _, cut in sorted(found, key=lambda row: row[0], reverse=True)]
-
-
-def _moved(box: Box, start: Vec3) -> Box:
-    return total(box[0], start), box[1]
-
-
-def _along(shape: Vec3, axis: int, span: tuple[int, int]) -> Box:
-    start, size = [0, 0, 0], list(shape)
-    start[axis], size[axis] = span[0], span[1] - span[0]
-    return as_vec3(start), as_vec3(size)
-
-
-def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> FfnOptions:
-    """Return the largest view of VIEWS, of at most `largest` voxels, with which the volume can be split."""
-    return _first(
-        shape, (view_of(fov, delta, voxel_size_nm) for fov, delta in VIEWS if fov <= largest)
-    )
-
-
-def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> FfnOptions:
-    """Return the view of a trained network, made smaller along all axes until the volume can be split."""
-
-    view = FfnOptions(fov=fov, deltas=deltas)
-    smaller = ([max(_LEAST_FOV, n - less) for n in fov] for less in range(0, max(fov), 2))
-    return _first(shape, (_resized(view, sizes) for sizes in smaller))
-
-
-def _first(shape: Vec3, views: Iterable[FfnOptions]) -> FfnOptions:
-    """Return the first view with which a volume can be split, made smaller along its thin axes."""
-    for view in (fitted(one, shape) for one in views):
-        if cuts(shape, view.patch_size, view.fov):
-            return view
-    raise too_small(shape)
 
 
 def too_small(shape: Vec3) -> InvalidArgumentError:

@@ -8,28 +8,42 @@ Methods 18 (2021), 203-211). `flooding` and `unets` have the rules of the networ
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from floodtide import _core, config
 from floodtide.base import limits
+from floodtide.base.network_files import checkpoints
 from floodtide.base.notes import count_of
 from floodtide.base.reading import parse_toml
+from floodtide.base.templates import render
 from floodtide.data import Box, Vec3, Volume, look
+from floodtide.data.boxes import box_text
 from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look import problems
-from floodtide.data.look.problems import Problem
+from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import FULL
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan import document, geometry, judging
+from floodtide.plan import geometry
 from floodtide.plan.flooding import flooding_recipe
 from floodtide.plan.geometry import Split
+from floodtide.plan.networks import levels_for
 from floodtide.plan.unets import unet_recipe
 from floodtide.plan.wish import FEW_STEPS, Recipe, Wish
 from floodtide.train.setup import needed_bytes
+
+MARK = "# Planned by floodtide init"
+"""Beginning of the files that `floodtide init` writes, by which it recognises its own."""
+
+_COMMENTS = textwrap.TextWrapper(
+    100, initial_indent="# ", subsequent_indent="# ", break_long_words=False, break_on_hyphens=False
+)
 
 HELD_OUT_FOR_TWO = 0.3
 """Share of a box that is held out for two parts: one to choose settings on, and one to test."""
@@ -41,113 +55,97 @@ TRAINED_SHARE = 0.8
 _EQUAL_SIZES = 1.05  # ratio of voxel sizes along two axes up to which the axes count as alike
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TrainingPlan:
     """A configuration with reasons.
 
     Attributes:
         sections: The sections of the configuration, as TOML.
+        tables: The same as nested tables.
         head: Facts about the data, the time and the memory.
         notes: What does not fit together; empty if all is well.
     """
 
     sections: str
-    head: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def tables(self) -> dict[str, Any]:
-        """The configuration as nested tables, as TOML has them."""
-        return parse_toml(self.sections, "the plan")
-
-    @property
-    def config(self) -> config.Config:
-        """The configuration."""
-        return config.from_dict(self.tables, "the plan")
+    tables: dict[str, Any]
+    head: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def text(self) -> str:
         """The TOML file."""
-        what = f"{document.MARK}. The reason of each value stands above it; change what you know better."
+        what = f"{MARK}. The reason of each value stands above it; change what you know better."
         head = [what, *self.head, *(f"NOTE: {note}" for note in self.notes)]
-        return "".join(map(document.comment, head)) + "\n" + self.sections
+        return "".join(map(comment, head)) + "\n" + self.sections
 
 
 def make_plan(wish: Wish) -> TrainingPlan:
     """Look at the images and return the plan of a training. A few training passes are run to measure this machine."""
-    images = [Volume(name) for name in wish.images]
-    labels = [labels_of(name, wish.unlabelled) for name in wish.labels]
+    labels = [labels_of(one, wish.unlabelled) for _, one in wish.pairs]
     recipe = (unet_recipe if wish.task.predicts else flooding_recipe)(wish)
-    three = _three_parts(labels, wish, recipe) if recipe.task.affinity_offsets else None
-    split, notes = (three, list[str]()) if three else _split(labels, wish, recipe)
+    split, notes = _split(labels, wish, recipe)
     volumes: list[dict[str, Any]] = []
-    for number, pair in enumerate(zip(images, labels, strict=True)):
-        if split.training[number] or number == split.held_out:
-            table, said = _volume(pair, number, split.training[number], wish)
+    for number, known in enumerate(labels):
+        boxes = [box for own, box in split.training if own == number]
+        if boxes or number == split.held_out:
+            table, said = _volume(known, number, boxes, wish)
             volumes.append(table)
             notes += said
-    minutes = count_of(wish.minutes, "minute")
-    rate = recipe.rate()
+    task, thin = _that_fits(recipe.task, split)
+    rate, minutes = recipe.rate(), count_of(wish.minutes, "minute")
     examples = 60 * wish.minutes * TRAINED_SHARE * rate
-    walkers = recipe.walkers(examples)
+    # Fewer walkers if the time is short, so that there are steps at all.
+    walkers = max(recipe.walkers, min(recipe.most_walkers, int(examples / FEW_STEPS)))
     each = walkers * recipe.batch
     steps = min(max(10, round(examples / each)), int(limits.STEPS.maximum))
-    notes += _doubts_of_time(recipe, steps, each, minutes, rate)
-    trained = next(number for number, boxes in enumerate(split.training) if boxes)
-    shown = recipe.shown | recipe.look(labels[trained], split.training[trained][0], steps)
-    task, thin = _that_fits(recipe.task, split)
-    sections = document.sections(
-        recipe.template,
-        task=task,
-        keys=config.to_dict(task),
-        flat=recipe.sections,
-        wish=wish,
-        split=split,
-        volumes=volumes,
-        held_out="volume" if len(images) == 1 else f"volume{split.held_out}",
-        minutes=minutes,
-        axes=_exchanged(wish.voxel_size_nm, recipe.extents),
-        rate=rate,
-        walkers=walkers,
-        batch=recipe.batch,
-        steps=steps,
-        few_steps=FEW_STEPS,
-        validations=VALIDATIONS,
-        every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
-        thin=thin,
-        **shown,
-    )
-    memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
-    free = _core.available_bytes()
+    first, box = split.training[0]
+    shown = recipe.shown | recipe.look(labels[first], box)
+    shown |= {"task": task, "keys": config.to_dict(task), "thin": thin, "recipe": recipe}
+    shown |= {"wish": wish, "split": split, "volumes": volumes}
+    shown |= {"held_out": _name(wish, split.held_out), "validations": VALIDATIONS}
+    shown |= {"rate": rate, "minutes": minutes, "walkers": walkers, "steps": steps}
+    shown |= {"every": 0 if steps < FEW_STEPS else -(-steps // VALIDATIONS)}
+    shown |= {"average": max(0.0, round(min(recipe.average, 1 - 5 / steps), 4))}
+    shown |= {"axes": _exchanged(wish.edges, recipe.extents)}
+    values = sections(recipe.template, shown)
+    tables = parse_toml(values, "the plan")
+    memory = needed_bytes(config.from_dict(tables, "the plan"), 1, _core.num_threads())
+    notes += _doubts(wish, recipe, steps * each, steps, rate)
+    free, size = _core.available_bytes(), wish.voxel_size_nm
     available = "" if free is None else f" of {_core.describe_bytes(free)} that are available"
-    nm = "voxel size unknown" if wish.size_is_unknown else f"{size_text(wish.voxel_size_nm)} nm"
+    nm = "voxel size unknown" if size is None else f"{size_text(size)} nm"
     head = (
         *(
             f"{image.name}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype}, {nm}."
-            for image in images
+            for image, _ in wish.pairs
         ),
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
         f" {count_of(_core.num_threads(), 'thread')}, so {each / rate:.2f} s a step. {steps} steps take about"
         f" {steps * each / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
         f" after {minutes}. Memory: about {_core.describe_bytes(memory)}{available}.",
     )
-    return TrainingPlan(sections=sections, head=head, notes=tuple(dict.fromkeys(notes)))
+    return TrainingPlan(values, tables, head, tuple(dict.fromkeys(notes)))
 
 
-def _doubts_of_time(recipe: Recipe, steps: int, each: int, minutes: str, rate: float) -> list[str]:
-    """Return warnings about a training of `steps` steps of `each` examples, of which `rate` are computed per second."""
+def _doubts(wish: Wish, recipe: Recipe, examples: int, steps: int, rate: float) -> list[str]:
+    """Return warnings: a training of this length is too short (`rate`: examples a second), or its folder is in use."""
+    found, minutes = [], count_of(wish.minutes, "minute")
     if steps < FEW_STEPS:
-        return [
-            f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
-        ]
-    if steps * each >= recipe.useful:
-        return []
-    needed = recipe.useful / rate / TRAINED_SHARE / 60
-    return [
-        f"{steps * each:,} {recipe.unit} fit into {minutes}; a flood-filling network of random weights needs about"
-        f" {recipe.useful:,} before its segments are useful: give --minutes {needed:.0f}, or --task affinities, which"
-        " needs less"
-    ]
+        text = f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
+        found.append(text)
+    elif examples < recipe.useful:
+        needed = recipe.useful / rate / TRAINED_SHARE / 60
+        found.append(
+            f"{examples:,} {recipe.unit} fit into {minutes}; a flood-filling network of random weights needs about"
+            f" {recipe.useful:,} before its segments are useful: give --minutes {needed:.0f}, or --task affinities,"
+            " which needs less"
+        )
+    if checkpoints(Path(wish.run)):
+        found.append(
+            f"{wish.run} holds a training already, and `floodtide train` continues it; for a new training, give another"
+            " --out"
+        )
+    return found
 
 
 def _that_fits(task: Any, split: Split) -> tuple[Any, list[Vec3]]:
@@ -158,47 +156,46 @@ def _that_fits(task: Any, split: Split) -> tuple[Any, list[Vec3]]:
     return (dataclasses.replace(task, offsets=kept) if thin else task), thin
 
 
+def _name(wish: Wish, number: int) -> str:
+    return "volume" if len(wish.pairs) == 1 else f"volume{number}"
+
+
 def _volume(
-    pair: tuple[Volume, Volume], number: int, boxes: Sequence[Box], wish: Wish
+    known: Volume, number: int, boxes: Sequence[Box], wish: Wish
 ) -> tuple[dict[str, Any], list[str]]:
     """Return what a template shows of a volume, and warnings about it.
 
     Args:
+        known: Its labels, 0 where there are none.
         number: Its number in the wish.
         boxes: The boxes that are trained on.
     """
-    image, labels = pair
-    box = boxes[0] if len(boxes) == 1 else None
-    size = None if wish.size_is_unknown else wish.voxel_size_nm
+    image, _ = wish.pairs[number]
+    box, size, start = boxes[0] if len(boxes) == 1 else None, wish.voxel_size_nm, wish.start
     seen = look.image_statistics(image, box=box, voxel_size_nm=size)
-    mean, std, levels = judging.levels_for(
-        seen, wish.start, "the training box" if box else "the image"
-    )
+    mean, std, levels = levels_for(seen, start, "the training box" if box else "the image")
     found: list[Problem] = []
     if size is not None:
-        trained = wish.start.images if wish.start else ()
-        found += problems.of_image(
-            seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=size, trained=trained
-        )
+        trained = start.images if start else ()
+        reading = Reading("the image", mean, std, "segment.mean and segment.std", size)
+        found += problems.of_axes(seen, "the image", size)
+        found += problems.of_grey_levels(seen, reading, trained)
     found += problems.of_sections(seen, "the image")
     if wish.task.of_objects:
-        largest = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
-        found += judging.label_problems(image, labels, largest)
-    if wish.start is not None and not wish.start.images:
+        where = max(wish.boxes[number], key=lambda one: math.prod(one[1]))
+        name, budget = "the labels", look.QUICK
+        counted = look.label_statistics(known, box=where, budget=budget)
+        aligned = look.alignment(image, known, budget=budget)
+        found += problems.of_labels(counted, name)
+        found += problems.of_alignment(aligned, name, known.name)
+    if start is not None and not start.images:
         found += problems.finding(
-            f"{wish.start.name} does not keep what its training images looked like, so that mean, contrast and voxel"
-            f" size of {image.name} were not compared with them"
+            f"{start.name} does not keep what its training images looked like, so that mean, contrast and voxel size of"
+            f" {image.name} were not compared with them"
         )
-    table = {
-        "name": "volume" if len(wish.images) == 1 else f"volume{number}",
-        "image": wish.images[number],
-        "labels": wish.labels[number],
-        "boxes": boxes,
-        "mean": mean,
-        "std": std,
-        "levels": levels,
-        "stated": wish.stated[number],
-    }
+    table: dict[str, Any] = {"name": _name(wish, number), "image": image.name, "labels": known.name}
+    table |= {"boxes": boxes, "mean": mean, "std": std, "levels": levels}
+    table |= {"stated": wish.stated[number]}
     return table, list(problems.raise_errors(found))
 
 
@@ -213,40 +210,30 @@ def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
     return next((g for g in groups if all(alike(a, b) for a in g for b in g)), [])
 
 
-def _three_parts(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> Split | None:
-    """Return the first split into training, choice and test with enough objects in each; None without."""
-    more: dict[str, Any] = {"sections": recipe.sections, "reach": recipe.reach}
-    for two in geometry.splits(
-        wish.boxes, recipe.patch, recipe.guard, inside=recipe.inside, share=HELD_OUT_FOR_TWO, **more
-    ):
-        for split in geometry.with_test(two, recipe.patch, recipe.guard, **more):
-            counts = [
-                len({one for n, box in part for one in _kinds(n, labels[n], box, None, wish)})
-                for part in split.parts
-            ]
-            if min(counts) >= _FEW_OBJECTS:
-                return split
-    return None
-
-
 def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split, list[str]]:
-    """Return the first split with two objects, or with all classes, in both parts, and notes about it.
+    """Return the first split with enough in each part, and notes about it.
 
-    Without one, some classes may be missing in the validation part.
+    For affinities, it has a part for tests, too, if all three parts have enough objects. Else its two parts have two
+    objects or all classes each; if there is none, some classes may be missing in the validation part.
     """
     task: Any = None if wish.task.of_objects else wish.task
-    wanted, what = (set(task.channels), "all classes") if task else (set(), "two objects")
-    more: dict[str, Any] = {
-        "inside": recipe.inside,
-        "sections": recipe.sections,
-        "reach": recipe.reach,
-    }
-    second: tuple[Split, list[str]] | None = None
-    for split in geometry.splits(wish.boxes, recipe.patch, recipe.guard, **more):
-        learnt, held_out = (
+
+    def kinds(split: Split) -> list[set[Any]]:
+        """Return what each part of a split holds: some of its objects, or the names of its classes."""
+        return [
             {one for n, box in part for one in _kinds(n, labels[n], box, task, wish)}
             for part in split.parts
-        )
+        ]
+
+    if recipe.task.affinity_offsets:
+        for two in geometry.splits(wish.boxes, recipe.needs, HELD_OUT_FOR_TWO):
+            for split in geometry.with_test(two, recipe.needs):
+                if min(map(len, kinds(split))) >= _FEW_OBJECTS:
+                    return split, []
+    wanted, what = (set(task.channels), "all classes") if task else (set(), "two objects")
+    second: tuple[Split, list[str]] | None = None
+    for split in geometry.splits(wish.boxes, recipe.needs):
+        learnt, held_out = kinds(split)
         if min(len(learnt), len(held_out)) < 2 or not wanted <= learnt:
             continue
         if wanted <= held_out:
@@ -256,22 +243,11 @@ def _split(labels: Sequence[Volume], wish: Wish, recipe: Recipe) -> tuple[Split,
         second = second or (split, [note])
     if second is not None:
         return second
+    names = ", ".join(one.name for one in labels)
     raise InvalidArgumentError(
-        f"init: {', '.join(wish.labels)}: no cut along an axis leaves {what} in both the training and the validation"
-        f" part; expected more labels{_shares(wish, task) if task else ''}"
+        f"init: {names}: no cut along an axis leaves {what} in both the training and the validation part; expected more"
+        " labels"
     )
-
-
-def _shares(wish: Wish, task: Any) -> str:
-    """Return the share of the voxels that each class has, as the end of a message."""
-    counts = dict.fromkeys(task.channels, 0)
-    for seen in wish.labels_seen:
-        for value, voxels in seen.values:
-            if (written := task.written_for(value)) is not None:
-                counts[task.channels[task.written.index(written)]] += voxels
-    total = max(1, sum(counts.values()))
-    rows = (f"'{name}' {100 * count / total:.4g} %" for name, count in counts.items())
-    return f" (the voxels are {', '.join(rows)})"
 
 
 def _kinds(number: int, labels: Volume, box: Box, task: Any, wish: Wish) -> set[Any]:
@@ -283,3 +259,34 @@ def _kinds(number: int, labels: Volume, box: Box, task: Any, wish: Wish) -> set[
     written = dict(zip(task.written, task.channels, strict=True))
     values = {value for value, _ in found.values if value or wish.unlabelled != 0}
     return {written[n] for value in values if (n := task.written_for(value)) is not None}
+
+
+def sections(template: str, facts: Mapping[str, Any]) -> str:
+    """Return the sections of a plan as TOML. Each value has its reason above it.
+
+    Args:
+        template: Name of a file in `plan/templates`.
+    """
+    filters: dict[str, Any] = {"toml": _value, "size": size_text, "line": _line}
+    filters["boxes"] = lambda boxes: "; ".join(map(box_text, boxes))
+    text = render(template, "plan/templates", filters=filters, **facts)
+    lines = text.strip("\n").split("\n")
+    return "".join(comment(one) if one.startswith("#") else f"{one}\n" for one in lines)
+
+
+def comment(text: str) -> str:
+    """Return a text, with or without a # before it, as lines of a comment."""
+    return _COMMENTS.fill(_line(text.removeprefix("#"))) + "\n"
+
+
+def _line(text: str) -> str:
+    """Return a text without line breaks, which would end a comment."""
+    return " ".join(text.split())
+
+
+def _value(value: Any) -> str:
+    """Return a value as TOML, which writes numbers, texts and lists as JSON does, and tables in another way."""
+    if isinstance(value, Mapping):
+        rows = (f"{json.dumps(key)} = {_value(one)}" for key, one in value.items())
+        return "{ " + ", ".join(rows) + " }"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

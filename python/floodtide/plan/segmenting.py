@@ -13,32 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from floodtide import config
 from floodtide.base.data_options import TrainingVolume
-from floodtide.base.outputs import files_of
 from floodtide.config import Config, SegmentOptions
 from floodtide.data import Box, Volume, look
-from floodtide.data.boxes import Progress, as_vec3, box_text, intersection, middle
-from floodtide.data.copies import write_blocks
+from floodtide.data.boxes import Progress, box_text, is_inside, middle
 from floodtide.data.formats.geometry import Geometry, SizeNm, size_text
-from floodtide.data.formats.writers import Plan
 from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
-from floodtide.plan import judging, measuring
-from floodtide.plan.known import KnownNetwork, known_network
+from floodtide.plan.networks import KnownNetwork, known_network, levels_for, voxel_size_of
 from floodtide.segment import Segmenter
+from floodtide.segment.affinities import write_segments
 from floodtide.train.setup import set_threads
 
-SECONDS = 120.0
-"""Seconds that flooding the box should take."""
+SIDE = 96
+"""Voxels of the network along each side of the box, if the volume has them."""
 LIMIT_S = 210.0
 """Seconds after which flooding stops. The rest of five minutes is for reading, scores and the picture."""
-
-COMMAND = "floodtide segment"
-_LEAST_SIDE = 48  # voxels of the network along each side of the box, if the volume has them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +41,7 @@ class Setting:
         voxel_size_nm: Voxel size (z, y, x) of the image.
         wanted_nm: Voxel size that the network segments at; the image is resampled if they differ.
         options: Options of the segmentation, with mean and std.
-        levels: The reason for mean and std.
+        words: The same for the user, and the reason for mean and std, in one line.
         notes: What does not fit together.
     """
 
@@ -58,13 +50,8 @@ class Setting:
     voxel_size_nm: SizeNm
     wanted_nm: SizeNm
     options: SegmentOptions
-    levels: str
+    words: str
     notes: tuple[str, ...]
-
-    @property
-    def resampled(self) -> bool:
-        """True if the image is resampled for the network."""
-        return self.voxel_size_nm != self.wanted_nm
 
 
 def settings_for(
@@ -89,21 +76,23 @@ def settings_for(
             "--set segment.fov or segment.deltas with --model, expected a configuration for another field of view"
         )
     opened = Volume(image)
-    size = judging.voxel_size_of(opened, voxel_nm)
-    seen = look.image_statistics(opened, voxel_size_nm=size, sections=False)
-    mean, std, why = judging.levels_for(seen, network, "the image")
+    size = voxel_size_of(opened, voxel_nm)
+    seen = look.image_statistics(opened, voxel_size_nm=size)
     if options.mean is not None and options.std is not None:
         mean, std, why = options.mean, options.std, "As given."
-    wanted = network.voxel_size_nm
-    if wanted is None or problems.fits(size, wanted):
-        wanted = size
-    found = problems.of_image(
-        seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=wanted, trained=network.images
-    )
-    notes = problems.raise_errors(found)
+    else:
+        mean, std, why = levels_for(seen, network, "the image")
+    wanted = network.voxel_size_nm or size
+    wanted = size if problems.fits(size, wanted) else wanted
+    read = Volume(Resampled(opened, size, wanted), name=image) if wanted != size else opened
+    reading = problems.Reading("the image", mean, std, "segment.mean and segment.std", wanted)
+    found = problems.image_problems(read, network.path, reading)
     if network.voxel_size_nm is None:
         text = f"{network.name} does not state its voxel size: the image is taken as it is"
-        notes = (*notes, text)
+        found += problems.finding(text)
+    voxels = f"{size_text(size)} nm"
+    if size != wanted:
+        voxels += f", resampled to {size_text(wanted)} nm for {network.name}"
     options = dataclasses.replace(options, mean=mean, std=std)
     setting = Setting(
         image=opened,
@@ -111,8 +100,8 @@ def settings_for(
         voxel_size_nm=size,
         wanted_nm=wanted,
         options=options,
-        levels=why,
-        notes=notes,
+        words=f"{image}: {voxels}; mean {mean:g}, std {std:g}. {why}",
+        notes=problems.raise_errors(found),
     )
     volume = TrainingVolume(name="image", image=image, mean=mean, std=std, voxel_size_nm=size)
     named = dataclasses.replace(options, image=volume.name)
@@ -122,8 +111,8 @@ def settings_for(
 
 def require_same_voxels(setting: Setting) -> None:
     """Raise InvalidArgumentError if an image must be resampled first. The message has the command that does."""
-    if setting.resampled:
-        image, own, wanted = setting.image.name, setting.voxel_size_nm, setting.wanted_nm
+    image, own, wanted = setting.image.name, setting.voxel_size_nm, setting.wanted_nm
+    if own != wanted:
         raise InvalidArgumentError(
             f"{image}: has voxels of {size_text(own)} nm, {setting.network.name} needs"
             f" {size_text(wanted)} nm: resample it first with {problems.resampling(image, own, wanted)};"
@@ -139,13 +128,13 @@ def preview(
     The faces of the box are reflected, so that fields of view reach them.
 
     Args:
-        box: Box (start, size) of the image; None: one in the middle that takes about two minutes.
+        box: Box (start, size) of the image; None: one in the middle.
         progress: Called as progress(voxels settled, voxels).
 
     Returns:
         `box` of the image; `segments`, `coverage`, `network_calls`, `seconds` as `floodtide segment` prints them;
-        `stopped`: True if the time was over before the whole box was settled; `whole_hours`: an estimate for the whole
-        image on this machine.
+        `stopped`: True if the time was over before the whole box was settled; else `whole_hours`: an estimate for the
+        whole image on this machine.
 
     Raises:
         InvalidArgumentError: If the box is too small.
@@ -154,51 +143,27 @@ def preview(
     """
     image = setting.image
     new = Resampled(image, setting.voxel_size_nm, setting.wanted_nm)
-    if box is not None and intersection(box, ((0, 0, 0), image.shape)) != box:
+    if box is None:
+        sides = [min(n, SIDE) for n in new.shape]
+        box = new.old_box_of(middle(((0, 0, 0), new.shape), sides))
+    elif not is_inside(box, image.shape):
         raise OutOfRangeError(
             f"{image.name}: box {box_text(box)} is not inside the image of {size_text(image.shape)} voxels"
         )
     segmenter = Segmenter(setting.network.model, setting.options)
-    if box is None:
-        calls = measuring.call_rate(segmenter.model) * SECONDS
-        box = new.old_box_of(_middle(new.shape, calls * math.prod(segmenter.model.deltas)))
     inner = new.box_of(box)
     start_s = time.monotonic()
-    share = 1.0  # of the box that is settled
-
-    def settled(done: int, total: int) -> None:
-        nonlocal share
-        share = done / max(1, total)
-        if progress is not None:
-            progress(done, total)
-
-    found = segmenter.segment(new.read(inner), None, settled, limit_s=LIMIT_S)
+    found = segmenter.segment(new.read(inner), None, progress, limit_s=LIMIT_S)
     seconds = time.monotonic() - start_s
-    segmentation = labels_at(found.segmentation, inner[0], new.ratio, box)
-    plan = Plan(
-        shape=box[1],
-        dtype=segmentation.dtype,
-        geometry=Geometry(voxel_size_nm=setting.voxel_size_nm, offset=box[0]),
-        command=COMMAND,
+    hours = seconds / 3600 * math.prod(image.shape) / math.prod(box[1])
+    report = write_segments(
+        labels_at(found.segmentation, inner[0], new.ratio, box),
+        out,
+        Geometry(voxel_size_nm=setting.voxel_size_nm, offset=box[0]),
+        command="floodtide segment",
         notes={"image": image.name, "checkpoint": setting.network.path},
+        inputs=image.name,
     )
-    write_blocks(out, plan, Volume(segmentation).read, inputs=files_of([image.name]))
-    whole = math.prod(image.shape) / math.prod(box[1]) / max(share, 1e-3)
-    return {
-        "box": box_text(box),
-        "segments": len(found.origins),
-        "coverage": float(np.count_nonzero(segmentation) / segmentation.size),
-        "network_calls": found.counters.get("inference-calls", 0),
-        "seconds": seconds,
-        "stopped": not found.complete,
-        "whole_hours": seconds * whole / 3600,
-    }
-
-
-def _middle(shape: Sequence[int], voxels: float) -> Box:
-    """Return a box in the middle of the volume with about `voxels` voxels: a cube, unless the volume is too thin."""
-    size = [0, 0, 0]
-    for count, axis in enumerate(sorted(range(3), key=lambda i: shape[i])):
-        rest = voxels / math.prod(size[i] for i in range(3) if size[i])
-        size[axis] = min(shape[axis], max(_LEAST_SIDE, round(rest ** (1 / (3 - count)))))
-    return middle(((0, 0, 0), as_vec3(shape)), size)
+    report |= {"box": box_text(box), "network_calls": found.network_calls}
+    report |= {"seconds": seconds, "stopped": not found.complete}
+    return report | {"whole_hours": hours if found.complete else None}

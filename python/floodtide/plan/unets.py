@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.base.tasks import Task
 from floodtide.data import Vec3
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.plan import geometry, measuring
-from floodtide.plan.wish import Recipe, Wish, average_over
+from floodtide.plan import geometry, networks
+from floodtide.plan.wish import ZERO_BOUNDARY, Recipe, Wish
 
 FEATURES, WALKERS = 16, 4
 CLASS_WALKERS, CLASS_BATCH = 2, 4
@@ -64,72 +63,67 @@ def unet_recipe(wish: Wish) -> Recipe:
     classes = not wish.task.of_objects
     depth = _FLAT_DEPTH if flat else _DEPTH
     # sections are never pooled
-    size = (1e9, *wish.voxel_size_nm[1:]) if flat else wish.voxel_size_nm
+    size = (1e9, *wish.edges[1:]) if flat else wish.edges
     pools, kernels = _levels(size, depth)
     total = [math.prod(pool[axis] for pool in pools) for axis in range(3)]
-    shape = as_vec3([min(shapes) for shapes in zip(*wish.shapes, strict=True)])
-    patch = _patch(shape, size, total, flat)
+    patch = _patch(wish.shape, size, total, flat)
     runs = np.mean([one.run for one in wish.labels_seen], axis=0)
     half = np.clip(_HALF * runs, 1, np.maximum(1, np.divide(patch, 4))).round(1).tolist()
-    separated = wish.separated
-    task = _with_keys(
-        wish.task,
-        offsets=_offsets(patch, _FLAT_FAR if flat else _FAR),
-        window=half,
-        scale=half[2],
-        zero_is_boundary=separated,
-        balance=True,
-        class_weights=dict.fromkeys(getattr(wish.task, "channels", ()), 1.0),
-    )
-    offsets = task.affinity_offsets
+    separated = max(one.zero_between for one in wish.labels_seen) > ZERO_BOUNDARY
+    keys = {
+        "offsets": _offsets(patch, _FLAT_FAR if flat else _FAR),
+        "window": half,
+        "scale": half[2],
+        "zero_is_boundary": separated,
+        "balance": True,
+        "class_weights": dict.fromkeys(getattr(wish.task, "channels", ()), 1.0),
+    }
+    own = {field.name for field in dataclasses.fields(wish.task)}
+    task: Any = dataclasses.replace(wish.task, **{k: v for k, v in keys.items() if k in own})
+    reach = [max((-one[axis] for one in task.affinity_offsets), default=0) for axis in range(3)]
     loss = "dice+cross_entropy" if classes else "cross_entropy"
-
     options = nn.UNetOptions(depth=depth, features=FEATURES, kernels=kernels, pools=pools)
     model = nn.UNet(options, classes=len(task.channels), output=task.output)
+    shown = {
+        "model": options,
+        "patch": patch,
+        "why_flat": why,
+        "separated": separated,
+        "loss": loss,
+        "alike": all(pool == (2, 2, 2) for pool in pools),
+        "pools": pools if len(set(pools)) > 1 else pools[:1],
+        "kernels": kernels if len(set(kernels)) > 1 else kernels[:1],
+    }
     return Recipe(
         template="unet.toml",
         task=task,
         unit="patches",
-        patch=patch,
-        guard=as_vec3([max(1, n // 2) if not flat else 1 for n in patch]),
+        needs=geometry.Needs(
+            patch=patch,
+            guard=as_vec3([1 if flat else max(1, n // 2) for n in patch]),
+            inside=False,
+            sections=flat,
+            reach=as_vec3(reach),
+        ),
         extents=(patch,),
-        inside=False,
-        sections=flat,
-        reach=as_vec3([max((-one[axis] for one in offsets), default=0) for axis in range(3)]),
-        shown={
-            "depth": depth,
-            "features": FEATURES,
-            "patch": patch,
-            "why_flat": why,
-            "pools": pools if len(set(pools)) > 1 else pools[:1],
-            "kernels": kernels if len(set(kernels)) > 1 else kernels[:1],
-            "alike": all(pool == (2, 2, 2) for pool in pools),
-            "separated": separated,
-            "loss": loss,
-        },
-        rate=lambda: measuring.patch_rate(model, patch, loss),
-        walkers=lambda _: CLASS_WALKERS if classes else max(WALKERS, _core.num_threads()),
+        shown=shown,
+        rate=lambda: networks.patch_rate(model, patch, loss),
+        walkers=CLASS_WALKERS if classes else max(WALKERS, _core.num_threads()),
         batch=CLASS_BATCH if classes else 1,
-        look=lambda _, __, steps: {"average": average_over(steps, _AVERAGE)},
+        average=_AVERAGE,
     )
-
-
-def _with_keys(task: Task, **values: Any) -> Any:
-    """Return the task with those of the values that are keys of it."""
-    own = {field.name for field in dataclasses.fields(task)}
-    return dataclasses.replace(task, **{k: v for k, v in values.items() if k in own})
 
 
 def _flat(wish: Wish) -> tuple[bool, str]:
     """Return True if a network should see sections alone, and why."""
-    if wish.flat:
+    if all(size[0] == 1 for own in wish.boxes for _, size in own):
         return True, "labels are in single sections"
-    z, *others = wish.voxel_size_nm
-    if wish.size_is_unknown:
+    if wish.voxel_size_nm is None:
         return True, "the voxel size is not known, so that sections may lie far apart"
+    z, *others = wish.voxel_size_nm
     if z >= _FLAT * min(others) and not wish.task.of_objects:
         return True, f"sections are {z / min(others):.0f} times as thick as a pixel"
-    if min(shape[0] for shape in wish.shapes) < _FEW_SECTIONS:
+    if wish.shape[0] < _FEW_SECTIONS:
         return True, "there are only a few sections"
     return False, "neighbouring sections show the same structures"
 
@@ -152,20 +146,14 @@ def _patch(shape: Vec3, voxel_size_nm: Sequence[float], total: Sequence[int], fl
     """Return the largest patch, about a cube of tissue or a square of a section, that the images hold."""
     least = min(voxel_size_nm)
     for extent in (FLAT_PATCH, 128, 64, 32, 16) if flat else (PATCH, 24, 16, 8):
-        patch = [
-            max(pool, 8, round(extent * least / size / pool) * pool)
-            for size, pool in zip(voxel_size_nm, total, strict=True)
-        ]
+        patch = []
+        for whole, size, pool in zip(shape, voxel_size_nm, total, strict=True):
+            wanted = max(pool, 8, round(extent * least / size / pool) * pool)
+            patch.append(min(wanted, whole // pool * pool))
         if flat:
             patch[0] = 1
-        found = as_vec3(
-            [
-                min(n, whole // pool * pool)
-                for n, whole, pool in zip(patch, shape, total, strict=True)
-            ]
-        )
-        if min(found) > 0:
-            return found
+        if min(patch) > 0:
+            return as_vec3(patch)
     raise geometry.too_small(shape)
 
 
@@ -174,10 +162,7 @@ def _offsets(patch: Vec3, shares: Sequence[float]) -> tuple[Vec3, ...]:
     found: list[Vec3] = []
     for share in (0.0, *shares):
         for axis, extent in enumerate(patch):
-            if extent == 1:
-                continue
             step = 1 if share == 0 else min(max(2, round(share * extent)), extent // 2)
-            offset = as_vec3([-step if axis == other else 0 for other in range(3)])
-            if offset not in found:
-                found.append(offset)
-    return tuple(found)
+            if extent > 1:
+                found.append(as_vec3([-step if axis == other else 0 for other in range(3)]))
+    return tuple(dict.fromkeys(found))

@@ -12,7 +12,8 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.labels import LabelStatistics
-from floodtide.plan.known import KnownNetwork
+from floodtide.plan.geometry import Needs
+from floodtide.plan.networks import KnownNetwork
 
 FEW_STEPS = 100
 """Steps below which a training is too short to learn from."""
@@ -26,27 +27,23 @@ class Wish:
     """What the user asks for, and what was seen of the volumes.
 
     Attributes:
-        images, labels: Names of the volumes, at the voxel size of the training; each image has its labels.
-        shapes: Shapes (z, y, x) of the images.
-        boxes: Boxes (start, size) of each image that have labels.
-        voxel_size_nm: Voxel size (z, y, x) of these volumes; 1 if it is unknown.
+        pairs: Images and their labels, at the voxel size of the training.
+        labels_seen: Statistics of the labels, and the boxes that have some.
+        voxel_size_nm: Voxel size (z, y, x) of these volumes; None if it is unknown.
         stated: Axes, voxel size and position of the images, and what states each.
         start: The network to start from; None: random weights.
         task: What is learnt; classes with their table.
         classes_reason: Where the table of the classes comes from.
         unlabelled: Value of voxels without a label; None: none.
         minutes: Time for the training.
+        run: The run directory.
         resampled_from: Voxel size of the volumes from which these were made; None if they are the user's.
         eroded: Objects that touch were eroded.
     """
 
-    images: tuple[str, ...]
-    labels: tuple[str, ...]
-    shapes: tuple[Vec3, ...]
+    pairs: tuple[tuple[Volume, Volume], ...]
     labels_seen: tuple[LabelStatistics, ...]
-    boxes: tuple[tuple[Box, ...], ...]
-    voxel_size_nm: SizeNm
-    size_is_unknown: bool = False
+    voxel_size_nm: SizeNm | None
     start: KnownNetwork | None
     task: Task
     classes_reason: str = ""
@@ -58,20 +55,25 @@ class Wish:
     stated: tuple[str, ...] = ()
 
     @property
-    def separated(self) -> bool:
-        """True if voxels of label 0 lie between the objects of a volume."""
-        return max(one.zero_between for one in self.labels_seen) > ZERO_BOUNDARY
+    def boxes(self) -> list[tuple[Box, ...]]:
+        """Boxes (start, size) of each image that have labels."""
+        return [one.boxes for one in self.labels_seen]
+
+    @property
+    def edges(self) -> SizeNm:
+        """The voxel size (z, y, x); edges of 1 if it is unknown."""
+        return self.voxel_size_nm or (1.0, 1.0, 1.0)
+
+    @property
+    def shape(self) -> Vec3:
+        """The smallest extents (z, y, x) in voxels of the images."""
+        return as_vec3([*map(min, zip(*(image.shape for image, _ in self.pairs), strict=True))])
 
     @property
     def smallest(self) -> Vec3:
         """The smallest extents (z, y, x) in voxels of the boxes with labels."""
-        boxes = [box for own in self.boxes for box in own]
-        return as_vec3([min(size[axis] for _, size in boxes) for axis in range(3)])
-
-    @property
-    def flat(self) -> bool:
-        """True if all labels are in single sections."""
-        return all(size[0] == 1 for own in self.boxes for _, size in own)
+        sizes = [size for own in self.boxes for _, size in own]
+        return as_vec3([*map(min, zip(*sizes, strict=True))])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,37 +83,28 @@ class Recipe:
     Attributes:
         task: The task with all its keys.
         unit: What training examples are called.
-        patch: Size (z, y, x) of a training example in voxels.
-        guard: Voxels (z, y, x) between training and validation part.
+        needs: What the parts of the training must hold.
         extents: Sizes (z, y, x) in voxels that must be equal along axes that are exchanged.
-        inside: Training examples lie wholly inside of the boxes with labels.
-        sections: The network sees single sections.
-        reach: Largest distance (z, y, x) in voxels between two voxels that a target compares.
         shown: What the template shows, by name.
         rate: Measures and returns the training examples per second on this machine.
         batch: Examples of a walker in a step.
-        walkers: Returns the number of walkers for a training of about so many examples.
+        walkers: Number of walkers.
+        most_walkers: More of them, up to this number, if there are enough steps nevertheless.
+        average: Largest decay of the moving average of the parameters.
         useful: Training examples below which a network is hardly useful; 0: unknown.
-        look: Returns what the template shows further, for labels, a box that is trained on, and the number of steps.
+        look: Returns what the template shows further, for labels and a box that is trained on.
     """
 
     template: str
     task: Task
     unit: str
-    patch: Vec3
-    guard: Vec3
+    needs: Needs
     extents: tuple[Vec3, ...]
-    inside: bool = True
-    sections: bool = False
-    reach: Vec3 = (0, 0, 0)
     shown: dict[str, Any]
     rate: Callable[[], float]
-    walkers: Callable[[float], int]
     batch: int = 1
+    walkers: int
+    most_walkers: int = 0
+    average: float
     useful: int = 0
-    look: Callable[[Volume, Box, int], dict[str, Any]]
-
-
-def average_over(steps: int, most: float) -> float:
-    """Return the decay of the moving average of the parameters in a training of `steps` steps."""
-    return max(0.0, round(min(most, 1 - 5 / steps), 4))
+    look: Callable[[Volume, Box], dict[str, Any]] = lambda *_: {}

@@ -5,7 +5,7 @@
 directory may contain. The report names the parts that are missing.
 """
 
-from floodtide.report import comparison, curves, pages, tables
+from floodtide.report import comparison, curves, page, tables
 from floodtide.report.page import write
 
-__all__ = ["comparison", "curves", "pages", "tables", "write"]
+__all__ = ["comparison", "curves", "page", "tables", "write"]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,12 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from floodtide.base import style
 from floodtide.base.tasks import Task
 from floodtide.report.drawing import Floats, curve
-from floodtide.report.tables import PARTS, TRIVIAL
+from floodtide.report.tables import METRICS, PARTS, TRIVIAL
 from floodtide.train.recorded_run import Record, Run
 from floodtide.train.run_directory import matthews
 
-# Title of a panel of the validation of flood filling, and the key in the log.
-_PANELS = (
-    ("Cross-entropy", "cross_entropy"),
-    ("F1 at probability 0.5", "f1_50"),
-    ("Average precision", "average_precision"),
-)
+# Scores of METRICS that have a panel in the validation of flood filling.
+_PANELS = [row for row in METRICS if row[0] in ("cross_entropy", "f1_50", "average_precision")]
 UNITS = {"fovs": "fields of view", "patches": "patches"}
 UNSMOOTHED = 60
 """Most values of a curve that are drawn as they are: their mean would hardly differ."""
@@ -53,32 +49,36 @@ def smoothed(values: Floats, factor: float | None = None) -> Floats:
 def plot_smoothed(axis: Axes, x: Floats, values: Floats, colour: str) -> None:
     """Draw values as a line; many values as a faint line, and their exponential mean as a strong one."""
     look = style.series_look(colour, len(x))
-    if len(values) <= UNSMOOTHED:
-        axis.plot(x, values, **look)
-        return
-    axis.plot(x, values, color=colour, alpha=0.25, lw=0.8)
-    axis.plot(x, smoothed(values), **look)
+    if len(values) > UNSMOOTHED:
+        axis.plot(x, values, color=colour, alpha=0.25, lw=0.8)
+        values = smoothed(values)
+    axis.plot(x, values, **look)
 
 
-def legend(drawn: Figure, runs: Sequence[Run], shown: Sequence[Run], *handles: Any) -> None:
-    """Draw a legend below all panels: the handles, and the names of the shown ones of all runs, if they are several."""
+def coloured(runs: Sequence[Run]) -> list[tuple[Run, str]]:
+    """Return each run with the colour of its curves."""
+    return [(run, style.series_colour(index)) for index, run in enumerate(runs)]
+
+
+def legend(drawn: Figure, shown: Sequence[tuple[Run, str]], *handles: Any) -> None:
+    """Draw a legend below all panels: the handles, and the names of the runs if they are several."""
     if len(shown) > 1:
-        looks = [(run, style.series_look(style.series_colour(runs.index(run)))) for run in shown]
-        handles += tuple(Line2D([], [], label=style.plain(run.name), **look) for run, look in looks)
+        handles += tuple(
+            Line2D([], [], label=style.plain(run.name), **style.series_look(colour))
+            for run, colour in shown
+        )
     if handles:
         columns = min(len(handles), 6)
         drawn.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=4.0)
 
 
-def _completed(
-    drawn: Figure, axes: Any, runs: Sequence[Run], shown: Sequence[Run], *handles: Any
-) -> str:
+def _completed(drawn: Figure, axes: Any, shown: Sequence[tuple[Run, str]], *handles: Any) -> str:
     """Label steps below and times above the rows of panels, draw the legend, and return an SVG as data URI."""
     for axis in axes[-1]:
         axis.set_xlabel("training step")
     for axis in axes[0]:
-        add_time_axis(axis, shown)
-    legend(drawn, runs, shown, *handles)
+        add_time_axis(axis, [run for run, _ in shown])
+    legend(drawn, shown, *handles)
     return style.data_uri(drawn, "svg")
 
 
@@ -107,9 +107,23 @@ def column(records: Sequence[Record], key: str, against: str = "step") -> tuple[
     return table[:, 0], table[:, 1]
 
 
-def _scores(run: Run) -> tuple[Floats, Floats]:
-    """Return the steps and Matthews correlations of the training records that have one."""
-    return column([{"step": r["step"], "score": matthews(r)} for r in run.train], "score")
+def derived(run: Run) -> list[Record]:
+    """Return the training records with `score` (Matthews correlation) and `rate` (units per second, all ranks).
+
+    Waiting times become shares (%) of the time since the record before.
+    """
+    rows = []
+    before_s = 0.0
+    for record in run.train:
+        row = {**record, "score": matthews(record), "rate": record.get(f"{run.unit}_per_s")}
+        now_s = float(record.get("time_s", before_s))
+        for key in ("wait_data_s", "wait_comm_s"):
+            waited_s = row.pop(key, None)
+            if isinstance(waited_s, int | float) and now_s > before_s:
+                row[key] = 100.0 * waited_s / (now_s - before_s)
+        before_s = now_s
+        rows.append(row)
+    return rows
 
 
 @curve
@@ -122,19 +136,14 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         return None
     names = {run.task.batch_name for run in runs}
     title = names.pop() if len(names) == 1 else Task.batch_name
-    # Title, label, what returns steps and values, and True if the values are smoothed.
-    panels: list[tuple[str, str, Callable[[Run], tuple[Floats, Floats]], bool]] = [
-        ("Training loss", loss_name(runs), lambda run: column(run.train, "loss"), True),
-        (title, "Matthews correlation (guessing: 0)", _scores, True),
-        ("Learning rate", "rate of a training step", lambda run: column(run.train, "lr"), False),
-        (
-            "Throughput",
-            f"{unit_name(runs)} / s, all ranks",
-            lambda run: column(run.train, f"{run.unit}_per_s"),
-            True,
-        ),
-        ("Waiting for data", "% of the time, mean of the ranks", _share("wait_data_s"), False),
-        ("Averaging gradients", "% of the time, waits included", _share("wait_comm_s"), False),
+    # Title, label, key of the values, and True if they are smoothed.
+    panels = [
+        ("Training loss", loss_name(runs), "loss", True),
+        (title, "Matthews correlation (guessing: 0)", "score", True),
+        ("Learning rate", "rate of a training step", "lr", False),
+        ("Throughput", f"{unit_name(runs)} / s, all ranks", "rate", True),
+        ("Waiting for data", "% of the time, mean of the ranks", "wait_data_s", False),
+        ("Averaging gradients", "% of the time, waits included", "wait_comm_s", False),
     ]
     if all(run.ranks == 1 for run in runs):  # has nothing to average
         del panels[-1]
@@ -144,10 +153,10 @@ def training_figure(runs: Sequence[Run]) -> str | None:
             axis.set_axis_off()
             axes[0, 2].tick_params(labelbottom=True)
             axes[0, 2].set_xlabel("training step")
-        for axis, (title, unit, read, smooth) in zip(axes.flat, panels, strict=False):
-            for index, run in enumerate(runs):
-                steps, values = read(run)
-                colour = style.series_colour(index)
+        series = [(derived(run), colour) for run, colour in coloured(runs)]
+        for axis, (title, unit, key, smooth) in zip(axes.flat, panels, strict=False):
+            for records, colour in series:
+                steps, values = column(records, key)
                 if smooth:
                     plot_smoothed(axis, steps, values, colour)
                 else:
@@ -159,7 +168,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         if all((column(run.train, "loss")[1] > 0).all() for run in runs) and loss.lines:
             logarithmic(loss)
         scores.set_ylim(0.0, 1.02)
-        return _completed(drawn, axes, runs, runs)
+        return _completed(drawn, axes, coloured(runs))
 
 
 @curve
@@ -172,8 +181,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
         return None
     with style.figure(10.5, 3.4) as drawn:
         norm, noise = drawn.subplots(1, 2, sharex=True)
-        for index, run in enumerate(runs):
-            colour = style.series_colour(index)
+        for run, colour in coloured(runs):
             plot_smoothed(norm, *column(run.train, "gradient_norm"), colour)
             measured = [record for record in run.train if record.get("noise_scale", 0.0) > 0]
             if not measured:
@@ -194,21 +202,18 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             finish(axis, title, unit)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
-        return _completed(drawn, [(norm, noise)], runs, runs)
+        return _completed(drawn, [(norm, noise)], coloured(runs))
 
 
 def loss_name(runs: Sequence[Run]) -> str:
     """Return the name of the loss that the runs log."""
-    names = {_loss_name(run) for run in runs}
-    return names.pop() if len(names) == 1 else "loss (not the same in all runs)"
-
-
-def _loss_name(run: Run) -> str:
-    if run.task.loss_name:
-        return run.task.loss_name
-    kind = run.config.get("training", {}).get("loss", "dice+cross_entropy")
+    names = set()
     terms = {"dice": "1 - soft Dice", "cross_entropy": "cross-entropy"}
-    return " + ".join(terms.get(term, style.plain(term)) for term in str(kind).split("+"))
+    for run in runs:
+        kind = str(run.config.get("training", {}).get("loss", "dice+cross_entropy"))
+        parts = [terms.get(term, style.plain(term)) for term in kind.split("+")]
+        names.add(run.task.loss_name or " + ".join(parts))
+    return names.pop() if len(names) == 1 else "loss (not the same in all runs)"
 
 
 def unit_name(runs: Sequence[Run]) -> str:
@@ -225,15 +230,14 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     shown = _validated(runs, "first_pass")
     if not shown:
         return None
-    last = shown[0].validation[-1]  # has the scores of the trivial predictors
+    last = shown[0][0].validation[-1]  # has the scores of the trivial predictors
     with style.figure(10.5, 5.6) as drawn:
         axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
         for row, (part, trivial, title) in zip(axes, PARTS, strict=True):
-            for axis, (name, key) in zip(row, _PANELS, strict=True):
-                for run in shown:
+            for axis, (key, name, _) in zip(row, _PANELS, strict=True):
+                for run, colour in shown:
                     points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
-                    look = style.series_look(style.series_colour(runs.index(run)))
-                    axis.plot(*column(points, key), **look)
+                    axis.plot(*column(points, key), **style.series_look(colour))
                 for predictor, _, line in TRIVIAL:
                     value = last.get(trivial, {}).get(predictor, {}).get(key)
                     if isinstance(value, int | float):
@@ -241,28 +245,12 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                 finish(axis, name)
             row[0].set_ylabel(title)
         lines = (grey_line(label, line) for _, label, line in TRIVIAL)
-        return _completed(drawn, axes, runs, shown, *lines)
+        return _completed(drawn, axes, shown, *lines)
 
 
-def _validated(runs: Sequence[Run], key: str) -> list[Run]:
-    """Return the runs whose validations have a key."""
-    return [run for run in runs if run.validation and key in run.validation[-1]]
-
-
-def time_share(records: Sequence[Record], key: str) -> list[Record]:
-    """Return, for each record, the seconds under `key` as a share (%) of the time since the record before."""
-    result = []
-    before_s = 0.0
-    for record in records:
-        now_s = float(record.get("time_s", before_s))
-        if isinstance(record.get(key), int | float) and now_s > before_s:
-            result.append({"step": record["step"], key: 100.0 * record[key] / (now_s - before_s)})
-        before_s = now_s
-    return result
-
-
-def _share(key: str) -> Callable[[Run], tuple[Floats, Floats]]:
-    return lambda run: column(time_share(run.train, key), key)
+def _validated(runs: Sequence[Run], key: str) -> list[tuple[Run, str]]:
+    """Return the runs whose validations have a key, with their colours."""
+    return [one for one in coloured(runs) if one[0].validation and key in one[0].validation[-1]]
 
 
 def time_unit(longest_s: float) -> tuple[float, str]:
@@ -311,23 +299,43 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
     shown = _validated(runs, "classes")
     if not shown:
         return None
-    names = list(dict.fromkeys(r["name"] for run in shown for r in run.validation[-1]["classes"]))
-    several = any(len(run.validation[-1]["groups"]) > 1 for run in shown)
-    parts = (_draw_pooled, _draw_mean)[: 2 if several else 1]
-    with style.figure(max(5.0 * len(parts), 7.0), 2.9 * len(names) + 0.5) as drawn:
-        axes = drawn.subplots(len(names), len(parts), squeeze=False)
+    lasts = [run.validation[-1] for run, _ in shown]
+    names = list(dict.fromkeys(row["name"] for last in lasts for row in last["classes"]))
+    several = any(len(last["groups"]) > 1 for last in lasts)
+    titles = ("All voxels pooled", "Mean of the groups")[: 1 + several]
+    with style.figure(max(5.0 * len(titles), 7.0), 2.9 * len(names) + 0.5) as drawn:
+        axes = drawn.subplots(len(names), len(titles), squeeze=False)
         for row, name in zip(axes, names, strict=True):
-            for axis, draw in zip(row, parts, strict=True):
-                for run in shown:
-                    draw(axis, run, name, style.series_colour(runs.index(run)))
+            for run, colour in shown:
+                of_class = [
+                    {"step": record["step"], **one}
+                    for record in run.validation
+                    for one in record["classes"]
+                    if one["name"] == name
+                ]
+                if of_class:
+                    _draw_dice(row, of_class, colour)
+            for axis in row:
                 axis.set_ylim(0.0, 1.02)
             row[0].set_ylabel(f"Dice, {style.plain(name)}")
-        titles = ("All voxels pooled", "Mean of the groups")
-        for axis, title in zip(axes[0], titles, strict=False):
+        for axis, title in zip(axes[0], titles, strict=True):
             axis.set_title(title)
         band = Patch(color=style.SERIES[0], alpha=0.18, lw=0, label="band: half of the groups")
         handles = grey_line("everything is this class"), *[band][: int(several)]
-        return _completed(drawn, axes, runs, shown, *handles)
+        return _completed(drawn, axes, shown, *handles)
+
+
+def _draw_dice(axes: Sequence[Axes], rows: Sequence[Record], colour: str) -> None:
+    """Draw Dice over all voxels, and on a second panel the mean of the groups that have one, with half of them."""
+    axes[0].plot(*column(rows, "dice_pooled"), **style.series_look(colour))
+    axes[0].axhline(rows[-1]["dice_everything"], color=style.GREY, ls="--", lw=1.3)
+    for axis in axes[1:]:
+        groups = [(r["step"], [one for one in r["dice_groups"] if one is not None]) for r in rows]
+        groups = [(step, values) for step, values in groups if values]
+        steps = [step for step, _ in groups]
+        low, high = ([np.percentile(v, share) for _, v in groups] for share in (25, 75))
+        axis.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
+        axis.plot(steps, [np.mean(v) for _, v in groups], **style.series_look(colour))
 
 
 @curve
@@ -336,15 +344,15 @@ def scores_figure(runs: Sequence[Run]) -> str | None:
 
     Return an SVG as data URI, or None if no run has such scores.
     """
-    shown = [run for run in _validated(runs, "channels") if run.task.scores_of(run.validation[-1])]
+    validated = _validated(runs, "channels")
+    shown = [one for one in validated if one[0].task.scores_of(one[0].validation[-1])]
     if not shown:
         return None
-    names = list(dict.fromkeys(run.task.score_name for run in shown))
+    names = list(dict.fromkeys(run.task.score_name for run, _ in shown))
     with style.figure(max(7.0, 5.2 * len(names)), 3.2) as drawn:
         axes = drawn.subplots(1, len(names), squeeze=False)[0]
-        for run in shown:
+        for run, colour in shown:
             axis = axes[names.index(run.task.score_name)]
-            colour = style.series_colour(runs.index(run))
             scores = [(record["step"], run.task.scores_of(record)) for record in run.validation]
             alike = [(step, rows) for step, rows in scores if len(rows) == len(scores[-1][1])]
             steps = [step for step, _ in alike]
@@ -356,32 +364,4 @@ def scores_figure(runs: Sequence[Run]) -> str | None:
         for axis, name in zip(axes, names, strict=True):
             axis.set_ylabel(name)
             axis.set_ylim(min(axis.get_ylim()[0], 0.0), 1.02)
-        return _completed(drawn, [axes], runs, shown, grey_line("trivial prediction"))
-
-
-def _of_class(record: Record, name: str) -> Record:
-    """Return the scores of a class in a validation record, or {} if the record has none."""
-    return next((row for row in record["classes"] if row["name"] == name), {})
-
-
-def _groups(record: Record, name: str) -> Floats:
-    """Return Dice (n,), ascending, of the groups for which the class is true or predicted."""
-    values = _of_class(record, name).get("dice_groups", [])
-    return np.sort(np.array([value for value in values if value is not None], dtype=np.float64))
-
-
-def _draw_pooled(axis: Axes, run: Run, name: str, colour: str) -> None:
-    rows = [{"step": r["step"], **_of_class(r, name)} for r in run.validation]
-    axis.plot(*column(rows, "dice_pooled"), **style.series_look(colour))
-    everything = _of_class(run.validation[-1], name).get("dice_everything")
-    if everything is not None:
-        axis.axhline(everything, color=style.GREY, ls="--", lw=1.3)
-
-
-def _draw_mean(axis: Axes, run: Run, name: str, colour: str) -> None:
-    rows = [(r["step"], _groups(r, name)) for r in run.validation]
-    rows = [(step, values) for step, values in rows if values.size]
-    steps = [step for step, _ in rows]
-    low, high = ([np.percentile(values, share) for _, values in rows] for share in (25, 75))
-    axis.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
-    axis.plot(steps, [values.mean() for _, values in rows], **style.series_look(colour))
+        return _completed(drawn, [axes], shown, grey_line("trivial prediction"))

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +21,13 @@ _SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginni
 _VISITED = 0.16  # strength of the tint of the visited region
 
 
-@dataclass(frozen=True)
-class Snapshots:
-    """Snapshots of the canvas of one object.
+class Snapshots(NamedTuple):
+    """Snapshots of the canvas of one object, after some of the moves."""
 
-    Attributes:
-        probability: The canvas (k, z, y, x) after some of the moves, NaN in voxels that were not visited.
-        moves: Number of moves made (k,).
-        seed: Where the object began to grow (z, y, x).
-    """
-
-    probability: npt.NDArray[np.float32]
-    moves: npt.NDArray[Any]
-    image: npt.NDArray[Any]
-    seed: Vec3
+    probability: npt.NDArray[np.float32]  # (k, z, y, x), NaN in voxels that were not visited
+    moves: npt.NDArray[Any]  # number of moves made (k,)
+    image: npt.NDArray[Any]  # (z, y, x)
+    seed: Vec3  # where the object began to grow (z, y, x)
 
 
 def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
@@ -99,6 +91,7 @@ def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[
     alpha = 0.62 * np.clip((filled - 0.3) / 0.7, 0.0, 1.0)[..., None]
     picture = (1.0 - alpha) * picture + alpha * np.array([0.0, 0.60, 0.86])
     drawing.show(axis, picture, float(size[rows]) / float(size[columns]))
-    drawing.mark(axis, growth.seed[rows], growth.seed[columns], "+")
+    for colour, width in (("black", 2.6), ("white", 1.2)):
+        axis.plot(growth.seed[columns], growth.seed[rows], "+", mec=colour, ms=9.0, mew=width)
     if visited.any() and filled.max() >= 0.5 > filled.min():
         axis.contour(filled, levels=[0.5], colors=[style.SERIES[1]], linewidths=1.0)

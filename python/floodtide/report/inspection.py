@@ -3,37 +3,31 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from floodtide import _core
 from floodtide._core import __version__
 from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.notes import count_of
-from floodtide.base.outputs import files_of
+from floodtide.base.outputs import reserved
 from floodtide.base.progress import bar
 from floodtide.data import Volume
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import alignment, image_statistics, label_statistics, problems
-from floodtide.data.look.alignment import Alignment, orders_for
+from floodtide.data.look.alignment import Alignment
 from floodtide.data.look.image import ImageStatistics, bin_edges
-from floodtide.data.look.labels import LIMITS, LabelStatistics, require_labels
+from floodtide.data.look.labels import LIMITS, LabelStatistics, integers_of
 from floodtide.data.look.problems import Problem
 from floodtide.data.look.sections import MISSING
-from floodtide.data.volumes import labels_of, name_of, require_same_grid, settled_size, stated_by
+from floodtide.data.volumes import labels_of, orders_for, require_same_grid, settled_size, stated_by
 from floodtide.errors import InvalidArgumentError
-from floodtide.report import pages, planes
-from floodtide.segment.canvas import BYTES_PER_VOXEL
+from floodtide.report import page, planes
 
-_MOST_POINTS = 2000  # of a curve
 _CLIPPED = 0.02  # share of voxels at the end of the range, above which the page remarks it
 # Change of the sections' mean, in standard deviations, above which the page remarks it.
 _DRIFT = 1.0
@@ -54,24 +48,6 @@ class Inspection:
     problems: tuple[Problem, ...]
     stated: Mapping[str, str]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the figures as values that JSON can hold."""
-        result = dataclasses.asdict(self)
-        if self.image.sections is not None:
-            sections = result["image"]["sections"]
-            sections["correlations"] = [
-                None if math.isnan(value) else value for value in sections["correlations"]
-            ]
-        if self.alignment is not None:
-            result["alignment"] = {
-                "verdict": self.alignment.verdict,
-                "candidates": [
-                    {"expression": one.orientation.expression, "difference": one.difference}
-                    for one in self.alignment.candidates
-                ],
-            }
-        return result
-
 
 def write(
     image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None, out: Path
@@ -81,8 +57,8 @@ def write(
     Args:
         voxel_size_nm: Voxel size (z, y, x); None: what the format states, if it states one.
     """
-    inputs = files_of([name_of(volume) for volume in (image, labels) if volume is not None])
-    with pages.reserve(out, [Path(path) for path in inputs]):
+    with reserved("report", out, page.REPORT):
+        labels = None if labels is None else integers_of(labels)
         found = _look_at(image, labels, voxel_size_nm)
         replace_bytes(out, _render(found, image, labels).encode())
     return found
@@ -94,7 +70,6 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
             raise InvalidArgumentError(
                 f"{image.name} is given as image and as labels; expected labels, one id for each object"
             )
-        require_labels(labels)
         orders_for(image, labels)
         if labels.shape == image.shape:  # else axes are in another order, which `alignment` finds
             require_same_grid("inspect", labels, image)
@@ -137,9 +112,10 @@ def _look_at(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None)
 
 
 def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
-    size = found.image.voxel_size_nm
-    fits = labels is not None and labels.shape == image.shape
-    return pages.render(
+    layers: dict[str, planes.Layer | None] = {"image": (image, (0, 0, 0))}
+    if labels is not None and labels.shape == image.shape:
+        layers["truth"] = labels, (0, 0, 0)
+    return page.render(
         "inspect.html",
         version=__version__,
         title=os.path.basename(found.image.name),
@@ -148,8 +124,7 @@ def _render(found: Inspection, image: Volume, labels: Volume | None) -> str:
         labels=found.labels,
         limits=list(zip(LIMITS, found.labels.at_least, strict=True))[2:] if found.labels else [],
         verdict=verdict(found),
-        memory=_segmenting(found.image),
-        planes=planes.planes_figure(planes.middle_planes(image, labels if fits else None, size)),
+        planes=planes.planes_figure(planes.cut(layers, found.image.voxel_size_nm)),
         histogram=_histogram(found.image),
         sections=_sections(found.image),
     )
@@ -168,10 +143,14 @@ def verdict(found: Inspection) -> str:
 def _of_values(image: ImageStatistics) -> list[Problem]:
     """Return remarks on grey levels and brightness that only the page and its lines make."""
     found: list[Problem] = []
-    missing = 0.0
-    if image.sections is not None:
-        kinds = [one.kind for one in image.sections.findings]
-        missing = kinds.count(MISSING) / len(image.sections.means)
+    sections, missing = image.sections, 0.0
+    if sections is not None:
+        missing = [one.kind for one in sections.findings].count(MISSING) / len(sections.means)
+        if sections.drift > _DRIFT:
+            found += problems.finding(
+                f"image: the mean of the sections changes by {sections.drift:.1f} standard deviations along z:"
+                " equalise the sections' brightness before training, for example by CLAHE"
+            )
     for share, end, value in (
         (image.lowest_share, "lowest", image.minimum),
         (image.highest_share, "highest", image.maximum),
@@ -181,25 +160,7 @@ def _of_values(image: ImageStatistics) -> list[Problem]:
                 f"image: {100 * share:.1f} % of the voxels have the {end} possible value, {value:g}: the image is"
                 " clipped, or padded"
             )
-    if image.sections is not None and image.sections.drift > _DRIFT:
-        found += problems.finding(
-            f"image: the mean of the sections changes by {image.sections.drift:.1f} standard deviations along z:"
-            " equalise the sections' brightness before training, for example by CLAHE"
-        )
     return found
-
-
-def _segmenting(image: ImageStatistics) -> str:
-    """Return one sentence about the memory that a segmentation of the image needs."""
-    needed = BYTES_PER_VOXEL * math.prod(image.shape)
-    available = _core.available_bytes()
-    text = (
-        f"A segmentation of the whole image in one piece needs about {_core.describe_bytes(needed)}"
-    )
-    if available is None or needed <= available:
-        return f"{text}, which fits."
-    edge = int((available / BYTES_PER_VOXEL) ** (1 / 3)) // 32 * 32
-    return f"{text}, which does not fit: cut it with segment.subvolume = [{edge}, {edge}, {edge}] or less."
 
 
 def _histogram(image: ImageStatistics) -> str:
@@ -225,25 +186,15 @@ def _sections(image: ImageStatistics) -> str | None:
     found = image.sections
     if found is None or len(found.means) < 2:
         return None
-    step = -(-len(found.means) // _MOST_POINTS)
     z = found.first + np.arange(len(found.means))
     means, stds = np.asarray(found.means), np.asarray(found.stds)
     with style.figure(7.2, 4.2) as drawn:
         upper, lower = drawn.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        upper.fill_between(
-            z[::step],
-            (means - stds)[::step],
-            (means + stds)[::step],
-            color=style.SERIES[0],
-            alpha=0.18,
-            lw=0,
-            label="± standard deviation",
-        )
-        upper.plot(z[::step], means[::step], color=style.SERIES[0], lw=1.2, label="mean")
+        blue, label = style.SERIES[0], "± standard deviation"
+        upper.fill_between(z, means - stds, means + stds, color=blue, alpha=0.18, lw=0, label=label)
+        upper.plot(z, means, color=blue, lw=1.2, label="mean")
         upper.set_ylabel("grey level")
-        lower.plot(
-            z[:-1:step] + 0.5, np.asarray(found.correlations)[::step], color=style.SERIES[2], lw=1.2
-        )
+        lower.plot(z[:-1] + 0.5, found.correlations, color=style.SERIES[2], lw=1.2)
         lower.set_ylabel("correlation with\nthe next section")
         lower.set_xlabel("section (z)")
         lower.set_ylim(min(0.0, np.nanmin([0.0, *found.correlations])), 1.02)

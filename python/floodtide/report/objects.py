@@ -12,17 +12,17 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from floodtide.base import style
 from floodtide.data import Volume
-from floodtide.errors import UnsupportedError
-from floodtide.shapes.meshes import meshes_of
+from floodtide.shapes.arrays import meshes_of
 
 _SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-th voxel is drawn
 _MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows no shape
 
 
-def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str | None, str]:
-    """Draw the largest objects of a segmentation.
+def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> str | None:
+    """Draw the largest objects of a segmentation. Return a PNG as data URI; None: there is no object.
 
-    Return a PNG as data URI, or None; and a note: what it shows, or why there is none.
+    Raises:
+        UnsupportedError: If the package that makes surfaces is missing.
     """
     step = -(-max(volume.shape) // _SIDE)
     nz, ny, nx = volume.shape
@@ -32,14 +32,9 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
     ids, counts = np.unique(labels[labels > 0], return_counts=True)
     largest = ids[np.argsort(-counts, kind="stable")][:_MOST].tolist()
     if not largest:
-        return None, ""
-    try:
-        found = meshes_of(
-            np.pad(labels, 1), voxel_size=(z, y, x), max_error=max(z, y, x), ids=largest
-        )
-        meshes = {mesh.id: mesh for mesh in found}
-    except UnsupportedError as error:
-        return None, f"no picture of the objects in 3-D: {error}"
+        return None
+    found = meshes_of(np.pad(labels, 1), voxel_size=(z, y, x), max_error=max(z, y, x), ids=largest)
+    meshes = {mesh.id: mesh for mesh in found}
     size = np.array(labels.shape) * (z, y, x)
     flat = size[0] < 0.5 * max(size)
     light = LightSource(azdeg=146, altdeg=44)
@@ -58,6 +53,4 @@ def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str 
         axes.set_box_aspect(size[::-1], zoom=1.25 if flat else 1.0)
         axes.view_init(elev=24, azim=-58)
         axes.set(xticks=[], yticks=[], zticks=[], xlabel="x", ylabel="y", zlabel="z")
-        return style.data_uri(drawn, "png", dpi=130), (
-            f"The {len(meshes)} largest segments. Two neurons in one colour are a merger."
-        )
+        return style.data_uri(drawn, "png", dpi=130)

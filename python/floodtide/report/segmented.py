@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segmentation that a report shows of a run: that of the run directory, or a small one made here.
+"""The segmentation that a report shows of a run, with its worst mistakes: of the run directory, or a small one of here.
 
 If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of a held-out box: by flood
 filling, or from what a U-Net predicts. This takes up to a minute, is not stored, and works for a run that still trains.
@@ -20,22 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core, config, evaluate
+from floodtide.base import style
 from floodtide.base.data_options import TrainingVolume, volume_name
-from floodtide.base.network_files import checkpoints
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, as_vec3, box_text, difference, middle, total
+from floodtide.data.formats.geometry import size_text
 from floodtide.data.patches import boxes_of
-from floodtide.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    NumericalError,
-    OutOfRangeError,
-    UnsupportedError,
-)
+from floodtide.errors import Error, InvalidArgumentError, OutOfRangeError
 from floodtide.evaluate import trivial
-from floodtide.evaluate.intervals import intervals
-from floodtide.report import growth, planes
+from floodtide.evaluate.mistakes import Mistake
+from floodtide.evaluate.voxels import intervals
+from floodtide.report import drawing, growth, planes
 from floodtide.report.growth import Snapshots
 from floodtide.segment import Segmenter, trained
 from floodtide.segment.decoding import Decoding, kept_decoding
@@ -48,9 +44,10 @@ from floodtide.train.recorded_run import SEGMENTATION, Run
 _SMALL = 1 << 19  # voxels that the report segments itself
 _MOST = 1 << 26  # voxels of a segmentation that is compared with the truth
 _WHAT = "pictures of a segmentation"
-
-CANNOT = (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError)
-"""Errors that say why a report cannot show a part."""
+_COUNT = 10  # of the worst mistakes
+_COLUMNS = 5  # of their pictures
+_PANEL = 2.1  # width of a picture in inches
+_WINDOW = 80  # voxels along each side of a picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,38 +57,38 @@ class Segmented:
     Attributes:
         segmentation: Segment ids (z, y, x).
         start: Its first voxel, in voxels of the whole volume.
-        image: Name of the image of the whole, "" if there is none.
-        truth: Ids of the truth in the same box; the name of the labels of the whole for a very large box; "": none.
         note: Where the segmentation comes from.
+        image: The image of the whole, and the place of the segmentation in it; None: there is none.
+        truth: Ids of the truth in the same box; None: unknown, or too large.
         grown: Snapshots of a growing object; None: not of flood filling, there is no checkpoint, or several runs are
             compared.
-        answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty if not compared.
-        interval: 95 % interval of the segmentation's adapted Rand error; None: not compared, or few objects.
-        pairs: Rows (segment, object, voxels) of the whole box; None if not compared.
+        answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty without truth.
+        interval: 95 % interval of the segmentation's adapted Rand error; None: without truth, or few objects.
+        pairs: Rows (segment, object, voxels) of the whole box; None without truth.
     """
 
     segmentation: Volume
     start: Vec3
-    image: str
     note: str
-    truth: str | Volume = ""
+    image: planes.Layer | None = None
+    truth: Volume | None = None
     grown: Snapshots | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     interval: tuple[float, float] | None = None
     pairs: npt.NDArray[np.int64] | None = None
 
     def planes(
-        self, voxel_size_nm: Sequence[float] | None, around: Vec3 | None = None
+        self, voxel_size_nm: Sequence[float] | None, around: Vec3 | None = None, width: int = 160
     ) -> list[planes.Plane]:
-        """Return three planes of the segmentation, see `read_segmentation`."""
-        return planes.read_segmentation(
-            self.segmentation,
-            self.image,
-            self.truth,
-            voxel_size_nm,
-            around,
-            pairs=self.pairs,
-            placed=self.start,
+        """Return three planes of the segmentation, see `planes.cut`."""
+        inside = (0, 0, 0)
+        layers = {
+            "segmentation": (self.segmentation, inside),
+            "image": self.image,
+            "truth": None if self.truth is None else (self.truth, inside),
+        }
+        return planes.cut(
+            layers, voxel_size_nm, around=around, width=width, start=self.start, pairs=self.pairs
         )
 
 
@@ -103,38 +100,27 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     """
     if os.path.lexists(run.folder / SEGMENTATION):
         volume = Volume(run.folder / SEGMENTATION, "segmentation")
-        found = Segmented(
-            segmentation=volume,
-            start=as_vec3(_core.segment.placement(volume.core) or [0, 0, 0]),
-            image=run.source.get("image", ""),
-            note=f"The segmentation is {SEGMENTATION} of the run directory.",
-        )
+        start = as_vec3(_core.segment.placement(volume.core) or [0, 0, 0])
+        note = f"The segmentation is {SEGMENTATION} of the run directory."
         grown, missing = _growing(run) if alone else (None, [])
-        return dataclasses.replace(_compared(run, found, run.source), grown=grown), missing
+        found = _compared(run, volume, start, run.source, note)
+        return dataclasses.replace(found, grown=grown), missing
     if run.source.get("groups"):
         return None, []  # sections of several volumes make no objects
     if not alone:
         return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
-        return _compared(run, *_made(run)), []
-    except CANNOT as error:
+        return _made(run), []
+    except Error as error:
         return None, [f"{_WHAT}: {error}"]
 
 
 def _growing(run: Run) -> tuple[Snapshots | None, list[str]]:
     """Return snapshots of an object that the newest checkpoint of a run grows; or None, and why there are none."""
     try:
-        return (None if run.task.predicts else _made(run)[0].grown), []
-    except (*CANNOT, NumericalError) as error:
+        return (None if run.task.predicts else _made(run).grown), []
+    except Error as error:
         return None, [f"a mask growing over its moves: {error}"]
-
-
-def newest(run: Run) -> tuple[config.Config, Path]:
-    """Return the configuration and the newest checkpoint of a run. A run without any is an InvalidFileError."""
-    found = checkpoints(run.folder)
-    if not found or not run.config_text:
-        raise InvalidFileError("no checkpoint with a configuration yet; training writes one")
-    return config.load(run.folder / "config.toml"), found[-1]
 
 
 def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
@@ -142,10 +128,9 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
 
     A run that holds nothing out is an InvalidArgumentError.
     """
-    volume = held_out_volume(settings)
-    if volume is not None and settings.validation.test_box:
-        volume = dataclasses.replace(volume, box=settings.validation.test_box)
-    if volume is None:
+    if volume := held_out_volume(settings):
+        volume = dataclasses.replace(volume, box=settings.validation.test_box or volume.box)
+    else:
         held_out = learner_of(settings.model).held_out_of(settings)
         if held_out is None:
             raise InvalidArgumentError("the run holds nothing out; [validation] names what")
@@ -154,25 +139,19 @@ def held_out_box(settings: config.Config) -> tuple[TrainingVolume, Box]:
     return volume, boxes_of(volume)[0]
 
 
-def _made(run: Run) -> tuple[Segmented, dict[str, Any]]:
-    """Segment the middle of a held-out box with the newest checkpoint of the run.
-
-    Return the segmentation, and the names and places of its labels, for `_compared`.
-    """
-    settings, checkpoint = newest(run)
+def _made(run: Run) -> Segmented:
+    """Segment the middle of a held-out box with the newest checkpoint of the run."""
+    settings = config.load(run.folder / "config.toml")
+    checkpoint = trained.newest_checkpoint(run.folder)
     source, box = held_out_box(settings)
     make = _predicted if settings.task.predicts else _flooded
     with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
         labels, start, grown, decoding = make(settings, checkpoint, source, box, progress)
     shown = box_text((start, as_vec3(labels.shape)))
-    found = Segmented(
-        segmentation=Volume(labels),
-        start=start,
-        image=volume_name(source.image),
-        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.{decoding}",
-        grown=grown,
-    )
-    return found, {"labels": volume_name(source.labels), "labels_start": source.labels_box_start}
+    note = f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoint.name}.{decoding}"
+    image, labels_name = volume_name(source.image), volume_name(source.labels)
+    volume = {"image": image, "labels": labels_name, "labels_start": source.labels_box_start}
+    return dataclasses.replace(_compared(run, Volume(labels), start, volume, note), grown=grown)
 
 
 _Made = tuple[npt.NDArray[np.uint32], Vec3, Snapshots | None, str]
@@ -192,23 +171,17 @@ def _predicted(
     images = [Volume(volume_name(one.image)) for one in source.inputs]
     predicted = predictor.predicted(images, part, progress)
     labels = objects_of(task, predicted, sections=predictor.model.flat, options=decoding.options)
-    said = f" Decoding: {decoding.source_for(part)}." if decoding.source else ""
+    said = f" Decoding: {decoding.source}." if decoding.source else ""
     return labels.astype(np.uint32), part[0], None, said
 
 
 def _flooded(
     settings: config.Config, checkpoint: Path, source: TrainingVolume, box: Box, progress: Progress
 ) -> _Made:
-    options = dataclasses.replace(
-        settings.segment.alone(),
-        checkpoint=str(checkpoint),
-        mean=source.mean,
-        std=source.std,
-        fov=None,
-        deltas=None,
-        consensus="none",
-        reflect=False,  # only voxels that a field of view can have in its middle are shown
-    )
+    # Only voxels that a field of view can have in its middle are shown.
+    plain: dict[str, Any] = {"fov": None, "deltas": None, "consensus": "none", "reflect": False}
+    plain |= {"checkpoint": str(checkpoint), "mean": source.mean, "std": source.std}
+    options = dataclasses.replace(settings.segment.alone(), **plain)
     segmenter = Segmenter.load(options, compute=settings.run.compute)
     part = small_part(box, segmenter.model.fov)
     volume = Volume(volume_name(source.image))
@@ -231,37 +204,92 @@ def small_part(box: Box, fov: Sequence[int]) -> Box:
     centre there.
     """
     size = box[1]
-    factor = min(1.0, (_SMALL / float(np.prod(size, dtype=np.float64))) ** (1 / 3))
+    factor = min(1.0, (_SMALL / math.prod(size)) ** (1 / 3))
     wanted = [min(n, max(int(n * factor), 2 * f)) for n, f in zip(size, fov, strict=True)]
     if any(n < f + 1 for n, f in zip(wanted, fov, strict=True)):
         raise OutOfRangeError(
-            f"validation.box has {size[0]} x {size[1]} x {size[2]} voxels, expected more than the field of view"
+            f"validation.box has {size_text(size)} voxels, expected more than the field of view"
         )
     return middle(box, wanted)
 
 
-def _compared(run: Run, found: Segmented, volume: Mapping[str, Any]) -> Segmented:
-    """Return the segmentation with the truth of a volume's table and scores, if the labels are objects."""
-    shape = found.segmentation.shape
-    labels, first = str(volume.get("labels", "")), volume.get("labels_start", (0, 0, 0))
-    inside = difference(found.start, first)
-    truth = planes.covering(planes.opened(labels), found.segmentation, inside)
-    volumes = [found.segmentation, *(truth or ())[:1]]
-    if truth is None or not run.task.of_objects or any(v.dtype.kind not in "iu" for v in volumes):
+def _compared(
+    run: Run, segmentation: Volume, start: Vec3, volume: Mapping[str, Any], note: str
+) -> Segmented:
+    """Return a segmentation with image and truth of a volume's table, and with scores if the labels are objects."""
+    shape = segmentation.shape
+    image = planes.placed(planes.opened(str(volume.get("image", ""))), start, shape)
+    found = Segmented(segmentation=segmentation, start=start, note=note, image=image)
+    labels = planes.opened(str(volume.get("labels", "")))
+    inside = difference(start, volume.get("labels_start", (0, 0, 0)))
+    truth = planes.placed(labels, inside, shape)
+    if truth is None or not run.task.of_objects or math.prod(shape) > _MOST:
         return found
-    if math.prod(shape) > _MOST:
-        return dataclasses.replace(found, truth="" if any(first) else labels)
+    if any(one.dtype.kind not in "iu" for one in (segmentation, truth[0])):
+        return found
     objects = truth[0].read((inside, shape))
     objects[objects == run.config.get("data", {}).get("unlabelled", 0)] = 0
     table = evaluate.ContingencyTable()
-    table.add(found.segmentation.read(), objects)
+    table.add(segmentation.read(), objects)
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
-    image = planes.covering(planes.opened(found.image), found.segmentation, found.start)
     if image is not None:
-        grey = image[0].read((found.start, shape))
+        grey = image[0].read((start, shape))
         answers[trivial.GREY_LEVEL] = trivial.of_grey_level(grey, objects)[1]
-    pairs = table.rows().astype(np.int64)
-    interval = (intervals(table) or {}).get(trivial.ERROR)
     return dataclasses.replace(
-        found, truth=Volume(objects), answers=answers, interval=interval, pairs=pairs
+        found,
+        truth=Volume(objects),
+        answers=answers,
+        interval=(intervals(table) or {}).get(trivial.ERROR),
+        pairs=table.rows().astype(np.int64),
     )
+
+
+def worst_of(found: Segmented) -> list[Mistake]:
+    """Return the ten mistakes that cost most voxels, splits and mergers together; empty without truth."""
+    if found.truth is None:
+        return []
+    labels = Volume(found.segmentation.read())  # as an array: without a position, like the truth
+    mistakes = evaluate.worst_mistakes(evaluate.Pair(labels, found.truth), count=_COUNT)
+    mistakes.sort(key=lambda mistake: -mistake.voxels)
+    first: dict[tuple[int, int], Mistake] = {}
+    # If a segment takes a part of another object, this part is in a merger and in a split.
+    for mistake in mistakes:
+        first.setdefault((mistake.parts[1].segment, mistake.parts[1].object), mistake)
+    result = []
+    for mistake in list(first.values())[:_COUNT]:  # in voxels of the whole volume
+        parts = (
+            dataclasses.replace(part, zyx=total(part.zyx, found.start)) for part in mistake.parts
+        )
+        result.append(dataclasses.replace(mistake, parts=tuple(parts)))
+    return result
+
+
+def worst_figure(
+    found: Segmented, mistakes: Sequence[Mistake], voxel_size_nm: Sequence[float] | None
+) -> str:
+    """Return a figure with the plane z through each mistake, in the colours of the mistakes. PNG as data URI."""
+    rows = -(-len(mistakes) // _COLUMNS)
+    places = [mistake.parts[1].zyx for mistake in mistakes]
+    cuts = [found.planes(voxel_size_nm, place, _WINDOW)[0] for place in places]
+    height, width = cuts[0].shape
+    ratio = style.bounded_ratio(cuts[0].aspect * height / width)
+    size = (_PANEL * _COLUMNS, (_PANEL * ratio + 0.5) * rows + 0.35)
+    with drawing.grid(rows, _COLUMNS, *size) as (drawn, axes):
+        shown = zip(axes.flat, mistakes, places, cuts, strict=False)
+        for number, (axis, mistake, (z, y, x), plane) in enumerate(shown, start=1):
+            picture = plane.mistakes()
+            assert picture is not None
+            assert plane.truth is not None
+            picture[style.boundaries(plane.truth)] *= 0.55
+            drawing.show(axis, picture, plane.aspect)
+            row, column = plane.marked
+            for colour, line in (("black", 2.6), ("white", 1.2)):
+                axis.plot(column, row, "o", mfc="none", mec=colour, ms=11, mew=line)
+            right = row > plane.shape[0] / 2 and column < plane.shape[1] / 2  # beside the circle
+            pixel_nm = plane.pixel[1] if plane.in_nm else None
+            style.scale_bar(axis, *plane.shape[::-1], pixel_nm, right=right)
+            kind = "merger" if mistake.kind == "merge" else mistake.kind
+            axis.set_title(f"{number}: {kind}, z = {z}", fontsize=8.5)
+            axis.set_xlabel(f"y = {y}, x = {x}", fontsize=8)
+        drawing.mistakes_legend(drawn, "outside lower center")
+        return style.data_uri(drawn, "png", dpi=130)

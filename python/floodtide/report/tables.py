@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,13 +51,18 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
+def table_of(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table of values; the first of a row is its name. Columns without a value are left out."""
+    rows = list(rows)
+    used = [n for n in range(len(titles)) if n == 0 or any(row[n] is not None for row in rows)]
+    head = tuple(titles[n] for n in used)
+    return Table(head, tuple(tuple(text(row[n]) for n in used) for row in rows))
+
+
 def score_table(answers: Mapping[str, Mapping[str, Any]]) -> Table | None:
     """Return a table of scores with one row for each answer {name: scores}, or None without scores."""
-    keys = [key for key in _SCORES if any(key in row for row in answers.values())]
-    if not keys:
-        return None
-    rows = ((name, *(text(row.get(key)) for key in keys)) for name, row in answers.items())
-    return Table(("", *(_SCORES[key] for key in keys)), tuple(rows))
+    rows = ((name, *(row.get(key) for key in _SCORES)) for name, row in answers.items())
+    return table_of(("", *_SCORES.values()), rows) if answers else None
 
 
 def validation_tables(run: Run) -> list[Table]:
@@ -70,17 +75,14 @@ def validation_tables(run: Run) -> list[Table]:
         return [_channel_table(last, head)]
     columns: list[tuple[str, Record]] = []
     for part, trivial, title in PARTS:
-        columns.append((title, last.get(part, {})))
         predictors = last.get(trivial, {})
+        columns += [(title, last.get(part, {}))]
         columns += [(label, predictors.get(name, {})) for name, label, _ in TRIVIAL]
-    rows = [
-        (
-            f"{name} ({'higher' if more else 'lower'} is better)",
-            *(text(values.get(key)) for _, values in columns),
-        )
+    rows = (
+        (f"{name} ({'higher' if more else 'lower'} is better)", *(v.get(key) for _, v in columns))
         for key, name, more in METRICS
-    ]
-    return [Table((head, *(name for name, _ in columns)), tuple(rows))]
+    )
+    return [table_of((head, *(name for name, _ in columns)), rows)]
 
 
 def _dice_table(last: Record, head: str) -> Table:
@@ -90,16 +92,11 @@ def _dice_table(last: Record, head: str) -> Table:
     rows = []
     for row in last["classes"]:
         groups = [value for value in row["dice_groups"] if value is not None]
-        over = (
-            statistics.pstdev(groups) if groups else None,
-            min(groups, default=None),
-            statistics.median(groups) if groups else None,
-            max(groups, default=None),
-            len(groups),
-        )
-        cells = (row["dice_pooled"], row["dice_everything"], row["dice_mean"], *over)
-        rows.append((row["name"], *map(text, cells)))
-    return Table((head, *titles, *spread), tuple(rows))
+        measures: Sequence[Any] = (statistics.pstdev, min, statistics.median, max, len)
+        over = [measure(groups) if groups else None for measure in measures]
+        names = ("name", "dice_pooled", "dice_everything", "dice_mean")
+        rows.append((*(row[name] for name in names), *over))
+    return table_of((head, *titles, *spread), rows)
 
 
 def _confusion_table(run: Run) -> Table:
@@ -110,30 +107,26 @@ def _confusion_table(run: Run) -> Table:
     rows = []
     for name, counts in zip(names, last["confusion"], strict=True):
         shares = (f"{100 * n / sum(counts):.1f} %" if sum(counts) else "-" for n in counts)
-        rows.append((name, *shares, text(sum(counts))))
-    return Table(("true class", *(f"predicted {name}" for name in names), "voxels"), tuple(rows))
+        rows.append((name, *shares, sum(counts)))
+    return table_of(("true class", *(f"predicted {name}" for name in names), "voxels"), rows)
 
 
 def _channel_table(last: Record, head: str) -> Table:
     """Return a table with one row for each output, and the average precision of a constant prediction beside."""
     titles = (
-        *("average precision", "guessing", "average precision of boundaries", "guessing"),
+        *(head, "average precision", "guessing", "average precision of boundaries", "guessing"),
         *("F1", "Matthews correlation", "explained variance", "mean squared error"),
     )
-    rows = {}
+    rows: list[Sequence[object]] = []
     for name, row in last["channels"].items():
         if "share_of_ones" in row:
             share, boundary = row["share_of_ones"], row["boundary_average_precision"]
             found = (row["average_precision"], share, boundary, 1.0 - share, row["f1"], row["mcc"])
             where = f"at offset {name}" if "," in name else f"along {name}"
-            rows[f"affinity {where}"] = (*found, None, None)
+            rows.append((f"affinity {where}", *found, None, None))
         else:
-            rows[name] = (*[None] * 6, explained(row), row["mean_squared_error"])
-    used = [n for n in range(len(titles)) if any(cells[n] is not None for cells in rows.values())]
-    return Table(
-        (head, *(titles[n] for n in used)),
-        tuple((name, *(text(cells[n]) for n in used)) for name, cells in rows.items()),
-    )
+            rows.append((name, *[None] * 6, explained(row), row["mean_squared_error"]))
+    return table_of(titles, rows)
 
 
 def text(value: object) -> str:

@@ -76,17 +76,13 @@ def _drawn(examples: list[list[Floats]], names: list[str]) -> bytes:
     rows = len(names) * (-(-len(examples) // _COLUMNS))
     height, width, _ = examples[0][0].shape
     ratio = style.bounded_ratio(height / width)
-    with style.figure(_COLUMNS * _INCHES, rows * _INCHES * ratio + 0.3) as drawn:
-        drawn.set_layout_engine("compressed")
-        axes = drawn.subplots(rows, _COLUMNS, squeeze=False)
-        for axis in axes.flat:
-            axis.set_axis_off()
+    size = (_COLUMNS * _INCHES, rows * _INCHES * ratio + 0.3)
+    with drawing.grid(rows, _COLUMNS, *size) as (drawn, axes):
         for number, pictures in enumerate(examples):
             row, column = divmod(number, _COLUMNS)
             for below, picture in enumerate(pictures):
                 axis = axes[len(names) * row + below, column]
                 drawing.show(axis, np.clip(picture, 0.0, 1.0))
                 if column == 0:
-                    axis.set_axis_on()
                     axis.set_ylabel(names[below], fontsize=_FONT)
         return style.rendered(drawn, "png")

@@ -18,13 +18,12 @@ from floodtide import _core
 from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_of, refuse_inputs
-from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3, box_text, difference, intersection, total
+from floodtide.data.boxes import Progress, as_vec3, box_text, difference, intersection, total
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats.geometry import Geometry, are_numbers, shown
+from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan
@@ -37,7 +36,7 @@ from floodtide.segment.linking import AffinityOptions, require_range
 from floodtide.segment.pieces import Cut, Pieces
 
 _COMMAND = "floodtide agglomerate"
-_CHUNK = 64  # voxels along each axis of a box that is read for a digest
+
 OVERLAP = 32
 """Voxels that neighbouring subvolumes share, unless that is more than a quarter of a subvolume."""
 
@@ -56,14 +55,16 @@ class AffinityFile:
     Attributes:
         name: "file:dataset".
         box: (start, size) of the box to segment, in voxels of the image.
+        offset: The first voxel of the box; None if nothing says where the first voxel of the affinities lies.
         offsets: Offsets (z, y, x) of the affinities.
+        origin: Names of the image, if the file states one, and of the affinities, as texts of a result.
         voxel_size_nm: Voxel size (z, y, x) that the file states; None: none.
         checkpoint: The checkpoint of the network that made them, if the file states one, else "".
         mirrored: They are a mean over mirrored copies.
 
     Args:
         name: "file:dataset", as `floodtide predict` writes it.
-        offsets: The offsets, for a file that does not state them in the attribute `offsets`.
+        offsets: The offsets; None: those in the attribute `offsets` of the file.
         box: Only this box, in voxels of the image; None: all.
 
     Raises:
@@ -82,32 +83,35 @@ class AffinityFile:
         try:
             self._channels = _core.data.Channels(*path_and_dataset(name))
         except InvalidFileError as error:
-            if "expected integers of" not in str(error):
+            text, _, expected = str(error).partition(", expected integers of")
+            if not expected:
                 raise
             # The core names all types that volumes may have.
-            text = str(error).partition(", expected")[0]
             raise InvalidFileError(f"{text}, expected float32 or uint8") from None
         count, z, y, x = self._channels.shape
-        geometry = self._geometry()
+        found = open_dataset(*path_and_dataset(name), 0)
+        if not found.plain:
+            raise InvalidFileError(
+                f"{name}: names its axes in another order, expected offsets, z, y, x: transpose it first"
+            )
+        geometry = found.geometry
         self._start = geometry.offset or (0, 0, 0)
-        self._is_placed = geometry.offset is not None
-        self.box: Box = box or (self._start, (z, y, x))
-        if intersection(self.box, (self._start, (z, y, x))) != self.box:
+        whole = self._start, (z, y, x)
+        self.box: Box = box or whole
+        if intersection(self.box, whole) != self.box:
             raise OutOfRangeError(
-                f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
+                f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text(whole)}"
             )
         self.image: str = self._channels.text("image")
+        self.origin = {"affinities": name} | ({"image": self.image} if self.image else {})
+        known = geometry.offset is not None or bool(self.image) or self.box[0] != (0, 0, 0)
+        self.offset = self.box[0] if known else None
         self.checkpoint: str = self._channels.text("checkpoint")
         self.mirrored = self._channels.text("mirror") not in ("", "[]")
         self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
-        if text := self._channels.text("offsets"):
+        if offsets is None and (text := self._channels.text("offsets")):
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
-                stated = offsets_of(json.loads(text))
-            if offsets is not None and [*map(list, offsets)] != [*map(list, stated)]:
-                raise InvalidArgumentError(
-                    f"{name}: its attribute offsets is {shown(text)}, expected these or no other offsets"
-                )
-            offsets = stated
+                offsets = offsets_of(json.loads(text))
         if offsets is None:
             raise InvalidArgumentError(
                 f"{name}: has no attribute `offsets`, and none are given; expected the offsets [z, y, x] of its {count}"
@@ -122,31 +126,6 @@ class AffinityFile:
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the file again."""
         return AffinityFile, self._arguments
-
-    @property
-    def origin(self) -> dict[str, str]:
-        """Return the names of the image, if the file states one, and of the affinities, as texts of a result."""
-        image = {"image": self.image} if self.image else {}
-        return image | {"affinities": self.name}
-
-    @property
-    def offset(self) -> Vec3 | None:
-        """The first voxel of the box; None if nothing says where the first voxel of the affinities lies."""
-        known = self._is_placed or bool(self.image) or self.box[0] != (0, 0, 0)
-        return self.box[0] if known else None
-
-    def _geometry(self) -> Geometry:
-        size = self._channels.numbers("resolution")
-        if size is not None and not (are_numbers(size) and min(size) > 0):
-            raise InvalidFileError(
-                f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
-            )
-        found = open_dataset(*path_and_dataset(self.name), 0)
-        if not found.plain:
-            raise InvalidFileError(
-                f"{self.name}: names its axes in another order, expected offsets, z, y, x: transpose it first"
-            )
-        return found.geometry
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""
@@ -187,12 +166,7 @@ def write_segments(
 
 
 def agglomerate(
-    affinities: AffinityFile,
-    out: str,
-    options: AffinityOptions,
-    *,
-    subvolume: Vec3 | None = None,
-    overlap: Vec3 | None = None,
+    affinities: AffinityFile, out: str, options: AffinityOptions, *, subvolume: Vec3 | None = None
 ) -> dict[str, Any]:
     """Make segments of affinities, as `floodtide agglomerate` does. Collective.
 
@@ -203,52 +177,45 @@ def agglomerate(
         out: The volume to write; with `subvolume` a folder, for `floodtide.segment.reconcile`: a new one, or one that
             was made with the same arguments.
         options: How they become segments.
-        subvolume: Size (z, y, x) in voxels of the subvolumes that ranks share; None: one piece, made by rank 0.
-        overlap: Smallest overlap (z, y, x) of subvolumes; None: 32 voxels, at most a quarter of a subvolume.
+        subvolume: Size (z, y, x) in voxels of the subvolumes that ranks share; they overlap by 32 voxels, at most by a
+            quarter of their size. None: one piece, made by rank 0.
 
     Returns:
-        `out`, and `subvolumes`; or in one piece `segments`, `coverage` and the table `places`, on rank 0 alone.
+        `out`, and what `store_on_ranks` returns; or in one piece `segments`, `coverage` and the table `places`, on
+        rank 0 alone.
 
     Raises:
         InvalidArgumentError: If a size is out of range, the folder is for something else, or as `segments_of`.
-        LockedError: If another job uses the folder.
         StorageError: If the output cannot be written.
     """
-    cut: Cut | None = None
     with world.agreed():
-        refuse_inputs("agglomerate", [out], files_of([affinities.name]))
+        refuse_inputs("agglomerate", files_of([out]), files_of([affinities.name]))
         if subvolume is None:
             places = places_beside(out)
-        elif ":" in out:
-            raise InvalidArgumentError(
-                f"{out}: names a dataset, expected a folder with --subvolume"
-            )
-        else:
-            z, y, x = (min(OVERLAP, size // 4) for size in subvolume)
-            cut = Cut(affinities.box, subvolume, overlap or (z, y, x)).joinable()
-    if cut is not None:
-        settings: dict[str, Any] = affinities.origin | {
-            "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
-            "options": to_dict(options),
-            "geometry": {
-                "voxel_size_nm": affinities.voxel_size_nm,
-                "offset": whole_geometry(Geometry(), affinities.image).offset,
-            },
-        }
+    if subvolume is not None:
         with world.agreed():
+            z, y, x = (min(OVERLAP, size // 4) for size in subvolume)
+            cut = Cut(affinities.box, subvolume, (z, y, x))
+            settings: dict[str, Any] = affinities.origin | {
+                "voxels": sampled_digest(affinities.read, affinities.box),
+                "options": to_dict(options),
+                "geometry": {
+                    "voxel_size_nm": affinities.voxel_size_nm,
+                    "offset": whole_geometry(Geometry(), affinities.image).offset,
+                },
+            }
             pieces = Pieces.create(out, cut, total(*affinities.box), settings)
-        with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
-            store_on_ranks(
-                "agglomerate",
-                pieces,
-                lambda box: _segments(affinities, box, options),
-                progress=progress,
-            )
-        return {"subvolumes": len(cut), "out": out}
+
+        def write(number: int, progress: Progress) -> None:
+            made = _segments(affinities, options, cut.subvolume(number))
+            pieces.write(number, *made, _COMMAND)
+            progress(1, 1)
+
+        return {**store_on_ranks("agglomerate", pieces, write), "out": out}
     report: dict[str, Any] = {"out": out}
     with world.agreed():
         if world.rank() == 0:
-            labels, doubtful = _segments(affinities, affinities.box, options)
+            labels, doubtful = _segments(affinities, options, affinities.box)
             made_by = {"checkpoint": affinities.checkpoint} if affinities.checkpoint else {}
             notes = affinities.origin | made_by | {"options": json.dumps(to_dict(options))}
             geometry = Geometry(voxel_size_nm=affinities.voxel_size_nm, offset=affinities.offset)
@@ -261,8 +228,8 @@ def agglomerate(
 
 
 def _segments(
-    affinities: AffinityFile, box: Box, options: AffinityOptions
-) -> tuple[NDArray[np.uint64], list[Place] | None]:
+    affinities: AffinityFile, options: AffinityOptions, box: Box
+) -> tuple[NDArray[np.uint64], list[Place]]:
     """Return the segments of a box (z, y, x), and the places to look at, in voxels of the image."""
     labels, found = segments_with_places(affinities.read(box), affinities.offsets, options)
-    return labels, found and [one.moved(lambda voxel: total(voxel, box[0])) for one in found]
+    return labels, [one.moved(lambda voxel: total(voxel, box[0])) for one in found]

@@ -6,245 +6,188 @@ Processes share pieces of work through files: whoever has the lock of a piece's 
 
 from __future__ import annotations
 
+import abc
 import contextlib
-import dataclasses
-import hashlib
-import itertools
-import json
+import functools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.base.locks import take
-from floodtide.base.outputs import hdf5_result, lock_path, reserved
+from floodtide.base import reading
+from floodtide.base.outputs import refuse_inputs
+from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import SegmentOptions
-from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import Progress, as_vec3, total
-from floodtide.data.look.sampling import starts
-from floodtide.data.places import Place
-from floodtide.data.volumes import as_volume
-from floodtide.errors import LockedError, ShapeError
+from floodtide.data import Box, Volume
+from floodtide.data.boxes import Progress, part_of
+from floodtide.data.look.sampling import QUICK, sample
+from floodtide.errors import LockedError
 from floodtide.segment.canvas import read_seeds, seed_files
-from floodtide.segment.checkpoints import remove_checkpoints
-from floodtide.segment.flooding import Image, Segmenter, output
-from floodtide.segment.identity import LETTERS, digest, options_of
-from floodtide.segment.pieces import CALLS, DATASET, Cut, Pieces
+from floodtide.segment.checkpoints import digest_of_arrays
+from floodtide.segment.pieces import PLAN, Cut, Pieces
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
 _RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing piece is gone
+_NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
 _WHOLE = 1 << 24  # voxels of a volume that is read whole
-_GRID = (8, 4, 4)  # boxes that are read of a larger one, along each axis
-_EDGE = 64  # voxels, the longest edge of such a box
-_SLAB = 1 << 20  # voxels of a whole volume that are read at a time
 
 
-def in_subvolumes(
-    directory: str | os.PathLike[str],
-    segmenter: Segmenter,
-    volume: Image,
-    *,
-    subvolume: Vec3,
-    overlap: Vec3 | None = None,
-    box: Box | None = None,
-) -> Pieces:
-    """Return the directory for a segmentation in subvolumes: a new one, or the one of an earlier call. Not collective.
+class Segmenting(abc.ABC):
+    """A box of an image to segment, in one piece or in subvolumes.
 
-    Args:
-        directory: A directory that is new, or was made with the same arguments.
-        segmenter: The network and its options.
-        volume: The image.
-        subvolume: Size (z, y, x) of a subvolume in voxels.
-        overlap: Smallest overlap (z, y, x) of neighbours; None: the field of view, but at most half a subvolume.
-        box: (start, size) of what is segmented, in voxels of the volume; None: the whole volume.
+    Ranks share the subvolumes, or any scheduler hands them to its workers.
 
-    Raises:
-        InvalidArgumentError: If a size is out of range, or the directory is for something else.
-        ShapeError: If a subvolume is smaller than the field of view.
-        StorageError: If the directory cannot be written.
+    Attributes:
+        image: The image.
+        options: The [segment] options. `subvolume` and `overlap` say how the box is cut.
+        box: (start, size) of what is segmented, in voxels of the image.
+        inputs: Files that outputs must not replace.
     """
-    volume = as_volume(volume)
-    settings = {
-        "image": volume.name,
-        "voxels": voxels_of(volume, segmenter.options, box),
-        "network": digest(segmenter.model),
-        "options": options_of(segmenter.options, segmenter.model),
-        "geometry": dataclasses.asdict(volume.geometry),
-    }
-    cut = cut_of(segmenter, volume, subvolume, overlap, box)
-    pieces = Pieces.create(directory, cut, volume.shape, settings, segmenter.forward)
-    segmenter.follow(pieces.forward)
-    return pieces
 
+    image: Volume
+    options: SegmentOptions
+    box: Box
+    inputs: list[str]
+    _unit = "subvolumes"  # of progress
+    _forward = "layers"
 
-def cut_of(
-    segmenter: Segmenter, volume: Volume, subvolume: Vec3, overlap: Vec3 | None, box: Box | None
-) -> Cut:
-    """Return how `in_subvolumes` cuts a volume."""
-    fov = segmenter.model.fov
-    z, y, x = (min(n, m // 2) for n, m in zip(fov, subvolume, strict=True))
-    whole = ((0, 0, 0), volume.shape) if box is None else box
-    cut = Cut(whole, subvolume, (z, y, x) if overlap is None else overlap).joinable()
-    if not segmenter.options.reflect and any(n < f for n, f in zip(cut.size, fov, strict=True)):
-        raise ShapeError(
-            f"segment: subvolumes of {cut.size} voxels, expected at least the field of view, {tuple(fov)}"
-        )
-    return cut
+    def __init__(self) -> None:
+        self._begun_s = time.monotonic()
 
+    @abc.abstractmethod
+    def write(self, out: str) -> dict[str, Any]:
+        """Segment the box in one piece, write it, and return the report. Collective."""
 
-def segment_block(
-    pieces: Pieces,
-    number: int,
-    segmenter: Segmenter,
-    volume: Image,
-    progress: Progress | None = None,
-) -> bool:
-    """Segment one subvolume and store it, unless it is there already; return True if this call did. Not collective.
+    @property
+    @abc.abstractmethod
+    def cut(self) -> Cut:
+        """How the box is cut; without a size of subvolumes, in one piece."""
 
-    Any scheduler of blocks may call this, in any order and in several processes at a time.
+    @abc.abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """Return what all subvolumes have in common: image, network and options, as JSON values."""
 
-    Args:
-        pieces: The directory, from `in_subvolumes`.
-        number: The subvolume, from 0 to len(pieces.cut) - 1.
-        segmenter, volume: As for `in_subvolumes`.
-        progress: As for `Segmenter.segment`.
+    @abc.abstractmethod
+    def _write(self, pieces: Pieces, number: int, progress: Progress | None) -> None:
+        """Segment and write a subvolume."""
 
-    Raises:
-        LockedError: If another process segments the subvolume at the moment.
-        Error: As `Segmenter.segment` and `Segmentation.save` raise.
-    """
-    reference, checkpoint = pieces.reference(number), pieces.checkpoint(number)
-    if pieces.done(number):
-        # A lock that is there now may be that of a process killed just after storing: taking it removes it.
-        if lock_path(pieces.path(number)).exists():
-            with contextlib.suppress(LockedError), output(reference):
-                remove_checkpoints(checkpoint)
-        return False
-    with output(reference):
-        if pieces.done(number):  # by a process that had the lock until now
-            return False
-        pieces.begin()
-        segmenter.follow(pieces.forward)
-        box = pieces.cut.subvolume(number)
-        result = segmenter.segment(volume, box, progress, checkpoint=checkpoint)
-        notes = {"settings": json.dumps(pieces.settings), CALLS: str(result.network_calls)}
-        result.save(reference, notes)
-        remove_checkpoints(checkpoint)
-    return True
+    @abc.abstractmethod
+    def _cost(self, missing: int) -> tuple[int, float, dict[str, Any]]:
+        """Return memory (bytes) and time (s) of a subvolume, measured here, and more for the report."""
 
+    def _report(self, out: str) -> dict[str, Any]:
+        return {"seconds": time.monotonic() - self._begun_s, "out": out}
 
-def segment_on_ranks(
-    pieces: Pieces,
-    segmenter: Segmenter,
-    volume: Image,
-    *,
-    numbers: range | None = None,
-    progress: Progress | None = None,
-) -> int:
-    """Segment the missing subvolumes on all ranks, and return how many this call did, over all ranks. Collective.
+    def pieces(self, folder: str | os.PathLike[str]) -> Pieces:
+        """Return the folder for the subvolumes: a new one, or the one of an earlier call. Not collective.
 
-    A rank that is done takes the next one. An error on one rank ends the job. What was stored until then stays, and the
-    same call continues.
+        Raises:
+            InvalidArgumentError: If a size is out of range, or the folder is for something else.
+            ShapeError: If a subvolume is smaller than the field of view of a flood-filling network.
+            StorageError: If the folder cannot be written.
+        """
+        refuse_inputs("segment", [folder], self.inputs)
+        return Pieces.create(folder, self.cut, self.image.shape, self._settings(), self._forward)
 
-    Args:
-        pieces, segmenter, volume: As for `segment_block`.
-        numbers: Some of the subvolumes, for job arrays; None: all, and no other job may use the directory meanwhile.
-        progress: Called as progress(voxels done, voxels) on rank 0.
+    def store(self, pieces: Pieces, number: int, progress: Progress | None = None) -> bool:
+        """Segment one subvolume and store it, unless it is there; return True if this call did. Not collective.
 
-    Raises:
-        LockedError: If another job segments into the directory.
-        OutOfRangeError: If `numbers` names a subvolume that does not exist.
-    """
-    shown = None
-    if progress is not None and world.rank() == 0:
-        whole = range(len(pieces.cut)) if numbers is None else numbers
-        shown = _of_all_ranks(pieces, whole, progress)
-    return _shared(
-        "segment",
-        pieces,
-        numbers,
-        lambda number: segment_block(pieces, number, segmenter, volume, shown),
-    )
+        Any scheduler of blocks may call this, in any order and in several processes at a time.
+
+        Args:
+            pieces: The folder.
+            number: The subvolume, from 0 to len(pieces.cut) - 1.
+            progress: Called as progress(done, all).
+
+        Raises:
+            LockedError: If another process segments the subvolume at the moment.
+            Error: If an input or the network cannot be used, or the subvolume cannot be written.
+        """
+        return pieces.store("segment", number, lambda: self._write(pieces, number, progress))
+
+    def write_subvolumes(self, folder: str, numbers: range | None = None) -> dict[str, Any]:
+        """Segment the missing subvolumes, which ranks share. Collective.
+
+        The same call continues after a crash, on any number of ranks. `floodtide.segment.reconcile` makes one
+        segmentation.
+
+        Args:
+            folder: As for `pieces`.
+            numbers: Only these subvolumes, for job arrays.
+
+        Returns:
+            The report: subvolumes, how many were segmented now and how many are missing, seconds, and what was used.
+        """
+        with world.agreed():
+            pieces = self.pieces(folder)
+        write = functools.partial(self._write, pieces)
+        found = store_on_ranks("segment", pieces, write, numbers=numbers, unit=self._unit)
+        return found | self._report(folder)
+
+    def estimate(self, out: str) -> dict[str, Any]:
+        """Estimate what segmenting takes, with the rate of the network on this machine, measured now. Collective.
+
+        Args:
+            out: What will be written: a volume, or with segment.subvolume a folder.
+
+        Returns:
+            The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, hours.
+        """
+        with world.agreed():
+            cut, ranks = self.cut, world.size()
+            missing = len(cut)
+            if self.options.subvolume is not None and reading.exists(Path(out) / PLAN):
+                missing = len(self.pieces(out).missing())
+            needed, seconds, more = self._cost(missing)
+        return {
+            "subvolumes": len(cut),
+            "segmented": len(cut) - missing,
+            "counts": cut.counts,
+            "size": cut.size,
+            "memory_bytes_per_rank": needed + _NETWORK_BYTES,
+            **more,
+            "ranks": ranks,
+            "hours": math.ceil(missing / ranks) * seconds / 3600,
+        }
 
 
 def store_on_ranks(
     command: str,
     pieces: Pieces,
-    segments: Callable[[Box], tuple[NDArray[Any], list[Place] | None]],
+    write: Callable[[int, Progress], None],
     *,
     numbers: range | None = None,
-    progress: Progress | None = None,
-) -> int:
-    """Store what `segments` returns of each missing subvolume (start, size). Collective.
+    unit: str = "subvolumes",
+) -> dict[str, int]:
+    """Write the missing subvolumes on all ranks, and count them for the report. Collective.
 
-    That is labels (z, y, x), and the places to look at, in voxels of the whole volume; None: there is no such table.
+    A rank that is done takes the next one. An error on one rank ends the job. What was stored until then stays, and the
+    same call continues.
 
-    Other arguments, result and errors are as for `segment_on_ranks`, but progress counts subvolumes.
+    Args:
+        write: Writes a subvolume, and tells its own progress.
+        numbers: Some of the subvolumes; None: all. An OutOfRangeError if one does not exist.
+        unit: What progress counts.
     """
-    by = f"floodtide {command}"
-
-    def work(number: int) -> bool:
-        with reserved(command, pieces.path(number), hdf5_result(by, [DATASET])):
-            if pieces.done(number):
-                return False
-            pieces.begin()
-            pieces.write(number, *segments(pieces.cut.subvolume(number)), by)
-        if progress is not None and world.rank() == 0:
-            progress(len(pieces.cut) - sum(1 for _ in pieces.missing()), len(pieces.cut))
-        return True
-
-    return _shared(command, pieces, numbers, work)
-
-
-def _shared(
-    command: str, pieces: Pieces, numbers: range | None, work: Callable[[int], bool]
-) -> int:
-    """Do the work of some subvolumes on all ranks; of all as the only job in the directory. Collective."""
     whole = range(len(pieces.cut)) if numbers is None else numbers
     with world.agreed():
         for number in (whole.start, whole.stop - 1):
             pieces.cut.subvolume(number)
-    with sole_job(command, pieces.directory) if numbers is None else contextlib.nullcontext():
-        return work_on_ranks(whole, pieces.done, work)
+    with bar(unit, command, line_every_s=10.0) as progress:
 
+        def work(number: int) -> bool:
+            shown = part_of(progress, sum(map(pieces.done, whole)), len(whole))
+            return pieces.store(command, number, lambda: write(number, shown))
 
-def _of_all_ranks(pieces: Pieces, numbers: range, progress: Progress) -> Progress:
-    """Return the progress of one subvolume as that of all ranks: the stored subvolumes, and those under way.
-
-    The other ranks are assumed to be as far with their subvolumes as this one.
-    """
-    missing, most, looked_s = list(numbers), 0, -math.inf
-    voxels = math.prod(pieces.cut.size)
-
-    def shown(done: int, total: int) -> None:
-        nonlocal missing, most, looked_s
-        if time.monotonic() - looked_s >= _FIRST_LOOK_S:
-            looked_s = time.monotonic()
-            missing = [number for number in missing if not pieces.done(number)]
-        under_way = min(world.size(), len(missing)) * voxels * done // max(1, total)
-        most = max(most, (len(numbers) - len(missing)) * voxels + under_way)
-        progress(most, len(numbers) * voxels)
-
-    return shown
-
-
-@contextlib.contextmanager
-def sole_job(command: str, directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Return a context manager: inside its block, no other job works in the directory. Collective at its begin."""
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            if world.rank() == 0:
-                what = f"{command}: the directory {os.fspath(directory)}"
-                lock = take(Path(directory) / f"{command}.lock", what, "wait until it has ended")
-                held.callback(lock.release)
-        yield
+        segmented = work_on_ranks(whole, pieces.done, work)
+    missing = len(pieces.missing())
+    return {"subvolumes": len(pieces.cut), "segmented": segmented, "missing": missing}
 
 
 def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[int], bool]) -> int:
@@ -264,22 +207,12 @@ def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[i
         for number in order:
             with contextlib.suppress(LockedError):
                 count += work(number)
-        order = _wait(order, done)
+        # Ranks wait here, not in a collective: the time limit of `floodtide.init` does not count.
+        end_s, pause_s = time.monotonic() + _RETRY_S, _FIRST_LOOK_S
+        while (order := [n for n in order if not done(n)]) and time.monotonic() < end_s:
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, _LAST_LOOK_S)
     return sum(allgather_object(count))
-
-
-def _wait(numbers: Sequence[int], done: Callable[[int], bool]) -> list[int]:
-    """Wait while other processes do some pieces. Return the pieces that are still missing after a while.
-
-    Ranks wait here, not in a collective: the time limit of `floodtide.init` does not count.
-    """
-    started_s, pause_s = time.monotonic(), _FIRST_LOOK_S
-    while True:
-        numbers = [number for number in numbers if not done(number)]
-        if not numbers or time.monotonic() - started_s > _RETRY_S:
-            return list(numbers)
-        time.sleep(pause_s)
-        pause_s = min(1.5 * pause_s, _LAST_LOOK_S)
 
 
 def voxels_of(
@@ -287,39 +220,21 @@ def voxels_of(
 ) -> dict[str, str]:
     """Return texts that tell the voxels of a box of an image, and of all other volumes and seeds of the options.
 
-    More than 2^24 voxels are sampled on a regular grid.
+    More than 2^24 voxels are sampled.
     """
-    found = {f"voxels of {image.name}": _digest_of(image, box)}
+    whole = box or ((0, 0, 0), image.shape)
+    found = {f"voxels of {image.name}": sampled_digest(image.read, whole)}
     for name in options.volumes[1:] if options is not None else ():
-        found[f"voxels of {name}"] = _digest_of(Volume(name, channel=0))
+        other = Volume(name, channel=0)
+        found[f"voxels of {name}"] = sampled_digest(other.read, ((0, 0, 0), other.shape))
     if options is not None and options.seeds:
-        seeds = hashlib.sha256()
-        for name in seed_files(options.seeds):
-            _add(seeds, read_seeds(name))
-        found[f"seeds in {options.seeds}"] = seeds.hexdigest()[:LETTERS]
+        seeds = map(read_seeds, seed_files(options.seeds))
+        found[f"seeds in {options.seeds}"] = digest_of_arrays(seeds)
     return found
 
 
-def _digest_of(volume: Volume, box: Box | None = None) -> str:
-    return sampled_digest(volume.read, box or ((0, 0, 0), volume.shape), volume.chunks)
-
-
-def sampled_digest(read: Callable[[Box], NDArray[Any]], whole: Box, chunks: Vec3) -> str:
-    """Return a digest of the voxels of a box. For a large box, the digest covers small boxes in some of its chunks."""
-    first, size = whole
-    if math.prod(size) <= _WHOLE:
-        edges = [max(chunks[0], _SLAB // max(1, size[1] * size[2])), size[1], size[2]]
-        grid = [list(range(0, n, edge)) for n, edge in zip(size, edges, strict=True)]
-    else:
-        edges = [min(n, _EDGE, extent) for n, extent in zip(chunks, size, strict=True)]
-        grid = [starts(*axis) for axis in zip(size, edges, _GRID, strict=True)]
-    found = hashlib.sha256()
-    for place in itertools.product(*grid):
-        extent = [min(n, m - b) for n, m, b in zip(edges, size, place, strict=True)]
-        _add(found, read((total(first, place), as_vec3(extent))))
-    return found.hexdigest()[:LETTERS]
-
-
-def _add(found: Any, array: NDArray[Any]) -> None:
-    found.update(f"{array.dtype.name} {array.shape}".encode())
-    found.update(np.ascontiguousarray(array).tobytes())
+def sampled_digest(read: Callable[[Box], NDArray[Any]], whole: Box) -> str:
+    """Return a digest of the voxels of a box. Of a large box, it covers what the checks of images read, too."""
+    small = math.prod(whole[1]) <= _WHOLE
+    boxes = [whole] if small else sample(whole, QUICK, sections=False)
+    return digest_of_arrays(map(read, boxes))

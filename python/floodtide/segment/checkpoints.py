@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a segmentation, also in the middle of an object.
+"""What a segmentation depends on, for work that continues later, and its checkpoints, also in the middle of an object.
 
 A checkpoint is an .npz file without pickles, with what `_core.segment.Flooder.state` returns. It appears when it is
 complete. A segmentation that continues from it finds the same segments, bit for bit, as one that was not interrupted.
@@ -7,20 +7,22 @@ complete. A segmentation that continues from it finds the same segments, bit for
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floodtide.base import reading
 from floodtide.base.files import replace_bytes, temporaries
-from floodtide.errors import InvalidFileError, StorageError
-from floodtide.segment.identity import other_work
+from floodtide.config import SegmentOptions, to_dict
+from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
 
 _FORMAT = "floodtide segment checkpoint 1"
 _EXPECTED = "a checkpoint of floodtide segment"
@@ -32,7 +34,54 @@ _OTHERS = (
     "iterations", "walltime_s", "next_seed", "evaluations", "origin_walltimes_s", "counters",
     "times_s",
 )  # fmt: skip
+_LEFT_OUT = ("checkpoint", "image", "box", "subvolume", "overlap", "checkpoint_interval", "forward")
+_ANOTHER = "expected the same, or another directory"
+_LETTERS = 16  # of a digest
 _LARGEST_TABLES = 1 << 30  # bytes of what does not have the size of the image
+
+
+def digest(model: Any) -> str:
+    """Return a text that differs for networks with other parameters; empty for an object that does not show them."""
+    if not hasattr(model, "parameters"):
+        return ""
+    return digest_of_arrays(values for _, values in sorted(model.parameters().items()))
+
+
+def digest_of_arrays(arrays: Iterable[NDArray[Any]]) -> str:
+    """Return a text that differs for arrays of other numbers, types or shapes."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype.name} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()[:_LETTERS]
+
+
+def options_of(options: SegmentOptions, model: Any) -> dict[str, Any]:
+    """Return the options on which a segmentation depends, as JSON values.
+
+    Options that place it, or only decide how fast it is, are left out.
+    """
+    kept = {name: value for name, value in to_dict(options).items() if name not in _LEFT_OUT}
+    return kept | {"fov": list(model.fov), "deltas": list(model.deltas)}
+
+
+def other_work(
+    begun: str, key: str, here: Any, there: Any, how: str = _ANOTHER
+) -> InvalidArgumentError:
+    """Return the error of work that cannot continue, because it was begun with another value.
+
+    Args:
+        begun: What was begun, for the message: "out: its subvolumes were made".
+        key, here, there: Name of the value, the value now and the one then. Of dictionaries, the first difference
+            counts.
+        how: How the work can go on, for the message.
+    """
+    while isinstance(here, dict) and isinstance(there, dict):
+        changed = [name for name in here if here[name] != there.get(name)]
+        if not changed:
+            break
+        key, here, there = changed[0], here[changed[0]], there.get(changed[0])
+    return InvalidArgumentError(f"{begun} with {key} = {there}, now it is {here}; {how}")
 
 
 class Checkpoint:
@@ -45,16 +94,11 @@ class Checkpoint:
 
     Attributes:
         forward: The same; after `read`, that of the checkpoint.
-
-    Raises:
-        InvalidFileError: If something else than a file has this name.
     """
 
     def __init__(
         self, path: Path, interval_s: float, settings: Mapping[str, Any], forward: str
     ) -> None:
-        if path.exists() and not reading.exists(path):
-            raise InvalidFileError(f"{path}: is no regular file, expected {_EXPECTED}, or nothing")
         self.path = path
         self._interval_s = interval_s
         self._settings = json.loads(json.dumps(settings))

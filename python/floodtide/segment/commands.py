@@ -4,216 +4,194 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
-import time
-from collections.abc import Sequence
+import os
+import timeit
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core, config
-from floodtide.base import notes, reading
+from floodtide.base import notes
 from floodtide.base.data_options import TrainingVolume
-from floodtide.base.outputs import files_of, refuse_inputs, result_dataset
+from floodtide.base.outputs import files_of, result_dataset
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
-from floodtide.config import SegmentOptions
-from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import is_inside
+from floodtide.config import Config, SegmentOptions
+from floodtide.data import Volume, parse_box
+from floodtide.data.boxes import Progress, as_vec3, difference, is_inside
 from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.table import format_of
-from floodtide.data.image_check import checked_image
-from floodtide.data.look.problems import Reading
+from floodtide.data.look.problems import Reading, checked_image
 from floodtide.data.places import places_beside, write_places
-from floodtide.data.volumes import note_place, require_same_size
-from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.segment.blocks import cut_of, in_subvolumes, segment_on_ranks
-from floodtide.segment.canvas import BYTES_PER_VOXEL, placed, seed_bytes_per_voxel
-from floodtide.segment.checkpoints import remove_checkpoints
-from floodtide.segment.flooding import Segmenter, call_rate, output
-from floodtide.segment.pieces import PLAN, Pieces
+from floodtide.data.volumes import as_volume, note_place, require_same_size
+from floodtide.errors import ConfigurationError, ShapeError
+from floodtide.segment.blocks import Segmenting, voxels_of
+from floodtide.segment.canvas import BYTES_PER_VOXEL, placed
+from floodtide.segment.checkpoints import digest, options_of, remove_checkpoints
+from floodtide.segment.flooding import Image, Segmenter, output
+from floodtide.segment.pieces import Cut, Pieces
 from floodtide.segment.reconciling import places_of, reconcile, write_reconciled
 from floodtide.segment.trained import newest_checkpoint, normalisations
 
-NETWORK_BYTES = 300 << 20
-"""Memory of network, libraries and the program itself."""
 _TIMED_CALLS = 5
 
 
-def segment_volume(
-    file: str, settings: config.Config, out: str, box: str | None = None
-) -> dict[str, Any]:
-    """Segment a box in one piece, on rank 0. Collective.
+class Flooding(Segmenting):
+    """A box of an image to segment with a flood-filling network, in one piece or in subvolumes.
 
     Args:
-        file: Name of the configuration, for messages.
-        settings: Its content.
-        out: "file:dataset" of an HDF5 file; its other datasets are kept.
-        box: The box, z0:z1,y0:y1,x0:x1 in voxels; None: segment.box.
-
-    Returns:
-        The report, empty on all ranks but 0: segments, coverage, network calls, seconds, and what was used.
-
-    Raises:
-        floodtide.errors.Error: If the configuration or a file is wrong, or the result cannot be written.
+        segmenter: The network and its options, of which `box`, `subvolume` and `overlap` count, too. The default of
+            `overlap` is the field of view, but at most half a subvolume.
+        image: The image.
+        size_nm: Voxel size (z, y, x) that a result in one piece states; None: none.
     """
-    report: dict[str, Any] = {}
-    with world.agreed():
-        if world.rank() == 0:
-            report = _segmented(file, settings, out, box)
-    return report
 
+    _unit = "voxels"
 
-def _segmented(file: str, settings: config.Config, out: str, box: str | None) -> dict[str, Any]:
-    path, dataset = result_dataset("segment", out)
-    options, image, part, size_nm = prepared(file, settings, box)
-    checkpoint = Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
-    stated = {
-        "image": options.image,
-        "checkpoint": options.checkpoint,
-        "options": json.dumps(config.to_dict(options)),
-        "floodtide_version": _core.__version__,
-    }
-    if size_nm is not None:
-        stated["voxel_size_nm"] = json.dumps(size_nm)
-    with output(out, [file, *_inputs(options)]):
-        segmenter = Segmenter.load(options, compute=settings.run.compute)
-        start_s = time.monotonic()
-        with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
-            result = segmenter.segment(image, part, progress, checkpoint=checkpoint)
-        result.write(path, dataset, stated)
-        if options.checkpoint_interval > 0:
-            remove_checkpoints(checkpoint)
-    if not result.segments:
-        notes.warn(
-            f"{out}: no segment was found; expected a lower segment.move_threshold (now {options.move_threshold:g}, a"
-            " trained network hardly answers more than 1 - training.softness), or a smaller segment.min_segment_size"
-            f" (now {options.min_segment_size})"
-        )
-    return {
-        "segments": result.segments,
-        "coverage": result.coverage,
-        "network_calls": result.network_calls,
-        # Calls of a job that was killed, which this one continues.
-        "network_calls_before": result.network_calls - segmenter.network_calls,
-        "seconds": time.monotonic() - start_s,
-        "forward": segmenter.forward,
-        "fft_speedup": segmenter.fft_speedup,
-        "out": out,
-        "checkpoint": options.checkpoint,
-        "mean": options.mean,
-        "std": options.std,
-    }
+    def __init__(self, segmenter: Segmenter, image: Image, size_nm: SizeNm | None = None) -> None:
+        super().__init__()
+        self.segmenter, self._forward, self.size_nm = segmenter, segmenter.forward, size_nm
+        self.image, self.options = as_volume(image), segmenter.options
+        self.box = parse_box(self.options.box) or ((0, 0, 0), self.image.shape)
+        self.inputs = files_of([*self.options.volumes, self.options.checkpoint])
 
+    @classmethod
+    def load(cls, file: str, settings: Config) -> Flooding:
+        """Open the image and the network of a configuration. Rank 0 also checks the image.
 
-def segment_subvolumes(
-    file: str,
-    settings: config.Config,
-    folder: str,
-    box: str | None = None,
-    *,
-    numbers: range | None = None,
-) -> dict[str, Any]:
-    """Segment a box in subvolumes of segment.subvolume, which ranks share. Collective.
+        Args:
+            file: Name of the configuration, for messages.
+            settings: Its content.
 
-    The same call continues after a crash, on any number of ranks. `floodtide.segment.reconcile` makes one segmentation.
-
-    Args:
-        file, settings, box: As for `segment_volume`.
-        folder: For the subvolumes.
-        numbers: Only these subvolumes.
-
-    Returns:
-        The report: subvolumes, how many were segmented now and how many are missing, network calls, seconds.
-
-    Raises:
-        floodtide.errors.Error: If the configuration or a file is wrong, or the folder cannot be written.
-    """
-    with world.agreed():
-        options, volume, part, _ = prepared(file, settings, box)
-        segmenter = Segmenter.load(options, compute=settings.run.compute)
-        if ":" in folder:
-            raise InvalidArgumentError(
-                f"--out {folder}: names a dataset, expected a folder, because segment.subvolume cuts the box"
+        Raises:
+            floodtide.errors.Error: If the configuration or a file is wrong.
+        """
+        options, size_nm = resolved(file, settings), None
+        use_threads(settings)
+        if world.rank() > 0:
+            image = Volume(options.image)
+        else:
+            reading, part = reading_of(settings, options), parse_box(options.box)
+            image, size_nm = checked_image(
+                options.image, options.checkpoint, reading, "the configuration", box=part
             )
-        refuse_inputs("segment", [folder], _inputs(options))
-        assert options.subvolume is not None
-        pieces = in_subvolumes(
-            folder,
-            segmenter,
-            volume,
-            subvolume=options.subvolume,
-            overlap=options.overlap,
-            box=part,
-        )
-    start_s = time.monotonic()
-    with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
-        segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
-    return {
-        "subvolumes": len(pieces.cut),
-        "segmented": segmented,
-        "network_calls": sum(allgather_object(segmenter.network_calls)),
-        "missing": sum(1 for _ in pieces.missing()),
-        "seconds": time.monotonic() - start_s,
-        "out": folder,
-    }
+            require_same_sizes(options, image)
+        found = cls(Segmenter.load(options, compute=settings.run.compute), image, size_nm)
+        found.inputs.append(file)
+        return found
 
+    def write(self, out: str) -> dict[str, Any]:
+        """Segment the box in one piece, on rank 0. Collective.
 
-def estimate(
-    file: str, settings: config.Config, out: str, box: str | None = None
-) -> dict[str, Any]:
-    """Estimate what segmenting takes, with the rate of the network on this machine, measured now. Collective.
+        Args:
+            out: "file:dataset" of an HDF5 file; its other datasets are kept.
 
-    Subvolumes in `out` that are segmented already make the estimate better.
+        Returns:
+            The report: segments, coverage, network calls, seconds, and what was used.
 
-    Args:
-        file, settings, box: As for `segment_volume`.
-        out: What `segment` will write: "file:dataset", or with segment.subvolume a folder.
+        Raises:
+            floodtide.errors.Error: If the box cannot be segmented, or the result cannot be written.
+        """
+        return world.from_rank_0(lambda: self._written(out))
 
-    Returns:
-        The report, with sizes in voxels (z, y, x): subvolumes, memory in bytes, network calls, hours.
-
-    Raises:
-        floodtide.errors.Error: If the configuration or a file is wrong.
-    """
-    with world.agreed():
-        options, volume, part, _ = prepared(file, settings, box)
-        segmenter = Segmenter.load(options, compute=settings.run.compute)
-        whole = part or ((0, 0, 0), volume.shape)
-        size, overlap = options.subvolume or whole[1], options.overlap
-        cut = cut_of(segmenter, volume, size, overlap, whole)
-        missing, measured = len(cut), list[int]()
-        if options.subvolume is not None and reading.exists(Path(out) / PLAN):
-            pieces = in_subvolumes(
-                out, segmenter, volume, subvolume=size, overlap=overlap, box=whole
+    def _written(self, out: str) -> dict[str, Any]:
+        path, dataset = result_dataset("segment", out)
+        checkpoint = Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
+        options, segmenter = self.options, self.segmenter
+        stated = {
+            "image": options.image,
+            "checkpoint": options.checkpoint,
+            "options": json.dumps(config.to_dict(options)),
+            "floodtide_version": _core.__version__,
+        }
+        if self.size_nm is not None:
+            stated["voxel_size_nm"] = json.dumps(self.size_nm)
+        with output(out, self.inputs):
+            with bar("voxels", "segment", line_every_s=10.0) as progress:
+                result = segmenter.segment(self.image, self.box, progress, checkpoint=checkpoint)
+            result.save(out, stated)
+            if options.checkpoint_interval > 0:
+                remove_checkpoints(checkpoint)
+        if not result.segments:
+            notes.warn(
+                f"{out}: no segment was found; expected a lower segment.move_threshold (now {options.move_threshold:g},"
+                " a trained network hardly answers more than 1 - training.softness), or a smaller"
+                f" segment.min_segment_size (now {options.min_segment_size})"
             )
-            missing, measured = sum(1 for _ in pieces.missing()), pieces.network_calls()
-        each = float(np.mean(measured)) if measured else _places(segmenter.model, cut.size)
-        rate, ranks = _rate(segmenter), world.size()
-        bytes_per_voxel = BYTES_PER_VOXEL + seed_bytes_per_voxel(options)
         return {
-            "subvolumes": len(cut),
-            "segmented": len(cut) - missing,
-            "counts": cut.counts,
-            "size": cut.size,
-            "memory_bytes_per_rank": bytes_per_voxel * math.prod(cut.size) + NETWORK_BYTES,
-            "network_calls": round(missing * each),
-            "network_calls_from": "subvolumes" if measured else "grid",
-            "network_calls_per_s": rate,
-            "ranks": ranks,
-            "hours": missing * each / max(1, min(ranks, missing)) / rate / 3600,
+            "segments": result.segments,
+            "coverage": result.coverage,
+            "network_calls": result.network_calls,
+            # Calls of a job that was killed, which this one continues.
+            "network_calls_before": result.network_calls - segmenter.network_calls,
+            "forward": segmenter.forward,
+            **super()._report(out),
+            "checkpoint": options.checkpoint,
+            "mean": options.mean,
+            "std": options.std,
         }
 
+    @property
+    def cut(self) -> Cut:
+        """How the box is cut."""
+        options, fov = self.options, self.segmenter.model.fov
+        size = options.subvolume or self.box[1]
+        half = as_vec3([min(n, m // 2) for n, m in zip(fov, size, strict=True)])
+        cut = Cut(self.box, size, half if options.overlap is None else options.overlap)
+        if not options.reflect and min(difference(cut.size, fov)) < 0:
+            raise ShapeError(
+                f"segment: subvolumes of {cut.size} voxels, expected at least the field of view, {tuple(fov)}"
+            )
+        return cut
 
-def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) -> dict[str, Any]:
+    def pieces(self, folder: str | os.PathLike[str]) -> Pieces:
+        """As for `Segmenting.pieces`. Forward passes are then computed as for earlier subvolumes."""
+        found = super().pieces(folder)
+        self.segmenter.follow(found.forward)
+        return found
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "image": self.image.name,
+            "voxels": voxels_of(self.image, self.options, self.box),
+            "network": digest(self.segmenter.model),
+            "options": options_of(self.options, self.segmenter.model),
+            "geometry": dataclasses.asdict(self.image.geometry),
+        }
+
+    def _write(self, pieces: Pieces, number: int, progress: Progress | None) -> None:
+        self.segmenter.follow(pieces.forward)
+        box, checkpoint = pieces.cut.subvolume(number), pieces.checkpoint(number)
+        result = self.segmenter.segment(self.image, box, progress, checkpoint=checkpoint)
+        result.save(pieces.reference(number), {"settings": json.dumps(pieces.settings)})
+
+    def _cost(self, missing: int) -> tuple[int, float, dict[str, Any]]:
+        model, size = self.segmenter.model, self.cut.size
+        # A grid of the field of view whose spacing is the distance that it moves.
+        grid = zip(size, model.fov, model.deltas, strict=True)
+        calls = math.prod(1 + max(0, n - fov) // max(1, step) for n, fov, step in grid)
+        view = np.zeros(model.fov, np.float32)
+        self.segmenter.evaluate(view, view)
+        evaluate = functools.partial(self.segmenter.evaluate, view, view)
+        rate = _TIMED_CALLS / timeit.timeit(evaluate, number=_TIMED_CALLS)
+        more = {"network_calls": missing * calls, "network_calls_per_s": rate}
+        return BYTES_PER_VOXEL * math.prod(size), calls / rate, more
+
+    def _report(self, out: str) -> dict[str, Any]:
+        calls = sum(allgather_object(self.segmenter.network_calls))
+        return {"network_calls": calls, **super()._report(out)}
+
+
+def reconcile_subvolumes(folder: str, out: str) -> dict[str, Any]:
     """Make one segmentation with global ids from the subvolumes in a folder. Collective.
 
     Args:
-        folder: That of `segment_subvolumes`, or of `floodtide.agglomerate.agglomerate`.
-        inside_voxels: As for `reconcile`.
+        folder: That of `Segmenting.write_subvolumes`, or of `floodtide.agglomerate.agglomerate`.
 
     Returns:
         The report: subvolumes, objects, the segments that end at a border without agreement, and on rank 0 the table
@@ -223,50 +201,28 @@ def reconcile_subvolumes(folder: str, out: str, *, inside_voxels: int = 5000) ->
         places = places_beside(out)
         pieces = Pieces.open(folder)
     with bar("overlaps", "reconcile") as progress:
-        found = reconcile(pieces, inside_voxels=inside_voxels, progress=progress)
-    doubtful = None
-    with world.agreed():  # a damaged table is an error before the volume is written
-        if world.rank() == 0:
-            doubtful = places_of(pieces, found)
+        found = reconcile(pieces, progress)
+    # A damaged table is an error before the volume is written.
+    doubtful = world.from_rank_0(lambda: places_of(pieces, found))
     with bar("voxels", "reconcile") as progress:
         write_reconciled(pieces, found, out, progress)
-    report: dict[str, Any] = {
-        "subvolumes": len(pieces.cut),
-        "objects": found.objects,
-        "splits": found.splits,
-    }
+    report: dict[str, Any] = {"subvolumes": len(pieces.cut), "objects": found.objects}
+    report |= {"splits": found.splits, "out": out}
     with world.agreed():
         start = pieces.cut.box[0]
         if world.rank() == 0 and write_places(places, doubtful, start, pieces.threshold):
             report["places"] = str(places)
-    return {**report, "out": out}
+    return report
 
 
-def load_options(file: str | Path, overrides: Sequence[str] = ()) -> SegmentOptions:
-    """Read the [segment] options of a configuration file as `floodtide segment` does.
-
-    Keys that are missing come from the [[data.volumes]] table that segment.image names, else from the checkpoint.
-
-    Args:
-        file: Name of a TOML file.
-        overrides: Changed values, as `["segment.min_segment_size=125"]`.
-
-    Raises:
-        InvalidFileError: If the file or the checkpoint does not exist or cannot be read.
-        ConfigurationError: If a key is unknown, has a wrong value, or is missing everywhere.
-    """
-    return resolved(str(file), config.load(file, overrides))
-
-
-def resolved(file: str, settings: config.Config, box: str | None = None) -> SegmentOptions:
+def resolved(file: str, settings: Config) -> SegmentOptions:
     """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
 
     Args:
-        file, settings: As for `segment_volume`.
-        box: What replaces `segment.box`.
+        file, settings: As for `Flooding.load`.
     """
     options, volume = settings.segment, _volume(settings)
-    changes: dict[str, Any] = {} if box is None else {"box": box}
+    changes: dict[str, Any] = {}
     levels: tuple[float, ...] = ()
     if options.checkpoint:
         changes["checkpoint"] = str(newest_checkpoint(options.checkpoint, file, settings.run.dir))
@@ -279,30 +235,8 @@ def resolved(file: str, settings: config.Config, box: str | None = None) -> Segm
     known = zip(("mean", "std"), levels, strict=False)
     changes |= {name: value for name, value in known if getattr(options, name) is None}
     options = dataclasses.replace(options, **changes)
-    _require_all(file, options, settings.data.volumes)
+    _require_all(file, options)
     return options
-
-
-def prepared(
-    file: str, settings: config.Config, box: str | None = None
-) -> tuple[SegmentOptions, Volume, Box | None, SizeNm | None]:
-    """Resolve the [segment] options, open the image, check it on rank 0, and use run.threads.
-
-    Returns:
-        The options; the image; (start, size) of the part to segment, None for the whole image; and the voxel size
-        (z, y, x) in nm on rank 0: that of the configuration, else that of the image.
-    """
-    options = resolved(file, settings, box)
-    use_threads(settings)
-    part = parse_box(options.box)
-    if world.rank() > 0:
-        return options, Volume(options.image), part, None
-    reading = reading_of(settings, options)
-    image, size_nm = checked_image(
-        options.image, options.checkpoint, reading, "the configuration", box=part
-    )
-    require_same_sizes(options, image)
-    return options, image, part, size_nm
 
 
 def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
@@ -311,21 +245,22 @@ def require_same_sizes(options: SegmentOptions, image: Volume) -> None:
     If only one of both states a place, a note says how they are laid on each other.
     """
     for name in options.volumes[1:]:
-        if name != options.shift_mask:  # its voxels are larger
-            other = Volume(name, channel=0)
-            require_same_size("segment", other, image)
-            start = placed(other, image)
-            if is_inside(((0, 0, 0), image.shape), other.shape):  # else it is refused
-                note_place("segment", other, image, start)
+        if name == options.shift_mask:  # its voxels are larger
+            continue
+        other = Volume(name, channel=0)
+        require_same_size("segment", other, image)
+        start = placed(other, image)
+        if is_inside(((0, 0, 0), image.shape), other.shape):  # else it is refused
+            note_place("segment", other, image, start)
 
 
-def use_threads(settings: config.Config) -> None:
+def use_threads(settings: Config) -> None:
     """Use the threads of run.threads; 0: as many as before."""
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
 
 
-def reading_of(settings: config.Config, options: SegmentOptions) -> Reading:
+def reading_of(settings: Config, options: SegmentOptions) -> Reading:
     """Return how resolved options say that the image is read, for checks."""
     volume = _volume(settings)
     return Reading(
@@ -337,11 +272,7 @@ def reading_of(settings: config.Config, options: SegmentOptions) -> Reading:
     )
 
 
-def _inputs(options: SegmentOptions) -> list[str]:
-    return files_of([*options.volumes, options.checkpoint])
-
-
-def _volume(settings: config.Config) -> TrainingVolume | None:
+def _volume(settings: Config) -> TrainingVolume | None:
     """Return the [[data.volumes]] table to segment, or None if segment.image does not name a table."""
     volumes, image = settings.data.volumes, settings.segment.image
     if not image:
@@ -349,46 +280,18 @@ def _volume(settings: config.Config) -> TrainingVolume | None:
     return {volume.name: volume for volume in volumes}.get(image)
 
 
-def _require_all(file: str, options: SegmentOptions, volumes: tuple[TrainingVolume, ...]) -> None:
-    """Raise one error that names all missing keys.
-
-    mean and std may come from the checkpoint or from the named volume. So the error names mean and std only if the
-    checkpoint and the image are known.
-    """
-    expected = {
-        "checkpoint": "a checkpoint or a run directory",
-        "image": "file:dataset or the name of one of the [[data.volumes]]",
-    }
-    if options.checkpoint and (options.image or not volumes):
-        expected |= dict.fromkeys(
-            ("mean", "std"), "the mean and standard deviation of the training images"
+def _require_all(file: str, options: SegmentOptions) -> None:
+    """Raise an error if a key is missing that neither a table nor the checkpoint says."""
+    for name, expected in (
+        ("checkpoint", "a checkpoint or a run directory"),
+        ("image", "file:dataset or the name of one of the [[data.volumes]]"),
+    ):
+        if not getattr(options, name):
+            raise ConfigurationError(f"{file}: segment.{name} is missing, expected {expected}")
+    missing = [f"segment.{name}" for name in ("mean", "std") if getattr(options, name) is None]
+    if missing:
+        format_of(options.image)  # a misspelt name of a volume is the reason
+        raise ConfigurationError(
+            f"{file}: {' and '.join(missing)} {'are' if missing[1:] else 'is'} missing, expected the mean and standard"
+            f" deviation of the training images; {options.checkpoint} does not store how {options.image} is normalised"
         )
-    missing = [name for name in expected if getattr(options, name) in ("", None)]
-    if not missing:
-        return
-    keys = " and ".join(", ".join(f"segment.{name}" for name in missing).rsplit(", ", 1))
-    text = f"{file}: {keys} {'is' if len(missing) == 1 else 'are'} missing, expected "
-    text += ", and ".join(dict.fromkeys(expected[name] for name in missing))
-    if "mean" in missing or "std" in missing:
-        if options.image:
-            format_of(options.image)  # a misspelt name of a volume is the reason
-        text += f"; {options.checkpoint} does not store how {options.image or 'the image'} is normalised"
-    raise ConfigurationError(text)
-
-
-def _rate(segmenter: Segmenter) -> float:
-    """Return the network calls per second on this machine."""
-    view = np.zeros(segmenter.model.fov, np.float32)
-    segmenter.evaluate(view, view)
-    start_s = time.monotonic()
-    for _ in range(_TIMED_CALLS):
-        segmenter.evaluate(view, view)
-    return _TIMED_CALLS / (time.monotonic() - start_s)
-
-
-def _places(model: Any, size: Vec3) -> int:
-    """Return the number of places of the field of view on a grid whose spacing is the distance that it moves."""
-    return math.prod(
-        1 + max(0, n - fov) // max(1, delta)
-        for n, fov, delta in zip(size, model.fov, model.deltas, strict=True)
-    )

@@ -26,30 +26,14 @@ from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import Config, SegmentOptions
 from floodtide.config.segment_options import LINKAGES
-from floodtide.data import Box, Vec3, Volume, parse_box
-from floodtide.data.boxes import (
-    as_vec3,
-    box_text,
-    difference,
-    grown,
-    intersection,
-    middle,
-    parse_boxes,
-    slices,
-)
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3, box_text, difference, grown, middle, parse_boxes, slices
 from floodtide.data.no_label import cleared
 from floodtide.data.patches import boxes_of
 from floodtide.errors import Error, InvalidArgumentError, LockedError, StorageError
-from floodtide.segment import trained
-from floodtide.segment.identity import digest
-from floodtide.segment.linking import (
-    STEP,
-    AffinityOptions,
-    groups_of,
-    linked,
-    lower_thresholds,
-    merged_small,
-)
+from floodtide.segment import linking, trained
+from floodtide.segment.checkpoints import digest
+from floodtide.segment.linking import STEP, AffinityOptions
 from floodtide.segment.predict import predictor_of
 
 _THRESHOLDS = tuple(round(STEP * n, 2) for n in range(2, 19))
@@ -57,7 +41,6 @@ _SMALL_SIZES = (0, 1000, 4000, 16000)
 _MIN_SIZES = (1, 100)
 _MOST_VOXELS = 1 << 20  # that are decoded: the choice takes a minute or two
 _GROWN = 8  # voxels by which a box grows at a time
-_SCORES = {"voi": "VOI", "rand": "adapted Rand error"}
 _DEFAULTS: dict[str, Any] = {
     "mirror": False,
     "method": "mean",
@@ -66,9 +49,10 @@ _DEFAULTS: dict[str, Any] = {
     "min_size": 100,
 }
 _FEW_OBJECTS = 20  # of at least the default `min_size`: scores of fewer say too little
-_MUTEX: dict[str, Any] = {"threshold": 0.5, "small_size": 0}
+_SCORES = {"voi": "VOI", "rand": "adapted Rand error"}
 _COLUMNS = (*_DEFAULTS, *_SCORES)
 _MARK = '{"floodtide decoding": 1,'
+_EXPECTED = "a choice of floodtide segment; remove the file for a new one"
 _WAIT_S = 600.0  # for another job that chooses
 MIRROR_MARGIN = 0.02
 """Share of its score by which mirroring must be better to be chosen.
@@ -94,19 +78,11 @@ class Decoding:
         options: The agglomeration.
         mirror: Axes of the mirrored copies whose predictions are averaged.
         source: Where the settings come from, a sentence; empty if the task has no such settings.
-        boxes: Boxes of the training's image on which they were chosen.
     """
 
     options: AffinityOptions = field(default_factory=AffinityOptions)
     mirror: tuple[int, ...] = ()
     source: str = ""
-    boxes: tuple[Box, ...] = ()
-
-    def source_for(self, box: Box) -> str:
-        """Return `source`, with a warning if the settings were chosen on a part of this box of the training's image."""
-        if any(intersection(box, one) for one in self.boxes):
-            return f"{self.source}; the score of this box is optimistic, because it was chosen on"
-        return self.source
 
 
 def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
@@ -114,9 +90,8 @@ def decoding_of(checkpoint: Path, options: SegmentOptions) -> Decoding:
 
     Keys that `options` gives replace the choice. Rank 0 chooses, so all ranks have the same bits.
     """
-    return world.from_rank_0(
-        lambda: _settled(checkpoint, _given(options), options.choose_by, choose=True)
-    )
+    by = options.choose_by
+    return world.from_rank_0(lambda: _settled(checkpoint, _given(options), by, choose=True))
 
 
 def kept_decoding(checkpoint: Path, options: SegmentOptions) -> Decoding:
@@ -151,24 +126,21 @@ def _settled(
 ) -> Decoding:
     axes: tuple[int, ...] = ()
     why, kept = "no checkpoint is known", None
-    if given.get("method") == "mutex":
-        why = "the choice is for other methods"
-    elif given.keys() == _DEFAULTS.keys() and not predicted:
+    if given.keys() == _DEFAULTS.keys() and not predicted:
         why = "nothing is left to choose"
     elif reading.exists(checkpoint):
         kept, why = _kept(checkpoint, choose)
-    row, boxes = _DEFAULTS | given, list[str]()
-    if row["method"] == "mutex":
-        row |= {name: value for name, value in _MUTEX.items() if name not in given}
+    row = _DEFAULTS | given
     if kept is not None:
         best = _best(kept["rows"], by, given.get("mirror"))
-        row, boxes = {name: best[name] for name in _DEFAULTS} | given, kept["boxes"]
-        plain = next(one for one in kept["rows"] if _DEFAULTS.items() <= one.items())
-        name, where = _SCORES[by], "; ".join(kept["boxes"])
-        why = (
-            f"chosen on the validation box {where} ({name} {best[by]:.3f}, with the defaults"
-            f" {plain[by]:.3f}), kept in {kept['file']}"
-        )
+        boxes = f"the validation box {'; '.join(kept['boxes'])}"
+        if math.isinf(best[by]):
+            why = f"defaults, because no choice leaves a segment in {boxes}: train longer"
+        else:
+            row = {name: best[name] for name in _DEFAULTS} | given
+            plain = next(one for one in kept["rows"] if _DEFAULTS.items() <= one.items())
+            scores = f"{_SCORES[by]} {best[by]:.3f}, with the defaults {plain[by]:.3f}"
+            why = f"chosen on {boxes} ({scores}), kept in {kept['file']}"
     if row["mirror"] and not predicted:
         settings = trained.stored_configuration(checkpoint)
         axes = () if settings is None else settings.augmentation.reflectable_axes
@@ -176,16 +148,12 @@ def _settled(
             raise InvalidArgumentError(
                 f'segment.mirror is "on", and the training of {checkpoint} reflected no axes, expected "off"'
             )
-    text = ", ".join(f"{name} {_shown(value)}" for name, value in row.items())
+    shown = row | {"mirror": "on" if row["mirror"] else "off"}
+    text = ", ".join(f"{name} {value}" for name, value in shown.items())
     fixed = [name for name in given if not predicted or name != "mirror"]
     said = f"{', '.join(fixed)} as given, " if fixed else ""
     options = AffinityOptions(**{name: row[name] for name in _DEFAULTS if name != "mirror"})
-    parts = tuple(part for box in boxes if (part := parse_box(box)) is not None)
-    return Decoding(options=options, mirror=axes, source=f"{text}: {said}{why}", boxes=parts)
-
-
-def _shown(value: Any) -> str:
-    return ("on" if value else "off") if isinstance(value, bool) else f"{value}"
+    return Decoding(options=options, mirror=axes, source=f"{text}: {said}{why}")
 
 
 def _best(rows: list[Row], by: str, mirror: bool | None = None) -> Row:
@@ -211,15 +179,13 @@ def _best(rows: list[Row], by: str, mirror: bool | None = None) -> Row:
 
 def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
     """Return the choice that the run directory of a checkpoint keeps, a new one if `choose`; or None, and why."""
-    settings = trained.stored_configuration(checkpoint)
-    if settings is None or not settings.task.affinity_offsets:
-        return None, f"defaults, because {checkpoint} has no training that says what to choose on"
-    file = checkpoint.absolute().parent.parent / DECODING
-    if checkpoint.absolute().parent.name != "checkpoints":
-        return None, f"defaults, because {checkpoint} is in no run directory"
+    settings, folder = trained.stored_configuration(checkpoint), checkpoint.absolute().parent
+    if settings is None or not settings.task.affinity_offsets or folder.name != "checkpoints":
+        return None, f"defaults, because {checkpoint} is in no run directory of affinities"
+    file = folder.parent / DECODING
     network = trained.load(checkpoint)
     own = digest(network)
-    known = _read(file) if reading.exists(file) else None
+    known = _read(file)
     if known is not None and known["network"] == own:
         return known, ""
     if not choose:
@@ -228,16 +194,11 @@ def _kept(checkpoint: Path, choose: bool) -> tuple[dict[str, Any] | None, str]:
     try:
         check = starts_like("a choice of floodtide segment", _MARK.encode())
         with reserved("segment", file, check, wait_s=_WAIT_S):
-            known = _read(file) if reading.exists(file) else None
-            if known is not None and known["network"] == own:
-                return known, ""
-            if known is not None:
-                old = known["checkpoint"]
-                notes.show(f"{file}: was chosen for {old}; chosen again for {checkpoint.name}")
-            table = {"checkpoint": checkpoint.name, "network": own}
-            table |= _chosen(settings, network, file)
-            replace_text(file, _text(table))
-            return table | {"file": str(file)}, ""
+            known = _read(file)
+            if known is None or known["network"] != own:
+                table = {"floodtide decoding": 1, "checkpoint": checkpoint.name, "network": own}
+                replace_text(file, json.dumps(table | _chosen(settings, network, file)))
+            return _read(file), ""
     except LockedError:
         raise
     except (StorageError, _Unknown) as error:  # cannot be written, or nothing to choose on
@@ -249,7 +210,7 @@ class _Unknown(Exception):
 
 
 def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
-    """Decode the validation boxes with all candidates; return boxes and rows."""
+    """Decode the validation boxes with all candidates; return their boxes, columns and rows."""
     try:
         parts = list(_parts(settings))
         opened = [[Volume(one.image) for one in volume.inputs] for volume, _ in parts]
@@ -267,40 +228,35 @@ def _chosen(settings: Config, network: Any, file: Path) -> dict[str, Any]:
     objects = sum(int(np.count_nonzero(one >= least)) for one in sizes)
     if objects < _FEW_OBJECTS:
         raise _Unknown(
-            f"the validation box has {objects} objects of at least {least} voxels, expected"
-            f" {_FEW_OBJECTS} to choose by"
+            f"the validation box has {objects} objects of at least {least} voxels, expected {_FEW_OBJECTS} to choose by"
         )
     notes.show(f"segment: chooses threshold, linkage, sizes and mirroring, once ({file})")
     tables: dict[tuple[Any, ...], Any] = {}
     task: Any = settings.task
     axes = settings.augmentation.reflectable_axes
     mirrors = (False, True) if axes else (False,)
-    total, done = len(parts) * len(mirrors) * (1 + len(LINKAGES)), 0
+    total, done = len(parts) * len(mirrors), 0
     with bar("passes", "choose", line_every_s=10.0) as progress:
-        for number, ((volume, box), images, truth) in enumerate(
-            zip(parts, opened, truths, strict=True)
-        ):
+        work = zip(parts, opened, truths, strict=True)
+        for number, ((volume, box), images, truth) in enumerate(work):
             around = _around(box, images[0].shape, task.affinity_offsets, len(parts))
             inside = slices(box, around[0])
             for mirror in mirrors:
                 predictor = predictor_of(volume, network, task, axes if mirror else ())
                 predicted = predictor.predicted(images, around)
-                progress(done := done + 1, total)
                 for method in LINKAGES:
                     for key, rows in _candidates(predicted, settings, method, truth, inside):
-                        rows[:, :2] += np.where(rows[:, :2] > 0, number * _APART, 0).astype(
-                            rows.dtype
-                        )
-                        tables.setdefault(
-                            (mirror, *key), _core.evaluate.ContingencyTable()
-                        ).add_rows(rows)
-                    progress(done := done + 1, total)
+                        rows[:, :2] += (rows[:, :2] > 0) * np.uint64(number * _APART)
+                        of_all = _core.evaluate.ContingencyTable()
+                        tables.setdefault((mirror, *key), of_all).add_rows(rows)
+                progress(done := done + 1, total)
     rows = []
     for key, table in tables.items():
         found = table.scores()
-        voi = found["all_voi_split"] + found["all_voi_merge"]
-        rows.append(dict(zip(_COLUMNS, (*key, voi, found["all_adapted_rand_error"]), strict=True)))
-    return {"boxes": [box_text(box) for _, box in parts], "rows": rows}
+        scores = found["all_voi_split"] + found["all_voi_merge"], found["all_adapted_rand_error"]
+        # To remove everything is no way to segment.
+        rows.append([*key, *(scores if found["coverage"] > 0 else (math.inf, math.inf))])
+    return {"boxes": [box_text(box) for _, box in parts], "columns": _COLUMNS, "rows": rows}
 
 
 def _parts(settings: Config) -> Iterator[tuple[TrainingVolume, Box]]:
@@ -339,15 +295,15 @@ def _candidates(
     Args:
         inside: The box of `truth` in the box of `predicted`.
     """
-    found = list(linked(predicted, settings.task.affinity_offsets, method, _THRESHOLDS))
+    found = list(linking.linked(predicted, settings.task.affinity_offsets, method, _THRESHOLDS))
     for index, (threshold, labels) in enumerate(found):
         table = _core.evaluate.ContingencyTable()
         table.add(np.ascontiguousarray(labels[inside]), np.ascontiguousarray(truth))
         pairs = table.rows()
-        lower = found[index + 1 :][: len(lower_thresholds(threshold))]
-        sizes, groups = groups_of(labels, (one for _, one in lower))
+        lower = found[index + 1 :][: len(linking.lower_thresholds(threshold))]
+        sizes, groups = linking.groups_of(labels, (one for _, one in lower))
         for small in _SMALL_SIZES:
-            segment = merged_small(sizes, groups if small else [], small)
+            segment = linking.merged_small(sizes, groups if small else [], small)
             voxels = np.bincount(segment, sizes, len(sizes))
             for least in _MIN_SIZES:
                 rows, numbers = pairs.copy(), segment[pairs[:, 0].astype(np.intp)]
@@ -355,19 +311,12 @@ def _candidates(
                 yield (method, threshold, small, least), rows
 
 
-def _text(table: Row) -> str:
-    """Return a choice as JSON, with a line for each candidate."""
-    head = ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in table.items() if k != "rows")
-    rows = ",\n".join(f"  {json.dumps([one[name] for name in _COLUMNS])}" for one in table["rows"])
-    return f'{_MARK}\n{head},\n "columns": {json.dumps(_COLUMNS)},\n "rows": [\n{rows}\n ]}}\n'
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """Return a choice, with rows as dictionaries."""
-    expected = "a choice of floodtide segment; remove the file for a new one"
-    table = reading.read_json(file, expected)
-    with reading.reading(file, expected):
-        rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-        known = [{name: row[name] for name in _COLUMNS} for row in rows]
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return a choice, with rows as dictionaries; None if there is none."""
+    if not reading.exists(file):
+        return None
+    table = reading.read_json(file, _EXPECTED)
+    with reading.reading(file, _EXPECTED):
+        rows = [dict(zip(_COLUMNS, row, strict=True)) for row in table["rows"]]
         texts = {name: table[name] for name in ("checkpoint", "network", "boxes")}
-    return texts | {"rows": known, "file": str(file)}
+    return texts | {"rows": rows, "file": str(file)}

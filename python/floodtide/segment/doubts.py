@@ -39,21 +39,18 @@ class _Doubt(NamedTuple):
 
 def segments_with_places(
     affinities: linking.Affinities, offsets: Sequence[Vec3], options: linking.AffinityOptions
-) -> tuple[NDArray[np.uint64], list[Place] | None]:
-    """Return what `segments_of` returns, and the places to look at, the most doubtful first; None for `mutex`.
+) -> tuple[NDArray[np.uint64], list[Place]]:
+    """Return what `segments_of` returns, and the places to look at, the most doubtful first.
 
     Positions are voxels of the array.
     """
     higher = min(options.threshold + _WINDOW, 0.999)
     labels, pieces = linking.segments_and_pieces(affinities, offsets, options, higher)
-    if pieces is None:
-        return labels, None
     values = linking.nearest_affinities(affinities, offsets, options.method)
     between = _Contacts(labels.astype(np.int64), values)
     doubts = [(one, between) for one in _splits_and_ends(between, options)]
-    positions, merges = _merges(
-        linking.joined(values, options.method, options.threshold, pieces), pieces
-    )
+    history = linking.joined(values, options.method, options.threshold, pieces)
+    positions, merges = _merges(history, pieces)
     inside = _Contacts(positions, values)
     doubts += [(one, inside) for one in merges]
     threshold = options.threshold
@@ -105,10 +102,8 @@ class _Contacts:
         if method in _QUANTILES:
             at = self.begins + (_QUANTILES[method] * (self.counts - 1)).astype(np.int64)
             return self.affinities[at].astype(np.float64)
-        sums = np.concatenate([[0.0], np.cumsum(self.affinities, dtype=np.float64)])
-        means: NDArray[np.float64] = (
-            sums[self.begins + self.counts] - sums[self.begins]
-        ) / self.counts
+        sums = np.add.reduceat(self.affinities.astype(np.float64), self.begins)
+        means: NDArray[np.float64] = sums / self.counts
         return means
 
     def middle(self, a: Side, b: Side) -> Numbers:
@@ -118,11 +113,8 @@ class _Contacts:
         other = self.second[begin:end]
         chosen = begin + np.flatnonzero((other >= high[0]) & (other < high[1]))
         if len(chosen):
-            parts = [
-                self.voxels[n : n + k]
-                for n, k in zip(self.begins[chosen], self.counts[chosen], strict=True)
-            ]
-            voxels = np.concatenate(parts)
+            ranges = zip(self.begins[chosen], self.counts[chosen], strict=True)
+            voxels = np.concatenate([self.voxels[n : n + k] for n, k in ranges])
         else:
             voxels = np.flatnonzero((self.numbers >= a[0]) & (self.numbers < a[1]))
         where = np.stack(np.unravel_index(voxels, self.numbers.shape), axis=1)
@@ -172,31 +164,23 @@ def _merges(
     history: Sequence[tuple[float, int, int]], pieces: NDArray[np.uint64]
 ) -> tuple[Numbers, list[_Doubt]]:
     """Return new numbers of pieces, and the merges of large pieces. Both sides of a merge have successive numbers."""
-    sizes = np.bincount(pieces.ravel().astype(np.int64))
-    voxels, count = sizes.tolist(), len(sizes)
-    last, after, number, merged = list(range(count)), [0] * count, [1] * count, bytearray(count)
+    voxels = np.bincount(pieces.ravel().astype(np.int64)).tolist()
+    members = [[piece] for piece in range(len(voxels))]  # of what has the number of its first one
     large = []
     for score, a, b in history:
         if min(voxels[a], voxels[b]) >= _LEAST:
-            sides = (a, number[a]), (b, number[b])
+            sides = (a, len(members[a])), (b, len(members[b]))
             large.append((score, (voxels[a], voxels[b]), sides))
-        after[last[a]] = b
-        last[a] = last[b]
-        number[a] += number[b]
         voxels[a] += voxels[b]
-        merged[b] = True
-    order = []
-    for root in range(1, count):
-        piece = 0 if merged[root] else root
-        while piece:
-            order.append(piece)
-            piece = after[piece]
-    place = np.zeros(count, np.int64)
+        members[a] += members[b]
+        members[b] = []
+    order = [piece for group in members[1:] for piece in group]
+    place = np.zeros(len(voxels), np.int64)
     place[order] = np.arange(1, len(order) + 1)
     found = []
-    for score, sizes_of_both, sides in large:
-        (a, of_a), (b, of_b) = ((int(place[one]), pieces_of_it) for one, pieces_of_it in sides)
-        found.append(_Doubt(MERGE, score, sizes_of_both, ((a, a + of_a), (b, b + of_b))))
+    for score, of_both, sides in large:
+        (a, of_a), (b, of_b) = ((int(place[one]), count) for one, count in sides)
+        found.append(_Doubt(MERGE, score, of_both, ((a, a + of_a), (b, b + of_b))))
     return place[pieces.astype(np.int64)], found
 
 

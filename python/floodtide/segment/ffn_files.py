@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from floodtide.base.files import make_folder, path_and_dataset, replace_bytes
 from floodtide.base.reading import LARGEST_ARRAY, opened, reading
 from floodtide.data import Vec3, Volume
+from floodtide.data.boxes import as_vec3
 from floodtide.data.formats.geometry import WRITTEN_BY
 from floodtide.errors import InvalidFileError
 
@@ -86,12 +87,8 @@ def read_reversed_seeds(path: str | Path) -> NDArray[np.int64]:
 def _unpickled(raw: bytes) -> Any:
     """Return the object of an .npy file with one pickled object."""
     stream = io.BytesIO(raw)
-    version = np.lib.format.read_magic(stream)
-    read_header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    shape, _, dtype = read_header[version](stream)
+    np.lib.format.read_magic(stream)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
     if shape != () or not dtype.hasobject:
         raise ValueError(f"origins of shape {shape} and type {dtype}")
     try:
@@ -131,8 +128,7 @@ def write_npz(segmentation: str, folder: str | Path) -> Path:
             )
         start = [int(a) for a in file[dataset].attrs["box_start"]]
         columns = {key: file[f"origins/{key}"][()] for key in _COLUMNS}
-        counts = {k: v for k, v in file["counters"].attrs.items() if k != WRITTEN_BY}
-        counters = {name: int(count) for name, count in counts.items()}
+        counters = {k: int(v) for k, v in file["counters"].attrs.items() if k != WRITTEN_BY}
         pairs = [file[f"overlaps/{key}"][()] for key in ("id", "earlier_id", "voxels")]
         if "probability" in file:
             probability = file["probability"][()]
@@ -153,8 +149,7 @@ def write_npz(segmentation: str, folder: str | Path) -> Path:
             request=np.array(b""),
             counters=np.array(json.dumps(counters)),
         )
-    z, y, x = start
-    path = path_in(folder, (z, y, x))
+    path = path_in(folder, as_vec3(start))
     make_folder(path.parent)
     if probability is not None:
         map_data = io.BytesIO()
@@ -167,16 +162,14 @@ def write_npz(segmentation: str, folder: str | Path) -> Path:
 @contextmanager
 def _their_class() -> Iterator[Any]:
     """Return google/ffn's class for origins, so that pickles name it. It need not be installed."""
-    known = {name: sys.modules.get(name) for name in ("ffn", "ffn.inference", _MODULE)}
+    names = ("ffn", "ffn.inference", _MODULE)
+    before = {name: sys.modules[name] for name in names if name in sys.modules}
     their_class: Any = type("OriginInfo", (OriginInfo,), {"__module__": _MODULE, "__slots__": ()})
     try:
-        for name in known:
-            sys.modules[name] = types.ModuleType(name)
+        sys.modules.update({name: types.ModuleType(name) for name in names})
         sys.modules[_MODULE].OriginInfo = their_class  # type: ignore[attr-defined]
         yield their_class
     finally:
-        for name, module in known.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
+        for name in names:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import PathLike, reserved
 from floodtide.base.pickling import NotPickled
-from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import Progress, difference, part_of, slices, total
@@ -27,17 +25,14 @@ from floodtide.data.volumes import as_volume
 from floodtide.errors import UnsupportedError
 from floodtide.nn.load import load_ffn
 from floodtide.nn.network import SameParameters
-from floodtide.segment.canvas import (
-    Canvas,
-    CanvasImage,
-    halo,
-    margin_of,
-    place_seeds,
-    read_canvas,
-    seeds_of,
+from floodtide.segment.canvas import Canvas, place_seeds, read_canvas, seeds_of
+from floodtide.segment.checkpoints import (
+    Checkpoint,
+    digest,
+    digest_of_arrays,
+    options_of,
+    passes_of,
 )
-from floodtide.segment.checkpoints import Checkpoint, passes_of
-from floodtide.segment.identity import LETTERS, digest, options_of
 
 Image = NDArray[Any] | Volume
 
@@ -50,14 +45,6 @@ class Origin(NamedTuple):
     iterations: int  # number of evaluations of the network
     voxels: int
     walltime_s: float
-
-
-class Overlap(NamedTuple):
-    """Number of voxels that a segment claimed although they belong to an earlier segment."""
-
-    id: int
-    earlier_id: int
-    voxels: int
 
 
 class Move(NamedTuple):
@@ -87,7 +74,7 @@ class Segmentation(NotPickled):
         probability: Object probabilities (z, y, x) of the voxels of segments, as bytes; None without
             `options.probability`. 0 means no segment, and q from 1 the probability (q - 0.5) / 255.
         origins: Seed, size and cost of each segment that was flooded, in order of ids.
-        overlaps: Numbers of voxels that two segments claimed.
+        overlaps: (id, earlier id, voxels): how many voxels a segment claimed although an earlier one has them.
         counters: Event counts, and times in milliseconds, with the names that google/ffn uses.
         complete: False if the time was over before all seeds were tried.
     """
@@ -102,7 +89,7 @@ class Segmentation(NotPickled):
         quantised = result.probability()
         self.probability: NDArray[np.uint8] | None = quantised if quantised.size else None
         self.origins = [Origin(*row) for row in result.origins()]
-        self.overlaps = [Overlap(*row) for row in result.overlaps()]
+        self.overlaps: list[tuple[int, int, int]] = result.overlaps()
         self.counters: dict[str, int] = result.counters
 
     @property
@@ -134,11 +121,7 @@ class Segmentation(NotPickled):
         """
         path, dataset = path_and_dataset(reference)
         with output(reference):
-            self.write(path, dataset, notes or {})
-
-    def write(self, path: str, dataset: str, notes: Mapping[str, str]) -> None:
-        """Write to a file that the caller has reserved, see `save`."""
-        self._result.write(path, dataset, dict(notes))
+            self._result.write(path, dataset, dict(notes or {}))
 
 
 class _TimeIsOver(Exception):
@@ -157,10 +140,9 @@ class Segmenter:
             `box`, `fov` and `deltas` are ignored.
 
     Attributes:
+        forward: How the network's convolutions are computed: "fft" or "layers".
         network_calls: Evaluations of the network by all calls of `segment` so far, also while one is running, and by
             resegmentations.
-        fft_speedup: How many times as fast forward passes are by Fourier transforms, if `options.forward` is "fastest"
-            and the network and the processor allow them; else None.
 
     Raises:
         InvalidArgumentError: If `options` has no mean or no std.
@@ -171,18 +153,12 @@ class Segmenter:
         self.model = model
         self.options = options
         self.network_calls = 0
-        self.fft_speedup: float | None = None
         _ = options.normalisation  # refuses options without it
-        self._forward = options.forward if hasattr(model, "core") else "layers"
-        if self._forward == "fastest":
-            self._forward, self.fft_speedup = model.fastest_forward()
-        elif self._forward == "fft" and (why := self._fft_unsupported()):
+        self.forward = options.forward if hasattr(model, "core") else "layers"
+        if self.forward == "fastest":
+            self.forward = model.fastest_forward()[0]
+        elif self.forward == "fft" and (why := self._fft_unsupported()):
             raise UnsupportedError(f"segment: no forward passes by Fourier transforms: {why}")
-
-    @property
-    def forward(self) -> str:
-        """Return how the network's convolutions are computed: "fft" or "layers"."""
-        return "layers" if self._fft_unsupported() else self._forward
 
     def follow(self, forward: str) -> None:
         """Compute forward passes as earlier work did, so that its bits come out again, where the processor can.
@@ -190,17 +166,15 @@ class Segmenter:
         Args:
             forward: "fft" or "layers". With `options.forward` other than "fastest", nothing changes.
         """
-        if self.options.forward == "fastest":
-            self._forward = forward
+        if self.options.forward == "fastest" and not self._fft_unsupported():
+            self.forward = forward
 
     def evaluate(
         self, image: NDArray[np.float32], logits: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """Return the updated logits (z, y, x) of one field of view, from its normalised image and its logits."""
-        if hasattr(self.model, "core"):
-            answer: NDArray[np.float32] = self.model.forward(image, logits, self.forward)
-        else:
-            answer = self.model.forward(image, logits)
+        how = (self.forward,) if hasattr(self.model, "core") else ()
+        answer: NDArray[np.float32] = self.model.forward(image, logits, *how)
         return answer
 
     def _fft_unsupported(self) -> str:
@@ -238,7 +212,9 @@ class Segmenter:
         """Segment a volume, or a box (start, size) of it.
 
         With `options.consensus = "reverse"`, the box is segmented twice, the second time from the seeds of the first
-        segments in reverse order, and the result is the split consensus of both (`consensus`).
+        segments in reverse order. The result is the split consensus of both: voxels have the same id only if both give
+        them the same id. Of the parts into which the second pass splits a segment of the first one, the largest keeps
+        its id, and parts of fewer than `options.consensus_min_size` voxels become 0. Source: google/ffn, consensus.py.
 
         Args:
             volume: Raw image, a Volume or what is one: an array (z, y, x) of numbers. Only the box is read.
@@ -265,21 +241,21 @@ class Segmenter:
         end_s = None if limit_s is None else time.monotonic() + limit_s
         volume = as_volume(volume)
         same = SameParameters(self.model, "segment")
-        canvas = read_canvas(volume, box, self.options, self.model.fov, self._initial(initial))
+        canvas = read_canvas(volume, box, self.options, self.model.fov, initial)
         positions = seeds_of(canvas, self.options, self.model.fov, seeds)
         passes = 1 if self.options.consensus == "none" else 2
-        saved = self._checkpoints(checkpoint, canvas.image, positions)
+        saved = self._checkpoints(checkpoint, canvas, positions)
 
         def flood(number: int, places: NDArray[np.int64]) -> tuple[Any, bool]:
             shown = None if progress is None else part_of(progress, number, passes)
             keep = number + 1 < passes
             flooder, complete = self._flood(canvas, places, shown, end_s, saved[number], keep)
-            return flooder.take_result(canvas.image.start, list(volume.shape)), complete
+            return flooder.take_result(canvas.start, list(volume.shape)), complete
 
         found, complete = flood(0, positions)
         if passes == 2:
             back = [origin[1] for origin in reversed(found.origins())]
-            reverse, both = flood(1, place_seeds(back, canvas.image, self.model.fov))
+            reverse, both = flood(1, place_seeds(back, canvas, self.model.fov))
             complete = complete and both
             found = _core.segment.consensus(found, reverse, self.options.consensus_min_size)
         same.require()
@@ -299,11 +275,11 @@ class Segmenter:
 
         `keep`: write a last checkpoint, because more work follows.
         """
-        stored = None if checkpoint is None else checkpoint.read(canvas.image.voxels.shape)
-        if checkpoint is not None and stored is not None:
+        stored = checkpoint and checkpoint.read(canvas.voxels.shape)
+        if checkpoint and stored:
             self.follow(checkpoint.forward)
-        flooder = self._flooder(canvas)
-        if checkpoint is not None and stored is not None:
+        flooder = self.flooder(canvas)
+        if checkpoint and stored:
             checkpoint.restore(flooder, stored)
         del stored  # it is as large as the image
         before = self.network_calls - flooder.evaluations
@@ -315,31 +291,28 @@ class Segmenter:
             if end_s is not None and time.monotonic() > end_s:
                 raise _TimeIsOver
 
+        due = checkpoint and partial(checkpoint.due, flooder)
         try:
-            if checkpoint is None:
-                flooder.segment_all(seeds, counted)
-            else:
-                calls = flooder.evaluations
-                flooder.segment_all(seeds, counted, lambda: checkpoint.due(flooder))
-                if keep and (flooder.evaluations > calls or not reading.exists(checkpoint.path)):
-                    checkpoint.write(flooder)
+            flooder.segment_all(seeds, counted, due)
         except _TimeIsOver:
             return flooder, False
+        if keep and checkpoint:
+            checkpoint.write(flooder)
         return flooder, True
 
     def _checkpoints(
-        self, path: PathLike | None, image: CanvasImage, seeds: NDArray[np.int64]
+        self, path: PathLike | None, image: Canvas, seeds: NDArray[np.int64]
     ) -> tuple[Checkpoint | None, Checkpoint | None]:
         interval_s = self.options.checkpoint_interval
         if path is None or interval_s <= 0:
             return None, None
         settings = {
             "image": image.volume.name,
-            "voxels": hashlib.sha256(image.voxels.data).hexdigest()[:LETTERS],
+            "voxels": digest_of_arrays([image.voxels]),
             "start": list(image.start),
             "network": digest(self.model),
             "options": options_of(self.options, self.model),
-            "seeds": hashlib.sha256(seeds.data).hexdigest()[:LETTERS],
+            "seeds": digest_of_arrays([seeds]),
         }
         first, second = (
             Checkpoint(file, interval_s, settings, self.forward) for file in passes_of(Path(path))
@@ -367,10 +340,10 @@ class Segmenter:
             OutOfRangeError: If no field of view fits at the seed.
         """
         whole = as_volume(volume)
-        canvas = read_canvas(whole, box, self.options, self.model.fov, self._initial(initial))
-        flooder, image = self._flooder(canvas), canvas.image
+        canvas = read_canvas(whole, box, self.options, self.model.fov, initial)
+        flooder = self.flooder(canvas)
         # The first voxel of the canvas, in voxels of the volume.
-        first = difference(image.start, image.halo_low)
+        first = difference(canvas.start, canvas.halo_low)
         moves: list[Vec3] = []
 
         def moved(step: int, local: Vec3, logits: NDArray[np.float32], deleted: int) -> None:
@@ -379,34 +352,18 @@ class Segmenter:
                 on_move(Move(step, moves[-1], logits, deleted))
 
         flooder.segment_at(difference(zyx, first), moved)
-        inner = slices((image.halo_low, image.inner))
+        inner = slices((canvas.halo_low, canvas.inner))
         return Object(np.ascontiguousarray(flooder.logits()[inner]), moves, flooder.counters())
 
-    def fits(self, volume: Volume, box: Box) -> bool:
-        """Return True if a field of view fits into a box of a volume, with its reflected faces."""
-        low, high = halo(box, volume.shape, margin_of(self.options, self.model.fov))
-        shape = total(total(low, box[1]), high)
-        return all(size >= least for size, least in zip(shape, self.model.fov, strict=True))
-
-    def canvas(self, volume: Volume, box: Box | None = None) -> tuple[Any, CanvasImage]:
-        """Return the core's flooder for a box of a volume, with the options' masks, and the image that it floods."""
-        canvas = read_canvas(volume, box, self.options, self.model.fov)
-        return self._flooder(canvas), canvas.image
-
-    def _initial(self, initial: Image | None) -> Volume | None:
-        if initial is None:
-            return Volume(self.options.initial) if self.options.initial else None
-        return as_volume(initial)
-
-    def _flooder(self, canvas: Canvas) -> Any:
+    def flooder(self, canvas: Canvas) -> Any:
+        """Return the core's flooder of a canvas, with the network and its thresholds."""
         options = self.options
         predictor = self.model.forward
         if hasattr(self.model, "core"):
             predictor = self.model.core
             predictor.parameters_changed()  # the caller may have changed the parameters
-        image = canvas.image
         flooder = _core.segment.Flooder(
-            image.voxels,
+            canvas.voxels,
             *options.normalisation,
             predictor,
             self.forward,
@@ -419,8 +376,8 @@ class Segmenter:
             disco_seed_threshold=options.disco_seed_threshold,
             min_segment_size=options.min_segment_size,
             min_boundary_dist=list(options.min_boundary_dist),
-            halo_low=list(image.halo_low),
-            halo_high=list(image.halo_high),
+            halo_low=list(canvas.halo_low),
+            halo_high=list(canvas.halo_high),
             probability=options.probability,
         )
         if canvas.labels is not None:
@@ -430,21 +387,7 @@ class Segmenter:
         return flooder
 
 
-def call_rate(segmenter: Segmenter) -> Callable[[], str]:
-    """Return a function whose text tells this rank's network calls per second since now, for progress displays."""
-    where = " on this rank" if world.size() > 1 else ""
-    start_s, before = time.monotonic(), segmenter.network_calls
-
-    def text() -> str:
-        elapsed_s = max(time.monotonic() - start_s, 1e-9)
-        return f"{(segmenter.network_calls - before) / elapsed_s:.1f} network calls/s{where}"
-
-    return text
-
-
-def output(
-    reference: str, inputs: Iterable[PathLike] = ()
-) -> contextlib.AbstractContextManager[None]:
+def output(reference: str, inputs: Iterable[PathLike] = ()) -> AbstractContextManager[None]:
     """Return a context manager that reserves "file:dataset" for a segmentation (see `floodtide.base.outputs.reserved`).
 
     Enter it before a long computation: problems with the output then appear at the start.

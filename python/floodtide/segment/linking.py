@@ -28,20 +28,18 @@ from floodtide.errors import InvalidArgumentError, ShapeError
 
 Affinities = NDArray[np.floating[Any]]
 
-METHODS = ("mutex", *LINKAGES)
 _SCORING = {
     "mean": "OneMinus<MeanAffinity<RegionGraphType, ScoreValue>>",
     "median": "OneMinus<HistogramQuantileAffinity<RegionGraphType, 50, ScoreValue, 256, false>>",
     "quantile75": "OneMinus<HistogramQuantileAffinity<RegionGraphType, 75, ScoreValue, 256, false>>",
 }
-_BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
+_BYTES_PER_AFFINITY = 60
 _BYTES_PER_VOXEL = 40
 STEP = 0.05
 """Between the thresholds of an agglomeration."""
-SMALL_THRESHOLD = 0.3
-"""Affinity down to which small segments merge."""
+_SMALL_THRESHOLD = 0.3  # affinity down to which small segments merge
+_SURE = 0.98  # mean affinity of the pieces that quantiles start from: they are slow for those of a watershed
 _BEYOND = 1e-3  # that rounding may add to affinities
-_FAR = 0.5  # that interpolation may add to them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,33 +48,19 @@ class AffinityOptions(Checked):
 
     method: str = option(
         "mean",
-        "`mutex`: mutex watershed of all offsets (mwatershed); else watershed of the nearest neighbours and"
-        " agglomeration by the mean, median or 75 % quantile of the affinities between two segments (waterz)",
-        choices=METHODS,
+        "Watershed of the nearest neighbours, and agglomeration by the mean, median or 75 % quantile of the affinities"
+        " between two segments (waterz)",
+        choices=LINKAGES,
     )
     threshold: float = option(
         0.5,
-        "Segments are merged while the affinity between them is above this. For mutex: an affinity of nearest"
-        " neighbours above this attracts, one below it repels",
-        range=limits.FRACTION,
-    )
-    far_bias: float = option(
-        0.5, "For mutex: the threshold of all other offsets", range=limits.FRACTION
-    )
-    stride: int = option(
-        2,
-        "For mutex: far offsets start at every n-th voxel along each axis only, because all would split objects",
-        range=limits.STRIDE,
-    )
-    background: float = option(
-        0.0,
-        "Voxels whose mean affinity to their nearest neighbours is below this are in no segment",
+        "Segments are merged while the affinity between them is above this",
         range=limits.FRACTION,
     )
     small_size: int = option(
         0,
         "Segments of fewer voxels also merge below the threshold, down to an affinity of 0.3, where at most one larger"
-        " segment takes part; 0: none. Not for `mutex`",
+        " segment takes part; 0: none",
         range=limits.VOXELS,
     )
     min_size: int = option(100, "Smaller segments, in voxels, are removed", range=limits.VOXELS)
@@ -98,19 +82,17 @@ def segments_of(
         InvalidArgumentError: If an affinity is not from 0 to 1, or the method lacks an offset.
         UnsupportedError: If the library of the method is not installed.
     """
-    return segments_and_pieces(affinities, offsets, options or AffinityOptions())[0]
+    options = options or AffinityOptions()
+    return segments_and_pieces(affinities, offsets, options, options.threshold)[0]
 
 
 def segments_and_pieces(
-    affinities: Affinities,
-    offsets: Sequence[Vec3],
-    options: AffinityOptions,
-    higher: float | None = None,
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
+    affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions, higher: float
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Return the segments of affinities, and the pieces of which agglomeration made them.
 
-    Pieces are what is merged above the threshold `higher`, of any size and with any numbers; None for `mutex`, or
-    without `higher`. For the rest see `segments_of`.
+    Pieces are what is merged above the threshold `higher`, of any size and with any numbers. For the rest see
+    `segments_of`.
     """
     if affinities.ndim != 4 or len(affinities) != len(offsets):
         raise ShapeError(
@@ -123,21 +105,12 @@ def segments_and_pieces(
         decoding_bytes(len(offsets)) * math.prod(affinities.shape[1:]),
         "subvolumes (--subvolume, or segment.subvolume)",
     )
-    pieces = None
-    if options.method == "mutex":
-        labels = _mutex(affinities, offsets, options)
-    else:
-        lower = lower_thresholds(options.threshold) if options.small_size else []
-        above = [] if higher is None else [higher]
-        found = linked(affinities, offsets, options.method, [*above, options.threshold, *lower])
-        pieces = next(found)[1] if above else None
-        labels = next(found)[1]
-        if lower:
-            sizes, groups = groups_of(labels, (one for _, one in found))
-            labels = merged_small(sizes, groups, options.small_size)[labels].astype(np.uint64)
-    if options.background > 0:
-        nearest = _nearest(affinities, offsets, "background")
-        labels[nearest.mean(axis=0) < options.background] = 0
+    lower = lower_thresholds(options.threshold) if options.small_size else []
+    found = linked(affinities, offsets, options.method, [higher, options.threshold, *lower])
+    pieces, labels = next(found)[1], next(found)[1]
+    if lower:
+        sizes, groups = groups_of(labels, (one for _, one in found))
+        labels = merged_small(sizes, groups, options.small_size)[labels].astype(np.uint64)
     return _numbered(labels, options.min_size), pieces
 
 
@@ -153,50 +126,26 @@ def objects_of(
     `options` say how affinities become segments. If `sections`, as for a network that sees one section at a time, each
     section has separate objects, with different numbers.
     """
-    if sections:
-        apart, count = np.zeros(predicted.shape[-3:], np.int64), 0
-        for z, out in enumerate(apart):
-            found = objects_of(task, predicted[..., z : z + 1, :, :], options=options)[0]
-            out[found > 0] = found[found > 0] + count
-            count += int(found.max(initial=0))
-        return apart
-    objects: NDArray[Any] = task.objects(predicted, functools.partial(segments_of, options=options))
-    return objects
+    decode = functools.partial(segments_of, options=options)
+    if not sections:
+        objects: NDArray[Any] = task.objects(predicted, decode)
+        return objects
+    apart, count = np.zeros(predicted.shape[-3:], np.int64), 0
+    for z, out in enumerate(apart):
+        found = task.objects(predicted[..., z : z + 1, :, :], decode)[0]
+        out[found > 0] = found[found > 0] + count
+        count += int(found.max(initial=0))
+    return apart
 
 
 def require_range(name: str, affinities: Affinities) -> None:
     """Refuse values that are no affinities from 0 to 1: numbers of 8 bits as floats, or logits."""
-    if affinities.size == 0:
-        return
-    lowest, highest = float(affinities.min()), float(affinities.max())
-    if not (math.isfinite(lowest) and math.isfinite(highest)):
-        raise InvalidArgumentError(f"{name}: an affinity is not a finite number")
-    if lowest >= -_BEYOND and highest <= 1 + _BEYOND:
-        return
-    hint = ": apply the sigmoid to logits"
-    if lowest > -_FAR and highest < 1 + _FAR:
-        hint = ": clip values that interpolation has moved beyond"
-    elif lowest >= 0:
-        hint = (
-            f": divide them by {'255' if 200 < highest <= 255 else 'the value that stands for 1'}"
+    lowest, highest = float(affinities.min(initial=0.0)), float(affinities.max(initial=0.0))
+    if not (lowest >= -_BEYOND and highest <= 1 + _BEYOND):  # also of what is not a number
+        raise InvalidArgumentError(
+            f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1: apply the sigmoid to"
+            " logits, divide numbers of 8 bits by 255, clip what interpolation has added"
         )
-    raise InvalidArgumentError(
-        f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1{hint}"
-    )
-
-
-def _mutex(
-    affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions
-) -> NDArray[np.uint64]:
-    mwatershed = library("mwatershed", "agglomerate", "affinities")
-    is_near = [sum(map(abs, offset)) == 1 for offset in offsets]
-    biases = np.array([options.threshold if near else options.far_bias for near in is_near])
-    shifted = affinities.astype(np.float64) - biases[:, None, None, None]
-    strides = [[1 if near else options.stride] * 3 for near in is_near]
-    labels: NDArray[np.uint64] = mwatershed.agglom(
-        shifted, [list(o) for o in offsets], strides=strides
-    )
-    return labels
 
 
 def linked(
@@ -207,10 +156,11 @@ def linked(
     values = nearest_affinities(affinities, offsets, method)
     # waterz merges while 1 - affinity is below its threshold, and tells standard output about it.
     falling = sorted(thresholds, reverse=True)
+    merge = functools.partial(waterz.agglomerate, values)
     with _silent():
-        found = waterz.agglomerate(
-            values, [1.0 - one for one in falling], scoring_function=_SCORING[method]
-        )
+        sure = [1 - max(_SURE, falling[0])]  # of the mean, the default of waterz
+        pieces = None if method == "mean" else next(merge(sure)).copy()
+        found = merge([1 - x for x in falling], scoring_function=_SCORING[method], fragments=pieces)
     for threshold in falling:
         with _silent():
             labels = next(found).copy()
@@ -222,7 +172,7 @@ def lower_thresholds(threshold: float) -> list[float]:
     return [
         round(threshold - n * STEP, 6)
         for n in range(1, math.ceil(1 / STEP))
-        if threshold - n * STEP > SMALL_THRESHOLD - STEP / 2
+        if threshold - n * STEP > _SMALL_THRESHOLD - STEP / 2
     ]
 
 
@@ -294,38 +244,33 @@ def joined(
 def nearest_affinities(
     affinities: Affinities, offsets: Sequence[Vec3], method: str
 ) -> NDArray[np.float32]:
-    """Return the affinities of the nearest neighbours, (3, z, y, x) in the order of NEAREST; 0 along z without them."""
-    values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
-    nearest = _nearest(affinities, offsets, f"the method {method}")
-    values[-len(nearest) :] = nearest
-    return values
+    """Return the affinities of the nearest neighbours, (3, z, y, x) in the order of NEAREST.
 
-
-def _nearest(affinities: Affinities, offsets: Sequence[Vec3], what: str) -> NDArray[Any]:
-    """Return the affinities (2 or 3, z, y, x) of the nearest neighbours; without those along z, sections are apart.
-
-    The affinity of a voxel and the next one is that of the next one and this voxel.
+    Without those along z, they are 0, and sections are apart. The affinity of a voxel and the next one is that of the
+    next one and this voxel.
     """
     known = dict(zip(map(tuple, offsets), affinities, strict=True))
-    found = {}
+    values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
+    missing = []
     for axis, offset in enumerate(NEAREST):
         later = as_vec3([-n for n in offset])
         if offset in known:
-            found[offset] = known[offset]
+            values[axis] = known[offset]
         elif later in known:
-            found[offset] = np.roll(known[later], 1, axis)
-            found[offset][(slice(None),) * axis + (0,)] = 0.0
-    missing = [offset for offset in NEAREST if offset not in found]
-    if missing == [NEAREST[0]] and any(z for z, _, _ in known):
-        notes.show(
-            f"agglomerate: {what} uses nearest neighbours, and no channel has those along z: each section is segmented"
-            " apart; --method mutex uses all channels"
-        )
-    elif missing not in ([], [NEAREST[0]]):
+            values[axis] = np.roll(known[later], 1, axis)
+            values[axis][(slice(None),) * axis + (0,)] = 0.0
+        else:
+            missing.append(offset)
+    if missing not in ([], [NEAREST[0]]):
         raise InvalidArgumentError(
-            f"agglomerate: {what} needs the offsets {list(NEAREST)}, of which {missing} are not there"
+            f"agglomerate: the method {method} needs the offsets {list(NEAREST)}, of which {missing} are not there"
         )
-    return np.stack(list(found.values()))
+    if missing and any(z for z, _, _ in known):
+        notes.show(
+            f"agglomerate: the method {method} uses nearest neighbours, and no channel has those along z: each section"
+            " is segmented apart"
+        )
+    return values
 
 
 def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:

@@ -7,12 +7,13 @@ after a crash only the subvolumes under way are lost.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,11 @@ from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text, difference, intersection, is_inside, total
 from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.places import Place, table_of, write_places
-from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
-from floodtide.segment.identity import other_work
+from floodtide.errors import InvalidArgumentError, InvalidFileError, LockedError, OutOfRangeError
+from floodtide.segment.checkpoints import other_work, remove_checkpoints
 
 PLAN = "cut.json"
 DATASET = "segmentation"
-CALLS = "network_calls"  # attribute of it
 _FORMAT = "floodtide subvolumes 1"
 _EXPECTED = "the plan of a segmentation in subvolumes"
 _FORWARD = "forward"  # may differ: results differ by rounding only
@@ -54,8 +54,8 @@ class Cut:
         overlap: Smallest number of voxels (z, y, x) that neighbours share; at most half a subvolume.
 
     Raises:
-        InvalidArgumentError: If a size is below 1, an overlap is negative or more than half a subvolume, or there are
-            more than 2^22 subvolumes.
+        InvalidArgumentError: If an overlap is more than half a subvolume, neighbours share no voxel, or there are more
+            than 2^22 subvolumes.
     """
 
     box: Box
@@ -63,50 +63,31 @@ class Cut:
     overlap: Vec3
 
     def __post_init__(self) -> None:
-        if min(self.size) < 1:
-            raise InvalidArgumentError(
-                f"segment: subvolumes of {self.size} voxels, expected at least 1 along each axis"
-            )
         axes = zip(self.overlap, self.size, self.box[1], strict=True)
-        if min(self.overlap) < 0 or any(n < whole and 2 * o > n for o, n, whole in axes):
+        if any(n < whole and not 0 < o <= n / 2 for o, n, whole in axes):
             raise InvalidArgumentError(
-                f"segment: an overlap of {self.overlap} voxels between subvolumes of {self.size}, expected at most half"
-                " a subvolume"
+                f"segment: an overlap of {self.overlap} voxels between subvolumes of {self.size}, expected at least 1"
+                " voxel, and at most half a subvolume"
             )
         object.__setattr__(self, "size", as_vec3([*map(min, self.size, self.box[1])]))
-        count = math.prod(map(_count, self.box[1], self.size, self.overlap))
-        if count > _MOST:
+        if math.prod(self.counts) > _MOST:
             raise InvalidArgumentError(
-                f"segment: {count} subvolumes of {self.size} voxels, expected at most {_MOST}: larger ones"
+                f"segment: {math.prod(self.counts)} subvolumes of {self.size} voxels, expected at most {_MOST}"
             )
-
-    def joinable(self) -> Cut:
-        """Return this cut, whose neighbours share voxels.
-
-        Raises:
-            InvalidArgumentError: If some share none, so that nothing could join their segments.
-        """
-        for axis, count, overlap in zip("zyx", self.counts, self.overlap, strict=True):
-            if count > 1 and overlap < 1:
-                raise InvalidArgumentError(
-                    f"segment: subvolumes of {self.size} voxels share no voxels with their neighbours along {axis},"
-                    " expected larger subvolumes, or an overlap of at least 1 voxel"
-                )
-        return self
 
     @cached_property
     def starts(self) -> tuple[tuple[int, ...], ...]:
         """First voxels of the subvolumes along z, y and x, in voxels of the volume."""
-        counts = map(_count, self.box[1], self.size, self.overlap)
         return tuple(
             tuple(begin + i * (whole - n) // max(1, count - 1) for i in range(count))
-            for begin, whole, n, count in zip(*self.box, self.size, counts, strict=True)
+            for begin, whole, n, count in zip(*self.box, self.size, self.counts, strict=True)
         )
 
-    @property
+    @cached_property
     def counts(self) -> Vec3:
         """Numbers of subvolumes along z, y and x."""
-        return as_vec3([*map(len, self.starts)])
+        axes = zip(self.box[1], self.size, self.overlap, strict=True)
+        return as_vec3([1 - (n - whole) // max(1, n - o) for whole, n, o in axes])
 
     def __len__(self) -> int:
         return math.prod(self.counts)
@@ -126,17 +107,15 @@ class Cut:
         """Yield the pairs (smaller number, larger number) of subvolumes that share a face, an edge or a corner."""
         steps = list(itertools.product((-1, 0, 1), repeat=3))[14:]  # those to larger numbers
         for number in range(len(self)):
-            here = self._place(number)
             for step in steps:
-                there = total(here, step)
+                there = total(self._place(number), step)
                 if all(0 <= i < n for i, n in zip(there, self.counts, strict=True)):
                     yield number, self._number(there)
 
     def shared(self, a: int, b: int) -> Box:
-        """Return the box that two neighbours share. Raise OutOfRangeError if they share none."""
+        """Return the box that two neighbours share."""
         box = intersection(self.subvolume(a), self.subvolume(b))
-        if box is None:
-            raise OutOfRangeError(f"subvolumes {a} and {b} share no voxel")
+        assert box is not None
         return box
 
     def cores_in(self, box: Box) -> list[int]:
@@ -182,7 +161,6 @@ class Pieces:
     volume_shape: Vec3
     settings: Mapping[str, Any]
     forward: str = "layers"
-    _begun: bool = field(default=False, init=False, repr=False)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Pieces:
@@ -211,76 +189,62 @@ class Pieces:
             StorageError: If it cannot be written.
         """
         pieces = cls(Path(directory), cut, volume_shape, settings, forward)
+        if ":" in os.fspath(directory):
+            raise InvalidArgumentError(
+                f"{directory}: names a dataset, expected a folder for subvolumes"
+            )
         make_folder(pieces.directory)
-        pieces._settle()
-        return pieces
-
-    def begin(self) -> None:
-        """Make sure that the plan is still that of these subvolumes. Call this with the lock of a subvolume.
-
-        Until then, another command may have replaced the plan. From then on, none does.
-
-        Raises:
-            InvalidArgumentError: If there is a plan for something else now.
-        """
-        if not self._begun:
-            self._settle()
-            self._begun = True
-
-    def _settle(self) -> None:
-        """Write the plan if there is none, or no subvolume of it. Raise unless the plan is for these subvolumes."""
-        path = self.directory / PLAN
+        path = pieces.directory / PLAN
         wanted = {
             "format": _FORMAT,
-            "box": box_text(self.cut.box),
-            "subvolume": list(self.cut.size),
-            "overlap": list(self.cut.overlap),
-            "volume_shape": list(self.volume_shape),
-            "settings": json.loads(json.dumps(self.settings)),
-            _FORWARD: self.forward,
+            "box": box_text(cut.box),
+            "subvolume": list(cut.size),
+            "overlap": list(cut.overlap),
+            "volume_shape": list(volume_shape),
+            "settings": json.loads(json.dumps(settings)),
+            _FORWARD: forward,
         }
         with reserved("segment", path, unchecked, wait_s=WAIT_S):
-            with reading.reading(self.directory, "a folder of subvolumes"):
-                others = set(os.listdir(self.directory)) - {PLAN, lock_path(path).name}
+            with reading.reading(pieces.directory, "a folder of subvolumes"):
+                others = set(os.listdir(pieces.directory)) - {PLAN, lock_path(path).name}
             if reading.exists(path):
                 stored = reading.read_json(path, _EXPECTED)
-                found = self._read(path, stored)
+                found = cls._read(path, stored)
                 keys = [key for key in wanted if key != _FORWARD and stored.get(key) != wanted[key]]
                 if not keys:
-                    self.forward = found.forward
-                    return
-                if others:
-                    begun, (key, *_) = f"{self.directory}: its subvolumes were made", keys
-                    how = "expected the same, or another directory"
-                    raise other_work(begun, key, wanted[key], stored.get(key), how)
+                    return found
+                if others:  # else there is no subvolume of that plan
+                    begun, (key, *_) = f"{pieces.directory}: its subvolumes were made", keys
+                    raise other_work(begun, key, wanted[key], stored.get(key))
             elif not all(name.startswith(".") for name in others):
                 raise InvalidArgumentError(
-                    f"{self.directory}: has files but no {PLAN}, expected a new directory or one of a segmentation in"
+                    f"{pieces.directory}: has files but no {PLAN}, expected a new directory or one of a segmentation in"
                     " subvolumes"
                 )
-            self._read(path, wanted)  # refuses what could not be read again
+            cls._read(path, wanted)  # refuses what could not be read again
             replace_bytes(path, json.dumps(wanted, indent=1).encode())
+        return pieces
+
+    def confirm(self) -> None:
+        """Raise InvalidArgumentError if the plan is for something else by now. Call this with the lock of a subvolume.
+
+        Before a subvolume is locked, another command may replace the plan. From then on, none does.
+        """
+        Pieces.create(self.directory, self.cut, self.volume_shape, self.settings, self.forward)
 
     @classmethod
     def _read(cls, path: Path, plan: Any) -> Pieces:
         with reading.reading(path, _EXPECTED):
-            if plan["format"] != _FORMAT:
-                raise InvalidFileError(f"{path}: format {plan['format']!r}, expected {_FORMAT!r}")
             try:
-                box = parse_box(plan["box"])
-                cut = Cut(
-                    ((0, 0, 0), (0, 0, 0)) if box is None else box,
-                    as_vec3(plan["subvolume"]),
-                    as_vec3(plan["overlap"]),
-                )
-                shape = as_vec3(plan["volume_shape"])
+                if plan["format"] != _FORMAT:
+                    raise InvalidArgumentError(f"format {plan['format']!r}, expected {_FORMAT!r}")
+                box, shape = parse_box(plan["box"]), as_vec3(plan["volume_shape"])
                 limits.VOXELS.check(math.prod(shape), "the number of voxels")
+                if box is None or not is_inside(box, shape):
+                    raise InvalidArgumentError(f"box {plan['box']!r}, expected one inside {shape}")
+                cut = Cut(box, as_vec3(plan["subvolume"]), as_vec3(plan["overlap"]))
             except InvalidArgumentError as error:
                 raise InvalidFileError(f"{path}: is not {_EXPECTED}: {error}") from None
-            if box is None or not is_inside(box, shape):
-                raise InvalidFileError(
-                    f"{path}: box {plan['box']!r}, expected one inside a volume of {shape}"
-                )
             forward = str(plan.get(_FORWARD, "layers"))
             return cls(path.parent, cut, shape, dict(plan["settings"]), forward)
 
@@ -301,32 +265,33 @@ class Pieces:
         """Return True if the segmentation of a subvolume is there."""
         return self.path(number).exists()
 
-    def missing(self) -> Iterator[int]:
-        """Yield the numbers of the subvolumes that are not segmented yet."""
-        return (n for n in range(len(self.cut)) if not self.done(n))
+    def missing(self) -> list[int]:
+        """Return the numbers of the subvolumes that are not segmented yet."""
+        return [n for n in range(len(self.cut)) if not self.done(n)]
 
-    def network_calls(self) -> list[int]:
-        """Return the network calls of the subvolumes that are segmented and state them.
+    def store(self, command: str, number: int, write: Callable[[], None]) -> bool:
+        """Call `write`, which stores a subvolume, unless it is there; return True if this call did.
 
         Raises:
-            InvalidFileError: If the file of a subvolume is damaged.
+            LockedError: If another process segments the subvolume at the moment.
         """
-        found = []
-        for number in range(len(self.cut)):
-            if self.done(number):
-                text = Volume(str(self.path(number)), DATASET).text(CALLS)
-                if text and not text.isdecimal():
-                    raise InvalidFileError(
-                        f"{self.reference(number)}: attribute {CALLS} is {text!r}, expected a number"
-                    )
-                if text:
-                    found.append(int(text))
-        return found
+        path, done = self.path(number), self.done(number)
+        # A lock that is there now may be that of a process killed just after storing: taking it removes it.
+        if done and not lock_path(path).exists():
+            return False
+        unless_locked = contextlib.suppress(LockedError) if done else contextlib.nullcontext()
+        with unless_locked, reserved(command, path, unchecked):
+            done = self.done(number)  # perhaps by a process that had the lock until now
+            if not done:
+                self.confirm()
+                write()
+            remove_checkpoints(self.checkpoint(number))
+        return not done
 
     def write(
         self, number: int, labels: NDArray[Any], places: Sequence[Place] | None, command: str
     ) -> None:
-        """Store the labels (z, y, x) of a subvolume, as uint32, and its places. Call this with its lock, after `begin`.
+        """Store the labels (z, y, x) of a subvolume, as uint32, and its places. Call this with its lock.
 
         Raises:
             StorageError: If the file cannot be written.
@@ -365,7 +330,3 @@ class Pieces:
                 f"{volume.name}: holds {volume.dtype}, expected unsigned integers"
             )
         return volume.read((difference(box[0], start), box[1]))
-
-
-def _count(whole: int, size: int, overlap: int) -> int:
-    return 1 if size >= whole else 1 - (size - whole) // (size - overlap)

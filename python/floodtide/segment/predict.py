@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,43 +23,35 @@ from floodtide.base import limits
 from floodtide.base.data_options import TrainingVolume
 from floodtide.base.files import path_and_dataset
 from floodtide.base.networks import section_of
-from floodtide.base.options import Arguments, shown
+from floodtide.base.options import shown, typed
 from floodtide.base.outputs import PathLike, files_of, hdf5_result, reserved, result_dataset
 from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
-from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slices
 from floodtide.data.formats.writers import hdf5_file
-from floodtide.data.image_check import checked_image, image_problems
-from floodtide.data.look.problems import Reading, settle
+from floodtide.data.look.problems import Reading, checked_image, image_problems, settle
 from floodtide.data.volumes import name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
 from floodtide.segment.canvas import as_float32
-from floodtide.segment.mirroring import mirrored_mean
-from floodtide.segment.windows import Axis, Window, choose_windows
+from floodtide.segment.windows import blocks_of
 
 Image = NDArray[Any] | Volume
 Images = Image | Sequence[Image]
 """An image, or one for each channel of the network."""
 Values = NDArray[np.float32]
 One = TypeVar("One", Image, Volume)
-Windows = tuple[Window, ...]  # of a block, along z, y, x
 
 MEMORY_MIB = 2048
 """Default memory (MiB) for the activations of a block."""
 
 _LARGE = 1024  # voxels along each axis of a block whose halo needs hardly any memory
 
-_PREDICTOR = Arguments(
-    mean=limits.INTENSITY, std=limits.DEVIATION, memory_mib=limits.MEMORY, mirror=limits.AXIS
-)
 _COMMAND = "floodtide predict"
 _CHUNK = 64  # voxels along each axis of a result's chunks
-_GZIP = {"classes": 4, "float32": 1}  # probabilities hardly compress
 
 
 class Predictor:
@@ -91,16 +83,17 @@ class Predictor:
         task: PatchTask | None = None,
     ) -> None:
         options = model.core.options
-        _PREDICTOR.check("predict", mean=mean, std=std, memory_mib=memory_mib, mirror=mirror)
+        limits.INTENSITY.check(mean, "predict: mean")
+        limits.DEVIATION.check(std, "predict: std")
+        limits.MEMORY.check(memory_mib, "predict: memory_mib")
+        limits.AXIS.check(mirror, "predict: mirror")
         if task is not None and len(task.channels) != options.classes:
             raise InvalidArgumentError(
                 f"predict: the network has {options.classes} outputs, and its task '{task.kind}' has {task.channels}"
             )
         self.model = model
-        self.mean, self.std = (
-            _for_channels(name, given, options.in_channels)
-            for name, given in (("mean", mean), ("std", std))
-        )
+        self.mean = _for_channels("mean", mean, options.in_channels)
+        self.std = _for_channels("std", std, options.in_channels)
         self.pool = model.core.total_pool
         self.context = section_of(model.core).context
         self.mirror = tuple(sorted(set(mirror) - ({0} if model.flat else set())))
@@ -113,11 +106,6 @@ class Predictor:
     def outputs(self) -> int:
         """Return the number of outputs per voxel that predictions keep."""
         return self.model.core.options.classes if self.task is None else self.task.predicted
-
-    @property
-    def excluding(self) -> bool:
-        """Return True if the outputs are mutually exclusive classes (softmax), False if independent (sigmoid)."""
-        return self.model.excluding
 
     def blocks(
         self, image: Images, box: Box | None = None, progress: Progress | None = None
@@ -143,81 +131,59 @@ class Predictor:
             InUseError: If another thread changes the parameters of the network meanwhile.
         """
         images = self.channels(image)
-        start, size = _checked(images[0], box)
-        windows = self._checked_windows(images, (start, size))
-        same = SameParameters(self.model, "predict")
-        done, total = 0, int(np.prod(size))
-        for one in windows:
-            kept = self._block(images, one, same)
-            yield _kept_box(one), kept
-            done += int(np.prod(kept.shape[:3]))
-            if progress is not None:
-                progress(done, total)
+        yield from self._rounds(images, _checked(images[0], box), progress, 1)
 
-    def _checked_windows(self, images: Sequence[Image], box: Box) -> list[Windows]:
-        """Return the windows (along z, y, x) of all blocks of a box, if the memory suffices for one."""
-        axes, lengths = self._windows(images[0].shape, box)
-        limits.require_memory(
-            f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
-            self._bytes_per_voxel * math.prod(lengths),
-            "fewer MiB for a block (memory_mib)",
-        )
-        along = (axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
-        return list(itertools.product(*along))
+    def _rounds(
+        self, images: Sequence[Image], box: Box, progress: Progress | None, ranks: int
+    ) -> Iterator[tuple[Box, Any]]:
+        """Predict a block on each of the ranks at a time, and yield what `blocks` yields; None on other ranks than 0.
 
-    def _block(self, images: Sequence[Image], windows: Windows, same: SameParameters) -> Values:
+        Collective for several ranks.
+        """
+        agreed = world.agreed if ranks > 1 else contextlib.nullcontext
+        done, rank = 0, world.rank() if ranks > 1 else 0
+        with agreed():
+            lengths, blocks = self._blocks_of(images[0].shape, box)
+            limits.require_memory(
+                f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
+                self._bytes_per_voxel * math.prod(lengths),
+                "fewer MiB for a block (memory_mib)",
+            )
+            same = SameParameters(self.model, "predict")
+        for first in range(0, len(blocks), ranks):
+            shared = blocks[first : first + ranks]
+            kept: Values | None = None
+            with agreed():
+                if rank < len(shared):
+                    kept = self._block(images, *shared[rank], same)
+            # One at a time: rank 0 has the memory for one more block.
+            for source, (_, at) in enumerate(shared):
+                if source > 0:
+                    sent = world.gather_bytes([kept] if kept is not None and rank == source else [])
+                    if rank == 0:
+                        kept = sent.view(np.float32).reshape(*at[1], self.outputs)
+                yield at, kept if rank == 0 else None
+                done += math.prod(at[1])
+                if progress is not None:
+                    progress(done, math.prod(box[1]))
+
+    def _block(self, images: Sequence[Image], read: Box, at: Box, same: SameParameters) -> Values:
         """Return the probabilities (z, y, x, outputs) of the voxels that a block keeps."""
-        first = as_vec3([w.start for w in windows])
-        ends = [min(w.stop, n) for w, n in zip(windows, images[0].shape, strict=True)]
-        read = first, difference(ends, first)
         probabilities = self._forward([_read(one, read) for one in images])
-        inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
         same.require()
-        kept = np.ascontiguousarray(probabilities[(*inside, slice(self.outputs))])
+        kept = np.ascontiguousarray(probabilities[(*slices(at, read[0]), slice(self.outputs))])
         if not np.isfinite(kept).all():
             raise NumericalError("predict: the network's output is not a number")
         return kept
 
-    def _rounds(
-        self, images: Sequence[Volume], box: Box, progress: Progress | None
-    ) -> Iterator[list[tuple[Box, Values]]]:
-        """Predict a block on each rank at a time. Yields the same blocks as `blocks`, a few at a time, on rank 0.
-
-        Other ranks get as many empty lists. Collective.
-        """
-        with world.agreed():
-            windows = self._checked_windows(images, box)
-            same = SameParameters(self.model, "predict")
-        done, total, ranks = 0, int(np.prod(box[1])), world.size()
-        for first in range(0, len(windows), ranks):
-            shared = windows[first : first + ranks]
-            kept: list[Values] = []
-            with world.agreed():
-                if world.rank() < len(shared):
-                    kept.append(self._block(images, shared[world.rank()], same))
-            # One at a time: rank 0 has the memory for one more block.
-            for source, one in enumerate(shared):
-                at = _kept_box(one)
-                if source > 0:
-                    sent = world.gather_bytes(kept if source == world.rank() else [])
-                    if world.rank() == 0:
-                        kept = [sent.view(np.float32).reshape(*at[1], self.outputs)]
-                yield [(at, kept[0])] if world.rank() == 0 else []
-                done += int(np.prod(at[1]))
-                if progress is not None:
-                    progress(done, total)
-
     def cost(self, shape: Sequence[int], box: Box) -> tuple[int, int, float]:
         """Return the computed voxels of a box, halos included, the number of blocks, and the bytes of a block."""
-        axes, lengths = self._windows(shape, box)
-        counts = [axis.count(n) for axis, n in zip(axes, lengths, strict=True)]
+        lengths, blocks = self._blocks_of(shape, box)
         block = math.prod(lengths)
-        return math.prod(counts) * block, math.prod(counts), self._bytes_per_voxel * block
+        return len(blocks) * block, len(blocks), self._bytes_per_voxel * block
 
-    def _windows(self, shape: Sequence[int], box: Box) -> tuple[list[Axis], Vec3]:
-        rows = zip(shape, *box, self.context, self.pool, strict=True)
-        axes = [Axis(extent, a, a + n, context, pool) for extent, a, n, context, pool in rows]
-        return axes, choose_windows(axes, self._voxels)
+    def _blocks_of(self, shape: Sequence[int], box: Box) -> tuple[Vec3, list[tuple[Box, Box]]]:
+        return blocks_of(shape, box, self.context, self.pool, self._voxels)
 
     @typed()
     def probabilities(
@@ -235,12 +201,10 @@ class Predictor:
     ) -> NDArray[Any]:
         """Return what `write` writes of a box: the values of classes (z, y, x), or outputs (outputs, z, y, x)."""
         outputs = self.probabilities(image, box, progress)
-        if not self.excluding:
+        if not self.model.excluding:
             return outputs
-        likely = _core.evaluate.most_likely_classes(
-            np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
-        )
-        return self._class_values()[likely]
+        classes: NDArray[Any] = self._class_values()[outputs.argmax(axis=0)]
+        return classes
 
     @typed()
     def write(
@@ -273,38 +237,19 @@ class Predictor:
                 the volume, or if the dataset exists and is not an older prediction. Also as for `blocks`.
         """
         with world.agreed():
-            if probabilities and not self.excluding:
+            if probabilities and not self.model.excluding:
                 raise InvalidArgumentError(
                     f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
                     "(softmax); its outputs are the probabilities"
                 )
             path, dataset = path_and_dataset(out)
             volumes = self.channels(volume)
-            first = volumes[0]
-            start, size = _checked(first, box)
-        values = self._class_values()
-        kinds = {dataset: values.dtype.name if self.excluding else "float32"}
+            box = _checked(volumes[0], box)
+        classes = self._class_values() if self.model.excluding else None
+        kinds = {dataset: "float32" if classes is None else classes.dtype.name}
         if probabilities:
             kinds[f"{dataset}_probabilities"] = "float32"
-        size_nm = voxel_size_nm or first.geometry.voxel_size_nm
-        numbers: dict[str, Any] = {
-            "box_start": list(start),
-            "box_size": list(size),
-            "volume_shape": list(first.shape),
-        }
-        if size_nm is not None:
-            numbers["resolution"] = np.array(size_nm, np.float64)
-        texts = {
-            "image": first.name,
-            "network": repr(self.model),
-            "mean": repr(_one_or_all(self.mean.tolist())),
-            "std": repr(_one_or_all(self.std.tolist())),
-            "context": json.dumps(self.context),
-            "mirror": json.dumps(self.mirror),
-            "floodtide_version": _core.__version__,
-            **({} if self.task is None else self.task.notes),
-            **(notes or {}),
-        }
+        attributes = self._attributes(volumes[0], box, voxel_size_nm) | dict(notes or {})
         with contextlib.ExitStack() as held:
             with world.agreed():
                 if world.rank() == 0:
@@ -312,24 +257,41 @@ class Predictor:
                     file = held.enter_context(hdf5_file(path, _COMMAND, _datasets(dataset)))
                     for name, dtype in kinds.items():
                         channels = [self.outputs] if dtype == "float32" else []
-                        chunks = [*(1 for _ in channels), *(min(n, _CHUNK) for n in size)]
-                        gzip = _GZIP["float32" if channels else "classes"]
-                        file.create(name, dtype, [*channels, *size], chunks, gzip)
-                        for key, value in {**numbers, **texts}.items():
+                        chunks = [*(1 for _ in channels), *(min(n, _CHUNK) for n in box[1])]
+                        gzip = 1 if channels else 4  # probabilities hardly compress
+                        file.create(name, dtype, [*channels, *box[1]], chunks, gzip)
+                        for key, value in attributes.items():
                             file.attribute(name, key, value)
-            for blocks in self._rounds(volumes, (start, size), progress):
+            for block, kept in self._rounds(volumes, box, progress, world.size()):
                 with world.agreed():
-                    for block, kept in blocks:
-                        at = difference(block[0], start)
-                        outputs = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
-                        for name, dtype in kinds.items():
-                            if dtype == "float32":
-                                file.write(name, [0, *at], outputs)
-                            else:
-                                likely = _core.evaluate.most_likely_classes(kept)
-                                file.write(name, at, values[likely])
+                    for name in kinds if kept is not None else ():
+                        at = difference(block[0], box[0])
+                        if name == dataset and classes is not None:
+                            file.write(name, at, classes[kept.argmax(axis=-1)])
+                        else:
+                            file.write(name, [0, *at], np.moveaxis(kept, -1, 0).copy())
             with world.agreed():
                 held.close()  # gives the file its name
+
+    def _attributes(
+        self, image: Volume, box: Box, voxel_size_nm: Sequence[float] | None
+    ) -> dict[str, Any]:
+        """Return the attributes of a result."""
+        size_nm = voxel_size_nm or image.geometry.voxel_size_nm
+        return {
+            "box_start": list(box[0]),
+            "box_size": list(box[1]),
+            "volume_shape": list(image.shape),
+            **({} if size_nm is None else {"resolution": np.array(size_nm, np.float64)}),
+            "image": image.name,
+            "network": repr(self.model),
+            "mean": json.dumps(self.mean.tolist()),
+            "std": json.dumps(self.std.tolist()),
+            "context": json.dumps(self.context),
+            "mirror": json.dumps(self.mirror),
+            "floodtide_version": _core.__version__,
+            **({} if self.task is None else self.task.notes),
+        }
 
     def channels(self, image: One | Sequence[One]) -> list[One]:
         """Return the image of each channel of the network, after checks.
@@ -364,9 +326,8 @@ class Predictor:
 
     def _class_values(self) -> NDArray[Any]:
         """Return the value of each class in a file."""
-        values = range(self.outputs) if self.task is None else self.task.written
-        least = np.min_scalar_type(min(values)), np.min_scalar_type(max(values))
-        return np.array(list(values), np.promote_types(*least))
+        values = list(range(self.outputs) if self.task is None else self.task.written)
+        return np.array(values, np.result_type(*map(np.min_scalar_type, values)))
 
     @property
     def _offsets(self) -> Sequence[Vec3] | None:
@@ -378,7 +339,7 @@ class Predictor:
 
         The mean of an affinity uses the outputs at both of its voxels.
         """
-        if self.task is None and not self.excluding:
+        if self.task is None and not self.model.excluding:
             raise InvalidArgumentError(
                 f"predict: mirror needs to know what the {self.outputs} outputs are, expected `task`"
             )
@@ -436,44 +397,44 @@ def predict_volume(
         channels: The further channels of the network: volumes of the shape of the image.
 
     Returns:
-        The report: checkpoint, network, shape, context, mirrored axes, mean and std (lists for channels), seconds.
+        The report: checkpoint, network, shape, context, mirrored axes, mean and std of each channel, seconds.
 
     Raises:
         floodtide.errors.Error: If an input cannot be read or does not fit, or the result cannot be written.
     """
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            checkpoint = trained.newest_checkpoint(model)
-            if world.rank() == 0:  # before a long check
-                held.enter_context(_output(out, [checkpoint, *files_of([image, *channels])]))
-            predictor = _predictor(checkpoint, image, mean, std, mirror)
-            part = parse_box(box)
-            means, stds = predictor.mean.tolist(), predictor.std.tolist()
-            reading = Reading("predict", means[0], stds[0], "--mean and --std", voxel_size_nm)
-            volume, size = checked_image(
-                image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
-            )
-            volumes = predictor.channels([volume, *map(Volume, channels)])
-            predictor.settle_channels("predict", volumes, part)
-        start_s = time.monotonic()
-        with bar("voxels", "predict") as progress:
-            predictor.write(
-                volumes,
-                out,
-                box=part,
-                probabilities=probabilities,
-                voxel_size_nm=size,
-                notes={"checkpoint": str(checkpoint)},
-                progress=progress,
-            )
+    with world.agreed():
+        checkpoint = trained.newest_checkpoint(model)
+        if world.rank() == 0:
+            with _output(out, [checkpoint, *files_of([image, *channels])]):
+                pass  # refused before a long check
+        predictor = _predictor(checkpoint, image, mean, std, mirror)
+        part = parse_box(box)
+        means, stds = predictor.mean.tolist(), predictor.std.tolist()
+        reading = Reading("predict", means[0], stds[0], "--mean and --std", voxel_size_nm)
+        volume, size = checked_image(
+            image, checkpoint, reading, "the prediction", box=part, slices=predictor.model.flat
+        )
+        volumes = predictor.channels([volume, *map(Volume, channels)])
+        predictor.settle_channels("predict", volumes, part)
+    start_s = time.monotonic()
+    with bar("voxels", "predict") as progress:
+        predictor.write(
+            volumes,
+            out,
+            box=part,
+            probabilities=probabilities,
+            voxel_size_nm=size,
+            notes={"checkpoint": str(checkpoint)},
+            progress=progress,
+        )
     return {
         "checkpoint": str(checkpoint),
         "network": repr(predictor.model),
         "shape": list(part[1] if part else volume.shape),
         "context": list(predictor.context),
         "mirror": list(predictor.mirror),
-        "mean": _one_or_all(means),
-        "std": _one_or_all(stds),
+        "mean": means,
+        "std": stds,
         "seconds": time.monotonic() - start_s,
         "out": out,
     }
@@ -498,8 +459,7 @@ def _predictor(
     network = trained.load(checkpoint)
     known = trained.normalisations(checkpoint, image)
     unknown = f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
-    levels = trained.levels_of(known, mean, std, unknown)
-    means, stds = map(list, zip(*levels, strict=True))
+    means, stds = zip(*trained.levels_of(known, mean, std, unknown), strict=True)
     settings = trained.stored_configuration(checkpoint) if mirror else None
     axes = () if settings is None else settings.augmentation.reflectable_axes
     if mirror and not axes:
@@ -507,13 +467,8 @@ def _predictor(
             f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
             " trained with augmentation.reflectable_axes"
         )
-    return Predictor(
-        network,
-        mean=_one_or_all(means),
-        std=_one_or_all(stds),
-        mirror=axes,
-        task=trained.task_of(checkpoint),
-    )
+    task = trained.task_of(checkpoint)
+    return Predictor(network, mean=means, std=stds, mirror=axes, task=task)
 
 
 def _for_channels(name: str, given: float | Sequence[float], channels: int) -> Values:
@@ -523,11 +478,6 @@ def _for_channels(name: str, given: float | Sequence[float], channels: int) -> V
             f"predict: {name} is {shown(given)}, expected one number, or {channels}: one for each channel"
         )
     return np.broadcast_to(np.asarray(given, np.float32), channels)
-
-
-def _one_or_all(values: list[float]) -> float | list[float]:
-    """Return the number of an image of one channel, else those of all channels."""
-    return values[0] if len(values) == 1 else values
 
 
 def _output(out: str, inputs: Iterable[PathLike]) -> contextlib.AbstractContextManager[None]:
@@ -561,13 +511,61 @@ def _checked(image: Image, box: Box | None) -> Box:
     return start, size
 
 
-def _kept_box(windows: Windows) -> Box:
-    """Return the box of the voxels that a block keeps."""
-    start = as_vec3([w.keep_start for w in windows])
-    return start, difference([w.keep_stop for w in windows], start)
-
-
 def _read(image: Image, box: Box) -> Values:
     if isinstance(image, Volume):
-        return image.read_intensities(box)
+        return image.core.read_intensities(*box)
     return as_float32(image[slices(box)])
+
+
+def mirrored_mean(
+    forward: Callable[[Values], Values],
+    image: Values,
+    axes: Sequence[int],
+    offsets: Sequence[Vec3] | None,
+) -> Values:
+    """Return the mean of the outputs for an image and for its copies mirrored along all subsets of `axes`.
+
+    A network that was trained on mirrored examples gives slightly different answers for an image and for its mirror
+    image. Their mean has fewer mistakes than one answer. Isensee et al., nnU-Net (Nature Methods 18, 203-211, 2021),
+    predict in this way. Affinities need care, because mirroring turns their offsets around: the mirrored network says
+    at voxel q + offset what the plain one says at voxel q.
+
+    Args:
+        forward: Returns the outputs (z, y, x, outputs) of an image.
+        image: float32 (z, y, x, channels).
+        axes: Axes to mirror, 0 for z to 2 for x.
+        offsets: Offsets (z, y, x) of the outputs that are affinities, the first ones; further outputs are those of the
+            image itself. None: no output depends on directions.
+
+    Returns:
+        float32 (z, y, x, outputs). An affinity is the mean over the copies in which the network predicts the same
+        pair of voxels: all of them for an offset along one axis, unless one of the two voxels is outside of the image.
+    """
+    subsets = [chosen for n in range(len(axes) + 1) for chosen in itertools.combinations(axes, n)]
+    total = np.array(forward(image))
+    counts = np.ones_like(total)
+    for chosen in subsets[1:]:
+        outputs = np.flip(forward(np.ascontiguousarray(np.flip(image, chosen))), chosen)
+        if offsets is None:
+            total += outputs
+            counts += 1.0
+            continue
+        for channel, offset in enumerate(offsets):  # some copies have no affinities of its pairs
+            seen = tuple(-step if axis in chosen else step for axis, step in enumerate(offset))
+            turned = tuple(-step for step in seen)
+            if seen in offsets:  # the same pairs, stored at the same voxels
+                total[..., channel] += outputs[..., offsets.index(seen)]
+                counts[..., channel] += 1.0
+            elif turned in offsets:  # the pair of q and q + offset is stored at q + offset
+                here, there = _pairs(total.shape[:3], offset)
+                total[..., channel][here] += outputs[..., offsets.index(turned)][there]
+                counts[..., channel][here] += 1.0
+    return total / counts
+
+
+def _pairs(shape: Sequence[int], offset: Vec3) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return where the first and the second voxels of all pairs of an offset are that lie inside of an image."""
+    extents = list(zip(shape, offset, strict=True))
+    first = tuple(slice(max(0, -step), min(n, n - step)) for n, step in extents)
+    second = tuple(slice(max(0, step), min(n, n + step)) for n, step in extents)
+    return first, second

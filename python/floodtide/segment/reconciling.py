@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segmentation of several: with global ids from overlapping subvolumes; and the consensus of two."""
+"""Make one segmentation with global ids from segmentations of overlapping subvolumes."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base import limits, notes
-from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_in
 from floodtide.comm import world
-from floodtide.comm.arrays import array_of
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Volume
 from floodtide.data.boxes import Progress, box_text, intersection, slices, total
@@ -30,10 +26,8 @@ from floodtide.data.places import END, MERGE, MOST, Place, doubt, read_places
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.pieces import Pieces
 
-_CONSENSUS = Arguments(min_size=limits.VOXELS)
-_CHECKED = Arguments(
-    min_voxels=limits.SOME_VOXELS, min_share=limits.SOME_SHARE, inside_voxels=limits.VOXELS
-)
+# To be one object: least voxels and share of both segments, and voxels of one that lies inside the other one.
+_RULE = 1, 0.5, 5000
 
 
 @dataclass(frozen=True)
@@ -54,39 +48,25 @@ class Reconciled:
     global_ids: list[NDArray[np.int64]]
 
 
-def reconcile(
-    pieces: Pieces,
-    *,
-    min_voxels: int = 1,
-    min_share: float = 0.5,
-    inside_voxels: int = 5000,
-    progress: Progress | None = None,
-) -> Reconciled:
+def reconcile(pieces: Pieces, progress: Progress | None = None) -> Reconciled:
     """Find which segments of neighbouring subvolumes are one object, and number the objects. Collective.
 
-    Of the voxels that both subvolumes have segmented in their overlap, at least `min_voxels` must lie in both segments.
-    Two such segments are one object if at least `min_share` of each lies in the other one. They are also one object if
-    one of them lies inside the other one: 95 % of it, at least `inside_voxels` voxels, which are a fifth of the other
-    one or more. Objects are all segments that such pairs connect. They are numbered in the order of subvolumes and of
-    ids within them, whatever the number of ranks.
+    Only voxels count that both subvolumes have segmented in their overlap. Two segments are one object if at least half
+    of each lies in the other one. They are also one object if one of them lies inside the other one: 95 % of it, at
+    least 5,000 voxels, which are a fifth of the other one or more. Objects are all segments that such pairs
+    connect. They are numbered in the order of subvolumes and of ids within them, whatever the number of ranks.
 
     Args:
         pieces: The subvolumes. All must be segmented.
-        min_voxels: Least number of common voxels.
-        min_share: Least common share of both segments, above 0 and at most 1.
-        inside_voxels: Least voxels of a segment inside another one; 0: no segment counts as inside.
         progress: Called as progress(overlaps done, overlaps of this rank).
 
     Raises:
-        InvalidArgumentError: If a subvolume is missing, or an argument is out of range.
+        InvalidArgumentError: If a subvolume is missing.
         InvalidFileError: If a subvolume cannot be read.
     """
-    _CHECKED.check(
-        "reconcile", min_voxels=min_voxels, min_share=min_share, inside_voxels=inside_voxels
-    )
     rank, size = world.rank(), world.size()
     with world.agreed():
-        missing = list(pieces.missing())
+        missing = pieces.missing()
         if missing:
             raise InvalidArgumentError(
                 f"reconcile: {len(missing)} of {len(pieces.cut)} subvolumes in {pieces.directory} are not segmented"
@@ -103,9 +83,7 @@ def reconcile(
             shared = pieces.cut.shared(a, b)
             table = _core.evaluate.ContingencyTable()
             table.add(pieces.read(a, shared), pieces.read(b, shared))
-            same, alone = _core.segment.compare_overlap(
-                table.rows(), min_voxels, min_share, inside_voxels
-            )
+            same, alone = _core.segment.compare_overlap(table.rows(), *_RULE)
             found.agreeing.append((a, b, same))
             found.splits += alone
             if progress is not None:
@@ -179,16 +157,17 @@ def write_reconciled(
         StorageError: If the destination cannot be written.
     """
     start, size = pieces.cut.box
-    geometry, first = pieces.settings.get("geometry", {}), start
+    geometry, here = pieces.settings.get("geometry", {}), format_of(destination) is HDF5
+    left_out = (
+        ("geometry",) if here else ("geometry", "image")
+    )  # `Volume.whole` finds the image of HDF5 volumes only
     texts = {
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in pieces.settings.items()
-        if name != "geometry"
+        if name not in left_out
     }
-    if format_of(destination) is not HDF5:  # `Volume.whole` finds the image of HDF5 volumes only
-        texts.pop("image", None)
-        offset = geometry.get("offset") or (0, 0, 0)
-        first = total(start, offset)
+    offset = None if here else geometry.get("offset")
+    first = total(start, offset or (0, 0, 0)) if here or offset or any(start) else None
     plan = Plan(
         shape=size,
         dtype=_id_type(reconciled),
@@ -219,12 +198,11 @@ def read_reconciled(
         part = intersection(pieces.cut.core(number), box)
         assert part is not None
         labels = pieces.read(number, part)
-        ids = np.append(reconciled.ids[number], np.uint64(0))  # the last one is for empty voxels
-        place = np.searchsorted(ids[:-1], labels)
-        place[labels == 0] = len(ids) - 1
+        ids = np.append(np.uint64(0), reconciled.ids[number])  # the first one is for empty voxels
+        place = np.searchsorted(ids, labels).clip(max=len(ids) - 1)
         if (ids[place] != labels).any():
             raise InvalidFileError(f"{pieces.path(number)}: has changed since its ids were read")
-        out[slices(part, box[0])] = np.append(reconciled.global_ids[number], 0)[place]
+        out[slices(part, box[0])] = np.append(0, reconciled.global_ids[number])[place]
     return out
 
 
@@ -242,71 +220,33 @@ def places_of(pieces: Pieces, reconciled: Reconciled) -> list[Place] | None:
         box = pieces.cut.subvolume(number)
         table = read_places(pieces.reference(number), box[0])
         tables += table is not None
-        if outside := [
-            one.zyx for one in table or () if not intersection((one.zyx, (1, 1, 1)), box)
-        ]:
-            raise InvalidFileError(
-                f"{pieces.path(number)}: its table has a place at {outside[0]}, expected places in {box_text(box)}"
-            )
-        ids = (reconciled.ids[number], reconciled.global_ids[number])
-        known = dict(zip(*(of.tolist() for of in ids), strict=True))
         for one in table or ():
-            a, b = (known.get(segment, 0) for segment in one.segments)
-            joined = one.kind != MERGE and a == b  # in another subvolume
-            if not joined and intersection((one.zyx, (1, 1, 1)), pieces.cut.core(number)):
-                found.append(dataclasses.replace(one, segments=(a, b)))
+            here = one.zyx, (1, 1, 1)
+            if not intersection(here, box):
+                raise InvalidFileError(
+                    f"{pieces.path(number)}: its table has a place at {one.zyx}, expected places in {box_text(box)}"
+                )
+            if intersection(here, pieces.cut.core(number)):
+                found.append(one)
     if not tables:
         return None
-    if tables < len(pieces.cut):
-        notes.show(
-            f"{tables} of {len(pieces.cut)} subvolumes have a table of places: those of the others are missing"
-        )
     found.sort(key=lambda one: -doubt(one.kind, one.score, one.voxels, pieces.threshold))
-    visible = (one for one in found if _is_visible(one, pieces, reconciled))
-    return list(itertools.islice(visible, MOST))
+    named = (_named(one, pieces, reconciled) for one in found)
+    return list(itertools.islice((one for one in named if one is not None), MOST))
 
 
-def _is_visible(place: Place, pieces: Pieces, reconciled: Reconciled) -> bool:
-    """Return True if both sides are in the segments that the place names: other subvolumes may have others there."""
-    sides = zip(place.sides, place.segments, strict=True)
-    return place.segments[0] > 0 and all(
-        (segment == 0 and place.kind == END)
-        or read_reconciled(pieces, reconciled, (at, (1, 1, 1)))[0, 0, 0] == segment
-        for at, segment in sides
+def _named(place: Place, pieces: Pieces, reconciled: Reconciled) -> Place | None:
+    """Return a place with the global ids at its sides; None if the subvolumes there have decided it."""
+    a, b = (
+        int(read_reconciled(pieces, reconciled, (side, (1, 1, 1)))[0, 0, 0]) for side in place.sides
     )
+    if place.kind == END and place.segments[1] == 0:
+        b = 0
+    if a == 0 or (a == b) != (place.kind == MERGE):
+        return None
+    return replace(place, segments=(a, b))
 
 
 def _id_type(reconciled: Reconciled) -> np.dtype[Any]:
     """Return uint32, or uint64 for more objects than that holds: the types that viewers of segmentations read."""
     return np.dtype(np.uint32 if reconciled.objects < 2**32 else np.uint64)
-
-
-def consensus(
-    a: NDArray[np.integer[Any]], b: NDArray[np.integer[Any]], *, min_size: int = 1000
-) -> NDArray[np.int32]:
-    """Return the split consensus of two segmentations: voxels have the same id only if both give them the same id.
-
-    Of the parts into which `b` splits a segment of `a`, the largest keeps its id, the others get new ids. Parts of
-    fewer than `min_size` voxels, and voxels without segment in `a`, become 0. Source: google/ffn, consensus.py.
-
-    Args:
-        a: Segmentation (z, y, x) of integers; values <= 0 are unsegmented voxels.
-        b: Segmentation of the same shape. Its unsegmented voxels count as one segment.
-        min_size: Least number of voxels of a part.
-
-    Raises:
-        ShapeError: If the shapes differ.
-        InvalidArgumentError: If an array does not hold integers of at most 31 bits.
-    """
-    _CONSENSUS.check("consensus", min_size=min_size)
-    labels: NDArray[np.int32] = _core.segment.split_consensus(_int32(a), _int32(b), min_size)
-    return labels
-
-
-def _int32(given: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
-    labels = array_of("consensus", given)
-    if not np.issubdtype(labels.dtype, np.integer) or labels.max(initial=0) >= 2**31:
-        raise InvalidArgumentError(
-            f"consensus: a segmentation of {labels.dtype}, expected integers below 2^31"
-        )
-    return np.ascontiguousarray(np.maximum(labels, 0), dtype=np.int32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of earlier runs: find the newest checkpoint, load it, and read how its images are normalised.
+"""Networks of earlier runs, and published ones: find the checkpoint, load it, and read how its images are normalised.
 
 A file that cannot be read is an InvalidFileError. A configuration in it that this version of floodtide cannot read is a
 ConfigurationError.
@@ -7,6 +7,7 @@ ConfigurationError.
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,20 @@ from floodtide import config, nn
 from floodtide.base import reading
 from floodtide.base.network_files import checkpoints
 from floodtide.base.tasks import PatchTask
-from floodtide.config.stored import stored
+from floodtide.config.reader import stored
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.formats.table import format_of
-from floodtide.data.look.trained_on import training_images
+from floodtide.data.look import FIB25
+from floodtide.data.look.trained_on import TrainedOn, training_images
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.load import is_tensorflow
+
+ENVIRONMENT = "FLOODTIDE_DATA"
+"""Environment variable with the folder of the data."""
+
+PUBLISHED: dict[str, tuple[str, TrainedOn]] = {
+    "fib25": ("ffn_fib25_checkpoint/model.ckpt-27465036", FIB25)
+}
+"""Published networks by the names that `floodtide fetch` knows: file below the data folder, and training images."""
 
 
 def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, float]] | None:
@@ -40,8 +49,8 @@ def normalisations(checkpoint: str | Path, image: str) -> list[tuple[float, floa
         return None
     volumes = settings.data.volumes
     rows = [(v.image, tuple((one.mean, one.std) for one in v.inputs)) for v in volumes]
-    same = {row for name, row in rows if _same_dataset(str(name), image)}
-    found = same or {row for _, row in rows}
+    path = os.path.abspath(image)
+    found = {row for name, row in rows if os.path.abspath(name) == path} or {row for _, row in rows}
     return list(found.pop()) if len(found) == 1 else None
 
 
@@ -65,10 +74,9 @@ def voxel_size_of(checkpoint: str | Path) -> SizeNm | None:
     """
     settings = stored_configuration(checkpoint)
     volumes = () if settings is None else settings.data.volumes
-    stated = {volume.voxel_size_nm for volume in volumes} - {None}
-    sizes = (
-        stated if len(stated) == 1 else {one.voxel_size_nm for one in training_images(checkpoint)}
-    )
+    sizes = {volume.voxel_size_nm for volume in volumes} - {None}
+    if len(sizes) != 1:
+        sizes = {one.voxel_size_nm for one in training_images(checkpoint)}
     return sizes.pop() if len(sizes) == 1 else None
 
 
@@ -95,9 +103,8 @@ def newest_checkpoint(path: str | Path, file: str = "", run: str = "") -> Path:
         return path
     found = checkpoints(path)
     if not found:
-        todo = ""
-        if run and path == Path(run):
-            todo = f": not trained yet: floodtide train {shlex.quote(file)}"
+        is_own = bool(run) and path == Path(run)
+        todo = f": not trained yet: floodtide train {shlex.quote(file)}" if is_own else ""
         raise InvalidFileError(
             f"{path} is neither a checkpoint nor a run directory with one in checkpoints/{todo}"
         )
@@ -114,8 +121,21 @@ def load(checkpoint: str | Path) -> nn.PatchNetwork:
     return model
 
 
-def _same_dataset(a: str, b: str) -> bool:
-    try:
-        return format_of(a).place(a) == format_of(b).place(b)
-    except InvalidArgumentError:
-        return a == b
+def data_folder() -> Path:
+    """Return $FLOODTIDE_DATA; if it is not set, the folder floodtide in $XDG_DATA_HOME, or in ~/.local/share."""
+    if chosen := os.environ.get(ENVIRONMENT):
+        return Path(chosen)
+    home = os.environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "floodtide"
+
+
+def published(name: str) -> tuple[TrainedOn, str]:
+    """Return the training images of a published network, and its path on this machine."""
+    file, images = PUBLISHED[name]
+    path = str(data_folder() / file)
+    if not reading.exists(f"{path}.index"):
+        raise InvalidFileError(
+            f"the network {name} is not in {data_folder()}: `floodtide fetch {name}` brings it there;"
+            f" {ENVIRONMENT} names another folder"
+        )
+    return images, path

@@ -13,16 +13,16 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from floodtide.data import Vec3
-from floodtide.data.boxes import as_vec3
+from floodtide.data import Box, Vec3
+from floodtide.data.boxes import as_vec3, difference
 from floodtide.errors import InvalidArgumentError
 
 _GROWTH = 1.25  # ratio of consecutive window sizes that are considered along an axis
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Range [start, stop) of computed voxels along an axis, and range [keep_start, keep_stop) of kept voxels."""
 
     start: int
@@ -51,17 +51,11 @@ class Axis:
         start = max(0, self.begin // pool * pool - self.context)
         return start, min(padded, -(-self.end // pool) * pool + self.context)
 
-    @property
-    def smallest(self) -> int:
-        """Return the size of the smallest window that keeps at least one voxel."""
-        start, stop = self.region
-        return min(stop - start, 2 * self.context + self.pool)
-
     def windows(self, size: int) -> list[Window]:
         """Return windows of one size that together keep every wanted voxel exactly once.
 
         Args:
-            size: A multiple of the pool, at least `smallest`.
+            size: One of `sizes`.
         """
         start, stop = self.region
         if size >= stop - start:
@@ -75,17 +69,11 @@ class Axis:
         # All have one size, so the network needs only one memory plan.
         return [*found, Window(stop - size, stop, kept, self.end)]
 
-    def count(self, size: int) -> int:
-        """Return the number of windows of a given size."""
-        start, stop = self.region
-        step = size - 2 * self.context
-        return 1 if size >= stop - start else 1 + math.ceil((stop - start - size) / step)
-
     def sizes(self) -> list[int]:
-        """Return the window sizes to consider, in ascending order; the last is the whole region."""
+        """Return the window sizes to consider, in ascending order; all keep a voxel, and the last is the region."""
         start, stop = self.region
         found = []
-        size = self.smallest
+        size = 2 * self.context + self.pool
         while size < stop - start:
             found.append(size)
             size = max(int(size * _GROWTH) // self.pool * self.pool, size + self.pool)
@@ -98,15 +86,37 @@ def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
     Args:
         voxels: Maximum number of voxels of a window, including the border of one voxel that networks add.
     """
+    costs = [[(len(axis.windows(n)) * n, n) for n in axis.sizes()] for axis in axes]
     fitting = [
-        (math.prod(axis.count(n) * n for axis, n in zip(axes, sizes, strict=True)), sizes)
-        for sizes in itertools.product(*(axis.sizes() for axis in axes))
-        if math.prod(n + 2 for n in sizes) <= voxels
+        (math.prod(cost for cost, _ in chosen), [n for _, n in chosen])
+        for chosen in itertools.product(*costs)
+        if math.prod(n + 2 for _, n in chosen) <= voxels
     ]
     if not fitting:
-        smallest = [axis.smallest for axis in axes]
+        smallest = [axis.sizes()[0] for axis in axes]
         raise InvalidArgumentError(
             f"predict: the memory holds a block of {voxels:,} voxels, but the smallest one with its context is"
             f" {smallest} (z, y, x) and a border of 1; expected more memory or less context"
         )
     return as_vec3(min(fitting)[1])
+
+
+def blocks_of(
+    shape: Sequence[int], box: Box, context: Vec3, pool: Vec3, voxels: int
+) -> tuple[Vec3, list[tuple[Box, Box]]]:
+    """Return the size (z, y, x) of the windows of a box, and (voxels to read, voxels to keep) of each block.
+
+    Args:
+        shape: That of the volume; other arguments as of `Axis` and `choose_windows`.
+    """
+    rows = zip(shape, *box, context, pool, strict=True)
+    axes = [Axis(extent, a, a + n, near, cell) for extent, a, n, near, cell in rows]
+    lengths = choose_windows(axes, voxels)
+    found = []
+    along = [axis.windows(length) for axis, length in zip(axes, lengths, strict=True)]
+    for block in itertools.product(*along):
+        first, stop, keep_first, keep_stop = map(as_vec3, zip(*block, strict=True))
+        stop = as_vec3([*map(min, stop, shape)])
+        kept = keep_first, difference(keep_stop, keep_first)
+        found.append(((first, difference(stop, first)), kept))
+    return lengths, found

@@ -7,13 +7,14 @@ Source: the format descriptions of Neuroglancer, src/datasource/precomputed (mes
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.base import limits, reading
+from floodtide.base import reading
 from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.outputs import PRECOMPUTED, reserved, unchecked
 from floodtide.comm import world
@@ -24,16 +25,13 @@ from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.formats.writers import blocks
 from floodtide.data.skeletons import Skeleton
 from floodtide.errors import InvalidArgumentError
-from floodtide.shapes.meshes import Mesh, meshes_of
-from floodtide.shapes.skeletons import skeletons_of
+from floodtide.shapes.arrays import Mesh, meshes_of, skeletons_of
 
 _BLOCK = 256  # voxels along each axis that are meshed at a time
-_BYTES_PER_VOXEL = 60  # of a block: labels, their numbers, and zmesh's triangles
+_MESHES, _SKELETONS = "neuroglancer_legacy_mesh", "neuroglancer_skeletons"
 
 
-def add_meshes(
-    name: str, *, max_error: float | None = None, progress: Progress | None = None
-) -> int:
+def add_meshes(name: str, *, progress: Progress | None = None) -> int:
     """Add surface meshes of all segments to a precomputed segmentation, and return their number. Collective.
 
     The volume is meshed in blocks, which ranks share; a mesh is the sum of its blocks. The folder `mesh` gets the
@@ -41,7 +39,6 @@ def add_meshes(
 
     Args:
         name: "precomputed://FOLDER", a segmentation.
-        max_error: As for `meshes_of`.
         progress: Called as progress(blocks done, blocks of this rank).
 
     Raises:
@@ -50,49 +47,48 @@ def add_meshes(
         UnsupportedError: If zmesh is not installed.
     """
     with world.agreed():
-        target, volume, size = _opened(name, "mesh", "neuroglancer_legacy_mesh")
+        target, volume, size = _opened(name, "mesh", _MESHES)
         boxes = list(blocks(volume.shape, (_BLOCK, _BLOCK, _BLOCK), _BLOCK**3))
-    fragments: dict[int, list[str]] = {}
+    fragments = defaultdict[int, list[str]](list)
     with world.agreed():
         numbers = range(world.rank(), len(boxes), world.size())
         for done, number in enumerate(numbers):
-            for mesh in _of_block(volume, boxes[number], size, max_error):
+            for mesh in _of_block(volume, boxes[number], size):
                 file = f"{mesh.id}:0:{number}"
                 replace_bytes(target / file, _mesh_bytes(mesh))
-                fragments.setdefault(mesh.id, []).append(file)
+                fragments[mesh.id].append(file)
             if progress is not None:
                 progress(done + 1, len(numbers))
-    every: dict[int, list[str]] = {}
+    every = defaultdict[int, list[str]](list)
     for found in allgather_object(fragments):
         for label, files in found.items():
-            every.setdefault(label, []).extend(files)
+            every[label] += files
     with world.agreed():
         if world.rank() == 0:
             for label, files in every.items():
                 replace_text(target / f"{label}:0", json.dumps({"fragments": sorted(files)}))
-            _describe(target, {"@type": "neuroglancer_legacy_mesh"})
+            _describe(target, {"@type": _MESHES})
     return len(every)
 
 
-def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
-    """Add skeletons of all segments to a precomputed segmentation, and return their number. Not collective.
+def add_skeletons(name: str) -> int:
+    """Add skeletons to a precomputed segmentation, as of `skeletons_of`, and return their number. Not collective.
 
     The segmentation is read whole.
 
     Args:
         name: As for `add_meshes`.
-        min_voxels: Smaller segments have no skeleton.
 
     Raises:
         Error: As `add_meshes` and `skeletons_of` raise.
     """
-    target, volume, size = _opened(name, "skeletons", "neuroglancer_skeletons")
-    found = skeletons_of(volume.read(), voxel_size=size, min_voxels=min_voxels)
+    target, volume, size = _opened(name, "skeletons", _SKELETONS)
+    found = skeletons_of(volume.read(), voxel_size=size)
     offset = volume.geometry.offset or (0, 0, 0)
     for skeleton in found:
         replace_bytes(target / str(skeleton.id), _skeleton_bytes(skeleton, size, offset))
     info = {
-        "@type": "neuroglancer_skeletons",
+        "@type": _SKELETONS,
         "transform": [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0],
         "vertex_attributes": [],
     }
@@ -115,20 +111,19 @@ def _opened(name: str, what: str, kind: str) -> tuple[Path, Volume, SizeNm]:
             " one"
         )
     volume = Volume(name)
-    other, target = info.get(what, what), folder / what
+    target, found = folder / what, kind
     if (target / "info").is_file():
         found = reading.read_json(target / "info", f"the info of {what}").get("@type")
-        other = other if found == kind else f"{what} of type {found}"
-    if other != what:
+    if found != kind or info.get(what, what) != what:
         raise InvalidArgumentError(
-            f"{folder}: has {other} of another program already, expected none: move this folder away, and remove"
+            f"{folder}: has {what} of another program already, expected none: move their folder away, and remove"
             f" '{what}' from {folder / 'info'}"
         )
     make_folder(target)
     return target, volume, volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
 
 
-def _of_block(volume: Volume, box: Box, size: SizeNm, max_error: float | None) -> list[Mesh]:
+def _of_block(volume: Volume, box: Box, size: SizeNm) -> list[Mesh]:
     """Return the meshes of a block, in nm of the whole volume. They are closed at the faces of the volume only."""
     start, extent = box
     ends = total(start, extent)
@@ -136,15 +131,13 @@ def _of_block(volume: Volume, box: Box, size: SizeNm, max_error: float | None) -
     more = [int(b < n) for b, n in zip(ends, volume.shape, strict=True)]
     z, y, x = total(extent, more)
     outside = [(int(a == 0), 1 - m) for a, m in zip(start, more, strict=True)]
-    needs = f"meshes: a block of {z} x {y} x {x} voxels needs"
-    limits.require_memory(needs, _BYTES_PER_VOXEL * z * y * x, "more memory")
     labels = np.pad(volume.read((start, (z, y, x))), outside)
     offset = volume.geometry.offset or (0, 0, 0)
     low = [a + o - pad for a, o, (pad, _) in zip(start, offset, outside, strict=True)]
     first = np.array(low, np.float64) * size
     return [
-        Mesh(mesh.id, (mesh.vertices + first).astype(np.float32), mesh.triangles)
-        for mesh in meshes_of(labels, voxel_size=size, max_error=max_error)
+        mesh._replace(vertices=(mesh.vertices + first).astype(np.float32))
+        for mesh in meshes_of(labels, voxel_size=size)
         if len(mesh.triangles)
     ]
 

@@ -9,34 +9,35 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from floodtide.base.files import make_folder, path_and_dataset
+from floodtide.base.files import make_folder
 from floodtide.base.progress import bar
 from floodtide.base.tasks import Task
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.data import TrainingVolume, Vec3, Volume, look, partition
 from floodtide.data.boxes import as_vec3, box_text, intersection, parse_boxes
-from floodtide.data.formats.table import HDF5, format_of
-from floodtide.data.image_check import image_problems
 from floodtide.data.look import problems
 from floodtide.data.look.image import ImageStatistics
-from floodtide.data.look.labels import require_labels
-from floodtide.data.look.problems import Problem, Reading
+from floodtide.data.look.labels import integers_of
+from floodtide.data.look.problems import Problem, Reading, image_problems
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
 from floodtide.data.partitions import THRESHOLDS
 from floodtide.data.volumes import as_volume, labels_of, name_of, settled_size, volume_exists
-from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.errors import InvalidArgumentError
 from floodtide.train.learners import learner_of
+from floodtide.train.learners.flood import patch_size
 from floodtide.train.learners.learner import Data
 
 MOST = 8
@@ -45,9 +46,6 @@ _RADIUS = 1.6  # ratio of the partitions' radius to half a patch
 _FEW = 0.05  # share of the voxels of a box that are centres of examples
 _INSIDE = 254  # highest class of partitions; 255 marks places that cannot be a centre
 _FOREIGN = 0.02  # share of voxels of which partitions and labels say different things
-
-DATASET = "partitions"
-"""Dataset of the files that are made here."""
 
 
 @dataclass(frozen=True)
@@ -59,31 +57,6 @@ class Looked:
     statistics: ImageStatistics
     whole: ImageStatistics
     reading: Reading
-
-    @functools.cached_property
-    def labels(self) -> Volume:
-        """The labels, opened when they are first asked for."""
-        return labels_of(self.volume.labels)
-
-    @property
-    def parts(self) -> list[tuple[str, ImageStatistics]]:
-        """The whole image and its training box, if that is another part, with their names."""
-        name = self.volume.name
-        box = [] if self.whole is self.statistics else [(f"{name} (box)", self.statistics)]
-        return [(name, self.whole), *box]
-
-
-def require_files(file: str, config: Config) -> None:
-    """Raise InvalidFileError, with the key of the configuration `file`, if an HDF5 file of a volume is missing."""
-    for volume in config.data.volumes[:MOST]:
-        for key in ("image", "labels", "partitions"):
-            name = getattr(volume, key)
-            if not name or format_of(name) is not HDF5:
-                continue
-            path = path_and_dataset(name)[0]
-            if not os.path.lexists(path):
-                where = f"{file}: data.volumes '{volume.name}': {key}"
-                raise InvalidFileError(f"{where}: {path}: no such file")
 
 
 def require_volumes_fit(config: Config) -> None:
@@ -98,7 +71,7 @@ def require_volumes_fit(config: Config) -> None:
                 f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
                 " one id for each object"
             )
-        require_labels(labels)
+        integers_of(labels)
 
 
 def check_data(
@@ -112,17 +85,14 @@ def check_data(
     """
     looked = look_at(data)
     warnings = problems.raise_errors(training_problems(task, data, looked, held_out, start))
-    kept = [
-        look.trained_on(
-            statistics,
-            name=name,
-            mean=one.reading.mean,
-            std=one.reading.std,
-            voxel_size_nm=one.reading.voxel_size_nm or one.statistics.voxel_size_nm,
-        )
-        for one in looked
-        for name, statistics in one.parts
-    ]
+    kept = []
+    for one in looked:
+        reading, parts = one.reading, {one.volume.name: one.whole}
+        if one.statistics is not one.whole:
+            parts[f"{one.volume.name} (box)"] = one.statistics
+        size = reading.voxel_size_nm or one.statistics.voxel_size_nm
+        known: dict[str, Any] = {"mean": reading.mean, "std": reading.std, "voxel_size_nm": size}
+        kept += [look.trained_on(part, name=name, **known) for name, part in parts.items()]
     return to_text(kept), warnings
 
 
@@ -136,11 +106,9 @@ def look_at(data: Data) -> list[Looked]:
             settled_size(as_volume(volume.labels), size, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        whole = statistics = look.image_statistics(image, budget=look.QUICK, sections=False)
+        whole = statistics = look.image_statistics(image, budget=look.QUICK)
         if len(boxes) == 1 and boxes[0] != whole_of(image.shape):
-            statistics = look.image_statistics(
-                image, box=boxes[0], budget=look.QUICK, sections=False
-            )
+            statistics = look.image_statistics(image, box=boxes[0], budget=look.QUICK)
         found.append(Looked(volume, image, statistics, whole, reading))
     return found
 
@@ -152,29 +120,28 @@ def training_problems(
     found = _of_boxes(held_out, data.options.volumes) if held_out is not None else []
     trained = look.training_images(start) if start else ()
     for number, one in enumerate(looked):
+        where = one.reading.where
         found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
-        found += _of_channels(one, number)
+        for at, channel in enumerate(one.volume.channels):
+            keys = f"mean and std of data.volumes.{number}.channels.{at}"
+            reading = Reading(where, channel.mean, channel.std, keys)
+            found += image_problems(as_volume(channel.image), None, reading)
         if not data.flat:
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
-            found += problems.of_axes(one.statistics, one.reading.where, size, trained)
-            found += problems.of_padding(one.statistics, one.reading.where)
-    if task.of_objects:
-        for one in looked:
-            found += _of_labels(one)
-    if task.partitioned:
-        for one in looked:
-            found += _of_partitions(one, data.patch_size)
-        found += _of_centres(data)
-    return found
+            found += problems.of_axes(one.statistics, where, size, trained)
+            found += problems.of_padding(one.statistics, where)
+        if task.of_objects:
+            found += _of_labels(one, labels_of(one.volume.labels))
+        if not task.predicts:
+            found += _of_partitions(one, labels_of(one.volume.labels), data.patch_size)
+    return found + (_of_centres(data) if not task.predicts else [])
 
 
-def _of_labels(one: Looked) -> list[Problem]:
-    labels, where, boxes = one.labels, one.reading.where, parse_boxes(one.volume.box)
+def _of_labels(one: Looked, labels: Volume) -> list[Problem]:
+    where, boxes = one.reading.where, parse_boxes(one.volume.box)
     if len(boxes) > 1 or labels.shape != one.image.shape:
         return []
-    statistics = look.label_statistics(
-        labels, box=boxes[0] if boxes else None, budget=look.QUICK, sections=False
-    )
+    statistics = look.label_statistics(labels, box=boxes[0] if boxes else None, budget=look.QUICK)
     found = problems.of_labels(statistics, where)
     if statistics.like_image or statistics.flat_axis is not None or statistics.objects == 0:
         return found
@@ -187,7 +154,7 @@ def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[P
     found = []
     validated, held_image = parse_boxes(held.box), as_volume(held.image)
     for box in validated:
-        seen = look.image_statistics(held_image, box=box, budget=look.QUICK, sections=False)
+        seen = look.image_statistics(held_image, box=box, budget=look.QUICK)
         found += problems.of_padding(seen, "validation.box")
     for volume in volumes:
         image = as_volume(volume.image)
@@ -200,15 +167,14 @@ def _of_boxes(held: TrainingVolume, volumes: Sequence[TrainingVolume]) -> list[P
             found += problems.finding(
                 f"validation.box {held.box} shares {share:.0f} % of its voxels with the training box"
                 f" {'; '.join(map(box_text, trained))} of volume '{volume.name}', so validation scores say nothing"
-                f" about new data: set validation.box, or the box of volume '{volume.name}', to parts that do not"
-                " overlap"
+                " about new data: expected parts that do not overlap"
             )
     return found
 
 
-def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
+def _of_partitions(one: Looked, labels: Volume, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether partitions have another radius than the patches, or were made of other labels."""
-    partitions, labels = as_volume(one.volume.partitions), one.labels
+    partitions = as_volume(one.volume.partitions)
     found = []
     radius = partitions.core.integers("lom_radius_zyx")
     half = [size // 2 for size in patch_size]
@@ -223,15 +189,14 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
         return found  # the engine refuses them
     compared = differ = 0
     boxes = parse_boxes(one.volume.box) or [whole_of(labels.shape)]
-    for cube in (cube for box in boxes for cube in cubes_within(box, look.QUICK)):
+    for cube in itertools.chain(*(cubes_within(box, look.QUICK) for box in boxes)):
         classes, ids = partitions.read(cube), labels.read(cube)
         known = classes <= _INSIDE
         compared += int(np.count_nonzero(known))
-        object_ids, is_object = ids[known], classes[known] > 0
+        ids, is_object = ids[known], classes[known] > 0
         # Partitions count an object as background everywhere, or nowhere.
-        kept, dropped = np.unique(object_ids[is_object]), np.unique(object_ids[~is_object])
-        both = np.union1d(np.intersect1d(kept, dropped), [0])
-        wrong = np.isin(object_ids, both) & (is_object | (object_ids != 0))
+        mixed = np.intersect1d(ids[is_object], ids[~is_object])
+        wrong = np.where(ids == 0, is_object, np.isin(ids, mixed))
         differ += int(np.count_nonzero(wrong))
     if compared and differ > _FOREIGN * compared:
         found += problems.finding(
@@ -244,28 +209,17 @@ def _of_partitions(one: Looked, patch_size: Sequence[int]) -> list[Problem]:
 
 
 def _of_centres(shards: Data) -> list[Problem]:
-    """Return whether hardly any voxel is the centre of an example, and why."""
-    boxes = [
-        box
-        for volume in shards.options.volumes
-        for box in parse_boxes(volume.box) or [whole_of(as_volume(volume.image).shape)]
-    ]
-    voxels = sum(math.prod(size) for _, size in boxes)
-    room = sum(
-        math.prod(max(0, n - patch + 1) for n, patch in zip(size, shards.patch_size, strict=True))
-        for _, size in boxes
-    )
+    """Return whether hardly any voxel is the centre of an example."""
+    volumes = shards.options.volumes
+    boxes = [parse_boxes(one.box) or [whole_of(as_volume(one.image).shape)] for one in volumes]
+    voxels = sum(math.prod(size) for some in boxes for _, size in some)
     if len(shards) >= _FEW * voxels:
         return []
     patch = " x ".join(map(str, shards.patch_size))
-    advice = "but partitions allow few of them: make partitions with a smaller --lom-radius or --min-size"
-    if room < 2 * _FEW * voxels:
-        advice = (
-            "so use a smaller model.fov or model.deltas, and partitions with a smaller --lom-radius"
-        )
     return problems.finding(
-        f"training has examples at {len(shards):,} of {voxels:,} voxels ({100 * len(shards) / voxels:.1f} %):"
-        f" patches of {patch} voxels have room at {room:,} places, {advice}"
+        f"training has examples at {len(shards):,} of {voxels:,} voxels ({100 * len(shards) / voxels:.1f} %): use a"
+        f" smaller model.fov or model.deltas (patches of {patch} voxels need room), or partitions with a smaller"
+        " --lom-radius or --min-size"
     )
 
 
@@ -279,57 +233,34 @@ def with_partitions(config: Config) -> Config:
     Raises:
         floodtide.errors.Error: On every rank alike, for labels that cannot be read.
     """
-    volumes = tuple(
-        volume if volume.partitions or not volume.labels else _with_own(volume, config)
-        for volume in config.data.volumes
-    )
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, volumes=volumes))
-
-
-def lom_radius(config: Config) -> Vec3:
-    """Return the radius (z, y, x) in voxels of the box of a partition.
-
-    It is data.lom_radius, or half the field of view plus the step.
-    """
-    if config.data.lom_radius is not None:
-        return config.data.lom_radius
-    return as_vec3([size // 2 for size in learner_of(config.model).patch_size(config)])
-
-
-def _with_own(volume: TrainingVolume, config: Config) -> TrainingVolume:
-    """Return the volume with the partitions that this run makes of it. Collective."""
-    radius, least = lom_radius(config), config.data.min_object_size
-    name, there = "", False
-    with world.agreed():
-        if world.current().rank == 0:
-            name = f"{config.run.dir}/partitions-{_digest(volume, radius, least)}.h5:{DATASET}"
-            there = volume_exists(name)
+    half = [size // 2 for size in patch_size(config)]  # of the field of view, and one step
+    radius, least = config.data.lom_radius or as_vec3(half), config.data.min_object_size
+    volumes = []
+    for volume in config.data.volumes:
+        if volume.labels and not volume.partitions:
+            name, there = world.from_rank_0(functools.partial(_place, volume, config, radius))
             if not there:
-                make_folder(Path(config.run.dir))
-    name, there = world.broadcast_object((name, there))
-    if not there:
-        with bar("blocks", f"partition {volume.name}") as progress:
-            partition(volume.labels, name, lom_radius=radius, min_size=least, progress=progress)
-    return dataclasses.replace(volume, partitions=name)
+                with bar("blocks", f"partition {volume.name}") as show:
+                    partition(volume.labels, name, lom_radius=radius, min_size=least, progress=show)
+            volume = dataclasses.replace(volume, partitions=name)
+        volumes.append(volume)
+    data = dataclasses.replace(config.data, volumes=tuple(volumes))
+    return dataclasses.replace(config, data=data)
 
 
-def _digest(volume: TrainingVolume, radius: Vec3, least: int) -> str:
-    """Return a short text that differs for other labels or other parameters."""
+def _place(volume: TrainingVolume, config: Config, radius: Vec3) -> tuple[str, bool]:
+    """Return the dataset for partitions of a volume, whose name tells labels and parameters, and if it is there."""
     place = as_volume(volume.labels).place
     if place is None:
         raise InvalidArgumentError(
             f"volume '{volume.name}': labels are no file, expected partitions too (ft.data.partition makes them)"
         )
     status = os.stat(place[0])
-    facts = [place, [status.st_size, status.st_mtime_ns], radius, least, THRESHOLDS]
-    return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:12]
-
-
-def _of_channels(one: Looked, number: int) -> list[Problem]:
-    """Return what is wrong with mean and std of the further channels of the volume of a number."""
-    found = []
-    for at, channel in enumerate(one.volume.channels):
-        keys = f"mean and std of data.volumes.{number}.channels.{at}"
-        reading = Reading(one.reading.where, channel.mean, channel.std, keys)
-        found += image_problems(as_volume(channel.image), None, reading)
-    return found
+    file = [place, [status.st_size, status.st_mtime_ns]]
+    facts = json.dumps([*file, radius, config.data.min_object_size, THRESHOLDS])
+    digest = hashlib.sha256(facts.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    name = f"{config.run.dir}/partitions-{digest}.h5:partitions"
+    there = volume_exists(name)
+    if not there:
+        make_folder(Path(config.run.dir))
+    return name, there

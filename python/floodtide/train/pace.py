@@ -36,27 +36,22 @@ def planned_step(training: TrainingConfig, step: int) -> tuple[float, float]:
     return planned + (step - at) * per_step, per_step
 
 
-def validations_left(training: TrainingConfig, step: int, every: int) -> int:
-    """Return the number of validations from the end of a step on, with the one after the last step."""
-    done = planned_step(training, step - 1)[0]
-    return -(-training.steps // every) - int(done // every) if every else 1
-
-
 class Fit:
     """Measures the speed of a training on this rank, and computes how many steps fit into the time that is left.
 
     Args:
         left_s: Seconds until the end of the time. No correction is due without time.
         whole_s: Seconds of the whole training.
+        first: Steps done before those of this job.
     """
 
-    def __init__(self, left_s: float, whole_s: float) -> None:
+    def __init__(self, left_s: float, whole_s: float, first: int) -> None:
         now_s = time.monotonic()
         self._end_s, self._whole_s = now_s + left_s, whole_s
         self._moments = [now_s + share * left_s for share in _MOMENTS if left_s > 0]
         self._took_s: dict[str, float] = {}  # of the last validation and checkpoint
         self._validated_s = 0.0  # since the step below
-        self._first: int | None = None  # steps done before those of this job
+        self._first = first
         self._since: tuple[int, float] | None = None  # steps done, and when the last one ended
 
     @property
@@ -68,7 +63,6 @@ class Fit:
     def due(self, step: int) -> bool:
         """Return True if a correction is due after the next step. Call this before each step."""
         now_s = time.monotonic()
-        self._first = step if self._first is None else self._first
         if self._since is None and step > self._first:  # the first step also allocates memory
             self._since, self._validated_s = (step, now_s), 0.0
         return self._since is not None and self._moments != [] and now_s >= self._moments[0]

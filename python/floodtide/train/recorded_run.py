@@ -5,144 +5,75 @@ from __future__ import annotations
 
 import math
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from floodtide.base import reading
-from floodtide.base.options import FLOOD, Range, shown
-from floodtide.base.tasks import BY_KIND, TASKS, Task
-from floodtide.errors import InvalidFileError
+from floodtide.base.files import require_utf8
+from floodtide.base.options import FLOOD, Range, converted, one_of, shown
+from floodtide.base.tasks import BY_KIND, Task
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.optim import advice
 from floodtide.train.learners.learner import Record as Record
 
 _LARGEST = 1e30  # of any figure: beyond, drawings overflow
-_MOST = 1 << 53  # whole numbers that a float holds
-_FINITE = Range(-_LARGEST, _LARGEST)
-_COUNT, _POSITIVE = Range(0, _MOST), Range(1, _MOST)
-_SECONDS = Range(0.0, 1e12)
-_SIZE = Range(0.0, _LARGEST, above=True)
+_COUNT, _POSITIVE = Range(0, 1 << 53), Range(1, 1 << 53)  # whole numbers that a float holds
+_OPTIONAL = float | None
+_ADVICE = "; move the file away to start a new one"
 
-
-def _number(value: Any) -> bool:
-    """A figure; a loss may be infinite or not a number."""
-    return value in _FINITE or (type(value) is float and not math.isfinite(value))
-
-
-def _text(value: Any) -> bool:
-    """A text without halves of surrogate pairs, which cannot be written."""
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
-
-
-def _optional(form: Any) -> Callable[[Any], bool]:
-    """Null, or what has the form."""
-    return lambda value: value is None or _follows(value, form)
-
-
-def _table_of(form: Any) -> Callable[[Any], bool]:
-    """An object all whose values have the form."""
-    return lambda value: (
-        isinstance(value, dict) and all(_follows(one, form) for one in value.values())
-    )
-
-
-def _complete(form: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """An object of this form with all of its keys."""
-    return lambda value: _follows(value, form) and form.keys() <= value.keys()
-
-
-def _follows(value: Any, form: Any) -> bool:
-    """Return True if a value has a form.
-
-    A form is a text of a tuple, a number in a range, a list, an object (dict), or what a function accepts. Keys of an
-    object may be absent, and there may be others.
-    """
-    if isinstance(form, tuple):
-        return isinstance(value, str) and value in form
-    if isinstance(form, Range):
-        return value in form
-    if isinstance(form, list):
-        return isinstance(value, list) and all(_follows(item, form[0]) for item in value)
-    if isinstance(form, dict):
-        return isinstance(value, dict) and all(
-            _follows(value[key], inner) for key, inner in form.items() if key in value
-        )
-    return bool(form(value))
-
-
-# What the report relies on in records and configurations. A key may be absent (older logs), and there may be others.
-_FIGURES = _table_of(_number)
-_COMMON: dict[str, Any] = {"step": _COUNT, "time_s": _SECONDS}
-_START: dict[str, Any] = {
-    "unit": tuple({task.unit for task in TASKS}),
-    **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), _POSITIVE),
-    "parameters": _COUNT,
-    "examples_per_epoch": _number,
-    **dict.fromkeys(("kernels", "transport", "rate", "resumed_from"), _text),
-    **dict.fromkeys(("date", "version", "processor"), _text),
-}
+# What the report relies on in records and configurations: annotations, choices, ranges, tables and lists of these.
+# A key may be absent (older logs), and there may be others.
+_Figures = Mapping[str, float]
+_COMMON: dict[str, Any] = {"step": _COUNT, "time_s": Range(0.0, 1e12)}
 _CLASS = {
     "class": _COUNT,
-    "name": _text,
-    "dice_pooled": _optional(_FINITE),
-    "dice_mean": _optional(_FINITE),
-    "dice_everything": _FINITE,
-    "dice_groups": [_optional(_FINITE)],
+    "name": str,
+    "dice_pooled": _OPTIONAL,
+    "dice_mean": _OPTIONAL,
+    "dice_everything": float,
+    "dice_groups": tuple[_OPTIONAL, ...],
 }
-_BINARY = _complete(
-    dict.fromkeys(
-        ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc"), _number
-    )
-)
-_SOFT = _complete(dict.fromkeys(("mean_squared_error", "variance"), _number))
-_VALIDATION: dict[str, Any] = {
-    "cross_entropy": _number,
-    "first_pass": _FIGURES,
-    "moves": _FIGURES,
-    "trivial": _table_of(_FIGURES),
-    "trivial_moves": _table_of(_FIGURES),
-    "groups": [_text],
-    "classes": [_complete(_CLASS)],
-    "confusion": [[_COUNT]],
-    "channels": lambda value: (
-        value != {} and _table_of(lambda row: _BINARY(row) or _SOFT(row))(value)
-    ),
+# of the row of a class of voxels, of a binary output, and of another one: none may be absent
+_BINARY = ("average_precision", "boundary_average_precision", "share_of_ones", "f1", "mcc")
+_SOFT = ("mean_squared_error", "variance")
+_FORMS: dict[str, dict[str, Any]] = {
+    "start": {
+        **dict.fromkeys(("ranks", "walkers", "threads", "cores", "hosts"), _POSITIVE),
+        **dict.fromkeys(("unit", "kernels", "transport", "processor"), str),
+    },
+    "train": {
+        **dict.fromkeys(("loss", "lr", "lr_share"), float),
+        **dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), _OPTIONAL),
+    },
+    "validation": {
+        "cross_entropy": float,
+        "first_pass": _Figures,
+        "moves": _Figures,
+        "trivial": Mapping[str, _Figures],
+        "trivial_moves": Mapping[str, _Figures],
+        "groups": tuple[str, ...],
+        "classes": [_CLASS],
+        "confusion": [[_COUNT]],
+        "channels": Mapping[str, _Figures],
+    },
 }
-_NOISE = dict.fromkeys(("noise_scale", "noise_scale_low", "noise_scale_high"), _optional(_FINITE))
-_FORMS = {"start": _START, "validation": _VALIDATION, "train": {**_NOISE, "lr_share": _number}}
 _VOLUME = {
-    "name": _text,
-    "image": _text,
-    "labels": _text,
-    "labels_start": lambda value: _follows(value, [_COUNT]) and len(value) == 3,
-    "voxel_size_nm": lambda value: _follows(value, [_SIZE]) and len(value) == 3,
+    **dict.fromkeys(("name", "image", "labels"), str),
+    "labels_start": tuple[int, int, int],
+    "voxel_size_nm": [Range(0.0, _LARGEST, above=True)],
 }
 _CONFIGURATION: dict[str, Any] = {
-    "data": {"volumes": [_VOLUME], "unlabelled": lambda value: type(value) is int},
-    "run": {"seed": _COUNT},
-    "task": {"kind": tuple(task.kind for task in TASKS), "classes": _table_of(_text)},
-    "model": {},
-    "training": {
-        "steps": _COUNT,
-        "corrections": lambda value: (
-            _follows(value, [[_COUNT]]) and all(len(row) == 2 for row in value)
-        ),
-        "loss": _text,
-        "walkers": _COUNT,
-        "batch": _POSITIVE,
-        "accumulate": _POSITIVE,
-    },
-    "optimizer": {"name": _text, "lr": Range(0.0, _LARGEST)},
-    "schedule": {},
-    "validation": {},
-    "segment": {"image": _text},
-    "comm": {"mode": _text, "contributors": _COUNT},
+    **dict.fromkeys(("model", "optimizer", "validation"), Mapping[str, Any]),
+    "data": {"volumes": [_VOLUME], "unlabelled": int},
+    "task": {"kind": tuple(BY_KIND), "classes": Mapping[str, str]},
+    "training": {"steps": _COUNT, "corrections": tuple[tuple[int, int], ...], "loss": str},
+    "segment": {"image": str},
+    "comm": {"contributors": _COUNT},
 }
-_FAILURE = _complete({"reason": _text})
 
-_RECORD_OF_FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
 SEGMENTATION = "segmentation.h5"
 """The file of a segmentation in a run directory, dataset `segmentation`."""
 
@@ -208,11 +139,6 @@ class Run:
         return advice.cut_short(float(last.get("lr_share", 0)))
 
     @property
-    def emulated(self) -> bool:
-        """True if a rank computed several walkers, one after another, in place of more ranks."""
-        return self.ranks < self.walkers
-
-    @property
     def source(self) -> Record:
         """Return the table of the volume of the run's segmentation; only `image`, "" if unknown, without a table."""
         wanted = self.config.get("segment", {}).get("image", "")
@@ -221,15 +147,10 @@ class Run:
         return next(own, {"image": wanted})
 
     @property
-    def sources(self) -> tuple[str, str]:
-        """Return the names of image and labels of the run's segmentation, "" if unknown."""
-        return self.source.get("image", ""), self.source.get("labels", "")
-
-    @property
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
         """Voxel size (z, y, x) in nanometres of the first training volume whose table states one; None if none does."""
         for volume in self.config.get("data", {}).get("volumes", []):
-            if size := volume.get("voxel_size_nm"):
+            if len(size := volume.get("voxel_size_nm", ())) == 3:
                 return (float(size[0]), float(size[1]), float(size[2]))
         return None
 
@@ -254,10 +175,10 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         )
     config_text = reading.read_text(file) if configured else ""
     config = reading.parse_toml(config_text, str(file))
-    _require_forms(config, _CONFIGURATION, str(file))
-    records = _read_log(log) if logged else []
+    _require(config, _CONFIGURATION, str(file))
+    records = read_log(log)
     train, validation = (_series(records, kind) for kind in ("train", "validation"))
-    starts = [record for record in records if record.get("kind") == "start"]
+    starts = [record for record in records if record["kind"] == "start"]
     absent = []
     if not configured or not logged:
         absent.append("settings and curves: config.toml or log.jsonl of the training is missing")
@@ -288,49 +209,80 @@ def read_run(folder: Path, name: str | None = None) -> Run:
 def read_failure(folder: Path) -> str:
     """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption."""
     paths = folder.glob("failure-rank-*.json")
-    found = [(int(rank[1]), p) for p in paths if (rank := _RECORD_OF_FAILURE.fullmatch(p.name))]
-    if not found:
+    path = min(paths, key=lambda one: (len(one.name), one.name), default=None)
+    if path is None:
         return ""
-    path = min(found)[1]
     expected = "an object with a reason"
     failure = reading.read_json(path, expected)
-    if not _follows(failure, _FAILURE):
+    if not isinstance(failure, dict) or not isinstance(failure.get("reason"), str):
         raise InvalidFileError(f"{path}: expected {expected}")
     return str(failure["reason"])
 
 
-def _read_log(path: Path) -> list[Record]:
-    """Return all records. A last line without an end is a write in progress, and is left out."""
-    rows = reading.read_json_lines(path, "a log of floodtide train")
+def read_log(path: Path) -> list[Record]:
+    """Return the records of a log.jsonl, without a last line that was cut off. A missing file has no records.
+
+    Raises:
+        InvalidFileError: If a line is not a record as floodtide train writes it, of a kind and with a step.
+    """
+    if not os.path.lexists(path):
+        return []
+    rows = reading.read_json_lines(path, f"a log of floodtide train{_ADVICE}")
     for where, record in rows:
-        kind = str(record.get("kind"))
-        _require_forms(record, {**_COMMON, **_FORMS.get(kind, {})}, where)
-        if kind == "train":
-            figures = [key for key, value in record.items() if isinstance(value, int | float)]
-            _require_forms(record, dict.fromkeys(figures, _number), where)
+        _require(record, _COMMON | _FORMS.get(str(record.get("kind")), {}), where, _ADVICE)
+        if not {"kind", "step"} <= record.keys():
+            raise InvalidFileError(f"{where}: has no kind or no step{_ADVICE}")
     return [record for _, record in rows]
+
+
+def _require(values: Record, forms: Mapping[str, Any], where: str, advice: str = "") -> None:
+    """Raise InvalidFileError that names the first value of another form, or that no page and no figure can show."""
+    try:
+        for key, value in values.items():
+            _check(value, forms.get(key, Any), f"{where}: {key}")
+            _require_shown(value, f"{where}: {key}")
+    except InvalidArgumentError as error:
+        raise InvalidFileError(f"{error}, as floodtide train writes it{advice}") from None
+
+
+def _check(value: Any, form: Any, key: str) -> None:
+    if isinstance(form, tuple) and value not in form:
+        raise InvalidArgumentError(f"{key} is {shown(value)}, expected {one_of(form)}")
+    if isinstance(form, dict):
+        converted(value, Mapping[str, Any], key)
+        for name in form.keys() & value.keys():
+            _check(value[name], form[name], f"{key}.{name}")
+    elif isinstance(form, list):
+        for index, one in enumerate(converted(value, tuple[Any, ...], key)):
+            _check(one, form[0], f"{key}.{index}")
+    elif isinstance(form, Range):
+        form.check(value, key)
+    elif not isinstance(form, tuple):
+        converted(value, form, key)
+
+
+def _require_shown(value: Any, key: str) -> None:
+    """Refuse a finite number above 1e30, and halves of surrogate pairs, which cannot be written."""
+    if isinstance(value, dict | list):
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            _require_shown(one, f"{key}.{name}")
+    elif isinstance(value, str):
+        require_utf8(value, "text")
+    elif isinstance(value, int | float) and _LARGEST < abs(value) != math.inf:
+        raise InvalidArgumentError(f"{key} is {shown(value)}, expected at most 1e30")
 
 
 def _series(records: list[Record], kind: str) -> list[Record]:
     """Return the records of a kind by step. If a resumed run repeated steps, return the later records."""
     by_step: dict[int, Record] = {}
     for record in records:
-        if record.get("kind") != kind or "step" not in record:
+        if record["kind"] != kind:
             continue
         step = record["step"]
         if by_step and step <= max(by_step):
             by_step = {key: value for key, value in by_step.items() if key < step}
         by_step[step] = record
     return [by_step[step] for step in sorted(by_step)]
-
-
-def _require_forms(values: Mapping[str, Any], forms: Mapping[str, Any], where: str) -> None:
-    """Raise InvalidFileError that names the first value of another form."""
-    for key, form in forms.items():
-        if key in values and not _follows(values[key], form):
-            raise InvalidFileError(
-                f"{where}: {key} is {shown(values[key])}, expected what floodtide train writes"
-            )
 
 
 def _check_task(run: Run, where: str) -> None:
@@ -343,8 +295,12 @@ def _check_task(run: Run, where: str) -> None:
     for record in run.validation:
         what = f"{where}: the validation of step {record['step']} has"
         try:
+            for row in record.get("classes", ()):
+                itemgetter(*_CLASS)(row)
+            for row in record.get("channels", {}).values():
+                itemgetter(*(_SOFT if "variance" in row else _BINARY))(row)
             run.task.scores_of(record)
-            fits = not run.task.scores_groups or _one_of_each(record)
+            fits = run.task.of_objects or _one_of_each(record)
         except KeyError as missing:
             raise InvalidFileError(
                 f"{what} no {missing.args[0]}, expected the scores of task '{run.task.kind}'"

@@ -13,19 +13,17 @@ import json
 import math
 import os
 import time
-import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from floodtide import _core, errors
 from floodtide import config as configuration
+from floodtide import errors
 from floodtide.base import reading
 from floodtide.base.files import SUFFIX, replace_text
 from floodtide.base.locks import Lock, take
-from floodtide.base.network_files import checkpoint_path, checkpoints
-from floodtide.base.outputs import is_one_of
-from floodtide.base.pickling import NotPickled
+from floodtide.base.network_files import checkpoints
+from floodtide.train.recorded_run import read_log
 
 LOCK = "run.lock"
 """Name of the lock file of a run directory. The file names the process that writes the directory."""
@@ -33,11 +31,8 @@ LOCK = "run.lock"
 MARK = "# Resolved configuration of a run of floodtide: replaced at each start.\n"
 """First line of config.toml in a run directory, by which floodtide recognises its own file."""
 
-_LONGEST_S = 1e12  # of a run
-_FLUSH_S = 10.0  # between two writes of TensorBoard events
 
-
-class RunDirectory(NotPickled):
+class RunDirectory:
     """Files of one run. Every method does nothing on ranks that do not write.
 
     StorageError is raised for a file that cannot be written, and InvalidFileError for a log that is damaged or not that
@@ -48,15 +43,12 @@ class RunDirectory(NotPickled):
         writer: True if this rank writes (rank 0).
     """
 
-    not_pickled = "it holds open files and a lock; expected its `path`"
-
     def __init__(self, path: Path, *, writer: bool) -> None:
         self.path = path
         self._writer = writer
         self._lock: Lock | None = None
-        self._made: list[Path] = []  # folders that `take` made, the innermost first
         self._log: Any = None
-        self._events: EventFile | None = None
+        self._events: Any = None
         self._start_s = time.monotonic()
 
     def take(self) -> None:
@@ -71,29 +63,12 @@ class RunDirectory(NotPickled):
         if not self._writer:
             return
         with self._storing("make the run directory"):
-            folders = (self.path, *self.path.parents)
-            self._made = [folder for folder in folders if not folder.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = take(
             self.path / LOCK,
             f"the run directory {self.path}",
             "wait until it has ended, or give this run another run.dir",
         )
-
-    def take_again(self, step: int) -> None:
-        """Lock the directory again after `close`, for a run whose newest checkpoint is that of `step`.
-
-        Raises:
-            LockedError: If another process holds the lock, or another run has written checkpoints since.
-            StorageError: If the directory cannot be written.
-        """
-        self.take()
-        if self._writer and self.newest_checkpoint() != str(self.checkpoint_path(step)):
-            self.abandon()
-            raise errors.LockedError(
-                f"{self.path}: another run has written checkpoints here since this one stopped at step {step}: make a"
-                " new Trainer, which goes on from the newest checkpoint"
-            )
 
     def require_taken(self) -> None:
         """Raise LockedError if another object or process has taken the lock since `take`."""
@@ -103,48 +78,20 @@ class RunDirectory(NotPickled):
                 " more): this run ends without writing to it"
             )
 
-    def checkpoint_path(self, step: int) -> Path:
-        """Return the path of the checkpoint after `step` training steps."""
-        return checkpoint_path(self.path, step)
-
     def newest_checkpoint(self) -> str:
         """Return the path of the newest checkpoint; empty if there is none, and on ranks that do not write."""
         paths = checkpoints(self.path) if self._writer else []
         return str(paths[-1]) if paths else ""
 
-    def advice(self, checkpoint: str) -> str:
-        """Return the end of the message about a newest checkpoint that cannot be loaded: what to do."""
-        if not self._writer:
-            return ""
-        if _intact(Path(checkpoint)):
-            return ": another network, optimizer or number of walkers needs another run.dir"
-        older = [path for path in checkpoints(self.path) if str(path) != checkpoint]
-        whole = next(filter(_intact, reversed(older)), None)
-        if whole is None:
-            return "; no older checkpoint is intact" if older else ""
-        moved = "the damaged file" if whole == older[-1] else "all newer files"
-        return f"; {whole.name} is older and intact: move {moved} away to resume from it"
-
-    def prune(self, keep: int, inputs: Sequence[str] = ()) -> None:
-        """Remove all but the newest `keep` checkpoints (at least one stays).
-
-        Args:
-            inputs: Files that the run reads when it starts. They stay, however old they are.
-        """
+    def prune(self, keep: int, inputs: Sequence[str]) -> None:
+        """Remove all but the newest `keep` checkpoints, but no files that the run reads when it starts (`inputs`)."""
         if self._writer:
             self.require_taken()
+            read = [path for path in inputs if os.path.exists(path)]
             with self._storing("remove old checkpoints"):
-                for path in checkpoints(self.path)[: -max(keep, 1)]:
-                    if not is_one_of(path, inputs):
+                for path in checkpoints(self.path)[:-keep]:
+                    if not any(os.path.samefile(path, one) for one in read):
                         path.unlink(missing_ok=True)
-
-    def trace_path(self, rank: int) -> Path:
-        """Return the path of the trace of a rank, in traces/."""
-        return self.path / "traces" / f"rank-{rank}.json"
-
-    def failure_path(self, rank: int) -> Path:
-        """Return the path of the file in which a rank records its last events if the job fails."""
-        return self.path / f"failure-rank-{rank}.json"
 
     def merge_traces(self) -> None:
         """Merge the traces of all ranks into trace.json, for chrome://tracing or Perfetto."""
@@ -157,18 +104,10 @@ class RunDirectory(NotPickled):
             merged = {"traceEvents": events, "displayTimeUnit": "ms"}
             replace_text(self.path / "trace.json", json.dumps(merged))
 
-    def given_up(self, step: int) -> bool:
-        """Return True if the training was given up at the checkpoint of a step, by its log. False on other ranks."""
-        if not self._writer or not step:
-            return False
-        records = read_log(self.path / "log.jsonl")
-        return any(bool(r.get("given_up")) and r["step"] == step for r in records)
-
-    def lacks_validation(self, step: int) -> bool:
-        """Return True if the log has no validation of the last step. False on ranks that do not write."""
+    def last_validation(self) -> dict[str, Any]:
+        """Return the last validation in the log; empty without one, and on ranks that do not write."""
         records = read_log(self.path / "log.jsonl") if self._writer else []
-        last = [r["step"] for r in records if r["kind"] == "validation"][-1:]
-        return self._writer and last < [step]
+        return next((r for r in reversed(records) if r["kind"] == "validation"), {})
 
     def start(self, config: configuration.Config, step: int) -> None:
         """Write the resolved configuration and open the log. Call `take` before.
@@ -183,10 +122,17 @@ class RunDirectory(NotPickled):
         """
         if not self._writer:
             return
-        _require_own_configuration(self.path / "config.toml")
+        own, mark = self.path / "config.toml", MARK.encode()
+        content = reading.read_bytes(own, "a configuration") if os.path.lexists(own) else mark
+        if not content.startswith(mark):
+            raise errors.InvalidArgumentError(
+                f"{own}: is not the resolved configuration of a run, which this run would write under that name: give"
+                " your own another name or folder, or the run another run.dir"
+            )
         path = self.path / "log.jsonl"
         kept = [record for record in read_log(path) if step and record["step"] <= step]
-        import tensorboardX  # noqa: F401  # takes a second or two: not at the first record, while all ranks wait
+        # This takes a second or two: not at the first record, while all ranks wait.
+        from tensorboardX.event_file_writer import EventsWriter
 
         with self._storing("write the run directory"):
             (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -202,15 +148,15 @@ class RunDirectory(NotPickled):
                 (self.path / "traces").mkdir(exist_ok=True)
             replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
             self._log = path.open("a", buffering=1)
+            self._events = EventsWriter(str(self.path / "events"))  # TensorBoard knows the name
         self.write_config(config)
         if kept:
-            self._start_s = time.monotonic() - float(kept[-1]["time_s"])
+            self._start_s = time.monotonic() - kept[-1].get("time_s", 0.0)
 
     def write_config(self, config: configuration.Config) -> None:
         """Write the resolved configuration."""
         if self._writer:
-            with self._storing("write config.toml"):
-                replace_text(self.path / "config.toml", MARK + str(config))
+            replace_text(self.path / "config.toml", MARK + str(config))
 
     @property
     def elapsed_s(self) -> float:
@@ -231,9 +177,7 @@ class RunDirectory(NotPickled):
                 self._log.write(json.dumps(stamped) + "\n")
             if record["kind"] in ("train", "validation"):
                 with self._storing("write TensorBoard events"):
-                    if self._events is None:
-                        self._events = EventFile(self.path)
-                    self._events.add(_scalars(record, record["kind"]), record["step"])
+                    _write_events(self._events, record)
         except errors.StorageError:
             # writing the buffers fails again, here and not at exit
             with contextlib.suppress(errors.StorageError):
@@ -254,13 +198,6 @@ class RunDirectory(NotPickled):
                     files.enter_context(self._storing(f"write {name}"))
                     files.callback(file.close)
 
-    def abandon(self) -> None:
-        """Release the lock before anything was written, and remove the folders that `take` created."""
-        self.close()
-        for folder in self._made:
-            with contextlib.suppress(OSError):  # the folder is not empty
-                folder.rmdir()
-
     @contextlib.contextmanager
     def _storing(self, what: str) -> Iterator[None]:
         try:
@@ -280,26 +217,12 @@ def require_same_walkers(run: Path, walkers: int) -> None:
     The log tells the number. A run directory without a log is accepted.
     """
     found = checkpoints(run)
-    starts = [r for r in read_log(run / "log.jsonl") if r.get("kind") == "start"] if found else []
+    starts = [r for r in read_log(run / "log.jsonl") if r["kind"] == "start"] if found else []
     before = starts[-1].get("walkers") if starts else walkers
     if before != walkers:
         raise errors.ConfigurationError(
             f"{found[-1]}: was written with {before} walkers, this run has {walkers}: another number of walkers"
             " (training.walkers, else the number of ranks) needs another run.dir"
-        )
-
-
-def _require_own_configuration(path: Path) -> None:
-    """Check that config.toml is the resolved configuration of a run, which may be replaced, and not a user's file.
-
-    A resolved configuration starts with MARK.
-    """
-    if not os.path.lexists(path):
-        return
-    if not reading.read_bytes(path, "a configuration").startswith(MARK.encode()):
-        raise errors.InvalidArgumentError(
-            f"{path}: is not the resolved configuration of a run, which this run would write under that name: give"
-            " your own another name or folder, or the run another run.dir"
         )
 
 
@@ -316,34 +239,6 @@ def matthews(record: Mapping[str, Any]) -> float | None:
     return (tp * tn - fp * fn) / scale if scale else None
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a log.jsonl, without a last line that was cut off. A missing file has no records.
-
-    Raises:
-        InvalidFileError: If a line is not a record with a step and a time.
-    """
-    if not os.path.lexists(path):
-        return []
-    expected = "a log of floodtide train; move the file away to start a new one"
-    records = []
-    for where, record in reading.read_json_lines(path, expected):
-        step, time_s = record.get("step"), record.get("time_s", 0.0)
-        timed = type(time_s) in (int, float) and 0 <= time_s < _LONGEST_S
-        if type(step) is not int or not timed:
-            raise errors.InvalidFileError(f"{where}: has no step or no time; expected {expected}")
-        records.append(record)
-    return records
-
-
-def _intact(path: Path) -> bool:
-    """True if the whole checkpoint can be read and its checksums are right."""
-    try:
-        _core.require_intact(os.fspath(path))
-    except (errors.InvalidFileError, errors.StorageError):
-        return False
-    return True
-
-
 def _scalars(record: Mapping[str, Any], prefix: str) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     for key, value in record.items():
@@ -354,57 +249,16 @@ def _scalars(record: Mapping[str, Any], prefix: str) -> list[tuple[str, float]]:
     return found
 
 
-class EventFile:
-    """TensorBoard events in a run directory. All methods raise OSError if the file cannot be written.
+def _write_events(writer: Any, record: Mapping[str, Any]) -> None:
+    """Write the numbers of a record as TensorBoard events. A child process would write what is left in a buffer, too.
 
     SummaryWriter of tensorboardX writes events in a separate thread. If a full disk ends that thread, its queue fills,
-    and the training waits for ever. This class therefore writes in the caller's thread.
-
-    Args:
-        folder: The folder of the file. The name is one that TensorBoard looks for.
+    and the training waits for ever. This function therefore writes in the caller's thread.
     """
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.summary import scalar
 
-    def __init__(self, folder: Path) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-
-        self._writer: Any = EventsWriter(str(folder / "events"))
-        self._flushed_s = time.monotonic()
-        # Wall time at which the steady clock was zero. Event times stay in order if the wall clock is set back.
-        self._begin_s = time.time() - self._flushed_s
-        _open.add(self)
-
-    def add(self, scalars: Iterable[tuple[str, float]], step: int) -> None:
-        """Append named numbers. They are on disk when the first call ten seconds later, or `close`, has returned."""
-        from tensorboardX.proto.event_pb2 import Event
-        from tensorboardX.summary import scalar
-
-        wall_s = self._begin_s + time.monotonic()
-        for name, value in scalars:
-            self._writer.write_event(
-                Event(wall_time=wall_s, step=step, summary=scalar(name, value))
-            )
-        if time.monotonic() - self._flushed_s >= _FLUSH_S:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write everything to disk."""
-        self._writer.flush()
-        self._flushed_s = time.monotonic()
-
-    def close(self) -> None:
-        """Write everything to disk and close the file."""
-        _open.discard(self)
-        self._writer.close()
-
-
-_open: weakref.WeakSet[EventFile] = weakref.WeakSet()
-
-
-def _before_fork() -> None:
-    """Empty all buffers: a child process would write its copy of a buffer when it ends."""
-    for file in _open:
-        with contextlib.suppress(OSError):  # the next `add` reports a full disk
-            file.flush()
-
-
-os.register_at_fork(before=_before_fork)
+    for name, value in _scalars(record, record["kind"]):
+        summary = scalar(name, value)
+        writer.write_event(Event(wall_time=time.time(), step=record["step"], summary=summary))
+    writer.flush()

@@ -19,17 +19,14 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base.data_options import volume_name
-from floodtide.base.options import ANY, FOLDER
+from floodtide.base.options import ANY, FOLDER, shown
 from floodtide.comm import world
-from floodtide.errors import ConfigurationError, UnsupportedError, on_all_ranks
+from floodtide.errors import ConfigurationError, on_all_ranks
 
 _MOST_KEYS = 3  # that a message lists
-_MOST_LETTERS = 80  # of a value
-
-Values = Mapping[str, Any]
 
 
-def require_same(command: str, values: Values, what: str) -> None:
+def require_same(command: str, values: Mapping[str, Any], what: str) -> None:
     """Raise on all ranks unless all have the same floodtide and these values. Collective.
 
     Args:
@@ -38,19 +35,15 @@ def require_same(command: str, values: Values, what: str) -> None:
         what: Names them in the message, such as "configuration".
 
     Raises:
-        UnsupportedError: If versions or builds differ.
-        ConfigurationError: Names the keys, and two values with a rank for each.
+        ConfigurationError: Names the first keys that differ, and two values with a rank for each.
     """
     if world.current().size == 1:
         return
-    own = json.dumps([version(), dict(values)], sort_keys=True, default=str).encode()
-    if len(set(world.allgather_bytes(hashlib.sha256(own).digest()))) == 1:
+    own = json.dumps({"the version": version(), **values}, sort_keys=True, default=str).encode()
+    if len(set(world.current().allgather(hashlib.sha256(own).digest()))) == 1:
         return
-    versions, tables = zip(*map(json.loads, world.allgather_bytes(own)), strict=True)
-    if (other := _other(versions)) is not None:
-        message = f"{command}: {versions[0]} on rank 0 and {versions[other]} on rank {other}"
-        raise on_all_ranks(UnsupportedError(f"{message}; expected the same version on every rank"))
-    message = f"{command}: {_differences(tables)}; expected the same {what} on every rank"
+    found = differences([json.loads(one) for one in world.current().allgather(own)])
+    message = f"{command}: {found}; expected the same {what} on every rank"
     raise on_all_ranks(ConfigurationError(message))
 
 
@@ -88,22 +81,12 @@ def _comparable(value: Any, differs: str | None) -> Any:
     return os.path.basename(volume_name(value)) if differs == FOLDER else value
 
 
-def _differences(tables: tuple[Values, ...]) -> str:
-    """ "optimizer.lr is 0.001 on rank 0 and 0.1 on rank 1", for the first keys that differ."""
-    parts = []
+def differences(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Return "optimizer.lr is 0.001 on rank 0 and 0.1 on rank 1", for the first keys that differ."""
+    found = []
     for key in dict.fromkeys(key for table in tables for key in table):
-        texts = [_shown(table[key]) if key in table else "missing" for table in tables]
-        if (other := _other(texts)) is not None:
-            parts.append(f"{key} is {texts[0]} on rank 0 and {texts[other]} on rank {other}")
-    more = len(parts) - _MOST_KEYS
-    return ", ".join(parts[:_MOST_KEYS] + [f"{more} more keys differ"] * (more > 0))
-
-
-def _other(values: Sequence[str]) -> int | None:
-    """Return the first rank whose value is not that of rank 0; None if there is none."""
-    return next((rank for rank, value in enumerate(values) if value != values[0]), None)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+        texts = [shown(table[key]) if key in table else "missing" for table in tables]
+        other = next((rank for rank, text in enumerate(texts) if text != texts[0]), None)
+        if other is not None:
+            found.append(f"{key} is {texts[0]} on rank 0 and {texts[other]} on rank {other}")
+    return ", ".join(found[:_MOST_KEYS])

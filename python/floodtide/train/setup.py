@@ -2,7 +2,7 @@
 """What a job trains, checked on all ranks before the first step.
 
 That is the objects that a configuration describes, the configuration that describes objects (run directories and
-checkpoints keep it), and cores, threads and memory.
+checkpoints keep it), and threads and memory.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any
 from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.networks import section_of
+from floodtide.base.notes import count_of
 from floodtide.comm import world
-from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
+from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig, from_dict, load, to_dict
+from floodtide.config.reader import require_same_task, stored
 from floodtide.config.sections import OptimizerConfig, ScheduleConfig
-from floodtide.config.stored import require_same_task
 from floodtide.data.patches import with_classes
-from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.errors import ConfigurationError, InvalidArgumentError, UnsupportedError
 from floodtide.optim import Optimizer
-from floodtide.optim.lr import Schedule
+from floodtide.optim.lr import Schedule, ends
 from floodtide.train.learners import learner_of
 from floodtide.train.learners.learner import Data, Model, Record, Setup, held_out_volume
-from floodtide.train.rates import rates_of
 from floodtide.train.same_on_ranks import comparable_keys, require_same
 
 # share of an estimate that is needed for certain: the estimate may be a fifth too high
@@ -67,8 +67,6 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
     require_same("train", dict(comparable_keys(config)), "configuration")
-    if config.run.bind == "ranks":
-        bind_ranks()
     with world.agreed():
         optimizer, schedule = rates_of(config, comm.size)
         set_threads(config.run.threads)
@@ -82,22 +80,53 @@ def set_up(config: Config, given: Objects | None, comm: world.Communicator) -> S
         if comm.rank == 0:
             from floodtide.train.data_checks import check_data
 
-            statistics, warnings = check_data(
-                config.task, data, held_out_volume(config), model.origin
-            )
+            held_out = held_out_volume(config)
+            statistics, warnings = check_data(config.task, data, held_out, model.origin)
         setup = Setup(
             config=config,
-            model=model,
-            data=data,
             optimizer=optimizer,
             schedule=schedule,
             learner=learner_of(config.model)(config, model, data),
-            average=model.like() if config.training.average > 0 else None,
             statistics=statistics,
             warnings=warnings,
         )
     require_same("train", {"the number of examples": len(data)}, "data")
     return setup
+
+
+def rates_of(config: Config, ranks: int) -> tuple[Optimizer, Schedule]:
+    """Return the optimizer of a configuration, and the schedule with its rate and the number of steps.
+
+    This checks all that can be checked of a training without its data.
+
+    Args:
+        config: The whole configuration.
+        ranks: Number of ranks: the number of walkers if the configuration does not give it.
+
+    Raises:
+        ConfigurationError: If the training may be given up, but does not validate before its end, or cannot fit a time.
+        InvalidArgumentError: If the warm-up is longer than the training, or optimizer and scaling rule do not fit.
+    """
+    held_out = config.validation
+    if held_out.give_up_after and not (held_out.every and held_out.holds_out):
+        raise ConfigurationError(
+            f"validation.give_up_after is {held_out.give_up_after}, expected held-out data and validation.every above 0"
+        )
+    training = config.training
+    if (training.fit_time or training.corrections) and config.comm.mode != "synchronous":
+        raise ConfigurationError(
+            "training.fit_time and training.corrections need comm.mode 'synchronous', expected no other"
+        )
+    optimizer = Optimizer(config.optimizer.name, config.optimizer.lr, **config.optimizer.values)
+    section, walkers = config.schedule, training.walkers_of(ranks)
+    _core.scaled_optimizer(section.scale, optimizer.name, optimizer.values, walkers)
+    schedule = Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
+    if training.fit_time and not ends(section.name):
+        raise ConfigurationError(
+            f"training.fit_time needs a rate that falls to an end, but schedule.name is '{section.name}', expected"
+            " another schedule, such as cosine, or fit_time = false"
+        )
+    return optimizer, schedule.for_training(optimizer.lr, training.steps)
 
 
 def prepared(config: Config) -> Config:
@@ -106,20 +135,20 @@ def prepared(config: Config) -> Config:
     Raises:
         floodtide.errors.Error: On every rank alike, for volumes that no training can use.
     """
-    # Ranks import modules only when they need them: a thousand ranks read the files at once.
-    task: Any = config.task
-    unknown = task.needs_labels
-    with world.agreed():
-        if world.rank() == 0:
-            from floodtide.train.data_checks import require_volumes_fit
 
-            require_volumes_fit(config)
-            if unknown:
-                task = with_classes(task, config.data.of(config.data.volumes))
-    if unknown:
-        config = dataclasses.replace(config, task=world.broadcast_object(task))
+    # Ranks import modules only when they need them: a thousand ranks read the files at once.
+    def checked() -> Any:
+        from floodtide.train.data_checks import require_volumes_fit
+
+        require_volumes_fit(config)
+        task: Any = config.task
+        return (
+            with_classes(task, config.data.of(config.data.volumes)) if task.needs_labels else task
+        )
+
+    config = dataclasses.replace(config, task=world.from_rank_0(checked))
     without = any(volume.labels and not volume.partitions for volume in config.data.volumes)
-    if config.task.partitioned and without:
+    if without and not config.task.predicts:
         from floodtide.train.data_checks import with_partitions
 
         config = with_partitions(config)
@@ -147,21 +176,6 @@ def objects_of(config: Config, ranks: int) -> Objects:
     return model, learner.data_of(config, config.training.walkers_of(ranks))
 
 
-def bind_ranks() -> None:
-    """Give each rank of a host an equal part of the cores that all of them share. Collective.
-
-    Threads that start later run on these cores. Nothing changes if the launcher has bound the ranks already, or if
-    there are more ranks than cores.
-    """
-    cores = sorted(os.sched_getaffinity(0))
-    local_rank, count, *_ = world.places()
-    own = f"{world.current().node_name} {cores}".encode()
-    shared = world.allgather_bytes(own, "cores of the ranks").count(own) == count
-    share = len(cores) // count
-    if shared and share:
-        os.sched_setaffinity(0, cores[local_rank * share : (local_rank + 1) * share])
-
-
 def set_threads(threads: int) -> None:
     """Set the number of compute threads of this rank to `thread_count(threads)`."""
     _core.set_num_threads(thread_count(threads))
@@ -182,21 +196,17 @@ def thread_count(threads: int) -> int:
 
 
 def require_enough_memory(config: Config, ranks: int) -> None:
-    """Raise ConfigurationError for a training that cannot fit into memory, before it allocates anything.
+    """Raise InvalidArgumentError for a training that cannot fit into memory, before it allocates anything.
 
     Args:
-        ranks: Number of ranks on all hosts. The ranks of a host share its memory equally.
+        ranks: Number of ranks on all hosts. The ranks of a host share its memory.
     """
-    needed = _CERTAIN * training_bytes(config, ranks, _core.num_threads())
-    neighbours = world.places()[1]
-    available = _core.available_bytes()
-    if available is not None and needed > available / neighbours:
-        here = f"{_core.describe_bytes(available / neighbours)} are available"
-        raise ConfigurationError(
-            f"train: a rank needs at least {_core.describe_bytes(needed)} of memory, {here}"
-            + (f" to each of {neighbours} ranks of this host" if neighbours > 1 else "")
-            + "; expected a smaller network, less read ahead (data.prefetch), or fewer walkers or ranks a host"
-        )
+    here = world.places()[1]
+    limits.require_memory(
+        f"train: {count_of(here, 'rank')} on this host need",
+        _CERTAIN * here * training_bytes(config, ranks, _core.num_threads()),
+        "a smaller network, less read ahead (data.prefetch), or fewer walkers or ranks a host",
+    )
 
 
 def needed_bytes(config: Config, ranks: int, threads: int) -> int:
@@ -206,21 +216,21 @@ def needed_bytes(config: Config, ranks: int, threads: int) -> int:
 
 def training_bytes(config: Config, ranks: int, threads: int) -> int:
     """Return the bytes that a training adds to one rank: network, gradients, optimizer, examples read ahead."""
-    learner = learner_of(config.model)
     walkers = -(-config.training.walkers_of(ranks) // ranks)  # of the rank that has most
     parameters = parameter_count(config)
-    read_ahead = walkers * (config.data.prefetch + 1) * learner.example_bytes(config)
+    activations, examples, _ = learner_of(config.model).bytes_of(config, walkers, threads)
+    read_ahead = walkers * (config.data.prefetch + 1) * examples
     apart = 0  # each walker's gradients, where they are summed in any order
     if config.comm.exactness == "workers":
         apart = 4 * walkers * config.training.accumulate * parameters
-    return learner.pass_bytes(config, walkers, threads) + read_ahead + 6 * 4 * parameters + apart
+    return activations + read_ahead + 6 * 4 * parameters + apart
 
 
 def checkpoint_bytes(config: Config, ranks: int) -> int:
     """Return the size of a checkpoint in bytes: parameters, two arrays of the optimizer, the average, the canvases."""
     walkers = config.training.walkers_of(ranks)
-    canvases = walkers * learner_of(config.model).canvas_voxels(config)
-    return 4 * (4 * parameter_count(config) + canvases)
+    *_, canvas = learner_of(config.model).bytes_of(config, 1, 1)
+    return 4 * 4 * parameter_count(config) + walkers * canvas
 
 
 def parameter_count(config: Config) -> int:
@@ -258,6 +268,7 @@ def configuration_of(
             f"Trainer: the schedule has total_steps {schedule.values['total_steps']}, expected the {steps} steps of the"
             " training; leave total_steps out"
         )
+    lr = float(rates.pop("base_lr", optimizer.lr))
     sections = learner.sections_of(model, data)
     run = {
         "dir": str(Path(decided["dir"])),
@@ -269,11 +280,7 @@ def configuration_of(
     return Config(
         run=_with(options.run, "run", run),
         training=_with(options.training, "training", training),
-        optimizer=OptimizerConfig(
-            name=optimizer.name,
-            lr=float(rates.pop("base_lr", optimizer.lr)),
-            values=optimizer.values,
-        ),
+        optimizer=OptimizerConfig(name=optimizer.name, lr=lr, values=optimizer.values),
         schedule=ScheduleConfig(
             name=schedule.name,
             scale=schedule.scale,
@@ -297,3 +304,45 @@ def _with(section: Any, name: str, values: dict[str, Any]) -> Any:
                 f" leave it out of {type(section).__name__}"
             )
     return dataclasses.replace(section, **values)
+
+
+def gradient_products(file: str, overrides: tuple[str, ...], groups: int) -> _core.GradientProducts:
+    """Return the core's measurement of the gradients of the walkers of a training at fixed weights.
+
+    Walkers see different patches, so the product of the sums of two walkers has no noise in common. The mean over all
+    pairs is an unbiased estimate of the squared norm of the expected gradient.
+
+    Args:
+        file: A file CONFIG.toml, or a floodtide checkpoint of a training, which starts from its network then.
+        overrides: Texts SECTION.KEY=VALUE.
+        groups: Number of walkers.
+
+    Returns:
+        `add_pass()` adds the gradients of one pass: a field of view of each walker, or `batch` patches, whose mean is
+        one term. `passes` counts passes. `products()` are the inner products (groups, groups) of the sums of the
+        walkers' terms, `squares()` (groups,) the sums of the terms' squared norms.
+
+    Raises:
+        UnsupportedError: Under mpiexec.
+        ConfigurationError: If a checkpoint stores no configuration, or an override is wrong.
+        floodtide.errors.Error: If the training could not start.
+    """
+    if world.size() > 1:
+        raise UnsupportedError(
+            f"gradients: {world.size()} ranks, expected one, whose threads share the walkers"
+        )
+    overrides = (*overrides, f"training.walkers={groups}")
+    if Path(file).suffix == ".toml":
+        settings = load(file, overrides)
+    else:
+        known = stored(file)
+        if known is None:
+            raise ConfigurationError(
+                f"{file} stores no training, expected a checkpoint of floodtide train, or a CONFIG.toml whose"
+                " model.initial_weights names it"
+            )
+        table = to_dict(known)
+        table["model"]["initial_weights"] = file
+        settings = from_dict(table, file, overrides)
+    setup = set_up(settings, None, world.current())
+    return _core.GradientProducts(setup.learner.new_walkers(world.current()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -45,13 +44,13 @@ class Requests:
         signal: Name of the signal that has come inside a `watched` block, and asks for the end; empty if none has.
         stop: True if a script, or the end of hope, asks for the end.
         rate_factor: The factor that a script asks for; None: no change.
+        start_s, logged_s, saved_s: Times of the start, and of the last record and checkpoint, by the steady clock.
     """
 
     def __init__(self) -> None:
-        self.signal = ""
         self.stop = False
         self.rate_factor: float | None = None
-        self._start_s = self._logged_s = self._saved_s = time.monotonic()
+        self.restart()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -87,28 +86,10 @@ class Requests:
             for number, handler in before.items():
                 signal.signal(number, handler)  # ends counting, too
 
-    def time_left_s(self, run: RunConfig) -> float | None:
-        """Seconds until `run.stop_after_s` ends the job at the latest, by the clock of this rank; None: no limit."""
-        if not run.stop_after_s:
-            return None
-        return max(0.0, run.stop_after_s - (time.monotonic() - self._start_s))
-
-    def restart_clocks(self) -> None:
-        """Count the time to the next record and the next checkpoint from now on."""
-        self._logged_s = self._saved_s = time.monotonic()
-
     def restart(self) -> None:
-        """Forget the signal that has ended the run, and count the time of the run from now on."""
-        self.signal, self._start_s = "", time.monotonic()
-
-    def saved(self) -> None:
-        """Count the time to the next checkpoint from now on."""
-        self._saved_s = time.monotonic()
-
-    def logged(self) -> float:
-        """Count the time to the next record from now on; return the seconds since the last one."""
-        before, self._logged_s = self._logged_s, time.monotonic()
-        return self._logged_s - before
+        """Forget the signal that has ended the run, and count all times from now on."""
+        self.signal = ""
+        self.start_s = self.logged_s = self.saved_s = time.monotonic()
 
     def bits(self, run: RunConfig, *, decides: bool) -> int:
         """Return the requests for the next step.
@@ -120,11 +101,11 @@ class Requests:
         bits = 0
         if decides:
             now = time.monotonic()
-            if now - self._logged_s >= run.log_every_s:
+            if now - self.logged_s >= run.log_every_s:
                 bits |= _core.REQUEST_LOG
-            if now - self._saved_s >= run.checkpoint_every_s:
+            if now - self.saved_s >= run.checkpoint_every_s:
                 bits |= _core.REQUEST_CHECKPOINT
-            if run.stop_after_s and now - self._start_s >= run.stop_after_s:
+            if run.stop_after_s and now - self.start_s >= run.stop_after_s:
                 bits |= _core.REQUEST_STOP
         if self.signal or self.stop:
             bits |= _core.REQUEST_STOP
@@ -137,11 +118,7 @@ class Requests:
 
         None if no rank has asked: ranks that do not wait for each other may have learnt of it twice.
         """
-        own = b"" if self.rate_factor is None else struct.pack("d", self.rate_factor)
+        own = "" if self.rate_factor is None else repr(self.rate_factor)
         self.rate_factor = None
-        asked = next(filter(None, world.allgather_bytes(own)), None)
-        return None if asked is None else float(struct.unpack("d", asked)[0])
-
-    def signals(self) -> list[str]:
-        """Return the name of the signal that each rank has received, or an empty text. Collective."""
-        return [name.decode() for name in world.allgather_bytes(self.signal.encode())]
+        asked = next(filter(None, world.current().allgather(own.encode())), None)
+        return None if asked is None else float(asked)

@@ -1,30 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs: `Trainer` is what scripts use of the step loop and of the log."""
+"""Training runs: `Trainer` makes the objects of a training, or takes those of a script, and runs its steps."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import limits
+from floodtide.base.options import typed
 from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
-from floodtide.base.typed import typed
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.config.sections import ValidationConfig
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.learners.learner import Data, Model, Record
-from floodtide.train.setup import Callback, MoreOptions, Objects, configuration_of, set_up
-from floodtide.train.signals import Requests
-from floodtide.train.steering import Steering
+from floodtide.train.learners.learner import Data, Model
+from floodtide.train.setup import Callback, MoreOptions, configuration_of
 from floodtide.train.step_loop import Step, StepLoop
 
 
-class Trainer(Steering, NotPickled):
+@dataclass(frozen=True)
+class GradBucket:
+    """A bucket: neighbouring gradients that are summed over the ranks in one allreduce.
+
+    Attributes:
+        index: Index of the bucket in the step, from 0, in the order in which the buckets are sent.
+        buffer: The gradients, float32 (n,). The hook changes them in place. The array shows the trainer's memory, which
+            the next step overwrites: a hook that keeps gradients keeps a copy of the array.
+        parameters: Names of the parameters in the bucket, in the order of the buffer. The last bucket also holds the
+            requests of the ranks, such as "save a checkpoint", under the name "flags".
+        is_last: True for the last bucket of the step.
+    """
+
+    index: int
+    buffer: NDArray[np.float32]
+    parameters: tuple[str, ...]
+    is_last: bool
+
+
+class Trainer(StepLoop, NotPickled):
     """A training run on the ranks of a job, or on one rank.
 
     All ranks make the trainer and call its methods in the same order, because the methods communicate (collective).
@@ -63,13 +84,19 @@ class Trainer(Steering, NotPickled):
             (then `data` are the others), or other volumes. None means no validation.
         options: Callbacks, progress, and the remaining options of a configuration file.
 
+    Attributes:
+        model: The network that is trained.
+        data: The training data.
+        stopped: True on all ranks if no step follows: all are done, or time, a signal or the end of the shards ended
+            them.
+        given_up: True if the training ended early because of `validation.give_up_after`. It does not go on.
+
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
 
     not_pickled = "it holds ranks and files; expected a new trainer, from its `config`"
-    # A misspelt name is an error, not a new attribute.
-    __slots__ = ("__weakref__", "_progress", "data", "model")
+    __slots__ = ("_progress",)
 
     @typed(world.agreed)
     def __init__(
@@ -84,7 +111,7 @@ class Trainer(Steering, NotPickled):
         validation: ValidationConfig | None = None,
         options: MoreOptions | None = None,
     ) -> None:
-        world.ensure_init()
+        world.current()
         more = options or MoreOptions()
         with world.agreed():
             described = configuration_of(
@@ -97,7 +124,8 @@ class Trainer(Steering, NotPickled):
                 steps=steps,
                 validation=validation or ValidationConfig(),
             )
-        self._start(described, (model, data), more.callbacks, more.progress)
+        self._progress = more.progress
+        super().__init__(described, (model, data), more.callbacks)
 
     @classmethod
     def from_config(
@@ -109,97 +137,18 @@ class Trainer(Steering, NotPickled):
             config: The whole configuration, as `ft.config.load` reads it.
             callbacks, progress: As for `MoreOptions`.
         """
-        world.ensure_init()
+        world.current()
         trainer = cls.__new__(cls)
-        trainer._start(config, None, callbacks, progress)
+        trainer._progress = progress
+        StepLoop.__init__(trainer, config, None, callbacks)
         return trainer
-
-    def _start(
-        self, config: Config, given: Objects | None, callbacks: Sequence[Callback], progress: bool
-    ) -> None:
-        setup = set_up(config, given, world.current())
-        self._progress = progress
-        self.model: Model = setup.model
-        self.data: Data = setup.data
-        self._requests = Requests()
-        # A cycle would keep the core's trainer, and its watchdog, after the last use.
-        this = weakref.ref(self)
-
-        def call_back(record: Record) -> None:
-            if trainer := this():
-                for callback in callbacks:
-                    callback(trainer, record)
-
-        self._loop = StepLoop(setup, world.current(), self._requests, call_back)
-        self._loop.begin()
-
-    @property
-    def config(self) -> Config:
-        """The configuration as the run directory keeps it, with the corrections of the number of steps."""
-        return self._loop.setup.config
-
-    @property
-    def lr_share(self) -> float:
-        """The rate of the next step as a share of the highest; 0 for a schedule that does not fall to an end."""
-        return self._loop.lr_share
-
-    @property
-    def steps_done(self) -> int:
-        """Number of training steps so far, including those before a resumed checkpoint."""
-        return self._loop.steps_done
-
-    @property
-    def complete(self) -> bool:
-        """True if all steps are done (`config.training.total`). False after a `run` that time or a signal has ended."""
-        return self._loop.complete
-
-    @property
-    def time_left_s(self) -> float | None:
-        """Seconds until `run.stop_after_s` ends this run at the latest, by the clock of this rank; None: no limit."""
-        return self._requests.time_left_s(self.config.run)
-
-    @property
-    def fitted_left_s(self) -> float | None:
-        """Seconds until the end that `training.fit_time` fits the steps to, by the clock of rank 0; None: no end."""
-        return self._loop.fitted_left_s
-
-    @property
-    def given_up(self) -> bool:
-        """True if the training ended early because of `validation.give_up_after`. It does not go on."""
-        return self._loop.given_up
-
-    @property
-    def stopped(self) -> bool:
-        """True on all ranks if no step follows: all are done, or time, a signal or the end of the shards ended them."""
-        return self._loop.stopped
-
-    @property
-    def directory(self) -> Path:
-        """The run directory."""
-        return self._loop.directory.path
-
-    @property
-    def result(self) -> Model:
-        """The trained network: `model`, or with `training.average` a network with the averaged parameters."""
-        return self._loop.result
-
-    def step(self) -> Step:
-        """Run one training step: one field of view of every walker, then one change of the parameters. Collective.
-
-        The step also writes the log and checkpoints when they are due. Your own loop iterates over the trainer instead,
-        because the iterator watches for signals and ends on all ranks together. With `comm.mode`, ranks that do not
-        wait for each other make different numbers of steps.
-        """
-        return self._loop.step()
 
     def __iter__(self) -> Iterator[Step]:
         """Run one step per iteration until the training is complete or stopped. A signal ends it as `run`. Collective.
 
         If you leave the loop early, the log stays open: call `close`, or use a `with` block.
         """
-        self._loop.check_begin()
-        with self.watching_signals(), self._bar() as show:
-            yield from self._loop.steps(show)
+        return self._steps(self._bar())
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Train until `training.steps` or `run.stop_after_s`. Collective.
@@ -211,20 +160,14 @@ class Trainer(Steering, NotPickled):
         leave out the validation at the end, and return. Ctrl-C does the same, and then raises Interrupted, a
         KeyboardInterrupt; another call of `run` goes on. A second Ctrl-C raises KeyboardInterrupt at once.
         """
-        self._loop.go_on()
-        self._loop.check_begin()
-        with self.watching_signals(), self._bar() as show:
-            for _ in self._loop.steps(progress or show):
-                pass
+        for _ in self._steps(contextlib.nullcontext(progress) if progress else self._bar()):
+            pass
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         if not self._progress:
             return contextlib.nullcontext(lambda _done, _total: None)
         return bar(
-            "steps",
-            "train",
-            at_most_s=lambda: self.time_left_s,
-            fitted_s=lambda: self.fitted_left_s,
+            "steps", "train", at_most_s=lambda: self.time_left_s, fitted_s=lambda: self._fit.left_s
         )
 
     def __enter__(self) -> Trainer:
@@ -235,40 +178,57 @@ class Trainer(Steering, NotPickled):
         if kind is None:
             self.close()
         else:
-            self._loop.directory.close()
+            self._files.close()
 
-    @contextlib.contextmanager
-    def watching_signals(self) -> Iterator[None]:
-        """Inside the block, let SIGTERM, SIGUSR1 and Ctrl-C stop the training.
+    def stop(self) -> None:
+        """Ask all ranks to end the training after the next step, with a checkpoint. For callbacks and loops.
 
-        After the first signal, the next `step` is the last one on all ranks, and saves a checkpoint. A second signal
-        has its usual effect. `run` and iterating do this themselves. Only the main thread watches for signals.
+        Any rank may call it. `complete` stays false, and a later trainer of the same run directory goes on.
+        """
+        self._requests.stop = True
+
+    def scale_lr(self, factor: float) -> None:
+        """Ask all ranks to multiply the schedule's rate by `factor` after the next step. For callbacks and loops.
+
+        The factor replaces the factor before. It is 1 at the start, and checkpoints keep it. Any rank may call this. If
+        several ranks call this before the same step, the factor of the lowest rank holds.
 
         Raises:
-            Interrupted: At the end of the block, on all ranks, if Ctrl-C has ended the training.
+            InvalidArgumentError: If the factor is not above 0 and at most 1e6.
         """
-        with self._requests.watched():
-            yield
-        self._loop.raise_if_interrupted()
+        limits.RATE_FACTOR.check(factor, "scale_lr: factor")
+        self._requests.rate_factor = float(factor)
 
-    def close(self) -> None:
-        """Close log and events, and merge the traces of the ranks. A second call does nothing. Collective."""
-        self._loop.close()
+    @property
+    def lr_factor(self) -> float:
+        """Factor that multiplies the schedule's rate; see `scale_lr`."""
+        return self._core.rate_factor
 
-    def save(self) -> Path:
-        """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective.
+    def register_comm_hook(
+        self, state: Any, hook: Callable[[Any, GradBucket], None] | None
+    ) -> None:
+        """Replace the allreduce of gradients by your own function. Call this on all ranks before `run`.
+
+        Args:
+            state: First argument of the hook.
+            hook: Called as hook(state, bucket) on every rank for the same buckets in the same order, as soon as
+                their gradients are computed. It must leave the sum over ranks in `bucket.buffer`. It may call
+                `floodtide.allreduce` and other collectives. None: use the allreduce again.
 
         Raises:
-            CommunicationError: On all ranks, if a rank holds other parameters than most ranks. Nothing is written then.
+            UnsupportedError: With `comm.exactness = "workers"`, which sums no buckets.
         """
-        return self._loop.save()
+        names = ["flags", *self.model.state_dict()]
 
-    def validate(self) -> Record:
-        """Validate the network on the held-out data; return the scores, and record them in the log. Collective.
+        def call(index: int, buffer: NDArray[np.float32], parts: Sequence[int], last: bool) -> None:
+            assert hook is not None
+            hook(state, GradBucket(index, buffer, tuple(names[part] for part in parts), last))
 
-        docs/algorithms.md describes the scores.
+        self._core.set_bucket_hook(None if hook is None else call)
 
-        Raises:
-            ConfigurationError: If there is no held-out data.
+    def take_metrics(self) -> dict[str, float]:
+        """Return counts and sums over ranks since the last call or the last record of the log. Collective.
+
+        The C++ structure floodtide::train::Metrics has the same names.
         """
-        return self._loop.validate()
+        return self._core.take_metrics()

@@ -16,7 +16,7 @@ from processes import kill_job
 from shared_jobs import run_shared
 
 import floodtide
-from floodtide.comm.launching import libraries
+from floodtide.comm import launching
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
@@ -46,7 +46,7 @@ def skip_without_mpi() -> None:
     """Skip the calling test where no ranks can be started."""
     if not MPIEXEC.exists():
         pytest.skip(f"no mpiexec beside {sys.executable} (pip install '.[mpi]')")
-    if not any(libraries.plugin(family).exists() for family in libraries.FAMILIES):
+    if not any(launching.plugin(family).exists() for family in launching.FAMILIES):
         pytest.skip("this build has no MPI plug-in")
 
 

@@ -90,7 +90,7 @@ def test_agreed_failure_of_a_foreign_class_names_rank_and_class() -> None:
                 if ft.rank() == 1:
                     raise KeyError("lr")
         except (KeyError, ft.errors.CommunicationError) as error:
-            said = world.allgather_bytes(f"{type(error).__name__} {error}".encode())
+            said = world.current().allgather(f"{type(error).__name__} {error}".encode())
             if ft.rank() == 0:
                 print(*said, sep="\\n")
         """,

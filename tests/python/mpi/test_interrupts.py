@@ -22,7 +22,8 @@ from training_volume import document, write_volume
 
 import floodtide as ft
 from floodtide import data
-from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.train import read_log
+from floodtide.train.run_directory import RunDirectory
 
 pytestmark = pytest.mark.mpi
 
@@ -146,7 +147,7 @@ def test_interrupt_of_rank_1_stops_all_with_130(folder: Path) -> None:
     skip_without_mpi()
     program = (
         "import os, sys, floodtide; from floodtide.cli import main;"
-        "from floodtide.comm import world; world.ensure_init();"
+        "from floodtide.comm import world; world.current();"
         "open(f'{sys.argv[2]}.{floodtide.rank()}', 'w').write(str(os.getpid())); main(['train', sys.argv[1]])"
     )
     path = configuration(folder, "rank1")
@@ -209,7 +210,7 @@ def test_other_commands_end_with_one_line_and_leave_nothing(
 ) -> None:
     skip_without_mpi()
     program = (
-        "import os, sys; from floodtide.cli import main; from floodtide.comm import world; world.ensure_init();"
+        "import os, sys; from floodtide.cli import main; from floodtide.comm import world; world.current();"
         "open(f'{sys.argv[1]}/pid-{os.getpid()}', 'w').close(); main(sys.argv[2:])"
     )
     out = tmp_path / "out"

@@ -20,7 +20,8 @@ from processes import kill_job
 from training_volume import document, write_volume
 
 from floodtide import cli
-from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.train import read_log
+from floodtide.train.run_directory import RunDirectory
 
 pytestmark = [pytest.mark.mpi, pytest.mark.extra, pytest.mark.any_library]
 

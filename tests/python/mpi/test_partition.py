@@ -48,6 +48,28 @@ def test_bad_input_ends_all_ranks_with_one_line(labels: str, tmp_path: Path) -> 
     assert not list(tmp_path.glob("p.h5*"))
 
 
+THREADS = """
+import floodtide as ft
+from floodtide import _core, data
+ft.init(timeout_s=20)
+_core.set_num_threads(1 + ft.rank())
+data.partition({labels!r}, {out!r}, lom_radius=(2, 2, 2), min_size=2)
+"""
+
+
+def test_ranks_may_have_different_numbers_of_threads(tmp_path: Path) -> None:
+    ids = np.ones((1400, 10, 10), np.int32)  # more blocks than one rank with one thread takes
+    with h5py.File(tmp_path / "long.h5", "w") as file:
+        file["stack"] = ids
+    text = THREADS.format(labels=f"{tmp_path}/long.h5:stack", out=f"{tmp_path}/p.h5:af")
+
+    result = mpiexec(2, ["-c", text], timeout_s=60)
+
+    assert result.status == 0, result.stderr
+    with h5py.File(tmp_path / "p.h5") as file:
+        assert (file["af"][2:-2, 2:-2, 2:-2] == 13).all()  # filled by the object: above all limits
+
+
 INTERRUPTED = """
 import os, signal
 import floodtide as ft

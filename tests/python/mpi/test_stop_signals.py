@@ -17,7 +17,8 @@ from launch import ENVIRONMENT, MPIEXEC, mpiexec, skip_without_mpi
 from processes import kill_job
 from training_volume import document, write_volume
 
-from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.train import read_log
+from floodtide.train.run_directory import RunDirectory
 
 pytestmark = pytest.mark.mpi
 

@@ -99,16 +99,11 @@ except ft.errors.InvalidArgumentError as error:
     )
 
 
-def test_arguments_beside_the_arrays_do_not_decide_the_type_of_the_result() -> None:
+def test_an_array_that_the_library_does_not_take_stays_an_array() -> None:
     check(
         2,
         LIBRARY
         + """
-splits = Tensor(np.array([1, 1]))
-for array in (np.zeros(2, "f4,i4"), np.array(["a", "b"]), np.ones(2)):
-    rows, counts = ft.alltoall(array, splits=splits)
-    assert type(rows) is type(counts) is np.ndarray
-    assert rows.dtype == array.dtype
 sys.modules["library"].from_dlpack = lambda array: Tensor(np.from_dlpack(array))
 several = ft.grouped_allgather([np.zeros(1, "f4,i4"), tensor(1)])
 assert [type(one) for one in several] == [np.ndarray, Tensor]

@@ -42,7 +42,6 @@ WRONG = [
     "predict none volume.h5:raw p.h5:p --box 1",
     "predict none volume.h5:raw --overlap 2",
     "reconcile none s.h5:s",
-    "reconcile none s.h5:s --inside-voxels -2",
     "agglomerate none.toml volume.h5:labels o.h5:o",
     "lab compare volume.h5:labels volume.h5:none",
     "agglomerate volume.h5:raw o.h5:o",

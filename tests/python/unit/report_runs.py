@@ -84,6 +84,7 @@ def write_log(folder: Path, steps: int = 400, rate: float = 1.0) -> None:
     records: list[dict[str, Any]] = [
         {
             "kind": "start",
+            "step": 0,
             "ranks": 2,
             "threads": 1,
             "kernels": "avx2_direct",

@@ -21,6 +21,7 @@ struct Augmentation {
   double gain = 0;                    ///< intensities are multiplied by a factor in [1 - gain, 1 + gain]; below 1
   double offset = 0;                  ///< a number in [-offset, offset] is added to all intensities
   double noise = 0;                   ///< standard deviation of the normal noise of each voxel
+  double faint_object = 0;            ///< probability that an object has little contrast to its boundary
   // Probability that a section suffers; one section has at most one of the first three, so their sum is at most 1.
   double missing_section = 0;    ///< black; patches of fewer than three sections lose none
   double dark_section = 0;       ///< less contrast and another brightness

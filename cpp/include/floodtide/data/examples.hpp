@@ -31,7 +31,7 @@ struct ExampleOptions {
   std::uint64_t seed = 0;
   std::int64_t walkers = 1;
   Augmentation augmentation;
-  double softness = 0.05;  ///< see read_patch
+  double softness = 0.05;  ///< see soft_labels
 };
 
 /// Position in the stream of a walker: example number `index` of its shard in `epoch`.

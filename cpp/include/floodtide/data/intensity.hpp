@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "floodtide/base/random.hpp"
 #include "floodtide/data/augmentation.hpp"
 #include "floodtide/data/deformation.hpp"
+#include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::data {
@@ -29,6 +31,17 @@ struct Intensities {
 };
 
 [[nodiscard]] Intensities draw_intensities(const Augmentation& augmentation, std::int64_t sections, const ExampleKey& key);
+
+/// Change the contrast of some objects of a patch. Some neurons are as dark inside as membranes are, or darker.
+///
+/// Each object is changed with this probability. Its intensities become level + factor * (intensity - level). The level is the
+/// mean intensity of all boundary voxels of the patch. The factor is random, from -0.5 to 0.5, another one for each object.
+/// Boundary voxels are neighbours with different labels. A patch without any does not change.
+///
+/// @param labels of the patch and of `margin` voxels around it
+/// @param image  [z, y, x, channels]
+void make_objects_faint(double probability, View<const std::int64_t, 3> labels, const Vec3& margin, Philox random,
+                        View<float, 4> image);
 
 /// Change normalised intensities in place.
 ///

@@ -55,19 +55,19 @@ class Source {
 
 /// A training or validation patch.
 struct Patch {
-  Tensor<float, 3> image;   ///< normalised intensities
-  Tensor<float, 3> labels;  ///< 1 - softness in the object at the centre, softness outside
+  Tensor<float, 3> image;           ///< normalised intensities
+  Tensor<std::int64_t, 3> objects;  ///< label of each voxel; 0: background, or no label
 };
 
-/// Read the patch of `size` (odd) around `centre`. Labels are 1 - softness in voxels with the label of the centre, else
-/// softness. If the centre is background (0), all labels are softness. uint64 labels count as unsigned. Thread-safe. Throws
-/// Error(out_of_range) if the patch leaves the volume without a deformation, Error(invalid_file) for unreadable or NaN voxels.
-/// Source: google/ffn ffn/training/examples.py and inputs.py (make_labels_contiguous off).
+/// Read the patch of `size` (odd) around `centre`. uint64 labels count as unsigned. Thread-safe. Throws Error(out_of_range) if
+/// the patch leaves the volume without a deformation, Error(invalid_file) for unreadable or NaN voxels.
 ///
 /// A deformation keeps the centre in the middle of the patch. Places outside of the source's box count as the nearest place in
 /// it, so no voxel outside of the box is learnt.
-[[nodiscard]] Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, double softness,
-                               const Deformation& deformation = {});
+[[nodiscard]] Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, const Deformation& deformation = {});
+/// Return 1 - softness in voxels with the label of the middle one, else softness. If the middle is background (0), all are
+/// softness. Source: google/ffn ffn/training/examples.py and inputs.py (make_labels_contiguous off).
+[[nodiscard]] Tensor<float, 3> soft_labels(View<const std::int64_t, 3> objects, double softness);
 
 /// A voxel of a volume, with the index of the volume.
 struct Centre {

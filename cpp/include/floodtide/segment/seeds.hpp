@@ -36,7 +36,6 @@ struct SeedPolicyRow {
   std::vector<Vec3> (*find)(const SeedSearch& search);
   std::vector<ParameterSpec> parameters;
   std::string help;
-  std::int64_t bytes_per_voxel = 0;  ///< memory for seeds of a policy that can return every voxel
 };
 
 [[nodiscard]] std::span<const SeedPolicyRow> seed_policy_rows();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/fft_chain/gradients.hpp"
+#include "kernels/fft_chain/groups.hpp"
 #include "kernels/fft_chain/planes.hpp"
-#include "kernels/fft_chain/products.hpp"
 #include "kernels/fft_chain/weights.hpp"
 
 namespace floodtide::kernels::fft {
@@ -19,7 +20,8 @@ struct Blocks {
 };
 
 template <class B>
-constexpr Kernels kernels_of{&transform_weights<B>, &forward_plane<B>, &multiply_groups<B>, &inverse_plane<B>};
+constexpr Kernels kernels_of{&transform_weights<B>, &forward_plane<B>,    &multiply_groups<B>,
+                             &inverse_plane<B>,     &weight_gradients<B>, &sum_plane<B>};
 
 }  // namespace
 }  // namespace floodtide::kernels::fft

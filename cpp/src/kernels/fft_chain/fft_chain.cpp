@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t kChannelBlock = 16;
 constexpr std::int64_t kTaps = 27;
 constexpr std::int64_t kChunksOfGroups = 45;  // a thread takes consecutive ones, as long as it can
+constexpr std::int64_t kChunksOfRows = 24;    // of gradients by weights
 
 fft::Layout layout_of(const Vec3& size, std::int64_t channels) {
   return {size[0] / fft::kTile, size[1] / fft::kTile, size[2] / fft::kTile, channels};
@@ -59,13 +60,28 @@ std::int64_t FftChain::scratch_floats() const {
   return (std::max(planes, fft::products_scratch_floats(layout_)) / 16 | 1) * 16;
 }
 
-std::int64_t FftChain::workspace_floats(const Vec3& size, std::int64_t channels, Transposed transposed) {
-  return layout_of(size, channels).spectrum_floats() + (transposed == Transposed::too ? kTaps * channels * channels : 0);
+std::int64_t FftChain::Workspace::bytes() const noexcept {
+  return static_cast<std::int64_t>(spectrum.span().size_bytes() + transposed_weights.span().size_bytes() +
+                                   input_spectrum.span().size_bytes() + products.span().size_bytes() +
+                                   plane_sums.span().size_bytes());
 }
 
-FftChain::Workspace FftChain::make_workspace(Transposed transposed) const {
-  const std::int64_t weights = transposed == Transposed::too ? kTaps * layout_.channels * layout_.channels : 0;
-  return {AlignedBuffer<float>(layout_.spectrum_floats()), AlignedBuffer<float>(weights)};
+std::int64_t FftChain::workspace_bytes(const Vec3& size, std::int64_t channels, Passes passes) {
+  const fft::Layout layout = layout_of(size, channels);
+  const auto float_size = static_cast<std::int64_t>(sizeof(float)), double_size = static_cast<std::int64_t>(sizeof(double));
+  if (passes == Passes::forward) return layout.spectrum_floats() * float_size;
+  return (2 * layout.spectrum_floats() + kTaps * channels * channels + fft::kGroups * layout.group_products()) * float_size +
+         layout.planes() * channels * double_size;
+}
+
+FftChain::Workspace FftChain::make_workspace(Passes passes) const {
+  Workspace result{AlignedBuffer<float>(layout_.spectrum_floats()), {}, {}, {}, {}};
+  if (passes == Passes::forward) return result;
+  result.transposed_weights = AlignedBuffer<float>(kTaps * layout_.channels * layout_.channels);
+  result.input_spectrum = AlignedBuffer<float>(layout_.spectrum_floats());
+  result.products = AlignedBuffer<float>(fft::kGroups * layout_.group_products());
+  result.plane_sums = AlignedBuffer<double>(layout_.planes() * layout_.channels);
+  return result;
 }
 
 AlignedBuffer<float> FftChain::transformed(const float* weights) const {
@@ -80,9 +96,15 @@ AlignedBuffer<float> FftChain::transformed(const float* weights) const {
 void FftChain::begin(const float* input, Workspace& workspace) const {
   float* const scratch = workspace.scratch.floats(num_threads() * scratch_floats());
   parallel_for(layout_.planes(), [&](std::int64_t plane) {
-    kernels_->forward({layout_, plane, input + (plane + 1) * layout_.plane_floats(), workspace.spectrum.data(),
-                       scratch + worker_index() * scratch_floats()});
+    const float* const here = input + (plane + 1) * layout_.plane_floats();
+    kernels_->forward({layout_, plane, here, workspace.spectrum.data(), scratch + worker_index() * scratch_floats()});
+    sum(plane, here, workspace);
   });
+}
+
+void FftChain::sum(std::int64_t plane, const float* gradients, Workspace& workspace) const {
+  if (workspace.plane_sums.size() == 0) return;
+  kernels_->sum_plane(layout_, gradients, workspace.plane_sums.data() + plane * layout_.channels);
 }
 
 void FftChain::multiply(fft::ProductsTask task, Workspace& workspace) const {
@@ -111,11 +133,32 @@ void FftChain::multiply(const float* weights, Workspace& workspace) const {
   multiply(task, workspace);
 }
 
-void FftChain::multiply_transposed(const float* weights, Workspace& workspace) const {
+void FftChain::backward(const LayerGradients& layer, Workspace& workspace) const {
   const std::int64_t channels = layout_.channels;
   FLOODTIDE_ASSERT(workspace.transposed_weights.size() == kTaps * channels * channels);
-  transpose_weights(weights, kTaps, channels, channels, workspace.transposed_weights.data());
-  multiply(workspace.transposed_weights.data(), workspace);
+  float* const scratch = workspace.scratch.floats(num_threads() * scratch_floats());
+  parallel_for(layout_.planes(), [&](std::int64_t plane) {
+    kernels_->forward({layout_, plane, layer.input + (plane + 1) * layout_.plane_floats(), workspace.input_spectrum.data(),
+                       scratch + worker_index() * scratch_floats(),
+                       layer.on_input == Activation::relu ? fft::Inputs::rectified_tiles : fft::Inputs::tiles});
+  });
+  transpose_weights(layer.weights, kTaps, channels, channels, workspace.transposed_weights.data());
+  fft::ProductsTask task{};
+  task.weights = workspace.transposed_weights.data();
+  task.layer_input = workspace.input_spectrum.data();
+  task.weight_products = workspace.products.data();
+  multiply(task, workspace);
+  parallel_for(kChunksOfRows, [&](std::int64_t chunk) {
+    const Range rows = chunk_range(3 * channels, kChunksOfRows, chunk);
+    kernels_->weight_gradients({layout_, rows.begin, rows.end, workspace.products.data(), layer.weight_grad});
+  });
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    double sum = 0;
+    for (std::int64_t plane = 0; plane < layout_.planes(); ++plane) {
+      sum += workspace.plane_sums.data()[plane * channels + channel];
+    }
+    layer.bias_grad[channel] += static_cast<float>(sum);
+  }
 }
 
 void FftChain::finish(const Results& results, Workspace& workspace) const {
@@ -137,6 +180,7 @@ void FftChain::finish(const Results& results, Workspace& workspace) const {
         {layout_, plane, spectrum, bias, at_plane(results.mask), at_plane(results.residual), out, rectified, tile});
     if (results.next == Next::nothing) return;
     kernels_->forward({layout_, plane, results.next == Next::out ? out : rectified, spectrum, tile});
+    if (results.next == Next::out) sum(plane, out, workspace);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "floodtide/base/isa.hpp"
 #include "floodtide/base/memory.hpp"
 #include "floodtide/tensor/view.hpp"
+#include "kernels/conv3d/conv3d.hpp"
 #include "kernels/fft_chain/tasks.hpp"
 
 namespace floodtide::kernels {
@@ -33,15 +34,18 @@ class FftChain {
   /// Memory of a pass. Several passes at the same time need one each.
   struct Workspace {
     AlignedBuffer<float> spectrum;
-    AlignedBuffer<float> transposed_weights;  // only in a workspace for transposed convolutions
-    floodtide::Workspace scratch = {};        // of each thread
-    /// Return the number of floats, `scratch` not counted.
-    [[nodiscard]] std::int64_t floats() const noexcept { return spectrum.size() + transposed_weights.size(); }
+    // Only for all passes:
+    AlignedBuffer<float> transposed_weights;
+    AlignedBuffer<float> input_spectrum;  // of a layer's input
+    AlignedBuffer<float> products;        // of inputs and gradients
+    AlignedBuffer<double> plane_sums;     // of gradients, [plane][channel]
+    floodtide::Workspace scratch = {};    // of each thread
+    /// Return the size in bytes, `scratch` not counted.
+    [[nodiscard]] std::int64_t bytes() const noexcept;
   };
-  enum class Transposed { no, too };
-  [[nodiscard]] Workspace make_workspace(Transposed transposed) const;
-  /// Return Workspace::floats() of the workspace of a chain for this size.
-  [[nodiscard]] static std::int64_t workspace_floats(const Vec3& size, std::int64_t channels, Transposed transposed);
+  [[nodiscard]] Workspace make_workspace(Passes passes) const;
+  /// Return Workspace::bytes() of the workspace of a chain for this size.
+  [[nodiscard]] static std::int64_t workspace_bytes(const Vec3& size, std::int64_t channels, Passes passes);
 
   /// Weights that are transformed once, for many passes. They need 20 times the memory.
   [[nodiscard]] AlignedBuffer<float> transformed(const float* weights) const;
@@ -49,13 +53,23 @@ class FftChain {
   /// Makes the spectrum of `input`, an activation with a halo of zeros.
   void begin(const float* input, Workspace& workspace) const;
 
-  /// Multiply the spectrum by weights: transformed ones; [3, 3, 3][in][out], which are transformed on the way; or the weights
-  /// of the transposed convolution, given as [3, 3, 3][in][out] of the convolution itself.
+  /// Multiply the spectrum by weights: transformed ones; or [3, 3, 3][in][out], which are transformed on the way.
   void multiply(const AlignedBuffer<float>& transformed, Workspace& workspace) const;
   void multiply(const float* weights, Workspace& workspace) const;
-  void multiply_transposed(const float* weights, Workspace& workspace) const;
 
-  /// What the next convolution reads: nothing, `out`, or the rectified result.
+  /// A convolution in a backward pass, and where its gradients are added.
+  struct LayerGradients {
+    const float* weights;  ///< [3, 3, 3][in][out]
+    const float* input;    ///< an activation, before the ReLU if there is one
+    Activation on_input;
+    float* weight_grad;  ///< [3, 3, 3][in][out]
+    float* bias_grad;    ///< [channels]
+  };
+  /// Multiplies the spectrum, that of the gradient by a convolution's output, by the weights of the transposed convolution.
+  /// Adds the gradients by weights and biases. `workspace` must be for all passes.
+  void backward(const LayerGradients& layer, Workspace& workspace) const;
+
+  /// What the next convolution reads: nothing, `out`, or the rectified result. Backward passes use `out`.
   enum class Next { nothing, out, rectified };
   /// What becomes of the sums of a convolution. Arrays other than the bias are activations with a halo of zeros, and may be
   /// null.
@@ -72,6 +86,8 @@ class FftChain {
  private:
   [[nodiscard]] std::int64_t scratch_floats() const;
   void multiply(fft::ProductsTask task, Workspace& workspace) const;
+  /// Sums the voxels of a plane for gradients by biases.
+  void sum(std::int64_t plane, const float* gradients, Workspace& workspace) const;
 
   fft::Layout layout_;
   const fft::Kernels* kernels_;

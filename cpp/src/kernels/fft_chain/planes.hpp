@@ -30,32 +30,35 @@ FLOODTIDE_INLINE void for_tiles(const Layout& layout, Body body) {
   }
 }
 
-template <class B>
+template <class B, Inputs inputs>
 FLOODTIDE_BLOCK void forward_row(const float* from, Index step, float* to) {
   using Vector = typename B::Vector;
-  forward_real<Vector>([=](int n) FLOODTIDE_LAMBDA { return load<B>(from + n * step); },
-                       [=](int line, Vector value) FLOODTIDE_LAMBDA { slot<B>(to + real_column(line) * B::Lanes) = value; },
-                       [=](int line, int part, Vector value)
-                           FLOODTIDE_LAMBDA { slot<B>(to + complex_column(line, part) * B::Lanes) = value; });
+  forward_real<Vector, inputs>(
+      [=](int n) FLOODTIDE_LAMBDA {
+        const Vector value = load<B>(from + n * step);
+        return inputs == Inputs::rectified_tiles ? rectified<B>(value) : value;
+      },
+      [=](int line, Vector value) FLOODTIDE_LAMBDA { slot<B>(to + real_column(line) * B::Lanes) = value; },
+      [=](int line, int part, Vector value) FLOODTIDE_LAMBDA { slot<B>(to + complex_column(line, part) * B::Lanes) = value; });
 }
 
-template <class B>
+template <class B, Inputs inputs>
 FLOODTIDE_BLOCK void forward_real_column(const float* from, int x, float* to, Index group_stride, Index channels) {
   using Vector = typename B::Vector;
   from += real_column(x) * B::Lanes;
-  forward_real<Vector>([=](int n) FLOODTIDE_LAMBDA { return load<B>(from + n * kColumns * B::Lanes); },
-                       [=](int y, Vector value) FLOODTIDE_LAMBDA { slot<B>(to + real_group(y, x) * group_stride) = value; },
-                       [=](int y, int part, Vector value) FLOODTIDE_LAMBDA {
-                         slot<B>(to + real_column_group(y, x) * group_stride + part * channels) = value;
-                       });
+  forward_real<Vector, inputs>(
+      [=](int n) FLOODTIDE_LAMBDA { return load<B>(from + n * kColumns * B::Lanes); },
+      [=](int y, Vector value) FLOODTIDE_LAMBDA { slot<B>(to + real_group(y, x) * group_stride) = value; },
+      [=](int y, int part, Vector value)
+          FLOODTIDE_LAMBDA { slot<B>(to + real_column_group(y, x) * group_stride + part * channels) = value; });
 }
 
-template <class B>
+template <class B, Inputs inputs>
 FLOODTIDE_BLOCK void forward_complex_column(const float* from, int x, float* to, Index group_stride, Index channels) {
   using Vector = typename B::Vector;
   from += complex_column(x, 0) * B::Lanes;
   to += complex_column_group(0, x) * group_stride;
-  forward_complex<Vector>(
+  forward_complex<Vector, inputs>(
       [=](int n) FLOODTIDE_LAMBDA {
         const float* const at = from + n * kColumns * B::Lanes;
         return Complex<Vector>{load<B>(at), load<B>(at + B::Lanes)};
@@ -66,19 +69,31 @@ FLOODTIDE_BLOCK void forward_complex_column(const float* from, int x, float* to,
       });
 }
 
-template <class B>
-void forward_plane(const ForwardTask& task) {
+template <class B, Inputs inputs>
+void forward_inputs(const ForwardTask& task) {
   const Layout layout = task.layout;
   const Index stride = layout.group_stride();
+  // A window begins in the halo.
+  const float* const input = task.input + (inputs == Inputs::windows ? 0 : layout.interior());
   float* const spectrum = task.spectrum + task.plane * layout.plane_stride();
   for_tiles<B>(layout, [&](Index at, Index tile, Index) {
-    for (int row = 0; row < kPoints; ++row) {
-      forward_row<B>(task.input + at + row * layout.row_stride(), layout.channels, task.scratch + row * kColumns * B::Lanes);
+    for (int row = 0; row < inputs_of(inputs); ++row) {
+      forward_row<B, inputs>(input + at + row * layout.row_stride(), layout.channels, task.scratch + row * kColumns * B::Lanes);
     }
-    for (int x = 0; x < kRealLines; ++x) forward_real_column<B>(task.scratch, x, spectrum + tile, stride, layout.channels);
+    for (int x = 0; x < kRealLines; ++x)
+      forward_real_column<B, inputs>(task.scratch, x, spectrum + tile, stride, layout.channels);
     for (int x = 0; x < kComplexLines; ++x)
-      forward_complex_column<B>(task.scratch, x, spectrum + tile, stride, layout.channels);
+      forward_complex_column<B, inputs>(task.scratch, x, spectrum + tile, stride, layout.channels);
   });
+}
+
+template <class B>
+void forward_plane(const ForwardTask& task) {
+  switch (task.inputs) {
+    case Inputs::windows: return forward_inputs<B, Inputs::windows>(task);
+    case Inputs::tiles: return forward_inputs<B, Inputs::tiles>(task);
+    case Inputs::rectified_tiles: return forward_inputs<B, Inputs::rectified_tiles>(task);
+  }
 }
 
 template <class B>
@@ -157,7 +172,7 @@ void inverse_plane(const InverseTask& task) {
   const Layout layout = task.layout;
   const Index stride = layout.group_stride();
   const float* const spectrum = task.spectrum + task.plane * layout.plane_stride();
-  const Index interior = layout.row_stride() + layout.channels;
+  const Index interior = layout.interior();
   const bool add = task.residual != nullptr, rectify = task.out_rectified != nullptr;
   const auto row_of = task.mask != nullptr ? inverse_row_of<B, true>(add, rectify) : inverse_row_of<B, false>(add, rectify);
   for_tiles<B>(layout, [&](Index at, Index tile, Index channel) {

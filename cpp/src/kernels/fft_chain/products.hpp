@@ -11,7 +11,7 @@ namespace floodtide::kernels::fft {
 namespace {
 
 /// Spectra of a group along z: [point][real, imaginary, their sum][tile][channel], then the products [point][real,
-/// imaginary][tile][channel].
+/// imaginary][tile][channel]. Tiles that are moved over windows have the difference of the parts instead of the sum.
 struct Columns {
   float* data;
   Index stride;
@@ -21,13 +21,13 @@ struct Columns {
   }
 };
 
-template <class B, bool Real>
+template <class B, bool Real, Inputs inputs>
 FLOODTIDE_BLOCK void forward_column(const float* from, Index plane_stride, Index first, Index planes, Index channels,
                                     const Columns& to, Index offset) {
   using Vector = typename B::Vector;
-  float *const re = to.input(0, 0) + offset, *const im = to.input(0, 1) + offset, *const sum = to.input(0, 2) + offset;
+  float *const re = to.input(0, 0) + offset, *const im = to.input(0, 1) + offset, *const both = to.input(0, 2) + offset;
   const Index stride = 3 * to.stride;
-  forward_complex<Vector>(
+  forward_complex<Vector, inputs>(
       [=](int n) FLOODTIDE_LAMBDA {
         const Index plane = first + n;
         if (plane < 0 || plane >= planes) return Complex<Vector>{};  // zeros outside of the volume
@@ -37,8 +37,24 @@ FLOODTIDE_BLOCK void forward_column(const float* from, Index plane_stride, Index
       [=](int point, Complex<Vector> value) FLOODTIDE_LAMBDA {
         slot<B>(re + point * stride) = value.re;
         slot<B>(im + point * stride) = value.im;
-        slot<B>(sum + point * stride) = value.re + value.im;
+        slot<B>(both + point * stride) = inputs == Inputs::windows ? value.re + value.im : value.re - value.im;
       });
+}
+
+/// Transforms all tiles of a group along z.
+template <class B, bool Real, Inputs inputs>
+FLOODTIDE_INLINE void forward_columns(const Layout& layout, const float* spectrum, const Columns& to) {
+  constexpr Index before = inputs == Inputs::windows ? 1 : 0;
+  const Index channels = layout.channels;
+  Index tile = 0;
+  for (Index z = 0; z < layout.tiles_z; ++z) {
+    for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
+      for (Index channel = 0; channel < channels; channel += B::Lanes) {
+        forward_column<B, Real, inputs>(spectrum + at * 2 * channels + channel, layout.plane_stride(), kTile * z - before,
+                                        layout.planes(), channels, to, tile * channels + channel);
+      }
+    }
+  }
 }
 
 template <class B, bool Real>
@@ -196,11 +212,6 @@ FLOODTIDE_BLOCK void weights_of_infinity(const float* taps, Index count, float* 
   for (Index i = 0; i < 2 * count; i += B::Lanes) slot<B>(to + i) = 12.0F * load<B>(taps + 4 * count + i);
 }
 
-/// Fetches a part of the next group into the second cache.
-FLOODTIDE_INLINE void fetch(const float* from, Index floats) {
-  for (Index i = 0; i < floats; i += 16) __builtin_prefetch(from + i, 0, 2);
-}
-
 /// Multiplies the point of frequency 0 along all axes in double precision, for one tile. Activations after a ReLU are positive,
 /// so this point is far larger than the others, and its rounding error reaches all voxels of the tile with the same sign: in
 /// single precision, the errors of a network's gradients were twice as large.
@@ -225,83 +236,6 @@ FLOODTIDE_BLOCK void multiply_constant(const float* from, Index planes, Index pl
         sum += input * weight;
       }
       slot<B>(out + block + channel) = __builtin_convertvector(sum, typename B::Vector);
-    }
-  }
-}
-
-template <class B, bool Real>
-FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
-  const Layout layout = task.layout;
-  const Index channels = layout.channels, squared = channels * channels;
-  float* const spectrum = task.spectrum + group * layout.group_stride();
-  float* const weights = task.scratch;
-  float* const own_taps = weights + 4 * squared;
-  const Columns columns{own_taps + layout.group_weight_floats(), layout.point_stride()};
-  const bool transformed = task.weights == nullptr;
-  if (!transformed) transform_group_weights<B>(layout, task.weights, group, own_taps);
-  const float* const taps = transformed ? task.transformed + group * layout.group_weight_floats() : own_taps;
-  const Index plane_stride = layout.plane_stride();
-  Index tile = 0;
-  for (Index z = 0; z < layout.tiles_z; ++z) {
-    for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
-      for (Index channel = 0; channel < channels; channel += B::Lanes) {
-        forward_column<B, Real>(spectrum + at * 2 * channels + channel, plane_stride, kTile * z - 1, layout.planes(), channels,
-                                columns, tile * channels + channel);
-      }
-    }
-  }
-  // A group of real numbers has conjugate products at conjugate frequencies.
-  const bool last = group + 1 == kGroups;  // the thread usually multiplies the next group, too
-  const Index share = layout.group_stride() / 8;
-  for (int k = 0; k <= 6; ++k) {
-    if (!last) {
-      fetch(spectrum + layout.group_stride() + k * share, share);
-      if (transformed && k < 6) fetch(taps + (6 + k) * squared, squared);
-    }
-    const bool pair = !Real && k != 0 && k != 6;
-    weights_of_frequency<B>(taps, squared, k, weights, pair ? weights + 2 * squared : nullptr);
-    multiply_point<B>(layout, columns, k, weights);
-    if (pair) multiply_point<B>(layout, columns, 12 - k, weights + 2 * squared);
-  }
-  if (group == 0) {
-    tile = 0;
-    for (Index z = 0; z < layout.tiles_z; ++z) {
-      const Index first = larger(kTile * z - 1, 0), end = smaller(kTile * (z + 1), layout.planes());
-      for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
-        multiply_constant<B>(spectrum + first * plane_stride + at * 2 * channels, end - first, plane_stride, channels, taps,
-                             columns.product(0, 0) + tile * channels);
-      }
-    }
-  }
-  if (!last) fetch(spectrum + layout.group_stride() + 7 * share, layout.group_stride() - 7 * share);
-  weights_of_infinity<B>(taps, squared, weights);
-  multiply_point<B>(layout, columns, kInfinity, weights);
-  if constexpr (Real) {
-    for (int k = 1; k < 6; ++k) {
-      for (Index i = 0; i < layout.tiles() * channels; i += B::Lanes) {
-        slot<B>(columns.product(12 - k, 0) + i) = load<B>(columns.product(k, 0) + i);
-        slot<B>(columns.product(12 - k, 1) + i) = -load<B>(columns.product(k, 1) + i);
-      }
-    }
-  }
-  tile = 0;
-  for (Index z = 0; z < layout.tiles_z; ++z) {
-    for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
-      for (Index channel = 0; channel < channels; channel += B::Lanes) {
-        inverse_column<B, Real>(columns, tile * channels + channel,
-                                spectrum + kTile * z * plane_stride + at * 2 * channels + channel, plane_stride, channels);
-      }
-    }
-  }
-}
-
-template <class B>
-void multiply_groups(const ProductsTask& task) {
-  for (Index group = task.group_begin; group < task.group_end; ++group) {
-    if (group < kRealGroups) {
-      multiply_group<B, true>(task, group);
-    } else {
-      multiply_group<B, false>(task, group);
     }
   }
 }

@@ -9,6 +9,9 @@
 // Along each axis, a tile of 13 inputs gives 11 outputs of a convolution with 3 taps. 12 inputs are transformed by a discrete
 // Fourier transform of 12 points. The 13th point ("infinity") is d[12] - d[0]. Its product with the last tap is what the 11th
 // output of the cyclic convolution lacks. The points of a plane (y, x) are Groups of a real or complex number.
+//
+// The gradient by a tap is a correlation, too: tiles of 11 inputs of the layer are moved over windows of 13 gradients of its
+// outputs. Inputs 11 and 12 of such a tile are zeros, and its point at infinity is input 10.
 namespace floodtide::kernels::fft {
 
 constexpr std::int64_t kTile = 11;    ///< outputs of a tile along an axis
@@ -41,14 +44,20 @@ struct Layout {
   /// A plane with a halo of zeros: [rows + 2][columns + 2][channel].
   [[nodiscard]] constexpr std::int64_t row_stride() const { return (columns() + 2) * channels; }
   [[nodiscard]] constexpr std::int64_t plane_floats() const { return (rows() + 2) * row_stride(); }
+  [[nodiscard]] constexpr std::int64_t interior() const { return row_stride() + channels; }  ///< its first voxel inside
   /// Transformed weights: [group][tap z][real, imaginary][block of outputs][in][out of the block]. The last block may be
   /// smaller. The kernels choose the size of a block.
   [[nodiscard]] constexpr std::int64_t group_weight_floats() const { return 6 * channels * channels; }
   [[nodiscard]] constexpr std::int64_t point_stride() const { return (tiles() * channels / 16 | 1) * 16; }
+  /// Products of inputs and gradients: [group][tap z][real, imaginary][in][out].
+  [[nodiscard]] constexpr std::int64_t group_products() const { return (group_weight_floats() / 16 | 1) * 16; }
 };
 
 /// Floats of scratch memory for plane tasks: one tile, transformed along x, of 16 channels.
 constexpr std::int64_t kPlaneScratchFloats = kPoints * kPoints * 16;
+
+/// What is transformed: windows of 13 inputs, which overlap; or tiles of 11 inputs, rectified or not.
+enum class Inputs : std::uint8_t { windows, tiles, rectified_tiles };
 
 /// Task: transform one plane to its part of the spectrum.
 struct ForwardTask {
@@ -57,6 +66,7 @@ struct ForwardTask {
   const float* input;  ///< a plane with halo
   float* spectrum;
   float* scratch;
+  Inputs inputs = Inputs::windows;
 };
 
 /// Task: transform the products of one plane back, then apply bias, mask and residual. All arrays but the bias are planes with
@@ -73,18 +83,30 @@ struct InverseTask {
   float* scratch;
 };
 
-/// Task: multiply some groups by the weights, in place.
+/// Task: multiply some groups by the weights, in place. In a backward pass, the spectrum is that of the gradient by a layer's
+/// output, and is multiplied by the layer's input, too.
 struct ProductsTask {
   Layout layout;
   std::int64_t group_begin, group_end;
   const float* weights;  ///< [3, 3, 3][in][out]; null: `transformed` are given
   const float* transformed;
   float* spectrum;
-  float* scratch;  ///< products_scratch_floats() floats
+  float* scratch;            ///< products_scratch_floats() floats
+  const float* layer_input;  ///< its spectrum, of tiles; null: there are no gradients of weights
+  float* weight_products;    ///< of the layer's input and the gradients
 };
 constexpr std::int64_t products_scratch_floats(const Layout& layout) {
-  return kPoints * 5 * layout.point_stride() + 10 * layout.channels * layout.channels;
+  return kPoints * 6 * layout.point_stride() + 10 * layout.channels * layout.channels;
 }
+
+/// Task: transform products back along y and x, and add them to gradients of weights, [3, 3, 3][in][out], of any alignment.
+/// Row z * channels + in has the products of tap z along z and input channel `in`, for the gradients of tap 2 - z.
+struct WeightGradientsTask {
+  Layout layout;
+  std::int64_t row_begin, row_end;
+  const float* products;
+  float* weight_grad;
+};
 
 struct Kernels {
   /// Transforms weights [3, 3, 3][in][out] along y and x, for the groups from group_begin to group_end.
@@ -93,6 +115,9 @@ struct Kernels {
   void (*forward)(const ForwardTask& task);
   void (*products)(const ProductsTask& task);
   void (*inverse)(const InverseTask& task);
+  void (*weight_gradients)(const WeightGradientsTask& task);
+  /// Sums the voxels of a plane with halo, for each channel.
+  void (*sum_plane)(const Layout& layout, const float* plane, double* out_sums);
 };
 
 extern const Kernels kAvx2;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr float kHalfSqrt3 = 0.866025403784438646763723170752936183F;
 
+constexpr int inputs_of(Inputs inputs) { return static_cast<int>(inputs == Inputs::windows ? kPoints : kTile); }
 constexpr int input_of(int a, int b) { return (3 * a + 4 * b) % 12; }
 constexpr int frequency_of(int k1, int k2) { return (9 * k1 + 4 * k2) % 12; }
 
@@ -56,17 +57,21 @@ struct Complex {
 };
 
 /// Transforms 13 complex inputs to 13 points. read(n) returns a Complex, write(point, Complex) takes a result.
-template <class V, class Read, class Write>
+template <class V, Inputs inputs, class Read, class Write>
 FLOODTIDE_INLINE void forward_complex(Read read, Write write) {
   V re[12], im[12], out_re[12], out_im[12];
 #pragma GCC unroll 12
   for (int n = 0; n < 12; ++n) {
-    const Complex<V> value = read(n);
+    const Complex<V> value = n < inputs_of(inputs) ? read(n) : Complex<V>{};
     re[n] = value.re;
     im[n] = value.im;
   }
-  const Complex<V> last = read(12);
-  write(kInfinity, Complex<V>{last.re - re[0], last.im - im[0]});
+  if constexpr (inputs == Inputs::windows) {
+    const Complex<V> last = read(12);
+    write(kInfinity, Complex<V>{last.re - re[0], last.im - im[0]});
+  } else {
+    write(kInfinity, Complex<V>{re[10], im[10]});
+  }
   transform12(re, im, out_re, out_im);
 #pragma GCC unroll 12
   for (int k = 0; k < 12; ++k) write(k, Complex<V>{out_re[k], out_im[k]});
@@ -91,14 +96,15 @@ FLOODTIDE_INLINE void inverse_complex(Read read, Write write) {
 
 /// Transforms 13 real inputs. Calls write_real(index in kRealFrequencies, value) and write_complex(index in
 /// kComplexFrequencies, imaginary, value).
-template <class V, class Read, class WriteReal, class WriteComplex>
+template <class V, Inputs inputs, class Read, class WriteReal, class WriteComplex>
 FLOODTIDE_INLINE void forward_real(Read read, WriteReal write_real, WriteComplex write_complex) {
   V first[4], re[4], im[4];
 #pragma GCC unroll 4
   for (int a = 0; a < 4; ++a) {
-    const V one = read(3 * a), two = read(input_of(a, 1)), three = read(input_of(a, 2));
+    const V one = read(3 * a), two = read(input_of(a, 1));
+    const V three = input_of(a, 2) < inputs_of(inputs) ? read(input_of(a, 2)) : V{};
     const V sum = two + three;
-    if (a == 0) write_real(2, read(12) - one);
+    if (a == 0) write_real(2, inputs == Inputs::windows ? read(12) - one : read(10));
     first[a] = one + sum;
     re[a] = one - 0.5F * sum;
     im[a] = kHalfSqrt3 * (three - two);

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.networks.network import Architecture, NetworkConfig, Vec3
-from floodtide.base.options import FLOOD, FOLDER, option
+from floodtide.base.options import FLOOD, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,22 +21,14 @@ class FfnOptions(Architecture):
     core_network = _core.Ffn
 
     depth: int = option(
-        9,
-        "Number of modules: one input module and depth - 1 residual modules",
-        range=limits.FFN_DEPTH,
+        9, "Modules: one input module and depth - 1 residual modules", range=limits.FFN_DEPTH
     )
-    features: int = option(
-        32, "Number of feature maps of each convolution", range=limits.FFN_FEATURES
-    )
+    features: int = option(32, "Feature maps of each convolution", range=limits.FFN_FEATURES)
     fov: Vec3 = option(
-        (33, 33, 33),
-        "Size (z, y, x) of the field of view in voxels; odd numbers",
-        range=limits.FIELD_OF_VIEW,
+        (33, 33, 33), "Field of view (z, y, x) in voxels; odd numbers", range=limits.FIELD_OF_VIEW
     )
     deltas: Vec3 = option(
-        (8, 8, 8),
-        "Distance (z, y, x) in voxels by which the field of view moves",
-        range=limits.DELTA,
+        (8, 8, 8), "Distance (z, y, x) in voxels that the field of view moves", range=limits.DELTA
     )
 
     @property
@@ -59,10 +51,3 @@ class FfnConfig(FfnOptions, NetworkConfig):
     """A flood-filling network."""
 
     kind: str = option("ffn", "Flood-filling network", choices=("ffn",))
-    initial_weights: str = option(
-        "",
-        "Start from these weights: a floodtide checkpoint, or the prefix of a TensorFlow checkpoint; empty: random"
-        " (Glorot-uniform) weights",
-        path=True,
-        differs=FOLDER,
-    )

@@ -36,9 +36,8 @@ class Architecture(Checked):
 
     def core(self, **others: Any) -> Any:
         """Return the options of the core's network: these, and `others` by their names in the core."""
-        return self.core_options(
-            **{name: getattr(self, name) for name in self.architecture()}, **others
-        )
+        own = {name: getattr(self, name) for name in self.architecture()}
+        return self.core_options(**own, **others)
 
     @property
     def flat(self) -> bool:
@@ -68,7 +67,8 @@ class NetworkConfig(Architecture):
     kind: str = option("", "Kind of network")
     initial_weights: str = option(
         "",
-        "Start from the weights of this checkpoint; empty: random (He-normal) weights",
+        "Start from these weights: a floodtide checkpoint, for flood filling also the prefix of a TensorFlow"
+        " checkpoint; empty: random weights",
         path=True,
         differs=FOLDER,
     )

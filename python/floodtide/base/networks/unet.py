@@ -28,8 +28,7 @@ class UNetOptions(Architecture):
     )
     kernels: tuple[Vec3, ...] = option(
         ((3, 3, 3),),
-        "Kernel sizes (z, y, x), each 1 or 3: one entry for all levels, or one entry for each level; [[1, 3, 3]] sees"
-        " single sections",
+        "Kernel sizes (z, y, x), each 1 or 3: one for all levels, or one for each; [[1, 3, 3]] sees single sections",
         range=limits.KERNEL,
     )
     pools: tuple[Vec3, ...] = option(
@@ -45,9 +44,7 @@ class UNetOptions(Architecture):
         "Compute the statistics of batch normalisation over the batches of all walkers, not over each walker's batch",
     )
     dropout: float = option(
-        0.0,
-        "Dropout: share of the lowest level's outputs that training sets to zero",
-        range=limits.DROPOUT,
+        0.0, "Share of the lowest level's outputs that training sets to zero", range=limits.DROPOUT
     )
 
     @property

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What networks learn: a task is one file here, with its row in TASKS. `task.kind` of a configuration names it."""
 
-from floodtide.base.tasks.affinities import Affinities
+from floodtide.base.tasks.affinities import Affinities, ShapeDescriptors
 from floodtide.base.tasks.classes import Classes
-from floodtide.base.tasks.descriptors import ShapeDescriptors
 from floodtide.base.tasks.distance import Distance
 from floodtide.base.tasks.task import FloodTask, PatchTask, Task
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Affinities: whether two voxels belong to one object."""
+"""Affinities: whether two voxels belong to one object; and beside them local shape descriptors, which help to learn."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ from floodtide.errors import ConfigurationError
 NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 """Offsets of the predecessors along z, y, x."""
 
+_DESCRIPTORS = (
+    *(f"offset {axis}" for axis in "zyx"),
+    *(f"variance {axis}" for axis in "zyx"),
+    *(f"correlation {axes}" for axes in ("zy", "zx", "yx")),
+    "size",
+)
+
+_NO_DEPTH = 0.05  # voxels of a window that sees one section
+
 
 @dataclass(frozen=True, kw_only=True)
 class Affinities(PatchTask):
@@ -28,8 +37,7 @@ class Affinities(PatchTask):
     kind: str = option("affinities", "Affinities of voxels", choices=("affinities",))
     offsets: tuple[Vec3, ...] = option(
         NEAREST,
-        "Offsets (z, y, x) in voxels of the affinities: the nearest neighbours along each axis, and for a mutex"
-        " watershed also far ones",
+        "Offsets (z, y, x) in voxels: the nearest neighbours along each axis, and for other programs also far ones",
         range=limits.OFFSET,
     )
     zero_is_boundary: bool = option(
@@ -111,3 +119,33 @@ class Affinities(PatchTask):
                 own = row["boundary_average_precision"] if 0 < ones < 1 else None
                 found.append((own, 1.0 - ones))
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeDescriptors(Affinities):
+    """Affinities with local shape descriptors (lsd) as ten more outputs.
+
+    Source: Sheridan et al., "Local shape descriptors for neuron segmentation", Nature Methods 2023.
+    """
+
+    kind: str = option("lsd", "Affinities and local shape descriptors", choices=("lsd",))
+    window: tuple[float, float, float] = option(
+        (8.0, 8.0, 8.0),
+        "Standard deviation (z, y, x) in voxels of the Gaussian window of descriptors, around each voxel",
+        range=limits.WINDOW,
+    )
+
+    reason: ClassVar[str] = (
+        "As asked for: a network that also predicts the shape of objects learns better affinities."
+    )
+
+    @property
+    def channels(self) -> list[str]:
+        return [*super().channels, *_DESCRIPTORS]
+
+    def targets(self, voxel_size: Sequence[float], *, flat: bool) -> _core.data.Targets:
+        return _core.data.affinity_targets(
+            list(self.offsets),
+            balance=self.balance,
+            descriptors=(_NO_DEPTH if flat else self.window[0], *self.window[1:]),
+        )

@@ -37,8 +37,7 @@ class Classes(PatchTask):
     )
     class_weights: Mapping[str, float] = option(
         {},
-        "How often training patches are drawn around a voxel of each class, by name; left out: each labelled voxel is"
-        " equally likely",
+        "How often patches are drawn around a voxel of each class, by name; left out: all are equally likely",
         range=limits.WEIGHT,
     )
 
@@ -46,10 +45,8 @@ class Classes(PatchTask):
     output: ClassVar[str] = "softmax"
     score_name: ClassVar[str] = "Dice, mean of the classes"
     patch_score: ClassVar[str] = "Dice"
-    scores_groups: ClassVar[bool] = True
     legend: ClassVar[str] = "Darker: not counted."
     of_objects: ClassVar[bool] = False
-    agglomerated: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,7 +84,7 @@ class Classes(PatchTask):
         first, last = int(match[1]), int(match[2] or match[1])
         if not 0 <= last - first < _LARGEST_RANGE or last not in limits.STORED_VALUE:
             raise ConfigurationError(
-                f"{self._prefix}classes has {key}, expected a range of at most {_LARGEST_RANGE} values"
+                f"{self._prefix}classes has {key}, expected a range FIRST-LAST of at most {_LARGEST_RANGE}"
             )
         return first, last, name
 
@@ -161,10 +158,8 @@ class Classes(PatchTask):
         """Return this task with the table that labels of these values need; else the message has the line to write."""
         where = "data.volumes.labels: the labels have"
         if len(values) < 2:
-            shown_values = f"one value, {values[0]}" if values else "no value"
-            raise ConfigurationError(
-                f"{where} {shown_values}, expected at least two classes to tell apart"
-            )
+            few = f"one value, {values[0]} (-1 is no label)" if values else "no value"
+            raise ConfigurationError(f"{where} {few}, expected at least two classes to tell apart")
         if len(values) == 2 and values[0] == 0:
             table = {"0": "background", str(values[1]): "foreground"}
             return dataclasses.replace(self, classes=table)

@@ -35,10 +35,10 @@ class Task(Checked):
         unit: What a log counts.
         loss_name: Name of the loss; empty: `training.loss` names it.
         batch_name: Title of the scores on the examples of the training.
-        of_objects: Labels are ids of objects.
-        partitioned: Examples are chosen by partitions of the labels, which a training makes.
-        predicts: The network predicts all voxels of an image at once, and segments are made of its outputs.
-        scores_groups: Validation records have a score for each group (patient, volume).
+        of_objects: Labels are ids of objects. Else they are classes, and validation records have a score for each group
+            (patient, volume).
+        predicts: The network predicts all voxels of an image at once, and segments are made of its outputs. Else it
+            floods, and its examples are chosen by partitions of the labels, which a training makes.
         needs_labels: The labels have to say which classes there are: `PatchTask.of_labels`.
     """
 
@@ -50,9 +50,7 @@ class Task(Checked):
     loss_name: ClassVar[str] = ""
     batch_name: ClassVar[str] = "Score of the training batches"
     of_objects: ClassVar[bool] = True
-    partitioned: ClassVar[bool] = False
     predicts: ClassVar[bool] = True
-    scores_groups: ClassVar[bool] = False
 
     @classmethod
     def has(cls, field: dataclasses.Field[Any]) -> bool:
@@ -101,7 +99,6 @@ class FloodTask(Task):
     unit: ClassVar[str] = "fovs"
     loss_name: ClassVar[str] = "mean cross-entropy of a voxel"
     batch_name: ClassVar[str] = "Score on the network's own moves"
-    partitioned: ClassVar[bool] = True
     predicts: ClassVar[bool] = False
 
     @staticmethod
@@ -125,7 +122,6 @@ class PatchTask(Task):
         legend: What the colours of these pictures mean.
         patch_score: Name of the score of a single patch.
         measures: Targets depend on the size of voxels.
-        agglomerated: Segments need the libraries that make segments of affinities.
     """
 
     reason: ClassVar[str] = ""
@@ -134,7 +130,6 @@ class PatchTask(Task):
     legend: ClassVar[str] = "Beige: not counted."
     patch_score: ClassVar[str] = "mean squared error"
     measures: ClassVar[bool] = False
-    agglomerated: ClassVar[bool] = True
 
     @property
     @abstractmethod

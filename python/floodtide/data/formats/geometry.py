@@ -25,6 +25,7 @@ from floodtide.errors import InvalidFileError
 SizeNm = tuple[float, float, float]
 
 SAME = 1e-3  # sizes that differ by less are the same; files keep rounded numbers
+_MOST_SHOWN = 100  # characters of a stated value in a message
 _WHOLE = 0.02  # of a voxel: positions that are as close to a whole number need no note
 
 NM: dict[str, float] = {
@@ -108,12 +109,8 @@ NAMES = (
     "transform", "axisOrder", "axis_order", "dim_order", "dimension_order", "dimorder", "dims", "Axes", "axislabels",
     "dimension scales",
 )  # fmt: skip
-KEYS = (
-    *dict.fromkeys(
-        [one.key for one in (*SIZES, *OFFSETS)]
-        + [*NOTED, *NOTED_PLACES, *NOTED_VALUES, *UNITS, *NAMES]
-    ),
-)
+_STATED = [one.key for one in (*SIZES, *OFFSETS)]
+KEYS = (*dict.fromkeys([*_STATED, *NOTED, *NOTED_PLACES, *NOTED_VALUES, *UNITS, *NAMES]),)
 """Every attribute of an array that is looked at."""
 
 
@@ -180,10 +177,10 @@ def not_used(name: str, what: str) -> None:
     notes.show(f"{name}: {what}: not used; --voxel-nm states a voxel size")
 
 
-def shown(value: Any, most: int = 100) -> str:
+def shown(value: Any) -> str:
     """Return a stated value as one line for a message, texts without quotes, with ... if it is cut."""
     text = " ".join(str(value).split())
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def are_numbers(values: Any, count: int = 3) -> bool:
@@ -257,11 +254,11 @@ def axis_names(given: Any) -> tuple[str, ...] | None:
         given = given.get("axes")
         given = given[::-1] if turned and isinstance(given, list) else given
     if isinstance(given, str):
-        text = given.strip("()[] ").replace("'", "").replace('"', "")
-        given = re.split(r"[\s,;:]+", text) if re.search(r"[\s,;:]", text) else list(text)
+        words = re.findall(r"[\w^]+", given)
+        given = list(words[0]) if len(words) == 1 else words
         if not all(one.lower() in AXES for one in given):
             return None  # a text about something else
-    if not isinstance(given, list | tuple) or not given:
+    if not isinstance(given, list | tuple):
         return None
     plain = [one.get("key", one.get("name")) if isinstance(one, Mapping) else one for one in given]
     found = [AXES.get(str(one).lower().rstrip("^"), "") for one in plain]
@@ -290,15 +287,14 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
         given = _parsed(attributes.get(key))
         names = axis_names(given)
         if names is None:
-            texts = [one for one in given if isinstance(one, str)] if type(given) is list else []
-            texts = [given] if isinstance(given, str) else texts
-            if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in texts):
-                listed = ", ".join(one or "?" for one in texts)
+            texts = given if isinstance(given, list) else [given]
+            texts = [one or "?" for one in texts if isinstance(one, str)]
+            if any(one != "?" and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in texts):
                 notes.show(
-                    f"{name}: {key} names the axes {listed}, which are not known: taken as z, y, x"
+                    f"{name}: {key} names the axes {', '.join(texts)}, which are not known: taken as z, y, x"
                 )
             continue
-        if len(names) != rank or (found is not None and names != found):
+        if len(names) != rank or found not in (None, names):
             raise InvalidFileError(
                 f"{name}: {key} names the axes {', '.join(names)}, expected"
                 + (f" {rank} axes" if found is None else f" {', '.join(found)} as {source} does")
@@ -376,37 +372,32 @@ def geometry_of(
         known: What something else states already; the attributes must not contradict it.
     """
     named = next((key for key in NAMES if axis_names(attributes.get(key))), None)
-    size, size_source = known.voxel_size_nm, known.size_source
-    offset, offset_source = known.offset, known.offset_source
+    source = known.axes_source or ("" if named is None else f"attribute {named}")
+    found = dataclasses.replace(known, axes_source=source)
     for one in sizes:
-        found = _numbers(name, one, attributes, axes)
-        edges = stated_size(name, f"attribute {one.key}", *found) if found else None
+        numbers, source = _numbers(name, one, attributes, axes), f"attribute {one.key}"
+        edges = stated_size(name, source, *numbers) if numbers else None
+        size = found.voxel_size_nm
         if size is None and edges is not None:
-            size, size_source = edges, f"attribute {one.key}"
+            found = dataclasses.replace(found, voxel_size_nm=edges, size_source=source)
         elif size is not None and edges is not None and not same_size(size, edges):
             raise InvalidFileError(
-                f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
+                f"{name}: {found.size_source} states voxels of {size_text(size)} nm, {source} of"
                 f" {size_text(edges)} nm; expected one voxel size"
             )
     for one in OFFSETS:
-        found = _numbers(name, one, attributes, axes)
-        start = _start(name, f"attribute {one.key}", *found, size) if found else None
-        if offset is None and start is not None:
-            offset, offset_source = start, f"attribute {one.key}"
-        elif start not in (None, offset):
+        numbers, source = _numbers(name, one, attributes, axes), f"attribute {one.key}"
+        start = _start(name, source, *numbers, found.voxel_size_nm) if numbers else None
+        if found.offset is None and start is not None:
+            found = dataclasses.replace(found, offset=start, offset_source=source)
+        elif start not in (None, found.offset):
             raise InvalidFileError(
-                f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start}"
+                f"{name}: {found.offset_source} states a first voxel at {found.offset}, {source} at {start}"
                 " (z, y, x); expected one position"
             )
     unread = {key: attributes[key] for key in attributes.keys() - {one.key for one in sizes}}
-    _note_unused(name, unread, size, offset)
-    return Geometry(
-        voxel_size_nm=size,
-        offset=offset,
-        size_source=size_source,
-        offset_source=offset_source,
-        axes_source=known.axes_source or ("" if named is None else f"attribute {named}"),
-    )
+    _note_unused(name, unread, found)
+    return found
 
 
 def _numbers(
@@ -436,7 +427,7 @@ def _numbers(
         z, y, x = map(_shortest, found)
         return (z, y, x), [*map(str, named)]
     text = f"{name}: attribute {one.key} is {shown(values)}"
-    text += f" in {shown(units, 60)}" if units is not None else ""
+    text += f" in {shown(units)}" if units is not None else ""
     if one.key == "box_start":  # of floodtide itself
         raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
     notes.show(f"{text}, expected three numbers: not used")
@@ -465,14 +456,12 @@ def _quantities(values: Any) -> tuple[Any, Any]:
     return ([n for n, _ in found], [unit for _, unit in found]) if found else (values, "")
 
 
-def _note_unused(
-    name: str, attributes: Mapping[str, Any], size: SizeNm | None, offset: Vec3 | None
-) -> None:
+def _note_unused(name: str, attributes: Mapping[str, Any], found: Geometry) -> None:
     """Note attributes that may state an unknown size or position, or change the voxels."""
-    for key in NOTED if size is None else ():
+    for key in NOTED if found.voxel_size_nm is None else ():
         if attributes.get(key):
             not_used(name, f"attribute {key} is {shown(attributes[key])}")
-    for key in NOTED_PLACES if offset is None else ():
+    for key in NOTED_PLACES if found.offset is None else ():
         if attributes.get(key):
             notes.show(f"{name}: attribute {key} is {shown(attributes[key])}: not used")
     for key, neutral in NOTED_VALUES.items():
@@ -491,17 +480,17 @@ def _start(
     if all(unit.lower() in VOXEL_UNITS for unit in units):
         return voxels_of(name, position, what)
     nm = [unit_nm(unit) for unit in units]
-    if size is None or None in nm:
-        if any(position):
-            why = "the file states no voxel size"
-            if size is not None:
-                why = f"its unit is {units[nm.index(None)]}"
-            notes.show(
-                f"{name}: {what} is {list(position)}, and {why}: the position is not used, also with --voxel-nm"
-            )
-        return None
-    edges = zip(position, nm, size, strict=True)
-    return voxels_of(name, [n * (factor or 1.0) / m for n, factor, m in edges], what)
+    if size is not None and None not in nm:
+        edges = zip(position, nm, size, strict=True)
+        return voxels_of(name, [n * (factor or 1.0) / m for n, factor, m in edges], what)
+    if any(position):
+        why = (
+            "the file states no voxel size" if size is None else f"its units are {', '.join(units)}"
+        )
+        notes.show(
+            f"{name}: {what} is {list(position)}, and {why}: the position is not used, also with --voxel-nm"
+        )
+    return None
 
 
 def in_order(values: Any, axes: Sequence[str] | None, reverse: bool = False) -> list[Any] | None:
@@ -509,10 +498,9 @@ def in_order(values: Any, axes: Sequence[str] | None, reverse: bool = False) -> 
     if not isinstance(values, list | tuple):
         return None
     plain = list(values)[::-1] if reverse else list(values)
-    if axes is None:
-        return plain if len(plain) == 3 else None
+    axes = ("z", "y", "x") if axes is None else axes
     if len(plain) != len(axes):
         axes = [axis for axis in axes if axis in ("z", "y", "x")]
     if len(plain) != len(axes) or not set("zyx") <= set(axes):
         return None
-    return [plain[list(axes).index(axis)] for axis in "zyx"]
+    return [plain[axes.index(axis)] for axis in "zyx"]

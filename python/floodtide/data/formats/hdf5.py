@@ -23,27 +23,14 @@ from floodtide.base import notes
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import blaming, reason
 from floodtide.data.boxes import Vec3, as_vec3, of_slices
-from floodtide.data.formats.geometry import (
-    AXES,
-    KEYS,
-    NAMES,
-    SIZES,
-    UNITS,
-    WRITTEN_BY,
-    axis_names,
-    geometry_of,
-    names_of,
-    not_used,
-    order_of,
-    plain,
-)
+from floodtide.data.formats import geometry
 from floodtide.data.formats.readers import Opened, attributes_of, note_absent, object_volume
 from floodtide.errors import Error, InvalidFileError
 
 _BIGDATAVIEWER = re.compile(r"/?t\d+/s\d+/\d+/cells/?")
-_TEXTS = (*NAMES, *UNITS, "dimension_units")
-_LOOKED_AT = [*KEYS, WRITTEN_BY, "CLASS", "DIMENSION_LIST", "MATLAB_class"]
-_SIZES_OF_GROUPS = [*(one.key for one in SIZES), "step", "EMAN.apix_x"]
+_TEXTS = (*geometry.NAMES, *geometry.UNITS, "dimension_units")
+_LOOKED_AT = [*geometry.KEYS, geometry.WRITTEN_BY, "CLASS", "DIMENSION_LIST", "MATLAB_class"]
+_SIZES_OF_GROUPS = [*(one.key for one in geometry.SIZES), "step", "EMAN.apix_x"]
 _NETCDF = "This is a netCDF dimension but not a netCDF variable"
 _EMPTY = "null attribute buffer"  # HDF5's words for an attribute without a value
 _IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
@@ -66,19 +53,22 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
 
         require_sources(path, dataset, volume.name)
     there = _core.data.has_attributes(path, dataset, _LOOKED_AT)
-    if WRITTEN_BY not in there:  # floodtide leaves out chunks that have the fill value
+    if geometry.WRITTEN_BY not in there:  # floodtide leaves out chunks that have the fill value
         note_absent(volume.name, *_core.data.absent_chunks(path, dataset))
-    stated = {key: value for key in KEYS if key in there and (value := _attribute(volume, key))}
+    stated = {
+        key: value for key in geometry.KEYS if key in there and (value := _attribute(volume, key))
+    }
     coordinates = False
     if "DIMENSION_LIST" in there:
         with by_h5py(path, dataset) as array:
-            stated.setdefault("dimension scales", _names_of_scales(array))
-            labels = [_label_of(one) for axis in array.dims for one in axis.values()]
-            coordinates = any(not one.startswith(_NETCDF) for one in labels)
+            scales, coordinates = _scales_of(array)
+            stated.setdefault("dimension scales", scales)
     if "CLASS" in there:
         _check_image(volume)
-    given = next((found for key in NAMES if (found := axis_names(stated.get(key)))), "zyx")
-    names = names_of(volume.name, stated, len(given))
+    given = next(
+        (found for key in geometry.NAMES if (found := geometry.axis_names(stated.get(key)))), "zyx"
+    )
+    names = geometry.names_of(volume.name, stated, len(given))
     unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
     size = _size_of_imaris(volume, path, dataset)
     as_stored = (names is None or names[-3:] == ("z", "y", "x")) and size == volume.shape
@@ -87,19 +77,19 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         other = _by_h5py(path, dataset, channel)
         if other is not None:
             return other
-    geometry = geometry_of(volume.name, stated, names)
+    place = geometry.geometry_of(volume.name, stated, names)
     if names is None and "MATLAB_class" in there:
         notes.show(
             f"{volume.name}: MATLAB stores the axes of an array in reverse order; its last axis is taken as z, its"
             " second as y, its first as x"
         )
-    if geometry.voxel_size_nm is None:
+    if place.voxel_size_nm is None:
         if coordinates:
-            not_used(volume.name, "dimension scales may state a voxel size")
+            geometry.not_used(volume.name, "dimension scales may state a voxel size")
         else:
             _note_elsewhere(volume.name, path, dataset, names is not None)
     if as_stored:
-        return Opened(volume, geometry, plain=True)
+        return Opened(volume, place, plain=True)
     names = names or ("z", "y", "x")
     if set(names) != set("zyx"):
         raise InvalidFileError(
@@ -112,48 +102,45 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         return volume.read(*of_slices(where))
 
     source = _Turned(read, [slice(None)] * 3, (z, y, x), size, volume.chunks, dtype)
-    return object_volume(source, volume.name, geometry)
+    return object_volume(source, volume.name, place)
 
 
 def _size_of_imaris(volume: _core.data.Volume, path: str, dataset: str) -> Vec3:
     """Return the size that Imaris states for an image, which it pads to whole chunks; else the size of the dataset."""
-    group = str(PurePosixPath("/", dataset.strip("/")).parent)
-    keys = ["ImageSizeZ", "ImageSizeY", "ImageSizeX"]
-    if not _IMARIS.fullmatch(dataset) or not _core.data.has_attributes(path, group, keys):
+    if not _IMARIS.fullmatch(dataset):
         return volume.shape
     import h5py
 
     with h5py.File(path, "r") as file:
-        stated = [plain(file[group].attrs.get(key, "")) for key in keys]
-    texts = ["".join(map(str, one)) for one in stated]  # each character is an element
-    size = as_vec3([int(one) if one.isdecimal() else 0 for one in texts])
+        stated = file[dataset].parent.attrs
+        texts = [geometry.plain(stated.get(f"ImageSize{axis}", "")) for axis in "ZYX"]
+    sizes = ["".join(map(str, one)) for one in texts]  # each character is an element
+    size = as_vec3([int(one) if one.isdecimal() else 0 for one in sizes])
     if all(0 < n <= m for n, m in zip(size, volume.shape, strict=True)):
         return size
-    notes.show(
-        f"{volume.name}: {', '.join(keys)} of Imaris are {', '.join(map(repr, texts))}, expected at most"
-        f" {volume.shape}: not used, and padding is read as image"
-    )
+    if any(sizes):
+        notes.show(
+            f"{volume.name}: ImageSizeZ, ImageSizeY, ImageSizeX of Imaris are {', '.join(map(repr, sizes))}, expected"
+            f" at most {volume.shape}: not used, and padding is read as image"
+        )
     return volume.shape
 
 
-def _names_of_scales(array: Any) -> list[str]:
-    """Return the name of the dimension scale of each axis of an h5py dataset; "" for an axis without one.
+def _scales_of(array: Any) -> tuple[list[str], bool]:
+    """Return the names of the dimension scales of an h5py dataset ("": none), and True if one has coordinates.
 
-    netCDF writes a text about itself in place of a name. The path of the scale has the name then.
+    netCDF writes a text about itself in place of a name, if there are no coordinates. The path of the scale has the
+    name then.
     """
-    names = []
+    names, coordinates = [], False
     for axis in array.dims:
-        scale = next(iter(axis.values()), None)
-        given = "" if scale is None else _label_of(scale)
-        path = "" if scale is None else PurePosixPath(scale.name or "").name
-        without = given.startswith(_NETCDF) or (not given and path.lower() in AXES)
-        names.append(path if without else given)
-    return names
-
-
-def _label_of(scale: Any) -> str:
-    """Return the name that a dimension scale states. netCDF writes a text about scales without coordinates."""
-    return str(plain(scale.attrs.get("NAME", "")))
+        labels = [str(geometry.plain(one.attrs.get("NAME", ""))) for one in axis.values()]
+        coordinates |= any(not one.startswith(_NETCDF) for one in labels)
+        label = labels[0] if labels else ""
+        path = PurePosixPath(axis[0].name or "").name if labels else ""
+        without = label.startswith(_NETCDF) or (not label and path.lower() in geometry.AXES)
+        names.append(path if without else label)
+    return names, coordinates
 
 
 def _check_image(volume: _core.data.Volume) -> None:
@@ -180,18 +167,18 @@ def _note_elsewhere(name: str, path: str, dataset: str, named: bool) -> None:
     inner = PurePosixPath("/", dataset.strip("/"))
     beside = str(inner.with_name("Spacing"))
     if _BIGDATAVIEWER.fullmatch(dataset):
-        not_used(name, "the .xml file of BigDataViewer has the voxel size")
+        geometry.not_used(name, "the .xml file of BigDataViewer has the voxel size")
     elif _IMARIS.fullmatch(dataset):
-        not_used(name, "DataSetInfo/Image of Imaris has the voxel size")
+        geometry.not_used(name, "DataSetInfo/Image of Imaris has the voxel size")
     elif _core.data.exists(path, beside):  # of ITK
-        not_used(name, f"the dataset {beside} has the voxel size")
+        geometry.not_used(name, f"the dataset {beside} has the voxel size")
     else:
         for group in inner.parents:
             found = _core.data.has_attributes(path, str(group), _SIZES_OF_GROUPS)
             if found:
-                not_used(name, f"the group {group} has an attribute {found[0]}")
+                geometry.not_used(name, f"the group {group} has an attribute {found[0]}")
                 break
-    axes = [] if named else _core.data.has_attributes(path, str(inner.parent), [*NAMES])
+    axes = [] if named else _core.data.has_attributes(path, str(inner.parent), [*geometry.NAMES])
     what = f"the group {inner.parent} has an attribute {axes[0]}" if axes else ""
     beside = f"{inner.parent}/dim1"  # of EMD
     if not named and not axes and _core.data.exists(path, beside):
@@ -212,17 +199,17 @@ def _by_h5py(path: str, dataset: str, channel: int | None, named: bool = True) -
             return None
         stated = attributes_of(array)
         if "DIMENSION_LIST" in array.attrs:
-            stated.setdefault("dimension scales", _names_of_scales(array))
+            stated.setdefault("dimension scales", _scales_of(array)[0])
         shape, dtype, chunks = array.shape, array.dtype, array.chunks or array.shape
         if array.chunks:
             require_decoded(name, chunks, dtype.itemsize)
-    names = names_of(name, stated, len(shape))
+    names = geometry.names_of(name, stated, len(shape))
     if names is None and named:
         return None
 
     read = functools.partial(read_by_h5py, path, dataset)
-    source = _Turned(read, *order_of(name, names, shape, channel), shape, chunks, dtype)
-    return object_volume(source, name, geometry_of(name, stated, names), file=path)
+    source = _Turned(read, *geometry.order_of(name, names, shape, channel), shape, chunks, dtype)
+    return object_volume(source, name, geometry.geometry_of(name, stated, names), file=path)
 
 
 def datasets_of(path: str) -> str:

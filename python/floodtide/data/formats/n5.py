@@ -17,57 +17,45 @@ from typing import Any
 
 from floodtide.base import notes
 from floodtide.base.reading import read_json
-from floodtide.data.formats.geometry import (
-    NAMES,
-    OFFSETS,
-    SIZES,
-    UNITS,
-    Geometry,
-    SizeNm,
-    Stated,
-    are_numbers,
-    axis_names,
-    geometry_of,
-    in_order,
-    names_of,
-    not_used,
-    same_size,
-    size_of,
-    size_text,
-    voxels_of,
-)
+from floodtide.data.formats import geometry
 from floodtide.errors import InvalidFileError
 
 _LEVEL = re.compile(r"s(\d+)")
 _BIGDATAVIEWER = re.compile(r"/setup\d+/timepoint\d+/s\d+$")
 _FACTORS = ("downsamplingFactors", "scales")
-_SIZES = (*(one.key for one in SIZES), "pixelResolution")
+_SIZES = (*(one.key for one in geometry.SIZES), "pixelResolution")
 _ABOVE = (
-    *(*_SIZES, *UNITS, *_FACTORS),
+    *(*_SIZES, *geometry.UNITS, *_FACTORS),
     *("axes", "offset", "translate", "affineTransform", "multiscales"),
 )
 _REVERSED = ("axis_names", "_ARRAY_DIMENSIONS")  # of funlib and xarray, which name the axes z, y, x
 # Cellmap names the axes z, y, x of its arrays in memory. floodtide reads axisOrder for Zarr only.
-_NAMES = tuple(key for key in NAMES if key not in ("transform", "axisOrder"))
+_NAMES = tuple(key for key in geometry.NAMES if key not in ("transform", "axisOrder"))
 _ONE = (1.0, 1.0, 1.0)
 _MOST = 8  # groups above a dataset that are looked at
 
 
 def geometry_of_dataset(
     name: str, folder: Path, attributes: Mapping[str, Any], axes: Sequence[str]
-) -> Geometry:
+) -> geometry.Geometry:
     """Return the geometry of an N5 dataset with axes of these names, in the order of `dimensions`."""
     above, level = _above(folder), _LEVEL.fullmatch(folder.name)
-    if _BIGDATAVIEWER.search(folder.absolute().as_posix()) and not set(UNITS) & set(attributes):
-        not_used(name, "the .xml file of BigDataViewer has the voxel size")
-        return Geometry()
+    if _BIGDATAVIEWER.search(folder.absolute().as_posix()) and not set(geometry.UNITS) & set(
+        attributes
+    ):
+        geometry.not_used(name, "the .xml file of BigDataViewer has the voxel size")
+        return geometry.Geometry()
     if "affineTransform" in above or "affineTransform" in attributes:
         notes.show(f"{name}: attribute affineTransform is not used")
     own = any(key in attributes for key in _SIZES)
     inherited = {} if own or level is None else above
     if level is None and not own and any(key in above for key in _SIZES):
-        not_used(name, "a group above states a voxel size for s0, s1, ...")
-    others = [axis for axis in axis_names(inherited.get("axes")) or axes if axis in ("z", "y", "x")]
+        geometry.not_used(name, "a group above states a voxel size for s0, s1, ...")
+    others = [
+        axis
+        for axis in geometry.axis_names(inherited.get("axes")) or axes
+        if axis in ("z", "y", "x")
+    ]
     if others != [axis for axis in axes if axis in ("z", "y", "x")]:
         raise InvalidFileError(
             f"{name}: its group names the axes {', '.join(others)}, expected {', '.join(axes)} as the dataset does"
@@ -75,7 +63,7 @@ def geometry_of_dataset(
     stated = _of_attributes(name, {**inherited, **attributes}, axes)
     size = stated.voxel_size_nm
     if size is None and "multiscales" in above:
-        not_used(name, "the multiscales of a group above")
+        geometry.not_used(name, "the multiscales of a group above")
     if level is None or size is None:
         return stated
     factors = _ONE if level[1] == "0" else _factors(name, int(level[1]), above, attributes, axes)
@@ -86,11 +74,12 @@ def geometry_of_dataset(
         if base is None:
             return _scaled(name, stated, size, None)
         expected = _times(base, factors)
-        if same_size(size, expected):
+        if geometry.same_size(size, expected):
             return stated
-        if not same_size(size, base):
+        if not geometry.same_size(size, base):
             raise InvalidFileError(
-                f"{name}: {stated.size_source} states voxels of {size_text(size)} nm, expected {size_text(expected)} nm"
+                f"{name}: {stated.size_source} states voxels of {geometry.size_text(size)} nm,"
+                f" expected {geometry.size_text(expected)} nm"
                 " by the attributes of its group and of s0"
             )
     return stated if factors == _ONE else _scaled(name, stated, size, factors)
@@ -106,20 +95,22 @@ def names_of_dataset(
     """
     stated = {key: attributes[key] for key in _NAMES if key in attributes}
     turned = {key: stated[key][::-1] for key in _REVERSED if isinstance(stated.get(key), list)}
-    names = names_of(name, {**stated, **turned}, rank)
+    names = geometry.names_of(name, {**stated, **turned}, rank)
     if names is None and _LEVEL.fullmatch(folder.name):
-        return names_of(name, {"axes": _above(folder).get("axes")}, rank)
+        return geometry.names_of(name, {"axes": _above(folder).get("axes")}, rank)
     return names
 
 
-def _of_attributes(name: str, attributes: Mapping[str, Any], axes: Sequence[str]) -> Geometry:
+def _of_attributes(
+    name: str, attributes: Mapping[str, Any], axes: Sequence[str]
+) -> geometry.Geometry:
     """Return the geometry that some attributes state in the order of these axes, without a look at levels."""
     if "axis_names" in attributes:  # funlib writes all numbers in the order z, y, x
         twice = {"resolution"} if "voxel_size" in attributes else set()
         kept = {key: attributes[key] for key in attributes if key not in twice}
-        return geometry_of(name, kept, axis_names(attributes["axis_names"]))
+        return geometry.geometry_of(name, kept, geometry.axis_names(attributes["axis_names"]))
     plain = {key: value for key, value in attributes.items() if key not in _NAMES}
-    for one in (*SIZES, *OFFSETS):
+    for one in (*geometry.SIZES, *geometry.OFFSETS):
         # PlantSeg and floodtide write these in the order z, y, x to all formats
         values = plain.get(one.key)
         if one.unit is not None and isinstance(values, list) and len(values) == 3:
@@ -128,31 +119,35 @@ def _of_attributes(name: str, attributes: Mapping[str, Any], axes: Sequence[str]
     pixels = plain.get("pixelResolution")  # of n5-viewer
     unit = pixels.get("unit") if isinstance(pixels, Mapping) else plain.get("units")
     if pixels is None or unit is None:
-        return geometry_of(name, plain, axes)
+        return geometry.geometry_of(name, plain, axes)
     plain["pixelResolution"] = pixels.get("dimensions") if isinstance(pixels, Mapping) else pixels
-    if not any(one.key in plain for one in SIZES if not one.part):
+    if not any(one.key in plain for one in geometry.SIZES if not one.part):
         plain["units"] = unit  # of the offset, too
-    return geometry_of(name, plain, axes, sizes=(Stated("pixelResolution", unit), *SIZES))
+    return geometry.geometry_of(
+        name, plain, axes, sizes=(geometry.Stated("pixelResolution", unit), *geometry.SIZES)
+    )
 
 
-def _scaled(name: str, stated: Geometry, size: SizeNm, factors: SizeNm | None) -> Geometry:
+def _scaled(
+    name: str, stated: geometry.Geometry, size: geometry.SizeNm, factors: geometry.SizeNm | None
+) -> geometry.Geometry:
     """Return the geometry of a level, from that of s0. The offset is that of the first voxel of s0."""
     if factors is None:
         notes.show(
-            f"{name}: {stated.size_source} states voxels of {size_text(size)} nm, and nothing says how many of them"
-            " make one of this level: the voxel size is unknown"
+            f"{name}: {stated.size_source} states voxels of {geometry.size_text(size)} nm, and nothing says how many"
+            " of them make one of this level: the voxel size is unknown"
         )
-        return Geometry()
-    source = f"{stated.size_source} with the factors {size_text(factors)} of the level"
+        return geometry.Geometry()
+    source = f"{stated.size_source} with the factors {geometry.size_text(factors)} of the level"
     offset = stated.offset
     if offset is not None:
         place = [n / factor for n, factor in zip(offset, factors, strict=True)]
-        offset = voxels_of(name, place, stated.offset_source)
-    size_nm = size_of(name, source, _times(size, factors))
+        offset = geometry.voxels_of(name, place, stated.offset_source)
+    size_nm = geometry.size_of(name, source, _times(size, factors))
     return dataclasses.replace(stated, voxel_size_nm=size_nm, offset=offset, size_source=source)
 
 
-def _times(size: SizeNm, factors: SizeNm) -> SizeNm:
+def _times(size: geometry.SizeNm, factors: geometry.SizeNm) -> geometry.SizeNm:
     return size[0] * factors[0], size[1] * factors[1], size[2] * factors[2]
 
 
@@ -162,7 +157,7 @@ def _factors(
     above: Mapping[str, Any],
     attributes: Mapping[str, Any],
     axes: Sequence[str],
-) -> SizeNm | None:
+) -> geometry.SizeNm | None:
     """Return how many voxels of s0 (z, y, x) make one voxel of a level; None if nothing states it."""
     lists = next((above[key] for key in _FACTORS if key in above), None)
     found = attributes.get("downsamplingFactors")
@@ -170,8 +165,8 @@ def _factors(
         found = lists[level]
     if found is None:
         return None
-    factors = in_order(found, axes)
-    if not are_numbers(factors) or min(factors or ()) <= 0:
+    factors = geometry.in_order(found, axes)
+    if not geometry.are_numbers(factors) or min(factors or ()) <= 0:
         raise InvalidFileError(
             f"{name}: the downsampling factors are {str(found)[:100]}, expected three numbers above 0"
         )
@@ -179,9 +174,9 @@ def _factors(
     return z, y, x
 
 
-def _size(attributes: Mapping[str, Any], axes: Sequence[str]) -> SizeNm | None:
+def _size(attributes: Mapping[str, Any], axes: Sequence[str]) -> geometry.SizeNm | None:
     kept = {key: value for key, value in attributes.items() if key != "offset"}
-    axes = axis_names(attributes.get("axes")) or axes
+    axes = geometry.axis_names(attributes.get("axes")) or axes
     return _of_attributes("its group", kept, axes).voxel_size_nm
 
 

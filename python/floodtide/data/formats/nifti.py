@@ -8,7 +8,6 @@ that programs have stored in different orientations fit.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,11 @@ from floodtide.data.formats.geometry import SAME, Geometry, size_text, stated_si
 from floodtide.data.formats.readers import Opened, array_volume
 from floodtide.errors import InvalidFileError
 
+NIFTI = (".nii", ".nii.gz")
+"""Endings of names of NIfTI files."""
+
 _EXACT = 2**53  # integers up to here are exact as float64
+_HARMLESS = ("bitpix", "pixdim[0]")  # problems of headers that change nothing
 _STRAIGHT = 1e-3  # share of an axis that may lie along another one
 
 
@@ -30,23 +33,18 @@ def open_nifti(reference: str) -> Opened:
     """Open a file of one volume."""
     require_file(reference)
     nibabel = library("nibabel", reference, "formats")
-    logger = logging.getLogger("nibabel.global")
-    handler = logging.Handler()  # what nibabel logs about a header that it repairs becomes a note
-    repaired: list[str] = []
-    handler.emit = lambda record: repaired.append(record.getMessage())  # type: ignore[method-assign]
-    kept, logger.handlers = logger.handlers, [handler]
-    try:
+    with nibabel.imageglobals.LoggingOutputSuppressor():
         file = nibabel.load(reference, mmap=False)
-        if not isinstance(file, nibabel.Nifti1Pair):  # the class of NIfTI-2, too
-            raise InvalidFileError(
-                f"{reference}: is a file of {type(file).__name__}, expected NIfTI"
-            )
-        opened = _opened(nibabel, reference, file)
-    finally:
-        logger.handlers = kept
-        for text in dict.fromkeys(repaired):
-            notes.show(f"{reference}: {text}")
-    if any("pixdim" in text and "non-zero" in text for text in repaired):  # nibabel takes 1 for 0
+    if not isinstance(file, nibabel.Nifti1Pair):  # the class of NIfTI-2, too
+        raise InvalidFileError(f"{reference}: is a file of {type(file).__name__}, expected NIfTI")
+    opened = _opened(nibabel, reference, file)
+    with nibabel.openers.ImageOpener(reference) as stored:  # nibabel has repaired the header
+        block = stored.read(file.header.template_dtype.itemsize)
+    problems = file.header.diagnose_binaryblock(block)
+    for text in problems.splitlines():
+        if not text.startswith(_HARMLESS):
+            notes.show(f"{reference}: its header is repaired: {text}")
+    if "non-zero" in problems:  # nibabel takes 1 for edges of 0
         unknown = dataclasses.replace(opened.geometry, voxel_size_nm=None, size_source="")
         return opened._replace(geometry=unknown)
     return opened

@@ -10,6 +10,7 @@ from floodtide.data.formats.geometry import (
     Geometry,
     are_numbers,
     axis_names,
+    shown,
     stated_size,
     voxels_of,
 )
@@ -36,15 +37,21 @@ def geometry_of_level(
             f"{name}: its OME-Zarr metadata names the axes {given}, expected {rank} names such as z, y, x"
         )
     scale, moved, known = [1.0] * rank, [0.0] * rank, False
-    for owner in owners:
-        for change in _flat(owner.get("coordinateTransformations") or []):
-            kind, factors = _change(name, change, rank)
-            if kind == "scale":
-                scale = [a * b for a, b in zip(scale, factors, strict=True)]
-                moved = [a * b for a, b in zip(moved, factors, strict=True)]
-                known = True
-            else:
-                moved = [a + b for a, b in zip(moved, factors, strict=True)]
+    for change in _changes(owners):
+        kind = change.get("type") if isinstance(change, Mapping) else None
+        if kind == "identity":
+            continue
+        numbers: Any = change.get(kind) if kind in ("scale", "translation") else None
+        if not are_numbers(numbers, rank):
+            raise InvalidFileError(
+                f"{name}: has the transformation {shown(change)}, expected scale or translation with {rank} numbers"
+            )
+        if kind == "scale":
+            scale = [a * b for a, b in zip(scale, numbers, strict=True)]
+            moved = [a * b for a, b in zip(moved, numbers, strict=True)]
+            known = True
+        else:
+            moved = [a + b for a, b in zip(moved, numbers, strict=True)]
     if not set("zyx") <= set(names):
         return names, Geometry()
     at = [names.index(axis) for axis in "zyx"]
@@ -57,7 +64,11 @@ def geometry_of_level(
     offset = None
     if any(start):
         offset = voxels_of(name, [a / b for a, b in zip(start, step, strict=True)], source)
-    size = stated_size(name, source, step, [_unit(given, i) for i in at]) if known else None
+    size = None
+    if known:
+        axes = [given[i] if given is not None else {} for i in at]
+        units = [str(a.get("unit") or "") if isinstance(a, Mapping) else "" for a in axes]
+        size = stated_size(name, source, step, units)
     return names, Geometry.by(source, size, offset, source)
 
 
@@ -69,28 +80,11 @@ def _axes_of_system(level: Mapping[str, Any], systems: Sequence[Any]) -> Any:
     return next((one.get("axes") for one in (*found, *known)), None)
 
 
-def _flat(changes: Sequence[Any]) -> list[Any]:
-    """Return transformations in which a sequence is replaced by its parts."""
+def _changes(owners: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the transformations of a level and its image. The parts of a sequence replace it."""
     found: list[Any] = []
-    for change in changes:
-        parts = change.get("transformations") if isinstance(change, dict) else None
-        found += parts if isinstance(parts, list) else [change]
+    for owner in owners:
+        for change in owner.get("coordinateTransformations") or []:
+            parts = change.get("transformations") if isinstance(change, Mapping) else None
+            found += parts if isinstance(parts, list) else [change]
     return found
-
-
-def _change(name: str, change: Any, rank: int) -> tuple[str, list[float]]:
-    """Return the kind and the numbers of a transformation."""
-    kind = change.get("type") if isinstance(change, dict) else None
-    if kind == "identity":
-        return "translation", [0.0] * rank
-    numbers = change.get(kind) if kind in ("scale", "translation") else []
-    if not are_numbers(numbers, rank):
-        raise InvalidFileError(
-            f"{name}: has the transformation {str(change)[:80]}, expected scale or translation with {rank} numbers"
-        )
-    return str(kind), [float(n) for n in numbers]
-
-
-def _unit(axes: Sequence[Any] | None, index: int) -> str:
-    axis = axes[index] if axes is not None else None
-    return str(axis.get("unit") or "") if isinstance(axis, Mapping) else ""

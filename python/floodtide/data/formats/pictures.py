@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import notes
-from floodtide.base.gates import Gate
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
+from floodtide.base.locks import Gate
 from floodtide.base.reading import blaming, require_file
 from floodtide.data.boxes import Vec3, of_slices
 from floodtide.data.formats import tiff
 from floodtide.data.formats.geometry import Geometry, not_used, same_size, size_text
-from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
+from floodtide.data.formats.tiff import TIFF, file_and_series
 from floodtide.errors import InvalidFileError
 
 CACHE_BYTES = 256 << 20
@@ -37,8 +37,6 @@ CACHE_BYTES = 256 << 20
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 PICTURES = (*TIFF, ".png")
-_INCH_NM = 25.4e6
-_PRINTED_NM = 10_000  # larger pixels state the resolution of a screen or printer
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_PALETTE = 3  # kind of colours in the header of a PNG file
 _WILD = re.compile(r"[*?\[]")
@@ -176,18 +174,14 @@ class Stack(Planes):
             return super().__getitem__(box)
         z, y, x = box
         _, rows, columns = self.shape
-        count = (y.stop - y.start) * columns
         block = np.empty(of_slices(box)[1], self._stored)
-        descriptor = self._file.filehandle.fileno()
         for i in range(z.start, z.stop):
             first = self._offset + (i * rows + y.start) * columns * self.dtype.itemsize
-            read, left = b"", count * self.dtype.itemsize
-            while left > 0:  # a system may read less than it is asked for
-                more = os.pread(descriptor, left, first + len(read))
-                if not more:
-                    raise OSError("the file ends within the pictures")
-                read, left = read + more, left - len(more)
-            block[i - z.start] = np.frombuffer(read, self._stored).reshape(-1, columns)[:, x]
+            count = (y.stop - y.start) * columns
+            values = np.fromfile(self._path, self._stored, count, offset=first)
+            if values.size != count:
+                raise OSError("the file ends within the pictures")
+            block[i - z.start] = values.reshape(-1, columns)[:, x]
         return block
 
     def _decoded(self, number: int) -> NDArray[Any]:
@@ -271,10 +265,6 @@ class Folder(Planes):
                     f"{self._pattern}: states that some values are transparent (tRNS); they are read like others"
                 )
             tiff.note_turned(self._pattern, image.getexif().get(tiff.ORIENTATION, 1))
-            edges = [_INCH_NM / dots for dots in reversed(image.info.get("dpi", ())) if dots > 0]
-            if edges and max(edges) < _PRINTED_NM:
-                text = f"pixels of {size_text(edges)} nm (pHYs), which say nothing of the sections"
-                not_used(self._pattern, text)
             if kind != _PNG_PALETTE:
                 return np.asarray(pillow.imread(path))
             table = np.reshape(image.getpalette(), (-1, 3))

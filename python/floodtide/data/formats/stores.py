@@ -22,6 +22,7 @@ from floodtide.base.libraries import tensorstore_library
 from floodtide.base.limits import require_decoded
 from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import read_json, reason
+from floodtide.data.formats import readers
 from floodtide.data.formats.geometry import (
     NAMES,
     NO_PLACE,
@@ -40,15 +41,7 @@ from floodtide.data.formats.geometry import (
     order_of,
     size_of,
 )
-from floodtide.data.formats.names import file_and_series, refuse_other
-from floodtide.data.formats.readers import (
-    CACHE_BYTES,
-    Opened,
-    Store,
-    in_folder,
-    note_absent,
-    object_volume,
-)
+from floodtide.data.formats.tiff import file_and_series
 from floodtide.errors import InvalidFileError
 
 _WEBKNOSSOS = "datasource-properties.json"
@@ -71,14 +64,14 @@ def is_in(reference: str, suffix: str) -> bool:
     return any(os.path.isfile(os.path.join(reference, name)) for name in STORES[suffix])
 
 
-def open_zarr(reference: str, channel: int | None = None) -> Opened:
+def open_zarr(reference: str, channel: int | None = None) -> readers.Opened:
     """Open an array of a Zarr 2 or 3 folder, or the finest level of an OME-Zarr image."""
     from floodtide.data.formats.ome import geometry_of_level
 
     array = _zarr_array(reference)
     document = _metadata(array.parent, reference)
     driver = "zarr3" if array.name == "zarr.json" else "zarr"
-    store = _opened(reference, {"driver": driver, **in_folder(array.parent)})
+    store = _opened(reference, {"driver": driver, **readers.in_folder(array.parent)})
     image, level = _image_around(array.parent, reference)
     attributes = {
         "dimension_names": document.get("dimension_names"),
@@ -130,20 +123,20 @@ def _axis_order(array: Path, reference: str) -> list[str] | None:
     return None
 
 
-def open_n5(reference: str, channel: int | None = None) -> Opened:
+def open_n5(reference: str, channel: int | None = None) -> readers.Opened:
     """Open a dataset of an N5 folder."""
     from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
 
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
     if "dimensions" not in attributes:
-        raise InvalidFileError(_no_array(reference, "N5 dataset", "attributes.json", "dimensions"))
+        raise InvalidFileError(_no_array(reference, "N5 dataset", "attributes.json"))
     if attributes.get("isLabelMultiset") is True:
         raise InvalidFileError(
             f"{reference}: holds label multisets of Paintera, expected one label for each voxel: export it as scalars"
             " (paintera-convert to-scalar)"
         )
-    store = _opened(reference, {"driver": "n5", **in_folder(path.parent)})
+    store = _opened(reference, {"driver": "n5", **readers.in_folder(path.parent)})
     names = names_of_dataset(reference, path.parent, attributes, store.rank)
     source = "its attributes"
     if names is None:
@@ -157,17 +150,15 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     return opened
 
 
-def open_precomputed(reference: str, channel: int | None = None) -> Opened:
+def open_precomputed(reference: str, channel: int | None = None) -> readers.Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
-    folder = reference.removeprefix(PRECOMPUTED)
-    refuse_other(folder, PRECOMPUTED)
-    metadata = Path(folder, "info")
+    metadata = Path(reference.removeprefix(PRECOMPUTED), "info")
     info = _json(metadata, reference)
     sizes: list[Any] = [one.get("resolution") for one in listed(info.get("scales"))]
     # If the scales have another form, tensorstore says so.
     finest = sizes.index(min(sizes, key=math.prod)) if sizes and all(map(are_numbers, sizes)) else 0
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
-    store = _opened(reference, {**driver, **in_folder(metadata.parent)})
+    store = _opened(reference, {**driver, **readers.in_folder(metadata.parent)})
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
     i, j, k = map(int, scale.get("voxel_offset", (0, 0, 0)))  # tensorstore has refused fractions
@@ -204,14 +195,14 @@ def _volume(
     channel: int | None,
     geometry: Geometry,
     metadata: Path,
-) -> Opened:
+) -> readers.Opened:
     """Return the volume of one channel of an array with axes of these names."""
     index, order = order_of(reference, names, store.shape, channel)
     store = store[tensorstore_library(reference).d[:].translate_to[0]][index].transpose(list(order))
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
-    source = Store(store, reference, chunks)
-    return object_volume(source, reference, geometry, file=str(metadata))
+    source = readers.Store(store, reference, chunks)
+    return readers.object_volume(source, reference, geometry, file=str(metadata))
 
 
 def _grid_of(store: Any) -> tuple[int, ...]:
@@ -256,7 +247,7 @@ def _check_chunks(
             " the chunk size of the metadata"
         )
     own = writer if isinstance(writer, str) and writer.startswith("floodtide") else ""
-    note_absent(name, expected - found, expected, own)
+    readers.note_absent(name, expected - found, expected, own)
 
 
 def _names_of_precomputed(
@@ -309,7 +300,7 @@ def _zarr_chunks(document: Mapping[str, Any], rank: int) -> re.Pattern[str]:
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
     tensorstore = tensorstore_library(reference)
     context = {
-        "cache_pool": {"total_bytes_limit": CACHE_BYTES},
+        "cache_pool": {"total_bytes_limit": readers.CACHE_BYTES},
         "data_copy_concurrency": {"limit": max(1, _core.num_threads())},
     }
     spec = {**spec, "recheck_cached_data": "open", "context": context}
@@ -352,7 +343,7 @@ def _zarr_array(reference: str) -> Path:
             return _zarr_array(str(folder / numbered[0]))
         named = " or ".join(f"{folder}/{one}" for one in numbered[:5])
         raise InvalidFileError(f"{reference}: holds {len(numbered)} images, expected {named}")
-    raise InvalidFileError(_no_array(reference, "Zarr array", "zarr.json or .zarray", ""))
+    raise InvalidFileError(_no_array(reference, "Zarr array", "zarr.json or .zarray"))
 
 
 def _levels_of(image: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -429,30 +420,22 @@ def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
     return attributes if isinstance(attributes, dict) else {}
 
 
-def _no_array(reference: str, kind: str, file: str, key: str) -> str:
+def _no_array(reference: str, kind: str, file: str) -> str:
     """Return a message that the folder holds no array, with those in folders below, or in the store around it."""
     folder, text = Path(reference), f"{reference}: is no {kind} (no {file} of one)"
     if not folder.is_dir():
         stores = [one for one in folder.parents if one.suffix in STORES and one.is_dir()]
         folder, text = stores[0] if stores else folder, f"{reference}: there is no such folder"
-    below = sorted(_arrays(folder, key, 4)) if folder.is_dir() else []
-    return f"{text}; expected {' or '.join(below[:5]) or f'a {kind}'}"
+    return f"{text}; expected {' or '.join(arrays_below(folder, 4)) or f'a {kind}'}"
 
 
-def zarr_arrays(folder: Path) -> list[str]:
-    """Return the paths of the Zarr arrays up to two folders below a folder."""
-    return sorted(_arrays(folder, "", 2))
-
-
-def _arrays(folder: Path, key: str, depth: int) -> Iterator[str]:
-    for child in folder.iterdir() if depth else ():
-        if not child.is_dir():
-            continue
-        files = ("attributes.json",) if key else ("zarr.json", ".zarray")
-        found = [child / name for name in files if (child / name).is_file()]
-        document = read_json(found[0]) if found else {}
-        is_array = key in document if key else document.get("node_type", "array") == "array"
-        if found and is_array:
-            yield str(child)
-        else:
-            yield from _arrays(child, key, depth - 1)
+def arrays_below(folder: Path, depth: int) -> list[str]:
+    """Return the paths of the first Zarr arrays and N5 datasets up to `depth` folders below a folder."""
+    found: list[str] = []
+    folders = [one for one in folder.iterdir() if one.is_dir()] if depth and folder.is_dir() else []
+    for child in sorted(folders):
+        files = [child / name for name in ("zarr.json", ".zarray", "attributes.json")]
+        documents = [read_json(one) for one in files if one.is_file()]
+        is_array = any("shape" in one or "dimensions" in one for one in documents)
+        found += [str(child)] if is_array else arrays_below(child, depth - 1)
+    return found[:5]

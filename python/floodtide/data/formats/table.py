@@ -19,8 +19,9 @@ from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import PRECOMPUTED, volume_folder
 from floodtide.base.reading import blaming, exists
 from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
-from floodtide.data.formats.names import NIFTI, file_and_series, refuse_other
+from floodtide.data.formats.nifti import NIFTI
 from floodtide.data.formats.readers import Opened
+from floodtide.data.formats.tiff import file_and_series
 from floodtide.data.formats.writers import Plan, Writer
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
@@ -129,13 +130,20 @@ def format_of(reference: str) -> Format:
         InvalidArgumentError: If the name has no known form, or is not valid UTF-8. The message names the nearest form.
     """
     require_utf8(reference, "the name of a volume")
+    plain = reference.removeprefix(PRECOMPUTED)
+    scheme, _, path = plain.rpartition("://")
+    if scheme:
+        here = scheme.rpartition("/")[2] in ("file", "zarr", "n5")
+        advice = f", as in {reference.removesuffix(plain)}{path}" if here else ""
+        raise InvalidArgumentError(
+            f"volume '{reference}': floodtide reads files and folders of this machine, without {scheme}://{advice}"
+        )
     path, _, dataset = reference.rpartition(":")
     if dataset and exists(path) and not pictures.is_stack(reference):
         return HDF5  # the name of an existing file with a dataset has no other meaning
     for row in (*FORMATS[1:], HDF5):  # a name of another format may have a colon, too
         if row.matches(reference) and not (row is HDF5 and os.path.isfile(reference)):
             return row
-    refuse_other(reference)
     raise InvalidArgumentError(
         f"volume '{reference}': expected file:dataset{_nearest(reference)}; all forms: {forms()}"
     )
@@ -174,19 +182,15 @@ def forms() -> str:
 
 
 def _datasets(path: str) -> str:
-    """Return a hint that lists the datasets of an HDF5 file; empty if there is no such file."""
+    """Return a hint: the first dataset of an HDF5 file that can be read, and the names of all; empty without any."""
     import shlex  # only for this message
 
     listed = hdf5.datasets_of(path)
-    names = listed.split(", ")
-    for first in names:
+    for name in listed.split(", "):
         with contextlib.suppress(Error):
-            _core.data.Volume(path, first)
-            break
-    else:
-        first = names[0]
-    found = f", for example {shlex.quote(f'{path}:{first}')}; its datasets are: {listed}"
-    return found if listed else ""
+            _core.data.Volume(path, name)
+            return f", for example {shlex.quote(f'{path}:{name}')}; its datasets are: {listed}"
+    return f"; its datasets are: {listed}" if listed else ""
 
 
 def _nearest(reference: str) -> str:
@@ -201,12 +205,12 @@ def _nearest(reference: str) -> str:
         return f", for example {plain}:raw"
     if exists(os.path.join(plain, "info")):
         return f", or {PRECOMPUTED}{plain} for the precomputed volume in this folder"
-    try:
+    with contextlib.suppress(Error, OSError, ValueError):
         names = os.listdir(plain) if os.path.isdir(plain) else []
-        arrays = stores.zarr_arrays(Path(plain)) if names else []
-    except (OSError, ValueError):
-        return ", for example stack.h5:raw"
-    for suffix in pictures.PICTURES:
-        if any(name.lower().endswith(suffix) for name in names):
-            return f", or '{plain}/*{suffix}' for the pictures in this folder"
-    return f", or {' or '.join(arrays[:5])}" if arrays else ", for example stack.h5:raw"
+        for suffix in pictures.PICTURES:
+            if any(name.lower().endswith(suffix) for name in names):
+                return f", or '{plain}/*{suffix}' for the pictures in this folder"
+        if arrays := stores.arrays_below(Path(plain), 2):
+            return f", or {' or '.join(arrays)}"
+    other = f", or a copy of this file as TIFF, HDF5 or Zarr, by Fiji: {picture or 'this format'} is not read"
+    return other if os.path.isfile(plain) else ", for example stack.h5:raw"

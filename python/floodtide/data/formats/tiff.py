@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,22 +21,27 @@ from floodtide.data.formats.geometry import (
     KEYS,
     NAMES,
     NM,
-    NOTED_PLACES,
-    NOTED_VALUES,
     VOXEL_UNITS,
     Geometry,
     are_numbers,
     not_used,
+    shown,
     size_text,
     stated_size,
     voxels_of,
 )
 from floodtide.errors import InvalidFileError, UnsupportedError
 
+TIFF = (".tif", ".tiff")
+"""Endings of names of TIFF files."""
+
+_SERIES = re.compile(r"(.+\.tiff?):(\d{1,9})", re.IGNORECASE | re.DOTALL)
 _SECTIONS = "ZQI"  # axes along which pages are sections: z, or an unnamed sequence
 _IMAGEJ = ("uint8", "uint16", "float32")
-_OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")}
-_OME |= {"float32": "float", "float64": "double"}
+_NO_UUID = (
+    "00000000-0000-0000-0000-000000000000"  # tifffile's is random, so that no run repeats a file
+)
+_OME = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "float64")
 PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 # Tags; Orientation 1: the first row is the top, and the first column is at the left
 ORIENTATION, _GDAL, _NO_DATA = 274, 42112, 42113
@@ -45,6 +50,14 @@ _OF_MICROSCOPES = {34118: "Zeiss", 34682: "FEI", 65009: "Gatan"}
 _UNITS = {2: "inch", 3: "cm", 4: "mm", 5: "um"}
 _MOST_PAGES = 2000  # whose tags are compared
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
+
+
+def file_and_series(reference: str) -> tuple[str, int | None]:
+    """Return the file and the series of a name such as "stack.tif:1"; None: the name has no series."""
+    named = _SERIES.fullmatch(reference)
+    if named is None or os.path.lexists(reference):
+        return reference, None
+    return named[1], int(named[2])
 
 
 class Tables:
@@ -90,10 +103,14 @@ class Sections:
     def __init__(self, path: str, file: Any, number: int | None = None) -> None:
         require_end_of_pages(path, file)
         every = [one for one in file.series if is_picture(one.keyframe)] or [*file.series[:1]]
+        names = ", ".join(
+            f"{path}:{i} ({' x '.join(map(str, one.shape))} {one.axes})"
+            for i, one in enumerate(every[:6])
+        )
         if number is not None:
             if number >= len(every):
                 raise InvalidFileError(
-                    f"{path}: holds {len(every)} series, expected one with the index {number}; {_listed(path, every)}"
+                    f"{path}: holds {len(every)} series, expected one with the index {number}; {names}"
                 )
             every = [every[number]]
         series = every[0]
@@ -105,16 +122,21 @@ class Sections:
         several = len(every) > 1
         if several and not (len(alike) == 1 and plain and not file.is_ome):
             raise InvalidFileError(
-                f"{path}: holds {len(every)} series of pictures, expected the name of one; {_listed(path, every)}"
+                f"{path}: holds {len(every)} series of pictures, expected the name of one; {names}"
             )
         self.pages: Sequence[Any] = series.pages
         if several:
             pages = [page for one in every for page in one.pages]
             self.pages = sorted(pages, key=lambda page: page.index)
-        if file.is_ome and any(page is None for page in self.pages):
-            raise InvalidFileError(f"{path}: {_lost(path, file, self.pages)}")
-        plane = series.keyframe.shape
-        self.shape = (len(self.pages), *plane) if several else _shape(path, series)
+        if file.is_ome and any(page is None for page in self.pages):  # of other files
+            parts = dict.fromkeys(re.findall(r'FileName="([^"]+)"', file.ome_metadata or ""))
+            lost = [one for one in parts if not Path(path).with_name(one).is_file()]
+            missing = sum(page is None for page in self.pages)
+            which = f", expected {', '.join(lost[:5])}" if lost else ""
+            raise InvalidFileError(
+                f"{path}: {missing} of its {len(self.pages)} sections are missing{which}"
+            )
+        self.shape = (len(self.pages), *series.keyframe.shape) if several else _shape(path, series)
         if number is not None and not file.is_ome:
             _note_between(path, self.pages)
         self.dtype = series.dtype
@@ -159,14 +181,10 @@ def _check_counts(path: str, file: Any, shape: Vec3) -> None:
     shaped = re.search(r'"shape": \[([\d, ]+)\]', file.pages[0].shaped_description or "")
     if shaped and len(file.series) == 1:
         stated = math.prod(map(int, shaped[1].split(","))) // math.prod(shape[1:])
-    if 1 < stated < shape[0] and shaped:
+    if stated > shape[0] or (shaped and 1 < stated < shape[0]):
         raise InvalidFileError(
-            f"{path}: its metadata state {stated} pictures, and it holds {shape[0]}: expected one stack"
-        )
-    if stated > shape[0]:
-        raise InvalidFileError(
-            f"{path}: its metadata state {stated} pictures, and it holds {shape[0]}: it may be cut off, or was written"
-            " by a program that kept old metadata"
+            f"{path}: its metadata state {stated} pictures, and it holds {shape[0]}: expected one stack; it may be cut"
+            " off, or was written by a program that kept old metadata"
         )
     known = sum(len(level.pages) for one in file.series for level in one.levels)
     if len(file.pages) > max(known, shape[0]):
@@ -205,13 +223,6 @@ def _note_pages(path: str, first: Any, pages: Sequence[Any]) -> None:
         notes.show(
             f"{path}: its pages are not in the order of their PageNumber; they are read as stored"
         )
-
-
-def _listed(path: str, every: Sequence[Any]) -> str:
-    """Return the names of the series of a file, with their shapes."""
-    shapes = [f"{' x '.join(map(str, one.shape))} {one.axes}" for one in every]
-    names = [f"{path}:{i} ({shape})" for i, shape in enumerate(shapes[:6])]
-    return ", ".join(names) + (", ..." if len(every) > len(names) else "")
 
 
 def decoded(path: str, page: Any, tables: Tables) -> NDArray[Any]:
@@ -260,9 +271,9 @@ def note_colours(name: str, page: Any) -> None:
     gdal = str(page.tags.valueof(_GDAL, default=""))
     scaled = re.findall(r'role="(scale|offset)"[^>]*>([^<]*)<', gdal)
     if scaled:
-        shown = ", ".join(f"{role} = {value}" for role, value in dict.fromkeys(scaled))
+        values = ", ".join(f"{role} = {value}" for role, value in dict.fromkeys(scaled))
         notes.show(
-            f"{name}: states {shown} for its values (GDAL_METADATA); they are read as they are stored"
+            f"{name}: states {values} for its values (GDAL_METADATA); they are read as they are stored"
         )
 
 
@@ -277,79 +288,49 @@ def note_turned(name: str, orientation: Any) -> None:
 
 def _shape(path: str, series: Any) -> Vec3:
     """Return the shape of a series of pictures of one channel."""
-    text = f"{path}: has axes {series.axes} of {tuple(series.shape)}"
     sizes = [(a, n) for a, n in zip(series.axes, series.shape, strict=True) if n > 1 or a in "YX"]
     names = "".join(a for a, _ in sizes)
     if names.endswith("YX") and len(sizes) <= 3 and names[:-2] in ("", *_SECTIONS):
         z, y, x = ((1,) * (3 - len(sizes))) + tuple(n for _, n in sizes)
         return z, y, x
-    if names in ("TYX", "CYX"):
-        what = "times" if names == "TYX" else "channels"
-        raise InvalidFileError(
-            f"{text}, so {sizes[0][1]} {what} of one section; expected sections (z, y, x): if they are sections,"
-            " state them"
-            " as slices (Fiji: Image > Properties; tifffile: metadata={'axes': 'ZYX'})"
-        )
     more = ""
-    if "S" in names:
+    if names in ("TYX", "CYX"):
+        more = "; state sections as slices (Fiji: Image > Properties; tifffile: metadata={'axes': 'ZYX'})"
+    elif "S" in names:
         more = "; if each colour is a label, number the colours first (Fiji: Image > Type > 8-bit makes grey levels)"
-    raise InvalidFileError(f"{text}, expected pictures of one channel (z, y, x){more}")
+    raise InvalidFileError(
+        f"{path}: has axes {series.axes} of {tuple(series.shape)}, expected pictures of one channel (z, y, x){more}"
+    )
 
 
-def _lost(path: str, file: Any, pages: Sequence[Any]) -> str:
-    """Return which files of an OME-TIFF that is spread over several do not exist."""
-    named = dict.fromkeys(re.findall(r'FileName="([^"]+)"', file.ome_metadata or ""))
-    lost = [name for name in named if not Path(path).with_name(name).is_file()]
-    missing = sum(page is None for page in pages)
-    where = f": {', '.join(lost[:5])} {'does' if len(lost) == 1 else 'do'} not exist"
-    return f"{missing} of its {len(pages)} sections are missing{where if lost else ''}"
-
-
-def description(shape: Vec3, dtype: np.dtype[Any], geometry: Geometry, large: bool) -> str:
-    """Return the description of the first page of a stack.
+def metadata_for(shape: Vec3, dtype: np.dtype[Any], geometry: Geometry, large: bool) -> Any:
+    """Return the arguments of tifffile's `TiffWriter`, and the metadata of its `write`, for a stack.
 
     Args:
         dtype: Type of the voxels. ImageJ has three, OME all but integers of 64 bits, which get floodtide's metadata.
         large: True for a file of 64-bit positions, which ImageJ's own metadata do not fit.
     """
+    size, offset = geometry.voxel_size_nm, geometry.offset
+    known: dict[str, Any] = {"axes": "ZYX"}
     if dtype.name in _IMAGEJ and not large:
-        return _imagej_text(shape[0], geometry)
+        if size is not None:
+            known |= {"unit": "nm", "spacing": size[0]}
+        if offset is not None:  # the place of the whole volume's first voxel in this one
+            known |= {f"{axis}origin": -n for axis, n in zip("zyx", offset, strict=True)}
+        return {"imagej": True}, known
     if dtype.name in _OME:
-        return _ome_text(shape, _OME[dtype.name], geometry)
-    stated = {"voxel_size_nm": geometry.voxel_size_nm, "offset": geometry.offset}
-    known = {} if geometry == Geometry() else stated
-    return json.dumps({"shape": shape, "axes": "ZYX", **known})
-
-
-def _imagej_text(sections: int, geometry: Geometry) -> str:
-    lines = ["ImageJ=1.54f", f"images={sections}", f"slices={sections}", "loop=false"]
-    if geometry.voxel_size_nm is not None:
-        lines += ["unit=nm", f"spacing={geometry.voxel_size_nm[0]:.17g}"]
-    if geometry.offset is not None:  # the place of the whole volume's first voxel in this one
-        lines += [f"{axis}origin={-n}" for axis, n in zip("zyx", geometry.offset, strict=True)]
-    return "\n".join([*lines, ""])
-
-
-def _ome_text(shape: Vec3, kind: str, geometry: Geometry) -> str:
-    sizes = " ".join(f'Size{axis}="{n}"' for axis, n in zip("ZYX", shape, strict=True))
-    edges = plane = ""
-    if geometry.voxel_size_nm is not None:
-        edges = "".join(
-            f' PhysicalSize{axis}="{n:.17g}" PhysicalSize{axis}Unit="nm"'
-            for axis, n in zip("ZYX", geometry.voxel_size_nm, strict=True)
-        )
-    if geometry.offset is not None:
-        place = "".join(
-            f' Position{axis}="{n}" Position{axis}Unit="pixel"'
-            for axis, n in zip("ZYX", geometry.offset, strict=True)
-        )
-        plane = f'<Plane TheZ="0" TheC="0" TheT="0"{place}/>'
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image'
-        f' ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="{kind}" {sizes} SizeC="1" SizeT="1"{edges}>'
-        f'<Channel ID="Channel:0:0" SamplesPerPixel="1"/><TiffData IFD="0" PlaneCount="{shape[0]}"/>{plane}</Pixels>'
-        "</Image></OME>"
-    )
+        known |= {"Plane": {}, "UUID": _NO_UUID}
+        for i, axis in enumerate("ZYX"):
+            if size is not None:
+                known |= {f"PhysicalSize{axis}": size[i], f"PhysicalSize{axis}Unit": "nm"}
+            if offset is not None:
+                places = [offset[i] + z * (axis == "Z") for z in range(shape[0])]
+                units = ["pixel"] * shape[0]
+                known["Plane"] |= {f"Position{axis}": places, f"Position{axis}Unit": units}
+        return {"ome": True}, known
+    if geometry != Geometry():
+        known |= {"voxel_size_nm": size, "offset": offset}
+    return {}, known
 
 
 def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
@@ -360,11 +341,7 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
         size, offset = stated["voxel_size_nm"] or [], stated.get("offset")
         return _geometry(path, "its metadata", size, ["nm"] * 3, offset)
     for key in (key for key in KEYS if key in stated and key not in NAMES):
-        text = f"its description states {key} = {str(stated[key])[:60]}"
-        if key in (*NOTED_PLACES, *NOTED_VALUES, "offset"):
-            notes.show(f"{path}: {text}: not used")
-        else:
-            not_used(path, text)
+        notes.show(f"{path}: its description states {key} = {shown(stated[key])}: not used")
     tags = file.pages[0].tags
     for tag, program in _OF_MICROSCOPES.items():
         if tag in tags:
@@ -399,9 +376,9 @@ def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
     units = [str(stated.get(key, unit)) for key in ("zunit", "yunit", "unit")]
     curve = {key: stated[key] for key in ("cf", "c0", "c1", "c2") if key in stated}
     if {"cf": 0, "c0": 0, "c1": 1} | curve != {"cf": 0, "c0": 0, "c1": 1}:
-        shown = ", ".join(f"{key} = {value}" for key, value in curve.items())
+        values = ", ".join(f"{key} = {value}" for key, value in curve.items())
         notes.show(
-            f"{path}: its ImageJ metadata calibrate the values ({shown}); they are read as they are stored"
+            f"{path}: its ImageJ metadata calibrate the values ({values}); they are read as they are stored"
         )
     pixels = [tags[name].value for name in ("YResolution", "XResolution") if name in tags]
     places = [f"{axis}origin" for axis in "zyx"]
@@ -416,7 +393,7 @@ def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
 def _of_ome(path: str, text: str, number: int) -> Geometry:
     if "BinaryOnly" in text:
         not_used(path, "its OME metadata are in another file")
-    images = _listed_tags(library("tifffile", path, "formats").xml2dict(text)["OME"].get("Image"))
+    images = _listed(library("tifffile", path, "formats").xml2dict(text)["OME"].get("Image"))
     if len(images) > 1 and any("UUID" in one for one in _tiff_data(images)):
         here = Path(path).name  # tifffile has no series for images whose files do not exist
         images = [one for one in images if here in str(_tiff_data([one]))]
@@ -424,7 +401,7 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     pixels = images[number].get("Pixels", {}) if number < len(images) else {}
     planes = {
         int(one.get("TheZ", 0)): one
-        for one in _listed_tags(pixels.get("Plane"))
+        for one in _listed(pixels.get("Plane"))
         if (int(one.get("TheC", 0)), int(one.get("TheT", 0))) == (0, 0)
     }
     plane = planes.get(0, {})
@@ -435,8 +412,8 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
     start = [*in_pixels.values()]
     others = [f"Position{a} = {n}" for a, n in places.items() if n and a not in in_pixels]
     if others:
-        shown = ", ".join(others)
-        notes.show(f"{path}: its OME metadata state {shown}, the place of a stage: not used")
+        where = ", ".join(others)
+        notes.show(f"{path}: its OME metadata state {where}, the place of a stage: not used")
     apart = {
         one["PositionZ"] - plane["PositionZ"] - z
         for z, one in planes.items()
@@ -452,10 +429,10 @@ def _of_ome(path: str, text: str, number: int) -> Geometry:
 def _tiff_data(images: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the tags that say in which files the pictures of OME images lie."""
     tags = [image.get("Pixels", {}).get("TiffData") for image in images]
-    return [one for found in tags for one in _listed_tags(found)]
+    return [one for found in tags for one in _listed(found)]
 
 
-def _listed_tags(tags: Any) -> list[dict[str, Any]]:
+def _listed(tags: Any) -> list[dict[str, Any]]:
     """Return tags of one name as tifffile's `xml2dict` has them: a list, one, or None."""
     return tags if isinstance(tags, list) else [tags or {}]
 

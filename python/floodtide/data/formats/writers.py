@@ -27,8 +27,8 @@ from floodtide.base.outputs import PRECOMPUTED, STORES
 from floodtide.base.reading import blaming
 from floodtide.data.boxes import Box, Vec3, as_vec3, slices, tiles
 from floodtide.data.formats.geometry import NO_PLACE, NO_SIZE, WRITTEN_BY, Geometry
-from floodtide.data.formats.names import file_and_series
 from floodtide.data.formats.readers import in_folder
+from floodtide.data.formats.tiff import file_and_series, metadata_for
 from floodtide.errors import InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
@@ -246,27 +246,32 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     path = Path(reference)
     if file_and_series(reference)[1] is not None:
         raise InvalidArgumentError(f"{reference}: names a series, expected a new file")
-    from floodtide.data.formats import tiff
-
     tifffile = library("tifffile", reference, "formats")
-    bigtiff = math.prod(plan.shape) * plan.dtype.itemsize > _LARGEST_TIFF
-    description = tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
+    large = math.prod(plan.shape) * plan.dtype.itemsize > _LARGEST_TIFF
+    kind, metadata = metadata_for(plan.shape, plan.dtype, plan.geometry, large)
     _, y, x = plan.size
-    options: dict[str, Any] = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
-    options |= {"metadata": None, "photometric": "minisblack"}
     part = temporary(path)
     try:
         with _storing(reference):
-            with tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
+            with tifffile.TiffWriter(part, bigtiff=large, byteorder="<", **kind) as file:
+                first, _ = file.write(
+                    shape=plan.shape,
+                    dtype=plan.dtype,
+                    photometric="minisblack",
+                    resolution=(1 / x, 1 / y),
+                    resolutionunit="none",
+                    metadata=metadata,
+                    returnoffset=True,
+                )
+            with part.open("r+b") as stack:
+                stack.seek(first)
 
                 def write(box: Box, block: NDArray[Any]) -> None:
-                    for z, picture in enumerate(block, start=box[0][0]):
-                        first = {"description": description.encode()} if z == 0 else {}
-                        file.write(picture, contiguous=z > 0, **first, **options)
+                    stack.write(np.ascontiguousarray(block, plan.dtype.newbyteorder("<")).data)
 
                 yield Writer((1, *plan.shape[1:]), write)
-            with part.open("rb") as written:
-                os.fsync(written.fileno())
+                stack.flush()
+                os.fsync(stack.fileno())
             os.rename(part, path)
     finally:
         part.unlink(missing_ok=True)

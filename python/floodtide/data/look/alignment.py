@@ -8,24 +8,22 @@ from that of other voxels, if the labels lie on the image, and hardly does in an
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Vec3
-from floodtide.data.look.image import require_image
-from floodtide.data.look.labels import changed, require_labels
+from floodtide.data.boxes import Box, Vec3
+from floodtide.data.look.labels import changed
 from floodtide.data.look.sampling import CUBE, FULL, cubes, read, whole_of
-from floodtide.data.volumes import Volume
-from floodtide.errors import ShapeError
+from floodtide.data.volumes import Volume, orders_for
 
 _FEW = 2_000  # voxels at boundaries or inside of objects, below which an orientation is not judged
 _SEEN = 0.15  # difference, as a share of the image's standard deviation, that an aligned volume has at least
 _CLEAR = 0.3  # the same for an orientation that is better than the stored one
 _BETTER = 2.0  # times the stored orientation's difference
-_AXES = "zyx"
 
 
 @dataclass(frozen=True)
@@ -35,21 +33,12 @@ class Orientation:
     Attributes:
         axes: The axis of the stored labels (0 is z) that becomes z, y and x.
         reversed: Which of the new axes z, y, x run backwards.
+        difference: Mean grey level of voxels at a change of label, less that of the other labelled voxels.
     """
 
     axes: Vec3 = (0, 1, 2)
     reversed: tuple[bool, bool, bool] = (False, False, False)
-
-    @property
-    def words(self) -> str:
-        """The orientation in words: "axes z, x, y; y reversed"."""
-        parts = []
-        if self.axes != (0, 1, 2):
-            parts.append("axes " + ", ".join(_AXES[axis] for axis in self.axes))
-        backwards = [name for name, back in zip(_AXES, self.reversed, strict=True) if back]
-        if backwards:
-            parts.append(f"{' and '.join(backwards)} reversed")
-        return "; ".join(parts) or "as stored"
+    difference: float = field(default=0.0, compare=False)
 
     @property
     def expression(self) -> str:
@@ -61,49 +50,30 @@ class Orientation:
             text += "[" + ", ".join("::-1" if back else ":" for back in self.reversed) + "]"
         return text
 
-    @property
-    def _steps(self) -> tuple[slice, ...]:
-        return tuple(slice(None, None, -1 if back else 1) for back in self.reversed)
-
-    def apply(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """Return labels in this orientation, as a view."""
-        return labels.transpose(self.axes)[self._steps]
-
     def undo(self, image: NDArray[Any]) -> NDArray[Any]:
         """Return a view of an image that lies on the labels as they are stored."""
-        return image[self._steps].transpose(np.argsort(self.axes))
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """How well labels lie on an image in one orientation.
-
-    Attributes:
-        difference: Mean grey level of voxels at a change of label, less that of the other labelled voxels.
-    """
-
-    orientation: Orientation
-    difference: float
+        steps = tuple(slice(None, None, -1 if back else 1) for back in self.reversed)
+        return image[steps].transpose(np.argsort(self.axes))
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Candidates for the orientation of labels on their image.
+    """How well labels lie on their image, in several orientations.
 
     Attributes:
         candidates: All orientations that could be judged, the largest absolute difference first.
         std: Standard deviation of the compared voxels of the image.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Orientation, ...]
     std: float
 
     @property
-    def stored(self) -> Candidate | None:
-        """The candidate of the stored orientation; None if it has another shape than the image or too few labels."""
-        return next((one for one in self.candidates if one.orientation == Orientation()), None)
+    def stored(self) -> Orientation | None:
+        """The stored orientation; None if it has another shape than the image or too few labels."""
+        return next((one for one in self.candidates if one == Orientation()), None)
 
-    def contrast(self, candidate: Candidate | None) -> float:
+    def contrast(self, candidate: Orientation | None) -> float:
         """Return the absolute difference of a candidate as a share of the standard deviation; 0 for None."""
         return abs(candidate.difference) / self.std if candidate and self.std > 0 else 0.0
 
@@ -117,7 +87,7 @@ class Alignment:
         return "aligned" if here >= max(_SEEN, self.contrast(best) / _BETTER) else "unclear"
 
     @property
-    def clear(self) -> Candidate | None:
+    def clear(self) -> Orientation | None:
         """The orientation that the labels should have; None if they are aligned or nothing is certain."""
         return self.candidates[0] if self.verdict == "other" else None
 
@@ -133,82 +103,34 @@ def alignment(image: Volume, labels: Volume, *, budget: int = FULL) -> Alignment
 
     Raises:
         ShapeError: If no order of the labels' axes has the shape of the image.
-        InvalidFileError: If a volume cannot be read or is of a wrong type.
+        InvalidFileError: If a volume cannot be read.
     """
-    require_image(image)
-    require_labels(labels)
-    orientations = [
-        Orientation(order, (bool(z), bool(y), bool(x)))
-        for order in orders_for(image, labels)
-        for z, y, x in itertools.product((0, 1), repeat=3)
-    ]
+    orders = orders_for(image, labels)
     per_axis = 3 if budget >= 27 * CUBE**3 else 2
-    parts = _grid(labels.shape, per_axis)
-    for place, box in np.ndenumerate(parts):
-        parts[place] = _parts(labels.read(box))
-    sums = np.zeros((len(orientations), 2, 2))  # of boundary and inside: grey levels, voxels
-    whole = np.zeros(3)  # voxels, grey levels and their squares
-    mean: np.float32 | None = None  # subtracted, so that the sums keep their digits
-    for place, box in np.ndenumerate(_grid(image.shape, per_axis)):
-        values = read(image, box).astype(np.float32)
-        mean = np.float32(values.mean(dtype=np.float64)) if mean is None else mean
-        values -= mean
-        cube = np.array([values.sum(dtype=np.float64), values.size])
-        whole += *cube[::-1], np.square(values).sum(dtype=np.float64)
-        for row, orientation in zip(sums, orientations, strict=True):
-            turned = orientation.undo(values).ravel()
-            boundary, unlabelled = (
-                (turned[voxels].sum(dtype=np.float64), voxels.size)
-                for voxels in orientation.apply(parts)[place]
-            )
-            row += boundary, cube - boundary - unlabelled
-    means = sums[..., 0] / np.maximum(sums[..., 1], 1)
-    found = [
-        Candidate(orientation, float(boundary - inside))
-        for orientation, (boundary, inside), row in zip(orientations, means, sums, strict=True)
-        if row[:, 1].min() >= _FEW
-    ]
-    variance = whole[2] / whole[0] - (whole[1] / whole[0]) ** 2
+
+    def parts(box: Box) -> NDArray[np.uint8]:
+        """Return 1 for voxels at a change of label, and 2 for others inside of objects."""
+        ids = labels.read(box)
+        return np.where(changed(ids)[0], 1, 2 * (ids != 0)).astype(np.uint8)
+
+    marks = _joined(labels.shape, per_axis, parts)
+    boundary, inside = (np.flatnonzero(marks == part) for part in (1, 2))
+    levels = _joined(image.shape, per_axis, lambda box: read(image, box).astype(np.float32))
+    found = []
+    for order in orders if min(len(boundary), len(inside)) >= _FEW else ():
+        for z, y, x in itertools.product((False, True), repeat=3):
+            orientation = Orientation(order, (z, y, x))
+            turned = orientation.undo(levels).ravel()
+            at, other = (turned[part].mean(dtype=np.float64) for part in (boundary, inside))
+            found.append(replace(orientation, difference=float(at - other)))
     best_first = tuple(sorted(found, key=lambda one: -abs(one.difference)))
-    return Alignment(best_first, float(np.sqrt(max(0.0, variance))))
+    return Alignment(best_first, float(levels.std(dtype=np.float64)))
 
 
-def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
-    """Return the orders of the labels' axes that have the shape of the image. Raise ShapeError if there is none."""
-    orders = [
-        (z, y, x)
-        for z, y, x in itertools.permutations(range(3))
-        if (labels.shape[z], labels.shape[y], labels.shape[x]) == image.shape
-    ]
-    if not orders:
-        raise ShapeError(
-            f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape};"
-            " expected the same shape (z, y, x): cut both to the same part, or write a configuration with labels_start"
-            " of the volume, the voxel of the image at which the labels begin"
-        )
-    return orders
-
-
-def require_same_shape(image: Volume, labels: Volume) -> None:
-    """Raise ShapeError unless labels have the shape of their image. The message says how to turn them."""
-    if image.shape != labels.shape:
-        orders = orders_for(image, labels)
-        raise ShapeError(
-            f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape}: the axes"
-            f" are in another order, store labels.transpose{orders[0]} (`floodtide inspect` finds which way they lie)"
-        )
-
-
-def _parts(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the flat indices of the voxels at a change of label, and of the other voxels that are labelled 0."""
-    boundary, _ = changed(labels)
-    return np.flatnonzero(boundary), np.flatnonzero((labels == 0) & ~boundary)
-
-
-def _grid(shape: Vec3, per_axis: int) -> NDArray[Any]:
-    """Return the cubes of a volume in their places (z, y, x)."""
+def _joined(shape: Vec3, per_axis: int, of: Callable[[Box], NDArray[Any]]) -> NDArray[Any]:
+    """Return what a function returns for each cube of a grid, as one array (z, y, x)."""
     boxes = cubes(whole_of(shape), per_axis)
-    found = np.empty([len({start[axis] for start, _ in boxes}) for axis in range(3)], object)
-    for place, box in zip(np.ndindex(found.shape), boxes, strict=True):
-        found[place] = box
-    return found
+    edges = boxes[0][1]
+    counts = [len({start[axis] for start, _ in boxes}) for axis in range(3)]
+    grid = np.stack([of(box) for box in boxes]).reshape(*counts, *edges)
+    return grid.transpose(0, 3, 1, 4, 2, 5).reshape(np.multiply(counts, edges))

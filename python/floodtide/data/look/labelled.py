@@ -11,7 +11,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, difference, slices, tiles, total
+from floodtide.data.boxes import (
+    Box,
+    Progress,
+    as_vec3,
+    between,
+    difference,
+    reported,
+    slices,
+    total,
+)
+from floodtide.data.formats.writers import blocks
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 
@@ -62,11 +72,8 @@ def labelled(volume: Volume, whole: Box, budget: int, progress: Progress | None 
     to reach to the next layers on both sides.
     """
     mask, cell, voxels, exact = _scan(volume, whole, budget, progress)
-    found = _tight(mask)
     empty = int(np.count_nonzero(~mask.any(axis=(1, 2))))
-    if found is None:
-        return Labelled(form="none", boxes=(), voxels=0, empty_sections=empty, exact=exact)
-    form, boxes = _boxes(mask, found, cell)
+    form, boxes = _boxes(mask, cell) if mask.any() else ("none", [])
     open_ = form in ("everywhere", "sections")  # up to the faces of the volume, whatever the labels
     inside = tuple(_cut(volume, whole, box, cell, open_) for box in boxes)
     return Labelled(form=form, boxes=inside, voxels=voxels, empty_sections=empty, exact=exact)
@@ -81,56 +88,40 @@ def _scan(
     while shape[0] * -(-shape[1] // cell) * -(-shape[2] // cell) > _CELLS:
         cell *= 2
     mask = np.zeros((shape[0], -(-shape[1] // cell), -(-shape[2] // cell)), bool)
-    tile = _tile(volume.chunks, shape, cell)
+    chunks = volume.chunks if math.prod(volume.chunks) <= 4 * _TILE else (1, 2048, 2048)
+    cells = as_vec3([chunks[0], *(math.lcm(n, cell) for n in chunks[1:])])
+    parts = list(blocks(shape, cells, _TILE))
+    depth = parts[0][1][0]
     step = max(1, -(-math.prod(shape) // (_READ * budget)))
-    layers = range(0, shape[0], tile[0] * step)
+    layers = range(0, shape[0], depth * step)
     read = voxels = 0
-    most = len(layers) * math.prod(shape[1:]) * tile[0]
-    for z in layers:
-        depth = min(tile[0], shape[0] - z)
-        for at, size in tiles(((z, 0, 0), (depth, *shape[1:])), tile):
-            there = cleared(volume.read((total(first, at), size))) != 0
-            voxels += int(np.count_nonzero(there))
-            read += there.size
-            for axis in (1, 2) if cell > 1 else ():
-                starts = np.arange(0, there.shape[axis], cell)
-                there = np.logical_or.reduceat(there, starts, axis=axis)
-            height, width = there.shape[1:]
-            y, x = at[1] // cell, at[2] // cell
-            mask[z : z + depth, y : y + height, x : x + width] = there
-            if progress is not None:
-                progress(min(read, most), most)
-        after = min(z + tile[0] * step, shape[0])
-        if z + depth < after:  # not read
-            mask[z + depth : after] |= mask[z : z + depth].any(axis=0)
-        if step > 1 and z > 0:
-            before = z - tile[0] * (step - 1)
-            mask[before:z] |= mask[z : z + depth].any(axis=0)
+    for at, size in reported([part for part in parts if part[0][0] in layers], progress):
+        there = cleared(volume.read((total(first, at), size))) != 0
+        voxels += int(np.count_nonzero(there))
+        read += there.size
+        for axis in (1, 2) if cell > 1 else ():
+            starts = np.arange(0, there.shape[axis], cell)
+            there = np.logical_or.reduceat(there, starts, axis=axis)
+        z, y, x = at[0], at[1] // cell, at[2] // cell
+        mask[slices(((z, y, x), as_vec3(there.shape)))] = there
+    gap = depth * (step - 1)  # sections between two layers, which are not read
+    for z in layers if gap else ():
+        seen = mask[z : z + depth].any(axis=0)
+        mask[max(0, z - gap) : z] |= seen
+        mask[z + depth : z + depth + gap] |= seen
     exact = read == math.prod(shape)
     return mask, cell, voxels if exact else round(voxels / read * math.prod(shape)), exact
 
 
-def _tile(chunks: Vec3, shape: Vec3, cell: int) -> list[int]:
-    """Return the size of the parts that are read at once: whole chunks, and whole cells along y and x."""
-    size = [min(chunk, n) for chunk, n in zip(chunks, shape, strict=True)]
-    if math.prod(size) > 4 * _TILE:
-        size = [1, *(min(n, 2048) for n in shape[1:])]
-    for axis in (2, 1, 0):
-        size[axis] = math.lcm(size[axis], cell) if axis else size[axis]
-        while size[axis] < shape[axis] and math.prod(size) // size[axis] * 2 * size[axis] <= _TILE:
-            size[axis] *= 2
-    return size
-
-
-def _boxes(mask: Mask, found: Box, cell: int) -> tuple[Form, list[Box]]:
-    """Return the form of labels inside of a tight box of the map, and the boxes (start, size) in the map."""
+def _boxes(mask: Mask, cell: int) -> tuple[Form, list[Box]]:
+    """Return the form of the labels of a map, and the boxes (start, size) in the map."""
+    whole = ((0, 0, 0), as_vec3(mask.shape))
     if thin := _sections(mask, (0, 1, 2) if cell == 1 else (0,)):
         return "sections", thin
-    full = _split(mask, found, 1)
-    pieces = (
-        full if full and all(mask[slices(one)].all() for one in full) else _split(mask, found, _GAP)
-    )
-    whole = ((0, 0, 0), as_vec3(mask.shape))
+    found = _tight(mask, whole)
+    pieces = _split(mask, found, 1)
+    if not pieces or not all(mask[slices(one)].all() for one in pieces):
+        pieces = _split(mask, found, _GAP)
     if pieces and all(_solid(mask, piece) for piece in pieces):
         if pieces == [whole]:
             return "everywhere", pieces
@@ -147,14 +138,9 @@ def _sections(mask: Mask, axes: tuple[int, ...]) -> list[Box]:
         planes = sum(end - start for start, end in runs)
         if len(runs) > _MOST or planes == mask.shape[axis] or any(b - a > _THIN for a, b in runs):
             continue
-        result = []
-        for start, end in runs:
-            tight = _tight_between(mask, axis, start, end)
-            if not _solid(mask, tight, skip=axis):
-                size = [end - start if i == axis else n for i, n in enumerate(mask.shape)]
-                tight = (as_vec3([start if i == axis else 0 for i in range(3)]), as_vec3(size))
-            result.append(tight)
-        return result
+        thin = [between(((0, 0, 0), as_vec3(mask.shape)), axis, *run) for run in runs]
+        tight = [(_tight(mask, one), one) for one in thin]
+        return [box if _solid(mask, box, skip=axis) else one for box, one in tight]
     return []
 
 
@@ -163,17 +149,13 @@ def _split(mask: Mask, box: Box, gap: int) -> list[Box]:
     open_, done = [box], []
     while open_:
         part = open_.pop()
-        view = mask[slices(part)]
         for axis in range(3):
-            runs = _runs(_profile(view, axis), gap)
+            runs = _runs(_profile(mask[slices(part)], axis), gap)
             if len(runs) > 1:
+                open_ += [_tight(mask, between(part, axis, *run)) for run in runs]
                 break
         else:
             done.append(part)
-            continue
-        for start, end in runs:
-            first, size = _tight_between(view, axis, start, end)
-            open_.append((total(part[0], first), size))
         if len(open_) + len(done) > _MOST:
             return []
     return sorted(done)
@@ -200,27 +182,16 @@ def _profile(mask: Mask, axis: int) -> Mask:
 def _runs(profile: Mask, gap: int) -> list[tuple[int, int]]:
     """Return (start, end) of the runs of True, joined over fewer than `gap` times False."""
     at = np.flatnonzero(profile)
-    if not len(at):
-        return []
     breaks = np.flatnonzero(np.diff(at) > gap)
     starts, ends = at[np.concatenate([[0], breaks + 1])], at[np.concatenate([breaks, [-1]])]
     return [(int(a), int(b) + 1) for a, b in zip(starts, ends, strict=True)]
 
 
-def _tight(mask: Mask) -> Box | None:
-    """Return the smallest box around True; None without."""
-    at = [np.flatnonzero(_profile(mask, axis)) for axis in range(3)]
-    if not len(at[0]):
-        return None
+def _tight(mask: Mask, box: Box) -> Box:
+    """Return the smallest box around True in a box, which must have some."""
+    at = [np.flatnonzero(_profile(mask[slices(box)], axis)) for axis in range(3)]
     first = as_vec3([int(one[0]) for one in at])
-    return first, difference([int(one[-1]) + 1 for one in at], first)
-
-
-def _tight_between(mask: Mask, axis: int, start: int, end: int) -> Box:
-    """Return the smallest box around True in the planes from `start` to `end` of an axis; there must be some."""
-    box = _tight(np.moveaxis(np.moveaxis(mask, axis, 0)[start:end], 0, axis))
-    assert box is not None
-    return total(box[0], [start if axis == other else 0 for other in range(3)]), box[1]
+    return total(box[0], first), difference([int(one[-1]) + 1 for one in at], first)
 
 
 def _cut(volume: Volume, whole: Box, box: Box, cell: int, open_: bool) -> Box:
@@ -229,20 +200,19 @@ def _cut(volume: Volume, whole: Box, box: Box, cell: int, open_: bool) -> Box:
     If `open_`, faces at the end of the volume stay.
     """
     first, shape = whole
-    low = [box[0][0], box[0][1] * cell, box[0][2] * cell]
-    high = [box[0][0] + box[1][0], *(min((box[0][i] + box[1][i]) * cell, shape[i]) for i in (1, 2))]
+    cells = (1, cell, cell)
+    low = [a * n for a, n in zip(box[0], cells, strict=True)]
+    high = [min(a * n, end) for a, n, end in zip(total(*box), cells, shape, strict=True)]
     for axis, at_end in itertools.product((1, 2) if cell > 1 else (), (False, True)):
         if open_ and (high[axis] == shape[axis] if at_end else low[axis] == 0):
             continue
-        start, end = list(low), list(high)
+        start, size = list(low), list(difference(high, low))
+        size[axis] = min(cell, size[axis])
+        start[axis] = high[axis] - size[axis] if at_end else low[axis]
+        there = cleared(volume.read((total(first, start), as_vec3(size)))) != 0
+        at = np.flatnonzero(_profile(there, axis)).tolist() or [0, size[axis] - 1]
         if at_end:
-            start[axis] = max(low[axis], high[axis] - cell)
+            high[axis] = start[axis] + at[-1] + 1
         else:
-            end[axis] = min(low[axis] + cell, high[axis])
-        there = cleared(volume.read((total(first, start), difference(end, start))))
-        at = np.flatnonzero(_profile(there != 0, axis))
-        if len(at) and at_end:
-            high[axis] = start[axis] + int(at[-1]) + 1
-        elif len(at):
-            low[axis] = start[axis] + int(at[0])
+            low[axis] = start[axis] + at[0]
     return total(first, low), difference(high, low)

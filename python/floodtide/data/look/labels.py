@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,14 +19,13 @@ from floodtide.data.look import sampling
 from floodtide.data.look.labelled import Labelled, labelled
 from floodtide.data.look.sampling import Array
 from floodtide.data.no_label import cleared
-from floodtide.data.volumes import Volume
+from floodtide.data.volumes import Volume, computed
 from floodtide.errors import InvalidFileError
 
 LIMITS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """Sizes in voxels for which `LabelStatistics.at_least` counts objects."""
 
 _CUBES = 1 << 23  # voxels in which changes between neighbours are counted
-_TABLES = 64  # tables of sizes that are merged at a time
 _SHOWN = 4  # boxes that messages list
 _READ_BOXES = 16  # labelled boxes that are looked at
 _VALUES = int(limits.MASK_CLASSES.maximum)  # values that may be classes
@@ -52,7 +51,6 @@ class Neighbours:
 
     Attributes:
         changes: Along z, y and x: share of neighbouring voxels that differ.
-        boundary: Share of voxels that differ from a neighbour along some axis.
         zero_between: Share of the changes from one object to another along an axis with voxels labelled 0 between the
             two objects; the others touch.
         zero_width: Median number of voxels between two such objects; 0 without any.
@@ -62,7 +60,6 @@ class Neighbours:
     """
 
     changes: tuple[float, float, float]
-    boundary: float
     zero_between: float
     zero_width: float
     run: tuple[float, float, float]
@@ -81,8 +78,6 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
         median_size: Median size of the objects in voxels.
         largest: The ten largest objects, as (id, voxels).
         values: (value, voxels) of the 33 most frequent values, and of 0 if it occurs, in ascending order.
-        pieces: (value, connected pieces of at least 10 voxels) in a sample of the boxes, for the values that make up
-            99.5 % of the labelled voxels; empty if these are more than 32.
         kind: Whether values are "classes" or "objects"; "unsure" if a sample does not tell.
         kind_reason: What says so, as a clause: "value 255 lies in 143 separate places of the sample".
     """
@@ -95,7 +90,6 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
     median_size: float
     largest: tuple[tuple[int, int], ...]
     values: tuple[tuple[int, int], ...]
-    pieces: tuple[tuple[int, int], ...]
     kind: Literal["classes", "objects", "unsure"]
     kind_reason: str
 
@@ -124,7 +118,8 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
         word = several if len(self.boxes) > 1 else one
         share = sum(math.prod(size) for _, size in self.boxes) / math.prod(self.shape)
         found = "" if self.exact else ", as far as a sample tells"
-        return f"{len(self.boxes)} {word} ({'; '.join(texts)}{more}), {100 * share:.2g} % of the volume{found}"
+        shown = f"{float(f'{100 * share:.2g}'):g} % of the volume{found}"
+        return f"{len(self.boxes)} {word} ({'; '.join(texts)}{more}), {shown}"
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
@@ -136,10 +131,8 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
     @property
     def flat_axis(self) -> int | None:
         """The axis along which labels are those of single sections: nearly every voxel differs from the next one."""
-        most = max(self.changes)
-        axis = self.changes.index(most)
-        others = [share for index, share in enumerate(self.changes) if index != axis]
-        return axis if most > 0.6 and max(others) < 0.3 else None
+        _, other, most = sorted(self.changes)
+        return self.changes.index(most) if most > 0.6 and other < 0.3 else None
 
     @property
     def like_image(self) -> bool:
@@ -147,18 +140,11 @@ class LabelStatistics(Labelled, Neighbours, sampling.Sample):
         return min(self.changes) > _NOISY
 
 
-def like_image(volume: Volume) -> bool:
-    """Return `LabelStatistics.like_image` of a whole volume, from a sample."""
-    whole = sampling.whole_of(volume.shape)
-    return min(_neighbours(volume, [whole], sampling.QUICK).changes) > _NOISY
-
-
 def label_statistics(
     volume: Volume,
     *,
     box: Box | None = None,
     budget: int = sampling.FULL,
-    sections: bool = True,
     progress: Progress | None = None,
 ) -> LabelStatistics:
     """Return the statistics of labels. A box of more than `budget` voxels is sampled, where labels are.
@@ -167,21 +153,19 @@ def label_statistics(
         volume: Labels: integers, or floating-point numbers that are whole.
         box, progress: As for `image_statistics`.
         budget: Voxels to read. To find where labels are, up to 16 times as many are read.
-        sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
 
     Raises:
         InvalidFileError: If the volume cannot be read, or does not hold whole numbers.
     """
-    require_labels(volume)
+    volume = integers_of(volume)
     whole = box or sampling.whole_of(volume.shape)
     found = labelled(volume, whole, budget, progress and part_of(progress, 0, 2))
     inside = list(found.boxes or (whole,))
     step = -(-len(inside) // _READ_BOXES)
     inside = inside[step // 2 :: step]
-    boxes = sampling.sample(whole, budget, sections)
+    boxes = sampling.sample(whole, budget)
     if math.prod(whole[1]) > budget:
-        each = budget // len(inside)
-        boxes = [part for one in inside for part in sampling.sample(one, each, sections)]
+        boxes = [part for one in inside for part in sampling.sample(one, budget // len(inside))]
     ids, sizes = _counted(volume, boxes, progress and part_of(progress, 1, 2))
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
@@ -189,7 +173,7 @@ def label_statistics(
     frequent = [*zip(objects.tolist(), voxels.tolist(), strict=True)][: _VALUES + 1]
     zero = [(0, int(sizes[ids == 0].sum()))] if (ids == 0).any() else []
     main = objects[: 1 + int(np.searchsorted(np.cumsum(voxels), _MAIN * voxels.sum()))]
-    pieces = _pieces(volume, inside, budget, main, found.form) if 0 < len(main) <= _VALUES else ()
+    pieces = _pieces(volume, inside, budget, main, found.form) if len(main) <= _VALUES else {}
     kind, reason = _kind(len(objects), main, pieces)
     if near.inner:
         kind = "classes"
@@ -207,7 +191,6 @@ def label_statistics(
         median_size=float(np.median(voxels)) if len(voxels) else 0.0,
         largest=tuple(frequent[:10]),
         values=tuple(sorted(zero + frequent)),
-        pieces=pieces,
         kind=kind,
         kind_reason=reason,
         **vars(found),
@@ -219,30 +202,32 @@ def _counted(
     volume: Volume, boxes: Sequence[Box], progress: Progress | None
 ) -> tuple[Array, NDArray[np.int64]]:
     """Return the values in boxes, in ascending order, and the voxels of each."""
-    tables: list[Array] = []
-    for _, stored in sampling.slabs(volume, boxes, progress):
-        tables.append(_table(cleared(stored, volume.name)))
-        if len(tables) == _TABLES:
-            tables = [_merged(tables)]
-    ids, sizes = _merged(tables)
+    slabs = sampling.slabs(volume, boxes, progress)
+    ids, sizes = _merged([_table(cleared(stored, volume.name)) for _, stored in slabs])
     return ids, sizes.astype(np.int64)
 
 
-def require_labels(volume: Volume) -> None:
-    """Raise InvalidFileError unless a volume holds integers, or floating-point numbers that are whole in a sample."""
+def integers_of(volume: Volume) -> Volume:
+    """Return labels as integers. Raise InvalidFileError for floating-point numbers that are not whole in a sample."""
     if volume.dtype.kind in "iu":
-        return
+        return volume
     largest = 2 ** (np.finfo(volume.dtype).nmant + 1)  # integers above are rounded
-    small = math.prod(volume.shape) <= sampling.QUICK  # and read whole
-    for box in sampling.sample(sampling.whole_of(volume.shape), sampling.QUICK, sections=small):
+
+    def read(box: Box) -> NDArray[np.int64]:
         values = volume.read(box)
         wrong = np.argwhere(~((np.floor(values) == values) & (np.abs(values) <= largest)))
         if len(wrong):
             place = ", ".join(map(str, wrong[0] + box[0]))
             raise InvalidFileError(
                 f"{volume.name}: labels are {volume.dtype}, and {values[tuple(wrong[0])]:g} at {place} (z, y, x);"
-                f" expected whole numbers up to {largest}, one id for each object: segment probabilities first"
+                f" expected whole numbers (classes or ids) up to {largest}; store larger ids as integers, and segment"
+                " probabilities first"
             )
+        return values.astype(np.int64)
+
+    for box in sampling.sample(sampling.whole_of(volume.shape), sampling.QUICK):
+        read(box)
+    return computed(volume, read, np.dtype(np.int64))
 
 
 def changed(labels: Array) -> tuple[NDArray[np.bool_], tuple[float, float, float]]:
@@ -265,44 +250,37 @@ def changed(labels: Array) -> tuple[NDArray[np.bool_], tuple[float, float, float
 
 def _neighbours(volume: Volume, boxes: Sequence[Box], budget: int) -> Neighbours:
     """Compare voxels with their neighbours along each axis, in cubes."""
-    touching, widths = 0, []
-    voxels = at_boundary = total = 0
-    shares, runs = [], np.zeros(3)
-    tables: list[Array] = []
-    edges: list[Array] = []
-    for box in boxes:
-        for cube in sampling.cubes_within(box, min(budget, _CUBES) // len(boxes)):
-            labels = cleared(volume.read(cube))
-            boundary, differing = changed(labels)
-            shares.append(differing)
-            at_boundary += int(np.count_nonzero(boundary))
-            total += labels.size
-            voxels += int(np.count_nonzero(labels))
-            edge = np.zeros(labels.shape, bool)
-            for axis in range(3):
-                # One after the other, the labelled voxels of all lines along an axis.
-                lines = np.moveaxis(labels, axis, -1).reshape(-1, labels.shape[axis])
-                line, at = np.nonzero(lines)
-                ids = lines[line, at]
-                same, other = line[1:] == line[:-1], ids[1:] != ids[:-1]
-                gaps = at[1:] - at[:-1] - 1
-                pairs = gaps[same & other]
-                touching += int(np.count_nonzero(pairs == 0))
-                widths.append(pairs[pairs > 0])
-                runs[axis] += len(ids) - np.count_nonzero(same & ~other & (gaps == 0))
-                along, marked = np.moveaxis(labels, axis, 0), np.moveaxis(edge, axis, 0)[1:-1]
-                low, middle, high = along[:-2], along[1:-1], along[2:]
-                alone = (low != middle) & (middle != high)
-                # Along z, an object may be in one section.
-                marked |= alone if axis else alone & ((low < middle) == (middle < high))
-            judged = tuple(slice(1, -1) if n > 2 else slice(None) for n in labels.shape)
-            tables.append(_table(labels[judged]))
-            edges.append(_table(labels[judged][edge[judged]]))
+    each = min(budget, _CUBES) // len(boxes)
+    touching, labelled_voxels, runs = 0, 0, np.zeros(3)
+    shares, widths, tables, edges = [], [], [], []
+    for cube in (cube for box in boxes for cube in sampling.cubes_within(box, each)):
+        labels = cleared(volume.read(cube))
+        shares.append(changed(labels)[1])
+        labelled_voxels += int(np.count_nonzero(labels))
+        edge = np.zeros(labels.shape, bool)
+        for axis in range(3):
+            # One after the other, the labelled voxels of all lines along an axis.
+            lines = np.moveaxis(labels, axis, -1).reshape(-1, labels.shape[axis])
+            line, at = np.nonzero(lines)
+            ids = lines[line, at]
+            same, other = line[1:] == line[:-1], ids[1:] != ids[:-1]
+            gaps = at[1:] - at[:-1] - 1
+            pairs = gaps[same & other]
+            touching += int(np.count_nonzero(pairs == 0))
+            widths.append(pairs[pairs > 0])
+            runs[axis] += len(ids) - np.count_nonzero(same & ~other & (gaps == 0))
+            along, marked = np.moveaxis(labels, axis, 0), np.moveaxis(edge, axis, 0)[1:-1]
+            low, middle, high = along[:-2], along[1:-1], along[2:]
+            alone = (low != middle) & (middle != high)
+            # Along z, an object may be in one section.
+            marked |= alone if axis else alone & ((low < middle) == (middle < high))
+        judged = tuple(slice(1, -1) if n > 2 else slice(None) for n in labels.shape)
+        tables.append(_table(labels[judged]))
+        edges.append(_table(labels[judged][edge[judged]]))
     apart = np.concatenate(widths)
-    (cz, cy, cx), (z, y, x) = np.mean(shares, axis=0), voxels / np.maximum(runs, 1)
+    (cz, cy, cx), (z, y, x) = np.mean(shares, axis=0), labelled_voxels / np.maximum(runs, 1)
     return Neighbours(
         changes=(float(cz), float(cy), float(cx)),
-        boundary=at_boundary / total,
         zero_between=len(apart) / max(1, len(apart) + touching),
         zero_width=float(np.median(apart)) if len(apart) else 0.0,
         run=(float(z), float(y), float(x)),
@@ -332,7 +310,7 @@ def _inner(counted: Array, edges: Array) -> tuple[int, ...]:
 
 def _pieces(
     volume: Volume, boxes: Sequence[Box], budget: int, values: Array, form: str
-) -> tuple[tuple[int, int], ...]:
+) -> dict[int, int]:
     """Return how many connected pieces each of the values has, in a block in the middle of each of the largest boxes.
 
     Of several sections, the one with the most pieces counts: an object that is labelled in two sections is one object.
@@ -346,15 +324,15 @@ def _pieces(
             longest = extents.index(max(extents))
             extents[longest] = -(-extents[longest] // 2)
         labels = cleared(volume.read(middle(box, extents)))
-        for value in np.intersect1d(labels, values):
+        for value in map(int, np.intersect1d(labels, values)):
             found = _core.segment.connected_components((labels == value).astype(np.uint8), _SPECK)
-            before, own = counts.get(int(value), 0), int(found.max())
-            counts[int(value)] = max(before, own) if apart else before + own
-    return tuple(sorted(counts.items()))
+            before, own = counts.get(value, 0), int(found.max())
+            counts[value] = max(before, own) if apart else before + own
+    return counts
 
 
 def _kind(
-    objects: int, main: Array, pieces: Sequence[tuple[int, int]]
+    objects: int, main: Array, pieces: Mapping[int, int]
 ) -> tuple[Literal["classes", "objects", "unsure"], str]:
     """Return whether values are classes or objects, and why. `main`: the values that make up nearly all labels."""
     if objects == 0:
@@ -365,10 +343,10 @@ def _kind(
     if objects > len(main):
         seen += f", {len(main)} of them at nearly all labelled voxels"
     highest = int(main.max())
-    most = max(pieces, key=lambda row: row[1], default=(0, 0))
-    mean = sum(count for _, count in pieces) / max(1, len(pieces))
+    mean = sum(pieces.values()) / max(1, len(pieces))
     if mean >= _PIECES:
-        return "classes", f"{seen}; value {most[0]} lies in {most[1]} separate places of a sample"
+        most = max(pieces, key=pieces.__getitem__)
+        return "classes", f"{seen}; value {most} lies in {pieces[most]} separate places of a sample"
     if len(main) == 1 and highest in (1, _SMALL):
         return "classes", f"{seen}: {highest}"
     if len(main) > 1 and mean <= _WHOLE and (len(main) > _FEW_IDS or highest > _SMALL):

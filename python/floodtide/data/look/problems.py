@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodtide.base import notes
-from floodtide.data.formats.geometry import size_text
+from floodtide.data.boxes import Box, is_inside
+from floodtide.data.formats.geometry import SizeNm, size_text
 from floodtide.data.look.alignment import Alignment
-from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.image import ImageStatistics, Sharpness, image_statistics
 from floodtide.data.look.labels import LabelStatistics
-from floodtide.data.look.trained_on import TrainedOn
+from floodtide.data.look.sampling import QUICK, whole_of
+from floodtide.data.look.trained_on import TrainedOn, training_images
+from floodtide.data.volumes import Volume, settled_size
 from floodtide.errors import ConfigurationError
 
 # for an error and a warning: distance of the mean from 0, and standard deviation, of what the network reads
@@ -99,10 +103,9 @@ def of_grey_levels(
         adapts: True if the network is trained on this image, so that it may have other voxels.
     """
     found = _of_normalisation(image, reading)
-    if not trained or any(problem.error for problem in found):
+    if not trained or image.std == 0 or any(problem.error for problem in found):
         return found
-    size = _of_size(image, reading, trained, adapts=adapts)
-    if size or image.std == 0:
+    if size := of_size(image, reading, trained, adapts=adapts):
         return size
     return min((_against(image, reading, volume) for volume in trained), key=lambda one: one[0])[1]
 
@@ -111,35 +114,35 @@ def _against(
     image: ImageStatistics, reading: Reading, volume: TrainedOn
 ) -> tuple[float, list[Problem]]:
     """Return how far an image is from what is usual for parts of a training image (1: the limit), and the warnings."""
-    score, found = _of_contrast(image, reading, volume)
-    shape, more = _of_scale(image, reading, volume)
-    return max(score, shape), found + more
+    parts = [_of_contrast(image, reading, volume)]
+    if image.sharpness is not None:
+        start = f"{reading.where}: against {volume.name}, on which the network was trained,"
+        parts += [
+            (score, f"{start} {image.name} {text}")
+            for score, text in _of_structures(image.sharpness, volume)
+        ]
+    found = [Problem(False, text) for score, text in parts if score > 1]
+    return max(score for score, _ in parts), found
 
 
-def _of_contrast(
-    image: ImageStatistics, reading: Reading, volume: TrainedOn
-) -> tuple[float, list[Problem]]:
-    def read(mean: float, std: float) -> tuple[float, float]:
-        return (mean - reading.mean) / reading.std, std / reading.std
-
+def _of_contrast(image: ImageStatistics, reading: Reading, volume: TrainedOn) -> tuple[float, str]:
     # With and without padding: a sample hardly tells padding from dark tissue.
-    own = [read(image.mean, image.std), read(image.proposed_mean, image.proposed_std)]
-    pairs = [pair for pair in zip(own, volume.normalised, strict=True) if pair[1][1] > 0]
-    if not pairs:
-        return 0.0, []
-
-    def distance(pair: tuple[tuple[float, float], tuple[float, float]]) -> float:
-        (mean, std), (away, spread) = pair
-        contrast = abs(math.log(max(std, 1e-6) / spread)) / math.log(_CONTRAST)
-        return max(abs(mean - away) / spread / _SHIFT, contrast)
-
-    nearest = min(pairs, key=distance)
-    (mean, std), (away, spread) = nearest
-    if (score := distance(nearest)) <= 1:
-        return score, []
-    away_new, spread_new = volume.normalised[1]
+    own = (image.mean, image.std), (image.proposed_mean, image.proposed_std)
+    known = volume.image_mean, volume.image_std
+    compared = []
+    for (mean, std), (away, spread) in zip(own, (known, volume.unpadded or known), strict=True):
+        if spread > 0:
+            mean, std = (mean - reading.mean) / reading.std, std / reading.std
+            away, spread = (away - volume.mean) / volume.std, spread / volume.std
+            contrast = abs(math.log(max(std, 1e-6) / spread)) / math.log(_CONTRAST)
+            score = max(abs(mean - away) / spread / _SHIFT, contrast)
+            compared.append((score, mean, std, away, spread))
+    if not compared:
+        return 0.0, ""
+    *_, away_new, spread_new = compared[-1]
     new_std = image.proposed_std / spread_new
-    return score, finding(
+    score, mean, std, away, spread = min(compared)
+    return score, (
         f"{reading.where}: {image.name} has another mean and contrast than the network was trained on: the network"
         f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {volume.name}: set"
         f" {reading.keys} to {image.proposed_mean - away_new * new_std:.4g} and {new_std:.4g}"
@@ -180,7 +183,7 @@ def _of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]
     )
 
 
-def _of_size(
+def of_size(
     image: ImageStatistics,
     reading: Reading,
     trained: Sequence[TrainedOn],
@@ -188,9 +191,11 @@ def _of_size(
     adapts: bool = False,
     pixels: bool = False,
 ) -> list[Problem]:
-    """Return whether an image has other voxels, or `pixels`, than all training images, as far as sizes are known."""
+    """Return whether an image has other voxels, or `pixels` (y, x), than all training images, if sizes are known."""
     own = reading.voxel_size_nm
     known = [(one.voxel_size_nm, one.name) for one in trained if one.voxel_size_nm is not None]
+    if own is not None and pixels:
+        known = [((own[0], *size[1:]), name) for size, name in known]
     if own is None or not known or any(fits(own, size) for size, _ in known):
         return []
     wanted, name = min(
@@ -210,126 +215,47 @@ def _of_size(
     )
 
 
-def of_image(
-    seen: ImageStatistics,
-    *,
-    mean: float,
-    std: float,
-    voxel_size_nm: tuple[float, float, float],
-    wanted_nm: tuple[float, float, float],
-    trained: Sequence[TrainedOn],
-) -> list[Problem]:
-    """Return what is wrong with an image that a network reads, resampled to `wanted_nm`, as (image - mean) / std.
-
-    Args:
-        seen: Statistics of the image as it is stored.
-        mean, std: What the network reads the image with.
-        voxel_size_nm: Voxel size (z, y, x) of the image.
-        wanted_nm: Voxel size at which the network reads the image.
-        trained: The images that the network was trained on; empty for a new network.
-    """
-    where = "the image"
-    found = of_axes(seen, where, voxel_size_nm)
-    if seen.sharpness is not None:
-        z, y, x = (
-            None if n is None else n * old / new
-            for n, old, new in zip(seen.sharpness.length, voxel_size_nm, wanted_nm, strict=True)
-        )
-        sharpness = dataclasses.replace(seen.sharpness, length=(z, y, x))
-        if voxel_size_nm != wanted_nm:  # resampling changes fine detail
-            sharpness = dataclasses.replace(sharpness, autocorrelation=((), (), ()), skewness=())
-        seen = dataclasses.replace(seen, sharpness=sharpness)
-    reading = Reading(where, mean, std, "segment.mean and segment.std", wanted_nm)
-    return found + of_grey_levels(seen, reading, trained)
-
-
-def of_pixels(
-    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn]
-) -> list[Problem]:
-    """Return whether slices have other pixels (y, x) than those that a network was trained on."""
-    own = reading.voxel_size_nm
-    flat = [
-        dataclasses.replace(one, voxel_size_nm=(own[0], *one.voxel_size_nm[1:]))
-        for one in trained
-        if own is not None and one.voxel_size_nm is not None
-    ]
-    return _of_size(image, reading, flat, pixels=True)
-
-
-def _of_scale(
-    image: ImageStatistics, reading: Reading, volume: TrainedOn
-) -> tuple[float, list[Problem]]:
-    """Return whether size, sharpness, order of axes or polarity of structures differ, with a score as `_against`."""
-    seen = image.sharpness
-    if seen is None:
-        return 0.0, []
+def _of_structures(seen: Sharpness, volume: TrainedOn) -> list[tuple[float, str]]:
+    """Return whether size, sharpness, order of axes and grey levels of structures differ: scores as of `_against`."""
     lengths, detail = _ratios(seen.length, volume.length), _ratios(seen.detail, volume.detail)
     larger, finer = (math.prod(known.values()) ** (1 / max(1, len(known))) for known in (lengths, detail))  # fmt: skip
     by_length = math.log(larger) / math.log(_LENGTHS)
     by_detail = -math.log(finer) / math.log(_DETAIL)
     agree = by_length * by_detail > 0
-    score = math.hypot(by_length, by_detail) if agree else max(abs(by_length), abs(by_detail))
-    found = []
-    if score > 1:
-        differ = []
-        if abs(by_length) > abs(by_detail) / 2:
-            how = f"{max(larger, 1 / larger):.1f} times {'larger' if larger > 1 else 'smaller'}"
-            differ.append(f"has structures that are {how} in voxels")
-            if volume.voxel_size_nm is not None:
-                like = size_text([float(f"{n / larger:.3g}") for n in volume.voxel_size_nm])
-                differ[0] += f", as voxels of about {like} nm would make them"
-        if abs(by_detail) > abs(by_length) / 2:
-            what = "more" if finer > 1 else "less"
-            differ.append(f"has {max(finer, 1 / finer):.1f} times {what} fine detail and noise")
-        found += finding(
-            f"{reading.where}: against {volume.name}, on which the network was trained, {image.name}"
-            f" {', and '.join(differ)}. Compare the voxel size; if it is right, the image is blurred or noisy, or shows"
-            " other tissue: compare previews at several voxel sizes"
+    scale = math.hypot(by_length, by_detail) if agree else max(abs(by_length), abs(by_detail))
+    found = [
+        (
+            scale,
+            f"has structures of {larger:.2g} times the size in voxels, and {finer:.2g} times the fine detail and noise."
+            " Compare the voxel size; if it is right, the image is blurred or noisy, or shows other tissue: compare"
+            " previews at several voxel sizes",
         )
-    order = max(_spread(lengths), _spread(detail)) / _ORDER
-    if order > 1:
-        table = lengths if _spread(lengths) >= _spread(detail) else detail
-        most, least = max(table, key=table.__getitem__), min(table, key=table.__getitem__)
-        if table is detail:
-            most, least = least, most
-        found += finding(
-            f"{reading.where}: structures of {image.name} are longer along {_AXES[most]}, and shorter along"
-            f" {_AXES[least]}, than those of {volume.name}, on which the network was trained: the axes are in another"
-            " order than z, y, x, or the voxel size is wrong"
-        )
-    texture, inverted = _of_skewness(seen.skewness, volume.skewness)
-    if texture > 1:
-        what = "have other grey levels: they show another tissue, stain or microscope"
-        opposite = (
-            "are dark where they were bright, or bright where they were dark: invert the image"
-        )
-        what = opposite if inverted else what
-        found += finding(
-            f"{reading.where}: against {volume.name}, on which the network was trained, thin structures of"
-            f" {image.name} {what}"
-        )
-    return max(score, order, texture), found
+    ]
+    for what, ratios in (("longer structures", lengths), ("more fine detail", detail)):
+        if ratios:
+            most, least = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)
+            text = (
+                f"has {what} along {_AXES[most]} than along {_AXES[least]}: the axes are in another order than z, y, x,"
+                " or the voxel size is wrong"
+            )
+            found.append((ratios[most] / ratios[least] / _ORDER, text))
+    own, theirs = seen.skewness, volume.skewness
+    if len(own) == len(theirs):
+        inverse = math.dist(own, [-value for value in theirs])
+        apart, inverted = math.dist(own, theirs), 0.0
+        if min(math.hypot(*own), math.hypot(*theirs)) >= _SKEWED:
+            inverted = _INVERTED * apart / max(inverse, 1e-9)
+        text = "has thin structures of other grey levels: another tissue, stain or microscope"
+        if inverted > 1:
+            text = "has dark thin structures instead of bright ones, or bright ones instead of dark: invert the image"
+        found.append((max(inverted, apart / _TEXTURE), text))
+    return found
 
 
 def _ratios(own: Sequence[float | None], theirs: Sequence[float | None]) -> dict[int, float]:
     """Return the ratio of two numbers along each axis (0 is z) along which both are known."""
     pairs = enumerate(zip(own, theirs, strict=True))
     return {axis: a / b for axis, (a, b) in pairs if a is not None and b is not None}
-
-
-def _spread(ratios: dict[int, float]) -> float:
-    return max(ratios.values()) / min(ratios.values()) if ratios else 1.0
-
-
-def _of_skewness(own: Sequence[float], theirs: Sequence[float]) -> tuple[float, bool]:
-    """Return how far fine structures differ, as a score as of `_against`, and whether they are rather the opposite."""
-    if len(own) != len(theirs):
-        return 0.0, False
-    apart, inverse = math.dist(own, theirs), math.dist(own, [-value for value in theirs])
-    inverted = 0.0
-    if min(math.hypot(*own), math.hypot(*theirs)) >= _SKEWED:
-        inverted = _INVERTED * apart / max(inverse, 1e-9)
-    return max(inverted, apart / _TEXTURE), inverted > 1
 
 
 def of_axes(
@@ -350,25 +276,18 @@ def of_axes(
     nm = [n * size for n, size in zip(voxels, voxel_size_nm or (1.0, 1.0, 1.0), strict=True)]
     least, most = nm.index(min(nm)), nm.index(max(nm))
     times = nm[most] / nm[least]
-    if times <= _ANISOTROPY:
-        return []
-    if voxel_size_nm is not None and len(set(voxel_size_nm)) > 1:
-        return finding(
-            f"{where}: with voxels of {size_text(voxel_size_nm)} nm (z, y, x), structures of {image.name} are"
-            f" {times:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or the order of"
-            " the axes is probably wrong"
-        )
-    if least != 0:
-        return finding(
-            f"{where}: {image.name} changes fastest along {_AXES[least]} (half of the correlation is lost in"
-            f" {voxels[least]:.1f} voxels, along {_AXES[most]} in {voxels[most]:.1f}), expected along z, across"
-            " the sections: the axes are probably in another order than z, y, x"
-        )
+    if times <= _ANISOTROPY or (voxel_size_nm is None and least == 0):
+        return []  # thick sections are usual, if no voxel size says otherwise
+    text = f"{where}: structures of {image.name} are {times:.1f} times as long along {_AXES[most]}"
+    text += f" as along {_AXES[least]}"
     if voxel_size_nm is None:
-        return []  # thick sections, as usual, and no voxel size that says otherwise
+        return finding(
+            f"{text}, expected the shortest along z, across the sections: the axes are probably in another order than"
+            " z, y, x"
+        )
     return finding(
-        f"{where}: {image.name} changes {times:.1f} times as fast along z as along {_AXES[most]}, but the voxel size"
-        f" is {size_text(voxel_size_nm)} nm: give the thickness of a section first, as in 40,4,4"
+        f"{text}, with voxels of {size_text(voxel_size_nm)} nm (z, y, x): the voxel size or the order of the axes is"
+        " probably wrong; the thickness of a section comes first, as in 40,4,4"
     )
 
 
@@ -390,9 +309,9 @@ def of_padding(image: ImageStatistics, where: str) -> list[Problem]:
 
 def of_sections(image: ImageStatistics, where: str) -> list[Problem]:
     """Return bad sections, if the statistics have sections."""
-    if image.sections is None or not image.sections.findings:
+    found = image.sections.findings if image.sections else ()
+    if not found:
         return []
-    found = image.sections.findings
     listed = ", ".join(f"{one.section} ({one.kind})" for one in found[:8])
     more = f" and {len(found) - 8} more" if len(found) > 8 else ""
     return finding(f"{where}: {image.name} has bad sections (z): {listed}{more}")
@@ -422,9 +341,9 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
             f"{where}: {labels.name} is {labels.kind_reason}, as after resizing or compression: use task.classes ="
             f" {{ {table} }}, or resize masks without interpolation"
         )
+    empty = f"{labels.empty_sections} of {labels.shape[0]} sections (z)"
     if labels.form in ("box", "boxes", "sections"):
-        empty = f"; {labels.empty_sections} of {labels.shape[0]} sections (z) have none"
-        empty = empty if labels.empty_sections > 0 else ""
+        empty = f"; {empty} have none" if labels.empty_sections else ""
         return finding(
             f"{where}: {labels.name} has labels only in {labels.place}{empty}: voxels outside count as not labelled,"
             " rather than background: train on these parts only"
@@ -435,9 +354,7 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
             " of it: whether 0 is background, or not labelled, cannot be told"
         )
     if labels.empty_sections > _EMPTY * labels.shape[0]:
-        return finding(
-            f"{where}: {labels.empty_sections} of {labels.shape[0]} sections (z) of {labels.name} have no labels"
-        )
+        return finding(f"{where}: {empty} of {labels.name} have no labels")
     return []
 
 
@@ -457,6 +374,81 @@ def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
     return finding(
         f"{where}: {labels} does not lie on the image: boundaries of labels differ from their surroundings by"
         f" {0.0 if stored is None else stored.difference:.1f} grey levels as stored, and by {best.difference:.1f}"
-        f" with {best.orientation.words}: store {best.orientation.expression} instead",
+        f" in another orientation: store {best.expression} instead",
         found.contrast(best) >= max(_CERTAIN, _CLEARLY * found.contrast(stored)),
     )
+
+
+def checked_image(
+    name: str,
+    checkpoint: str | os.PathLike[str],
+    reading: Reading,
+    what: str,
+    *,
+    box: Box | None = None,
+    slices: bool = False,
+) -> tuple[Volume, SizeNm | None]:
+    """Open an image for a network, and settle the problems of `image_problems`.
+
+    Return the image and its voxel size (z, y, x) in nm: the stated one, else its own.
+
+    Args:
+        checkpoint, box, slices: As for `image_problems`.
+        reading: Mean and std that are set, and the voxel size that the user states.
+        what: The result that gets this voxel size, for notes.
+    """
+    image, reading = opened(name, reading, what)
+    settle(image_problems(image, checkpoint, reading, box=box, slices=slices))
+    trained = {one.voxel_size_nm for one in training_images(checkpoint)} - {None}
+    unknown = reading.voxel_size_nm is None and not slices
+    if unknown and trained and (box is None or is_inside(box, image.shape)):
+        sizes = " or ".join(size_text(size) for size in sorted(filter(None, trained)))
+        notes.show(
+            f"{image.name}: states no voxel size; the network was trained on voxels of {sizes} nm: they are taken as"
+            " alike"
+        )
+    return image, reading.voxel_size_nm
+
+
+def opened(name: str, reading: Reading, what: str) -> tuple[Volume, Reading]:
+    """Return an image, and the reading with the voxel size that counts. Arguments as for `checked_image`."""
+    image = Volume(name)
+    size = settled_size(image, reading.voxel_size_nm, what)
+    return image, dataclasses.replace(reading, voxel_size_nm=size)
+
+
+def image_problems(
+    image: Volume,
+    checkpoint: str | os.PathLike[str] | None,
+    reading: Reading,
+    *,
+    box: Box | None = None,
+    slices: bool = False,
+) -> list[Problem]:
+    """Return how an image differs from what a network was trained on, from a sample of the image.
+
+    Mean and contrast, sizes and polarity of structures, voxel size and order of axes are compared, as far as the
+    checkpoint keeps statistics. Only what differs in the whole image is a problem of a part.
+
+    Args:
+        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint; None: judge only mean and std.
+        box: The part of the image to segment; None: the whole image.
+        slices: The image is a stack of slices (n, y, x), whose first axis is no length.
+    """
+    if box is not None and not is_inside(box, image.shape):
+        return []  # the engine refuses the box
+    trained = () if checkpoint is None else training_images(checkpoint)
+
+    def compared(statistics: ImageStatistics) -> list[Problem]:
+        found = of_grey_levels(statistics, reading, () if slices else trained)
+        if checkpoint is None:
+            return found
+        if slices:
+            return found + of_size(statistics, reading, trained, pixels=True)
+        return found + of_axes(statistics, reading.where, reading.voxel_size_nm, trained)
+
+    statistics = image_statistics(image, box=box, budget=QUICK)
+    found = compared(statistics)
+    if found and statistics.std > 0 and box not in (None, whole_of(image.shape)):
+        return compared(image_statistics(image, budget=QUICK))
+    return found

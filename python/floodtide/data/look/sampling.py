@@ -102,9 +102,11 @@ def columns(whole: Box, budget: int) -> list[Box]:
     return [(total(first, place), (depth, tile_y, tile_x)) for place in places]
 
 
-def sample(whole: Box, budget: int, sections: bool) -> list[Box]:
-    """Return the boxes that statistics of a box read: columns through all sections (z), or a grid of small cubes."""
-    return columns(whole, budget) if sections else cubes_within(whole, budget, SMALL)
+def sample(whole: Box, budget: int, sections: bool = False) -> list[Box]:
+    """Return the boxes that statistics of a box read: all of a small box, else small cubes, or columns along z."""
+    if sections or math.prod(whole[1]) <= budget:
+        return columns(whole, budget)
+    return cubes_within(whole, budget, SMALL)
 
 
 def slabs(
@@ -114,15 +116,10 @@ def slabs(
     parts: list[Box] = []
     chunk = volume.chunks[0]
     for (z, y, x), (depth, height, width) in boxes:
-        step = max(1, min(depth, _SLAB // max(1, height * width)))
-        if chunk <= step:
-            step -= step % chunk
-        at, end = z, z + depth
-        while at < end:
-            # The first slab ends where a chunk ends, so that no chunk is decoded twice.
-            size = min(end - at, step - at % chunk if chunk <= step else step)
-            parts.append(((at, y, x), (size, height, width)))
-            at += size
+        step = max(1, min(depth, _SLAB // (height * width)))
+        step -= step % chunk if chunk <= step else 0  # so that no chunk is decoded twice
+        cuts = [z, *range(z - z % step + step, z + depth, step), z + depth]
+        parts += [((a, y, x), (b - a, height, width)) for a, b in itertools.pairwise(cuts)]
     for part in reported(parts, progress):
         yield part[0][0], read(volume, part)
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from floodtide.base import network_files, reading
-from floodtide.data.look.image import ImageStatistics
-from floodtide.errors import InvalidFileError
+from floodtide.data.look.image import Axes, ImageStatistics
 
 _LARGEST = 1e30
 
@@ -22,16 +21,11 @@ class TrainedOn:
 
     Attributes:
         name: Name of the volume in messages.
-        dtype: Type of its voxels; empty if unknown.
         mean, std: The network read (grey level - mean) / std.
         image_mean, image_std: Mean and standard deviation of the grey levels.
         unpadded: Mean and standard deviation of the grey levels without padding; None: the same.
-        percentiles: Grey levels at PERCENTILES; empty if unknown.
-        histogram: Counts as in `ImageStatistics`; empty if unknown.
         voxel_size_nm: Voxel size (z, y, x); None if unknown.
-        length: Correlation lengths (z, y, x) in voxels, as in `Sharpness`; an axis is None if unknown.
-        detail: Share of the variance along each axis that one voxel makes, as in `Sharpness`; None if unknown.
-        skewness: As in `Sharpness`; empty if unknown.
+        length, detail, skewness: As in `Sharpness`.
     """
 
     name: str
@@ -40,51 +34,25 @@ class TrainedOn:
     image_mean: float
     image_std: float
     unpadded: tuple[float, float] | None = None
-    dtype: str = ""
-    percentiles: tuple[float, ...] = ()
-    histogram: tuple[int, ...] = ()
     voxel_size_nm: tuple[float, float, float] | None = None
-    length: tuple[float | None, float | None, float | None] = (None, None, None)
-    detail: tuple[float | None, float | None, float | None] = (None, None, None)
+    length: Axes = (None, None, None)
+    detail: Axes = (None, None, None)
     skewness: tuple[float, ...] = ()
 
-    @property
-    def normalised(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Mean and standard deviation of the values that the network read, with padding and without."""
-        both = (self.image_mean, self.image_std), self.unpadded or (self.image_mean, self.image_std)
-        whole, unpadded = (((mean - self.mean) / self.std, std / self.std) for mean, std in both)
-        return whole, unpadded
 
-
-def trained_on(
-    statistics: ImageStatistics,
-    *,
-    name: str,
-    mean: float,
-    std: float,
-    voxel_size_nm: tuple[float, float, float] | None,
-) -> TrainedOn:
+def trained_on(statistics: ImageStatistics, **reading: Any) -> TrainedOn:
     """Return what a checkpoint keeps of the statistics of a training volume.
 
     Args:
         statistics: Statistics of the volume, or of the part of it that the network is trained on.
-        mean, std: The network reads (grey level - mean) / std.
+        reading: `name`, `mean`, `std` and `voxel_size_nm` of the volume, as `TrainedOn` has them.
     """
-    seen = statistics.sharpness
     return TrainedOn(
-        name=name,
-        dtype=statistics.dtype,
-        mean=mean,
-        std=std,
         image_mean=statistics.mean,
         image_std=statistics.std,
         unpadded=(statistics.proposed_mean, statistics.proposed_std),
-        percentiles=statistics.percentiles,
-        histogram=statistics.histogram,
-        voxel_size_nm=voxel_size_nm,
-        length=seen.length if seen else (None, None, None),
-        detail=seen.detail if seen else (None, None, None),
-        skewness=seen.skewness if seen else (),
+        **reading,
+        **(vars(statistics.sharpness) if statistics.sharpness else {}),
     )
 
 
@@ -98,32 +66,30 @@ def from_text(text: str, where: str) -> tuple[TrainedOn, ...]:
     if not text:
         return ()
     expected = "statistics of training volumes"
-    rows = reading.parse_json(text, where, expected)
-    try:
+    with reading.reading(where, expected):
+        rows = reading.parse_json(text, where, expected)
         if not isinstance(rows, list):
             raise TypeError("no list")
         return tuple(_volume(**row) for row in rows)
-    except (TypeError, ValueError) as error:
-        raise InvalidFileError(
-            f"{where}: has statistics of another form: {reading.reason(error)}; expected {expected}"
-        ) from None
 
 
 def _volume(**row: Any) -> TrainedOn:
-    values: Any = {key: tuple(n) if isinstance(n, list) else n for key, n in row.items()}
+    known = {field.name for field in fields(TrainedOn)}  # earlier versions kept more
+    values: Any = {
+        key: tuple(n) if isinstance(n, list) else n for key, n in row.items() if key in known
+    }
     volume = TrainedOn(**values)
     size = (1, 1, 1) if volume.voxel_size_nm is None else volume.voxel_size_nm
     measured = [n for n in (*volume.length, *volume.detail) if n is not None]
     positive = [volume.std, *size, *measured]
     mean, std = volume.unpadded or (volume.image_mean, volume.image_std)
     numbers = [volume.mean, volume.image_mean, volume.image_std, mean, std, *positive]
-    numbers += [*volume.percentiles, *volume.histogram, *volume.skewness]
+    numbers += volume.skewness
     if not all(type(n) in (int, float) and abs(n) < _LARGEST for n in numbers):
         raise ValueError("not all numbers are usual ones")
     if min(positive) <= 0 or min(std, volume.image_std) < 0:
         raise ValueError("a size or a standard deviation that is not positive")
-    axes = (len(size), len(volume.length), len(volume.detail))
-    if axes != (3, 3, 3) or (type(volume.name), type(volume.dtype)) != (str, str):
+    if (len(size), len(volume.length), len(volume.detail), type(volume.name)) != (3, 3, 3, str):
         raise ValueError("not three axes, or no name")
     return volume
 
@@ -150,12 +116,10 @@ def training_images(checkpoint: str | os.PathLike[str]) -> tuple[TrainedOn, ...]
 
 FIB25 = TrainedOn(
     name="FIB-25",
-    dtype="uint8",
     mean=128.0,
     std=33.0,
     image_mean=131.0,
     image_std=34.5,
-    percentiles=(60.0, 70.0, 80.0, 102.0, 130.0, 160.0, 188.0, 198.0, 204.0),
     voxel_size_nm=(10.0, 10.0, 10.0),
     length=(6.2, 7.6, 6.4),
     detail=(0.061, 0.052, 0.048),

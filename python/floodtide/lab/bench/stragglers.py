@@ -11,9 +11,9 @@ from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench.ranks import require_several_ranks
 from floodtide.bench.rows import Row
 from floodtide.comm import world
+from floodtide.comm.notebook import require_several_ranks
 from floodtide.lab import ranges
 from floodtide.lab.bench.trainings import Laboratory
 from floodtide.train import read_log

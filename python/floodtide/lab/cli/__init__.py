@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from floodtide.cli.lazy import LazyGroup
+from floodtide.cli import LazyGroup
 
 COMMANDS = {
     "synth": "Make a synthetic EM volume with labels.",
@@ -23,7 +23,7 @@ COMMANDS = {
 
 @click.group(
     cls=LazyGroup,
-    commands={name: (f"floodtide.lab.cli.{name}:command", text) for name, text in COMMANDS.items()},
+    table={name: (f"floodtide.lab.cli.{name}", text) for name, text in COMMANDS.items()},
 )
 def command() -> None:
     """Research: forecasts of throughput, sweeps of trainings and their reports, and studies of the engine's speed.

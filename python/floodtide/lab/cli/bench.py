@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from floodtide.cli.lazy import LazyGroup
-from floodtide.cli.options import filled, of_fields
-from floodtide.cli.rows import as_json, print_rows
+from floodtide.cli import LazyGroup
+from floodtide.cli.options import filled, of_fields, print_rows, rows_as_json
 
 BENCHMARKS = {
     "train": "Overhead of configuration keys in a training step.",
@@ -26,7 +25,7 @@ class BenchmarkGroup(LazyGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in BENCHMARKS:
             return None
-        from floodtide.bench.ranks import start_ranks
+        from floodtide.comm.notebook import start_ranks
         from floodtide.lab.bench import trainings
 
         module = importlib.import_module(f"floodtide.lab.bench.{cmd_name}")
@@ -34,7 +33,7 @@ class BenchmarkGroup(LazyGroup):
         @click.command(name=cmd_name, help=inspect.getdoc(module.measure))
         @of_fields(trainings.Trained, **module.DEFAULTS)
         @of_fields(module.Options)
-        @as_json
+        @rows_as_json
         def benchmark(as_json: bool, **options: Any) -> None:
             trained, own = filled(trainings.Trained, options), filled(module.Options, options)
             start_ranks(f"lab bench {cmd_name}", trained.ranks)
@@ -43,7 +42,7 @@ class BenchmarkGroup(LazyGroup):
         return benchmark
 
 
-@click.group(cls=BenchmarkGroup, commands={name: ("", text) for name, text in BENCHMARKS.items()})
+@click.group(cls=BenchmarkGroup, table={name: ("", text) for name, text in BENCHMARKS.items()})
 def command() -> None:
     """Measure complete training under disturbances on this machine.
 

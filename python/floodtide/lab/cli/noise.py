@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from floodtide.cli.options import filled, of_fields, overrides
-from floodtide.cli.rows import as_json, print_rows
+from floodtide.cli.options import filled, of_fields, overrides, rows_as_json
+from floodtide.lab.cli.columns import print_columns
 from floodtide.lab.noise import Options, measure
 
 _FORMATS = {"noise_scale": ".3g", "low": ".3g", "high": ".3g", "examples": ""}
@@ -18,7 +18,7 @@ _FORMATS = {"noise_scale": ".3g", "low": ".3g", "high": ".3g", "examples": ""}
 @click.argument("file", metavar="CHECKPOINT|CONFIG.toml")
 @overrides
 @of_fields(Options)
-@as_json
+@rows_as_json
 def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Measure the gradient noise scale of a network at fixed weights.
 
@@ -43,4 +43,4 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any
         "high": found.high,
         "examples": examples,
     }
-    print_rows([row], as_json, _FORMATS)
+    print_columns([row], as_json, _FORMATS)

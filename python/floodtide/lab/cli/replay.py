@@ -17,7 +17,7 @@ from floodtide.comm import world
 @click.argument("reference", metavar="REFERENCE.h5:DATASET")
 @click.option(
     "--roundings",
-    type=shared.Number(limits.COUNT_OR_NONE),
+    type=shared.number_type(limits.COUNT_OR_NONE),
     default=4,
     show_default=True,
     help="Most replays with other roundings of the network, to reproduce an object that differs.",

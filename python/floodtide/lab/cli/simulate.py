@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from floodtide.base.notes import count_of
-from floodtide.cli.options import filled, of_fields
-from floodtide.cli.rows import as_json, print_rows
+from floodtide.cli.options import filled, of_fields, rows_as_json
+from floodtide.lab.cli.columns import print_columns
 from floodtide.lab.forecasting import Question, answers
 from floodtide.lab.simulate.forecast import Options
 
@@ -34,7 +34,7 @@ _FORMATS = {
 @click.argument("run", required=False, type=click.Path(path_type=Path))
 @of_fields(Question)
 @of_fields(Options)
-@as_json
+@rows_as_json
 def command(run: Path | None, as_json: bool, **options: Any) -> None:
     """Forecast the throughput of synchronous training for given numbers of ranks.
 
@@ -48,7 +48,7 @@ def command(run: Path | None, as_json: bool, **options: Any) -> None:
       floodtide lab simulate runs/fib25 --network 10gbe --fovs-per-s 523
     """
     rows, targets = answers(run, filled(Question, options), filled(Options, options))
-    print_rows(map(dataclasses.asdict, rows), as_json, _FORMATS)
+    print_columns(map(dataclasses.asdict, rows), as_json, _FORMATS)
     for target in targets:
         if as_json:
             click.echo(json.dumps({"scenario": "target", **dataclasses.asdict(target)}))

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from floodtide.cli.options import filled, of_fields, overrides
-from floodtide.cli.rows import as_json, print_rows
+from floodtide.cli.options import filled, of_fields, overrides, rows_as_json
 from floodtide.errors import UnsupportedError
+from floodtide.lab.cli.columns import print_columns
 from floodtide.lab.tune.search import Options, tuned
 
 _FORMATS = {
-    **dict.fromkeys(("ranks", "threads", "walkers", "bind", "wait"), ""),
+    **dict.fromkeys(("ranks", "threads", "walkers", "wait"), ""),
     "fovs_per_s": ".4g",
     "spread": ".1%",
     "rounds": "",
@@ -25,14 +25,14 @@ _FORMATS = {
 @click.argument("file", metavar="CONFIG.toml")
 @overrides
 @of_fields(Options)
-@as_json
+@rows_as_json
 def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Find the fastest ranks x threads on this machine for the flood-filling network of CONFIG.toml.
 
-    Measures complete training steps on a synthetic volume: ranks, threads of a rank, cores of a rank (run.bind) and
-    what idle threads do (OMP_WAIT_POLICY). All settings have the same number of walkers in a step, because this number
-    changes the training. The last rows show the chosen setting with 2 and 4 times as many. Prints a table, and the
-    command that trains under the chosen setting.
+    Measures complete training steps on a synthetic volume: ranks, threads of a rank, and what idle threads do
+    (OMP_WAIT_POLICY). All settings have the same number of walkers in a step, because this number changes the training.
+    The last rows show the chosen setting with 2 and 4 times as many. Prints a table, and the command that trains under
+    the chosen setting.
 
     \b
     Columns:
@@ -44,7 +44,7 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any
     Example: floodtide lab tune fib25.toml
     """
     from floodtide.base.progress import bar
-    from floodtide.comm.launching.libraries import launcher
+    from floodtide.comm.launching import launcher
 
     if launcher() is not None:
         raise UnsupportedError(
@@ -52,7 +52,7 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any
         )
     with bar("measurements", "tune") as progress:
         choice, rows = tuned(file, overrides, filled(Options, options), progress)
-    print_rows(rows, as_json, _FORMATS)
+    print_columns(rows, as_json, _FORMATS)
     if not as_json:
         click.echo(f"{choice.setting}: {choice.reason}")
         click.echo(choice.setting.command(file))

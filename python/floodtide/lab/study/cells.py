@@ -124,7 +124,7 @@ class Line:
     @cached_property
     def _cells(self) -> dict[tuple[int, float], dict[int, Training]]:
         cells: dict[tuple[int, float], dict[int, Training]] = {}
-        for one in sorted(self.trainings, key=lambda training: training.run.emulated, reverse=True):
+        for one in sorted(self.trainings, key=lambda one: one.run.ranks >= one.run.walkers):
             cells.setdefault((one.walkers, one.rate), {})[one.seed] = one
         for walkers in self.walkers:  # rates are compared on the same seeds
             column = [cell for (number, _), cell in cells.items() if number == walkers]

@@ -21,7 +21,7 @@ from floodtide.lab.study.cells import Line, Study, read_study
 from floodtide.lab.study.optimum import Optima
 from floodtide.lab.study.scores import Score, scores_of
 from floodtide.lab.study.targets import Reached
-from floodtide.report import pages
+from floodtide.report import page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,8 +103,7 @@ def write(folders: Sequence[Path], options: Options) -> Path:
         make_folder(figures)
         outputs |= {figures / f"{name}.csv": text for name, text in _csv(results, tables).items()}
     outputs[target] = _render(results, pictures, tables).encode()
-    inputs = [path for one in results.study.trainings for path in pages.inputs(one.run)]
-    pages.write_all(outputs, inputs)
+    page.write_all(outputs)
     return target
 
 
@@ -187,7 +186,7 @@ def _csv(results: Results, tables: Mapping[str, Any]) -> dict[str, bytes]:
 def _render(results: Results, pictures: Mapping[str, str], tables: Mapping[str, Any]) -> str:
     trainings = results.study.trainings
     record = next((t.run.validation[-1] for t in trainings if t.run.validation), {})
-    return pages.render(
+    return page.render(
         "sweep.html",
         folder="lab/study/templates",
         version=__version__,

@@ -26,7 +26,7 @@ from floodtide.lab.study.cells import Study, Training, read_study
 from floodtide.lab.study.scores import Floats, Score, of_flooding, series
 from floodtide.lab.study.targets import updates_to
 from floodtide.lab.study.walkers_figures import walkers_axis
-from floodtide.report import curves, pages, tables
+from floodtide.report import curves, page, tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -130,7 +130,7 @@ def write(folders: Sequence[Path], options: Options) -> list[Path]:
     outputs[out / "scores_by_time.csv"] = _scores_csv(groups, scores)
     outputs[out / "time_to_f1.csv"] = _times_csv(groups, f1, options.target)
     make_folder(out)
-    pages.write_all(outputs, [path for one in study.trainings for path in pages.inputs(one.run)])
+    page.write_all(outputs)
     return list(outputs)
 
 

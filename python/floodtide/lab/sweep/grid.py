@@ -15,9 +15,10 @@ from typing import Any
 
 from floodtide import config as configuration
 from floodtide.base import limits, reading
+from floodtide.base.network_files import checkpoints
 from floodtide.config import Config
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.train import Run, RunDirectory, rates_of, read_run
+from floodtide.train import Run, rates_of, read_run
 
 _KEYS = ("config", "directory", "ranks", "grid", "set")
 _DIVERGED = re.compile(r"train: the (loss is -?(nan|inf)|averaged gradient of .* is not finite)")
@@ -56,9 +57,8 @@ class Cell:
 
     def steps_done(self) -> int:
         """Return the training step of the newest checkpoint; 0 without one."""
-        directory = RunDirectory(self.directory, writer=True)
-        newest = directory.newest_checkpoint() if self.directory.is_dir() else ""
-        return int(Path(newest).stem.removeprefix("step-")) if newest else 0
+        found = checkpoints(self.directory) if self.directory.is_dir() else []
+        return int(found[-1].stem.removeprefix("step-")) if found else 0
 
     def finished(self) -> bool:
         """Return True if the run directory holds the complete training, with its last validation if there is one."""

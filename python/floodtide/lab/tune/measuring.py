@@ -42,7 +42,6 @@ class Measurement:
             "ranks": one.ranks,
             "threads": one.threads,
             "walkers": one.walkers,
-            "bind": one.bind,
             "wait": one.wait,
             "fovs_per_s": self.best,
             "spread": self.spread,
@@ -75,7 +74,7 @@ def measure(setting: Setting, network: FfnConfig, *, seconds: float, fovs_per_s:
     command += ["--ranks", str(setting.ranks), "--threads", str(setting.threads)]
     command += ["--depth", str(network.depth), "--features", str(network.features), "--fov", fov]
     command += ["--steps", str(steps), "--set", f"training.walkers={setting.batch}"]
-    command += ["--set", f"run.parallel={setting.parallel}", "--set", f"run.bind={setting.bind}"]
+    command += ["--set", f"run.parallel={setting.parallel}"]
     environment = notebook.environment(setting.ranks) | dict(WAITING[setting.wait])
     environment["OMP_NUM_THREADS"] = str(setting.threads)
     result = subprocess.run(

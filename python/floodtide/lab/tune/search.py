@@ -16,10 +16,10 @@ from floodtide.bench.shapes import available_cores
 from floodtide.errors import ConfigurationError
 from floodtide.lab import ranges
 from floodtide.lab.tune.measuring import Measurement, measure
-from floodtide.lab.tune.settings import BINDINGS, POLICIES, Setting, candidates, default_setting
+from floodtide.lab.tune.settings import POLICIES, Setting, candidates, default_setting
 
 EQUAL = 0.01  # settings within this share of the fastest count as equal
-_KEPT = 3  # pairs of ranks and threads whose binding and waiting are tried
+_KEPT = 3  # pairs of ranks and threads of which busy waiting is tried
 _NEAR = 0.05  # settings within this share of the fastest get all rounds
 
 _FACTORS = (2, 4)  # larger batches that the rows show
@@ -122,9 +122,9 @@ def search(
 ) -> Choice:
     """Return the simplest setting whose throughput is within EQUAL of the fastest.
 
-    In stages: all pairs of ranks and threads without binding, with sleeping threads; then all bindings and waiting
-    policies of the fastest pairs; then more rounds of all settings near the fastest, until each has `rounds`.
-    Exhaustive: `rounds` rounds of all settings.
+    In stages: all pairs of ranks and threads, with sleeping threads; then all waiting policies of the fastest pairs;
+    then more rounds of all settings near the fastest, until each has `rounds`. Exhaustive: `rounds` rounds of all
+    settings.
 
     Args:
         settings: The settings to try.
@@ -148,7 +148,7 @@ def search(
         if progress:
             progress(done, done + left)
 
-    plain = [one for one in settings if one.bind == BINDINGS[0] and one.wait == POLICIES[0]]
+    plain = [one for one in settings if one.wait == POLICIES[0]]
     more = _KEPT * (len(settings) // max(len(plain), 1)) + _KEPT * (rounds - 1)
     stage = list(settings) * rounds if exhaustive else plain
     for index, setting in enumerate(stage):

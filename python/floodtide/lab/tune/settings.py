@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a host: how many ranks, threads and walkers, which cores they use, and how idle threads wait."""
+"""Settings of a host: how many ranks, threads and walkers, and how idle threads wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from floodtide.base.notes import count_of
 
-BINDINGS = ("launcher", "ranks")
 WAITING: Mapping[str, Mapping[str, str]] = {
     "passive": {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"},
     "active": {"OMP_WAIT_POLICY": "active", "KMP_BLOCKTIME": "infinite"},
@@ -27,14 +26,12 @@ class Setting:
         ranks: Ranks on the host.
         threads: Compute threads of each rank (`run.threads`).
         walkers: Walkers of each rank: the batch of the host is ranks x walkers fields of view.
-        bind: `run.bind`: "launcher", or "ranks" for a share of the cores for each rank.
         wait: "passive": idle threads soon sleep; "active": they keep their cores busy (`OMP_WAIT_POLICY`).
     """
 
     ranks: int
     threads: int
     walkers: int
-    bind: str = "launcher"
     wait: str = "passive"
 
     @property
@@ -51,18 +48,18 @@ class Setting:
         """Return the shell command that trains the network of a configuration file under this setting."""
         variables = " ".join(f"{name}={value}" for name, value in WAITING[self.wait].items())
         launcher = f" mpiexec -n {self.ranks}" if self.ranks > 1 else ""
-        keys = {"threads": self.threads, "parallel": self.parallel, "bind": self.bind}
+        keys = {"threads": self.threads, "parallel": self.parallel}
         options = " ".join(f"--set run.{key}={value}" for key, value in keys.items())
         return f"{variables}{launcher} floodtide train {shlex.quote(file)} {options}"
 
     @property
-    def effort(self) -> tuple[bool, bool, int, int]:
-        """Order from simple to complicated: no binding, sleeping threads, few ranks."""
-        return (self.bind != BINDINGS[0], self.wait != POLICIES[0], self.ranks, self.threads)
+    def effort(self) -> tuple[bool, int, int]:
+        """Order from simple to complicated: sleeping threads, few ranks."""
+        return self.wait != POLICIES[0], self.ranks, self.threads
 
     def __str__(self) -> str:
         ranks, threads = count_of(self.ranks, "rank"), count_of(self.threads, "thread")
-        return f"{ranks} x {threads}, bind {self.bind}, wait {self.wait}"
+        return f"{ranks} x {threads}, wait {self.wait}"
 
 
 def default_setting(cores: int, batch: int) -> Setting:
@@ -77,7 +74,7 @@ def candidates(cores: int, batch: int) -> list[Setting]:
     """Return all settings of a host with some cores and a batch of `batch` fields of view per step.
 
     Ranks x threads is a divisor of the cores, or OVERSUBSCRIPTION times the cores. Each rank has the same number of
-    walkers. Binding needs a core for each thread of several ranks, and waiting needs several threads.
+    walkers. Waiting needs several threads.
     """
     found = []
     totals = [n for n in range(1, cores + 1) if cores % n == 0] + [OVERSUBSCRIPTION * cores]
@@ -85,16 +82,13 @@ def candidates(cores: int, batch: int) -> list[Setting]:
         for ranks in range(1, min(total, batch) + 1):
             if total % ranks or batch % ranks:
                 continue
-            bindings = BINDINGS if ranks > 1 and total <= cores else BINDINGS[:1]
             found += [
                 Setting(
                     ranks=ranks,
                     threads=total // ranks,
                     walkers=batch // ranks,
-                    bind=bind,
                     wait=wait,
                 )
-                for bind in bindings
                 for wait in (POLICIES if total > ranks else POLICIES[:1])
             ]
     return found

@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from floodtide import _core, nn
-from floodtide.base import limits
-from floodtide.base.options import Arguments
 from floodtide.base.tasks import FloodTask
 from floodtide.comm import world
 from floodtide.config import Config, TrainingConfig
@@ -21,12 +16,15 @@ from floodtide.data.volumes import sources_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.learners.learner import Learner, Record, held_out_volume
 
-_VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)
-
 _ARRAYS = 3  # of an example: image, labels, canvas
 
 
-@dataclass(frozen=True, eq=False)
+def patch_size(config: Config) -> Vec3:
+    """Return the size (z, y, x) of a training example in voxels: the field of view and one step to each side."""
+    network: Any = config.model
+    return as_vec3(network.patch_size)
+
+
 class FloodValidation:
     """A fixed set of centres of a held-out volume, balanced over the partition classes 1 to 13.
 
@@ -41,41 +39,23 @@ class FloodValidation:
         InvalidArgumentError: For a number out of range, or if no patch fits.
     """
 
-    volume: TrainingVolume
-    patch_size: Vec3
-    centres: int = 64
-    seed: int = 0
+    def __init__(
+        self, volume: TrainingVolume, patch_size: Vec3, centres: int = 64, seed: int = 0
+    ) -> None:
+        self.volume, self.centres, self.seed = volume, centres, seed
+        self.patch_size, sources = as_vec3(patch_size), sources_of(volume)[0]
+        size = list(self.patch_size)
+        self._set = _core.ValidationSet(sources, patch_size=size, centres=centres, seed=seed)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "patch_size", as_vec3(self.patch_size))
-        numbers = {name: getattr(self, name) for name in ("patch_size", "centres", "seed")}
-        _VALIDATION.check("FloodValidation", **numbers)
-        _ = self._set  # raises for a volume that does not fit
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle and copy make this again, with the set of the core."""
+        return type(self), (self.volume, self.patch_size, self.centres, self.seed)
 
-    @functools.cached_property
-    def _set(self) -> _core.ValidationSet:
-        return _core.ValidationSet(
-            sources_of(self.volume)[0],
-            patch_size=list(self.patch_size),
-            centres=self.centres,
-            seed=self.seed,
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle and copy keep: all but the set of the core, which is made again."""
-        return {name: value for name, value in vars(self).items() if name != "_set"}
-
-    def run(
-        self,
-        model: nn.FFN,
-        training: TrainingConfig | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> _core.ValidationResult:
+    def run(self, model: nn.FFN, training: TrainingConfig | None = None) -> _core.ValidationResult:
         """Return the scores of a network on the set. Collective.
 
         Args:
             training: Its `seed_pad`, `threshold` and `softness` are used; None: the defaults of a configuration.
-            progress: Called as progress(done, total) after each centre.
 
         Returns:
             An object with `summary()` (a dictionary of pooled scores, with the scores of trivial
@@ -92,7 +72,7 @@ class FloodValidation:
             softness=training.softness,
             seed=self.seed,
             communicator=world.current(),
-            progress=progress,
+            progress=None,
         )
 
 
@@ -115,7 +95,7 @@ class FloodLearner(Learner):
             config.data.volumes,
             config.data,
             config.augmentation,
-            patch_size=cls.patch_size(config),
+            patch_size=patch_size(config),
             walkers=walkers,
             seed=config.run.seed,
             softness=config.training.softness,
@@ -126,9 +106,7 @@ class FloodLearner(Learner):
         section, held_out = config.validation, held_out_volume(config)
         if held_out is None:
             return None
-        return FloodValidation(
-            held_out, patch_size=cls.patch_size(config), centres=section.centres, seed=section.seed
-        )
+        return FloodValidation(held_out, patch_size(config), section.centres, section.seed)
 
     @classmethod
     def sections_of(cls, model: nn.FFN, data: Shards) -> dict[str, Any]:
@@ -143,33 +121,19 @@ class FloodLearner(Learner):
         return config.model.core(parallel=config.run.parallel, **others)
 
     @classmethod
-    def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
-        options = cls.options_of(config)
-        return int(options.training_bytes(options.fov, walkers, threads))
-
-    @classmethod
-    def example_bytes(cls, config: Config) -> int:
-        return _ARRAYS * 4 * cls.canvas_voxels(config)
-
-    @classmethod
-    def canvas_voxels(cls, config: Config) -> int:
-        return math.prod(cls.patch_size(config))
-
-    @staticmethod
-    def patch_size(config: Config) -> Vec3:
-        network: Any = config.model
-        return as_vec3(network.patch_size)
+    def bytes_of(cls, config: Config, walkers: int, threads: int) -> tuple[int, int, int]:
+        options, canvas = cls.options_of(config), 4 * math.prod(patch_size(config))
+        return options.training_bytes(options.fov, walkers, threads), _ARRAYS * canvas, canvas
 
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
         training = self._config.training
         return _core.flood_walkers(
-            self._model.core,
-            self._data.core,
+            self.model.core,
+            self.data.core,
             self._walkers_options(comm),
             seed_pad=training.seed_pad,
             threshold=training.threshold,
         )
 
     def validate(self, model: Any) -> Record:
-        scores: Record = self.held_out.run(model, self._config.training).summary()
-        return scores
+        return cast(Record, self.held_out.run(model, self._config.training).summary())

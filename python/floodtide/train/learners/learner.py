@@ -12,7 +12,7 @@ from floodtide import _core, nn
 from floodtide.base.networks import section_of
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.data import Patches, Shards, TrainingVolume, Vec3
+from floodtide.data import Patches, Shards, TrainingVolume
 from floodtide.data.patches import boxes_of
 from floodtide.errors import ConfigurationError, Error
 from floodtide.nn.load import network_of
@@ -31,6 +31,7 @@ class Learner(ABC):
 
     Attributes:
         data_class: Class of the training examples.
+        model, data: The network and its training examples.
         held_out: The data to validate on, or None.
     """
 
@@ -38,8 +39,8 @@ class Learner(ABC):
 
     def __init__(self, config: Config, model: Any, data: Any) -> None:
         self._config = config
-        self._model = model
-        self._data = data
+        self.model: Any = model
+        self.data: Any = data
         self.held_out: Any = self.held_out_of(config)
 
     @classmethod
@@ -76,25 +77,10 @@ class Learner(ABC):
     def options_of(config: Config, **others: Any) -> Any:
         """Return the options of the core's network, which also compute sizes; `others` by their names in the core."""
 
-    @staticmethod
-    @abstractmethod
-    def patch_size(config: Config) -> Vec3:
-        """Return the size (z, y, x) of a training example in voxels."""
-
     @classmethod
     @abstractmethod
-    def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
-        """Return the bytes of activations and gradients in a training pass of the walkers of a rank."""
-
-    @classmethod
-    @abstractmethod
-    def example_bytes(cls, config: Config) -> int:
-        """Return the bytes of the training examples that a walker needs for one pass."""
-
-    @classmethod
-    def canvas_voxels(cls, config: Config) -> int:
-        """Return the voxels of a walker that a checkpoint stores."""
-        return 0
+    def bytes_of(cls, config: Config, walkers: int, threads: int) -> tuple[int, int, int]:
+        """Return bytes: of a pass of the walkers of a rank, of the examples of a walker, and of its canvas if any."""
 
     @abstractmethod
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
@@ -106,7 +92,7 @@ class Learner(ABC):
 
     def _walkers_options(self, comm: world.Communicator) -> _core.WalkersOptions:
         """Return the options of this rank's walkers of a communicator for the core."""
-        data, training = self._data, self._config.training
+        data, training = self.data, self._config.training
         options = _core.WalkersOptions()
         options.walkers = data.walkers
         options.rank, options.ranks = comm.rank, comm.size
@@ -122,20 +108,16 @@ class Setup:
 
     Attributes:
         config: The configuration, with the partitions that the job has made itself.
-        model, data, optimizer, schedule: The objects that it describes.
+        optimizer, schedule: Those that it describes.
         learner: The network with its training and validation data.
-        average: Receives the averaged parameters; None without `training.average`.
         statistics: Grey values of the training data for the checkpoints; empty on ranks above 0.
         warnings: What the checks of the data have found; empty on ranks above 0.
     """
 
     config: Config
-    model: Model
-    data: Data
     optimizer: Optimizer
     schedule: Schedule
     learner: Learner
-    average: Model | None
     statistics: str
     warnings: tuple[str, ...]
 
@@ -147,11 +129,12 @@ def held_out_volume(config: Config) -> TrainingVolume | None:
         return None
     for volume in volumes:
         if section.volume in ("", volume.name):
-            held_out = dataclasses.replace(volume, box=section.box)
-            try:
-                boxes_of(held_out)
-            except Error as error:
-                raise type(error)(f"validation.box: {error}") from None
+            for key in ("test_box", "box") if section.test_box else ("box",):
+                held_out = dataclasses.replace(volume, box=getattr(section, key))
+                try:
+                    boxes_of(held_out)
+                except Error as error:
+                    raise type(error)(f"validation.{key}: {error}") from None
             return held_out
     names = ", ".join(volume.name for volume in volumes)
     raise ConfigurationError(f"validation.volume is '{section.volume}', expected one of: {names}")

@@ -15,8 +15,8 @@ from floodtide.base.data_options import WHOLE, volume_name
 from floodtide.base.tasks import PatchTask
 from floodtide.comm import world
 from floodtide.config import Config
-from floodtide.data import DataOptions, Patches, Split, Vec3
-from floodtide.data.boxes import box_text, intersection
+from floodtide.data import DataOptions, Patches, Split
+from floodtide.data.boxes import box_text, intersection, parse_boxes
 from floodtide.data.patches import boxes_of, patch_size
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.train.learners.learner import Learner, Record, held_out_volume
@@ -34,9 +34,8 @@ class PatchLearner(Learner):
             )
         super().__init__(config, model, data)
         _require_fitting(model, data)
-        options = model.core.options
         # chooses the kernels for this size
-        model.forward(np.zeros((1, *data.patch_size, options.in_channels), np.float32))
+        model.forward(np.zeros((1, *data.patch_size, data.channels), np.float32))
         if self.held_out is not None:
             _require_other_voxels(config)
             _require_other_groups(data, self.held_out)
@@ -45,39 +44,30 @@ class PatchLearner(Learner):
             nn.SegmentationLoss.named(training.loss),
             over_batch=training.dice == "batch",
             background=training.background,
-            smooth=training.smooth,
         )
 
     @classmethod
     def data_of(cls, config: Config, walkers: int) -> Patches:
-        return Patches(
-            config.data.volumes,
-            _data(config),
-            config.augmentation,
-            task=_task(config),
-            split=_split(config, "training"),
-            walkers=walkers,
-            batch=config.training.batch,
-            seed=config.run.seed,
-        )
+        more = {"walkers": walkers, "batch": config.training.batch, "seed": config.run.seed}
+        return _patches(config, config.data.volumes, "training", **more)
 
     @staticmethod
     def held_out_of(config: Config) -> Patches | None:
         section = config.validation
-        given = [key for key in ("box", "share", "volumes") if getattr(section, key)]
+        keys = (
+            ("volume", "volumes")
+            if section.volume and section.volumes
+            else ("box", "share", "volumes")
+        )
+        given = [key for key in keys if getattr(section, key)]
         if len(given) > 1:
             raise ConfigurationError(
                 f"validation.{given[0]} and validation.{given[1]} are both given, expected one of them"
             )
         if not given:
             return None
-        return Patches(
-            held_out_volume(config) or section.volumes or config.data.volumes,
-            _data(config),
-            config.augmentation,
-            task=_task(config),
-            split=_split(config, "validation"),
-        )
+        volumes = held_out_volume(config) or section.volumes or config.data.volumes
+        return _patches(config, volumes, "validation")
 
     @classmethod
     def sections_of(cls, model: Any, data: Patches) -> dict[str, Any]:
@@ -95,27 +85,19 @@ class PatchLearner(Learner):
             **others,
         )
 
-    @staticmethod
-    def patch_size(config: Config) -> Vec3:
-        data = _data(config)
-        return patch_size(data.of(data.volumes))
-
     @classmethod
-    def pass_bytes(cls, config: Config, walkers: int, threads: int) -> int:
+    def bytes_of(cls, config: Config, walkers: int, threads: int) -> tuple[int, int, int]:
         # A rank computes the images of all its walkers at a time, or of one walker if sums are exact.
         at_once = 1 if config.comm.exactness == "workers" else walkers
-        images = at_once * config.training.batch
-        return int(cls.options_of(config).training_bytes(images, cls.patch_size(config)))
-
-    @classmethod
-    def example_bytes(cls, config: Config) -> int:
+        data, batch = _data(config), config.training.batch
+        size = patch_size(data.of(data.volumes))
         arrays = _channels(config) + _task(config).truth_values
-        return config.training.batch * arrays * 4 * math.prod(cls.patch_size(config))
+        activations = cls.options_of(config).training_bytes(at_once * batch, size)
+        return activations, batch * arrays * 4 * math.prod(size), 0
 
     def new_walkers(self, comm: world.Communicator) -> _core.Walkers:
-        return _core.sample_walkers(
-            self._model.core, self._data.core, self._walkers_options(comm), self._loss.core()
-        )
+        options = self._walkers_options(comm)
+        return _core.sample_walkers(self.model.core, self.data.core, options, self._loss.core())
 
     def validate(self, model: Any) -> Record:
         """Return the scores on the held-out patches, next to the scores of trivial predictors. Collective.
@@ -125,6 +107,11 @@ class PatchLearner(Learner):
         scores = _core.score_segmentation(model.core, self.held_out.core, world.current(), None)
         kept = {key: scores[key] for key in ("cross_entropy", "samples")}
         return {**kept, **self.held_out.task.scores(scores, self.held_out.groups)}
+
+
+def _patches(config: Config, volumes: Any, part: str, **more: int) -> Patches:
+    task, split = _task(config), _split(config, part)
+    return Patches(volumes, _data(config), config.augmentation, task=task, split=split, **more)
 
 
 def _task(config: Config) -> PatchTask:
@@ -161,10 +148,24 @@ def _require_fitting(model: nn.PatchNetwork, data: Patches) -> None:
         raise InvalidArgumentError(
             f"Trainer: the network has {found}, expected {expected}, as the patches of task '{task.kind}' have"
         )
+    if task.output == "softmax" and data.classes_present < 2:
+        raise InvalidArgumentError(
+            f"Trainer: all labels of the training boxes have one class, expected several of {', '.join(task.channels)}"
+        )
 
 
 def _require_other_voxels(config: Config) -> None:
-    """Refuse volumes to validate on whose boxes are trained on."""
+    """Refuse volumes to validate on, and boxes to test on, that are trained on."""
+    if held_out := held_out_volume(config):
+        same = [
+            v for v in config.data.volumes if volume_name(v.image) == volume_name(held_out.image)
+        ]
+        seen = [*parse_boxes(held_out.box), *(box for volume in same for box in boxes_of(volume))]
+        for a, b in itertools.product(parse_boxes(config.validation.test_box), seen):
+            if common := intersection(a, b):
+                raise ConfigurationError(
+                    f"validation.test_box: voxels {box_text(common)} are trained or validated on, expected others"
+                )
     for own, other in itertools.product(config.data.volumes, config.validation.volumes):
         image = volume_name(other.image)
         if own.groups or volume_name(own.image) != image:

@@ -97,5 +97,27 @@ TEST(WatchdogJudge, OldNewsOfAWaitForARankThatHasLeftDoNotCount) {
   EXPECT_TRUE(ends_by_news(3.1));
 }
 
+TEST(WatchdogJudge, ARankWhoseNewsAreOlderThanTheWaitIsSilent) {
+  // Rank 0 has waited since 100 s. Ranks 1 and 2 told at the start of the job that they will send messages every 2 s.
+  RankState states[3];
+  for (int rank = 0; rank < 3; ++rank) {
+    states[rank].rank = rank;
+    states[rank].known.emplace();
+    states[rank].known->period_s = 2;
+    states[rank].known->activity.limit_s = 3;
+    states[rank].known->activity.waits = 1;
+    states[rank].known->activity.number = 12;
+  }
+  states[0].known->period_s = 0.375;
+  states[0].known->activity.number = 957;
+  states[0].known->activity.for_s = 2.7;
+  states[0].heard_s = 102.7;
+  states[1].heard_s = 99.9;
+  states[2].heard_s = 100.1;
+  const std::string reason = stalled(states, 102.7, 0).reason;
+  EXPECT_NE(reason.find("for rank 1 (silent since: waiting in"), std::string::npos) << reason;
+  EXPECT_EQ(reason.find("rank 2"), std::string::npos) << reason;
+}
+
 }  // namespace
 }  // namespace floodtide::comm

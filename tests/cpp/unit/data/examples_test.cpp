@@ -174,7 +174,7 @@ TEST(ExampleSource, LabelsOfTheUpperHalfAreObjectsUnlessTheyMeanNoLabel) {
   const auto label_of = [&](const char* labels) {
     const Source source(
         {.name = "a", .image = folder.file("a.h5:raw"), .labels = folder.file(labels), .partitions = "", .box = {}});
-    return read_patch(source, {1, 1, 1}, {3, 3, 3}, 0.1).labels.data()[0];
+    return soft_labels(read_patch(source, {1, 1, 1}, {3, 3, 3}).objects.view(), 0.1).data()[0];
   };
   EXPECT_EQ(label_of("a.h5:object"), 0.9F);
   EXPECT_EQ(label_of("a.h5:none"), 0.1F);

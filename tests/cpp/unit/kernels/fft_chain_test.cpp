@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "floodtide/base/parallel.hpp"
 #include "unit/kernels/conv3d_fixture.hpp"
@@ -65,7 +66,7 @@ AlignedBuffer<float> copy_of(const AlignedBuffer<float>& from) {
 AlignedBuffer<float> run(const Chain& chain, const fft::Kernels& kernels) {
   const Conv3dShape& shape = chain.shape;
   const FftChain fft({shape.z, shape.y, shape.x}, shape.in_channels, kernels);
-  FftChain::Workspace workspace = fft.make_workspace(FftChain::Transposed::no);
+  FftChain::Workspace workspace = fft.make_workspace(Passes::forward);
   AlignedBuffer<float> stream(chain.input.size());
   const auto pass = [&](auto multiply) {
     fft.begin(chain.input.data(), workspace);
@@ -86,12 +87,11 @@ AlignedBuffer<float> run(const Chain& chain, const fft::Kernels& kernels) {
   return stream;
 }
 
-double relative_error(const AlignedBuffer<float>& found, const std::vector<double>& expected) {
+double relative_error(std::span<const float> found, const std::vector<double>& expected) {
   double error = 0, square = 0;
-  for (std::int64_t i = 0; i < found.size(); ++i) {
-    const double right = expected[static_cast<std::size_t>(i)];
-    error += (found[i] - right) * (found[i] - right);
-    square += right * right;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    error += (found[i] - expected[i]) * (found[i] - expected[i]);
+    square += expected[i] * expected[i];
   }
   return std::sqrt(error / square);
 }
@@ -119,7 +119,7 @@ TEST_P(FftChainSizes, EqualsTheReference) {
   const Chain chain = make_chain(voxels, channels, layers);
   const std::vector<double> expected = reference_of(chain);
   for_kernels([&](const fft::Kernels& kernels) {
-    EXPECT_LT(relative_error(run(chain, kernels), expected), 6e-7);  // 2.3e-7 a layer
+    EXPECT_LT(relative_error(run(chain, kernels).span(), expected), 6e-7);  // 2.3e-7 a layer
   });
 }
 
@@ -141,16 +141,74 @@ TEST(FftChain, TransposedConvolutionsEqualTheReference) {
                                   expected.data());
   for_kernels([&](const fft::Kernels& kernels) {
     const FftChain fft({shape.z, shape.y, shape.x}, 32, kernels);
-    FftChain::Workspace workspace = fft.make_workspace(FftChain::Transposed::too);
+    FftChain::Workspace workspace = fft.make_workspace(Passes::all);
     AlignedBuffer<float> stream_grad = copy_of(chain.input), inner_grad(stream_grad.size());
+    std::vector<float> grads(27 * 32 * 32 + 32);  // not checked here
+    const auto backward = [&](std::size_t layer) {
+      fft.backward(
+          {chain.layers[layer].weights.data(), chain.input.data(), Activation::none, grads.data(), grads.data() + 27 * 32 * 32},
+          workspace);
+    };
     fft.begin(stream_grad.data(), workspace);
-    fft.multiply_transposed(chain.layers[1].weights.data(), workspace);
+    backward(1);
     fft.finish({.mask = inner_mask.data(), .out = inner_grad.data(), .next = FftChain::Next::out}, workspace);
-    fft.multiply_transposed(chain.layers[0].weights.data(), workspace);
+    backward(0);
     fft.finish({.mask = stream_mask.data(), .residual = stream_grad.data(), .out = stream_grad.data()}, workspace);
-    EXPECT_LT(relative_error(inner_grad, inner), 6e-7);
-    EXPECT_LT(relative_error(stream_grad, expected), 6e-7);
+    EXPECT_LT(relative_error(inner_grad.span(), inner), 6e-7);
+    EXPECT_LT(relative_error(stream_grad.span(), expected), 6e-7);
   });
+}
+
+struct WeightGradients {
+  std::vector<float> weights, bias;
+};
+
+/// Adds the gradients of a convolution to ones.
+WeightGradients weight_gradients(const Chain& chain, const AlignedBuffer<float>& grad, Activation on_input,
+                                 const fft::Kernels& kernels) {
+  const Conv3dShape& shape = chain.shape;
+  const std::int64_t channels = shape.in_channels;
+  const FftChain fft({shape.z, shape.y, shape.x}, channels, kernels);
+  FftChain::Workspace workspace = fft.make_workspace(Passes::all);
+  WeightGradients result{std::vector<float>(static_cast<std::size_t>(27 * channels * channels), 1.0F),
+                         std::vector<float>(static_cast<std::size_t>(channels), 1.0F)};
+  fft.begin(grad.data(), workspace);
+  fft.backward({chain.layers[0].weights.data(), chain.input.data(), on_input, result.weights.data(), result.bias.data()},
+               workspace);
+  return result;
+}
+
+TEST_P(FftChainSizes, GradientsOfWeightsEqualTheReference) {
+  const auto [voxels, channels, layers] = GetParam();
+  const Chain chain = make_chain(voxels, channels, 1);
+  const AlignedBuffer<float> grad = test::random_activation(chain.shape, channels, channels, 31);
+  for (const Activation on_input : {Activation::none, Activation::relu}) {
+    std::vector<double> weights(chain.layers[0].weights.size(), 1.0), bias(static_cast<std::size_t>(channels), 1.0);
+    reference::conv3d_backward_weights(chain.shape, test::widened(chain.input).data(), on_input, test::widened(grad).data(),
+                                       weights.data(), bias.data());
+    for_kernels([&](const fft::Kernels& kernels) {
+      const WeightGradients found = weight_gradients(chain, grad, on_input, kernels);
+      EXPECT_LT(relative_error(std::span(found.weights), weights), 6e-7);
+      EXPECT_LT(relative_error(std::span(found.bias), bias), 2e-7);
+    });
+  }
+}
+
+TEST(FftChain, BitsOfWeightGradientsDoNotDependOnThreads) {
+  const fft::Kernels* kernels = FftChain::kernels_of(processor_isa());
+  if (kernels == nullptr) kernels = &fft::kAvx512Emulated;
+  const Chain chain = make_chain({22, 33, 11}, 32, 1);
+  const AlignedBuffer<float> grad = test::random_activation(chain.shape, 32, 32, 32);
+  const int before = num_threads();
+  set_num_threads(1);
+  const WeightGradients one = weight_gradients(chain, grad, Activation::relu, *kernels);
+  for (const int threads : {2, 3, 4}) {
+    set_num_threads(threads);
+    const WeightGradients several = weight_gradients(chain, grad, Activation::relu, *kernels);
+    EXPECT_EQ(one.weights, several.weights) << threads << " threads";
+    EXPECT_EQ(one.bias, several.bias) << threads << " threads";
+  }
+  set_num_threads(before);
 }
 
 TEST(FftChain, ZerosStayOutsideOfTheVolume) {

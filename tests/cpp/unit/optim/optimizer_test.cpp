@@ -82,7 +82,7 @@ TEST_P(EveryOptimizer, FirstStepGoesAgainstTheGradient) {
   EXPECT_GT(parameters[1], 1);
 }
 
-/// train::require_intact needs this order, because the checksum covers the arrays in alphabetical order.
+/// The checksum of a checkpoint covers the arrays in this order.
 TEST_P(EveryOptimizer, NamesItsStateInAlphabeticalOrder) {
   const auto optimizer = make_optimizer(GetParam(), {}, flat(2));
   const auto state = optimizer->state();

@@ -482,7 +482,7 @@ def test_a_run_of_a_u_net_is_an_error(tmp_path: Path) -> None:
 def test_a_run_without_training_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "log.jsonl").write_text('{"kind": "start", "ranks": 1, "walkers": 1}\n')
+    (folder / "log.jsonl").write_text('{"kind": "start", "step": 0, "ranks": 1, "walkers": 1}\n')
     with pytest.raises(InvalidFileError, match=r"at least one record of training steps"):
         simulate.calibrate(folder)
     with pytest.raises(InvalidFileError, match="no run directory"):
@@ -498,7 +498,7 @@ def test_the_trainers_buckets_are_the_models(tmp_path: Path) -> None:
         config.from_dict(document(tmp_path, validation={"box": ""}, **sections))
     )
     sent: list[int] = []
-    trainer.register_comm_hook(None, lambda state, bucket: sent.append(bucket.buffer.nbytes))
+    trainer._core.set_bucket_hook(lambda index, buffer, *_: sent.append(buffer.nbytes))
     trainer.run()
     buckets = [bucket.bytes for bucket in simulate.ffn_buckets(3, 8, round(0.01 * 2**20))]
     assert len(buckets) > 2

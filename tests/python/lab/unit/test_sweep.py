@@ -198,7 +198,7 @@ def test_a_failed_training_is_named_and_the_others_are_trained(folder: Path) -> 
     assert result.stdout.splitlines()[1] == "image=no.h5_raw: failed"
     assert len(result.stderr.strip().splitlines()) == 1
     assert "1 of 2 trainings failed; image=no.h5_raw: " in result.stderr
-    assert result.stderr.endswith("image: no.h5: no such file\n")
+    assert result.stderr.endswith("no.h5: no such file\n")
 
 
 def test_a_training_that_diverges_is_a_result_and_is_not_repeated(folder: Path) -> None:

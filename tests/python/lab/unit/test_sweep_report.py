@@ -23,7 +23,8 @@ from scipy.optimize import isotonic_regression
 from floodtide.base.tasks import FloodTask
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.lab.study import cells, numbers, optimum, page, scores, targets
-from floodtide.report import curves, pages
+from floodtide.report import curves
+from floodtide.report import page as report_page
 
 pytestmark = pytest.mark.extra
 
@@ -440,7 +441,7 @@ def test_the_command_draws_everything(folder: Path, tmp_path: Path) -> None:
 def test_a_table_of_an_older_report_is_replaced(tmp_path: Path) -> None:
     table = tmp_path / "a.csv"
     for content in (b"line,walkers\nadam,1\n", b"line,walkers\nadam,2\n"):
-        pages.write_all({table: content}, [])
+        report_page.write_all({table: content})
     assert table.read_bytes() == content
 
 

@@ -39,7 +39,6 @@ def test_candidates_have_the_batch_and_fit_the_cores(cores: int, batch: int) -> 
         assert one.batch == batch
         used = one.ranks * one.threads
         assert used == OVERSUBSCRIPTION * cores or cores % used == 0
-        assert one.bind == "launcher" or used <= cores
 
 
 @settings(max_examples=100, deadline=None)
@@ -96,7 +95,7 @@ def test_equal_settings_give_the_default() -> None:
 def test_the_command_trains_under_a_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Setting(ranks=2, threads=1, walkers=1, bind="ranks", wait="active")
+    one = Setting(ranks=2, threads=1, walkers=1, wait="active")
     words = shlex.split(one.command("my base.toml"))
     place = words.index("floodtide")
     assert words[:place] == [
@@ -108,7 +107,7 @@ def test_the_command_trains_under_a_setting(
     base = tmp_path / "base.toml"
     base.write_text("")
     settings = config.load(base, words[place + 4 :: 2])
-    assert (settings.run.threads, settings.run.bind, settings.run.parallel) == (1, "ranks", "fovs")
+    assert (settings.run.threads, settings.run.parallel) == (1, "fovs")
 
 
 def test_the_command_measures_and_says_how_to_train(
@@ -116,10 +115,8 @@ def test_the_command_measures_and_says_how_to_train(
 ) -> None:
     default = default_setting(_core.available_cores(), 2)
     waiting = dataclasses.replace(default, wait="active")
-    bound = Setting(
-        ranks=2, threads=1, walkers=1, bind="ranks" if default.threads > 1 else "launcher"
-    )
-    monkeypatch.setattr(search, "candidates", lambda cores, batch: [default, waiting, bound])
+    several = Setting(ranks=2, threads=1, walkers=1)
+    monkeypatch.setattr(search, "candidates", lambda cores, batch: [default, waiting, several])
     monkeypatch.setattr(search, "_FACTORS", (2,))
     monkeypatch.chdir(tmp_path)
     training_volume.write_volume(tmp_path)
@@ -134,7 +131,7 @@ def test_the_command_measures_and_says_how_to_train(
     assert larger["walkers"] in (2, 4)
     assert cli.run(command) == 0
     *_, why, how = capsys.readouterr().out.splitlines()
-    assert "bind" in why
+    assert "wait" in why
     assert "floodtide train base.toml --set run.threads=" in how
 
 

@@ -9,9 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from floodtide.agglomerate.merging import should_merge
-from floodtide.agglomerate.pairs import decision_points
-from floodtide.agglomerate.resegmenting import resegment_pair
+from floodtide.agglomerate.resegmenting import decision_points, resegment_pair, should_merge
 from floodtide.config.segment_options import ResegmentOptions
 from floodtide.nn.load import load_ffn
 from floodtide.segment import Segmenter, SegmentOptions
@@ -39,8 +37,8 @@ def test_halves_of_an_object_are_merged(data_folder: Path, published_file: Path)
     checkpoint = data_folder / "ffn_fib25_checkpoint/model.ckpt-27465036"
     model = load_ffn(checkpoint, fov=(33, 33, 33), deltas=(8, 8, 8))
     segmenter = Segmenter(model, SegmentOptions(mean=128.0, std=33.0))
-    scores = resegment_pair(segmenter, image, labels, point)
+    scores = resegment_pair(segmenter, image, labels, point, ResegmentOptions())
     assert scores is not None
-    assert scores.iou is not None
-    assert scores.iou > 0.95
+    assert scores["iou"] is not None
+    assert scores["iou"] > 0.95
     assert should_merge(scores, ResegmentOptions())

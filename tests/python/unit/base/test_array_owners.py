@@ -12,7 +12,6 @@ import training_volume
 
 from floodtide import _core, config, nn
 from floodtide.train import Trainer
-from floodtide.train.steering import GradBucket
 
 
 def reuse_freed_memory(bytes_each: int) -> None:
@@ -29,12 +28,12 @@ def test_a_bucket_that_a_hook_keeps_outlives_the_trainer(tmp_path: Path) -> None
     kept: list[np.ndarray] = []
     values: list[np.ndarray] = []
 
-    def hook(_: Any, bucket: GradBucket) -> None:
-        assert bucket.buffer.flags.writeable
-        kept.append(bucket.buffer)
-        values.append(bucket.buffer.copy())
+    def hook(index: int, buffer: np.ndarray, *_: Any) -> None:
+        assert buffer.flags.writeable
+        kept.append(buffer)
+        values.append(buffer.copy())
 
-    trainer.register_comm_hook(None, hook)
+    trainer._core.set_bucket_hook(hook)
     trainer.run()
     each = len(kept) // 2  # of the last step, which nothing overwrites
 

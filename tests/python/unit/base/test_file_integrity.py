@@ -105,14 +105,14 @@ def test_flipped_bits_in_the_values_of_a_checkpoint_are_all_refused(
             os.pwrite(file.fileno(), bytes([whole[at] ^ bit]), at)
             message = ""
             try:
-                trainer._loop.core.load(str(path))
+                trainer._core.load(str(path))
             except InvalidFileError as error:
                 message = str(error)
             if str(path) not in message:
                 unnoticed.append((at, bit, message))
             os.pwrite(file.fileno(), whole[at : at + 1], at)
     assert unnoticed == []
-    trainer._loop.core.load(str(path))
+    trainer._core.load(str(path))
     trainer.close()
 
 
@@ -389,23 +389,17 @@ def test_a_filter_that_is_not_there_is_named(tmp_path: Path, number: int, name: 
         "walkers/canvas",
     ],
 )
-def test_what_only_our_own_checksum_notices_names_the_older_checkpoint(
+def test_what_only_our_own_checksum_notices_is_refused(
     folder: Path, run: Path, capfd: pytest.CaptureFixture[str], dataset: str
 ) -> None:
     newest = run / "checkpoints" / "step-3.h5"
-    older = newest.with_name("step-2.h5")
-    shutil.copy(newest, older)
     with h5py.File(newest, "r+") as file:
         place = (0,) * file[dataset].ndim
         file[dataset][place] = file[dataset][place] + 1  # h5py writes a new Fletcher-32
     status, error = resumed(folder, run, capfd)
     assert status == 2
     assert "its checksum is wrong" in error
-    assert error.endswith(
-        "step-2.h5 is older and intact: move the damaged file away to resume from it\n"
-    )
-    older.write_bytes(older.read_bytes()[:-1])
-    assert resumed(folder, run, capfd)[1].endswith("no older checkpoint is intact\n")
+    assert error.endswith("move it away to resume from the checkpoint before it\n")
 
 
 def test_a_checkpoint_of_another_optimizer_asks_for_another_folder(
@@ -416,10 +410,10 @@ def test_a_checkpoint_of_another_optimizer_asks_for_another_folder(
     path = run.parent / "run.toml"
     path.write_text(tomli_w.dumps(settings))
     assert command_line(["train", str(path)]) == 2
-    expected = (
-        "does not have: another network, optimizer or number of walkers needs another run.dir\n"
-    )
-    assert capfd.readouterr().err.endswith(expected)
+    said = "does not have: another network, optimizer or number of walkers needs another run.dir"
+    error = capfd.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,7 @@ def test_outputs_of_a_report_are_checked_together(
     for _ in range(2):
         assert run("report", "run", "--figures", "figures") == 0
     assert (folder / "figures" / "training.svg").is_file()
-    refused(folder, capsys, "report", "run", "--out", "run/log.jsonl", says="is also the input")
+    refused(folder, capsys, "report", "run", "--out", "run/log.jsonl", says="is not a report")
     (folder / "figures" / "training.svg").write_text("notes of a person\n")
     (runs / "report.html").unlink()
     refused(folder, capsys, "report", "run", "--figures", "figures", says="not an SVG picture")
@@ -402,7 +402,7 @@ def test_an_interrupted_command_leaves_nothing(
     def interrupted(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(data.partitions, "_partition_round", interrupted)
+    monkeypatch.setattr(data.partitions, "_blocks", interrupted)
     before = digests(folder)
     with pytest.raises(error):
         data.partition("labels.h5:stack", "out.h5:af", min_size=1, lom_radius=(2, 2, 2))

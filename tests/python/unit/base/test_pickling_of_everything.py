@@ -33,14 +33,11 @@ from floodtide import (
     train,
 )
 from floodtide.agglomerate import Stack
-from floodtide.agglomerate.merging import Merged
-from floodtide.agglomerate.pairs import DecisionPoint, Pairs
-from floodtide.agglomerate.resegmenting import PairScores, Regrown
+from floodtide.agglomerate.resegmenting import DecisionPoint, Merged, Pairs
 from floodtide.data import Volume
 from floodtide.evaluate.mistakes import Mistake, Part
 from floodtide.optim import lr
 from floodtide.segment.affinities import AffinityFile
-from floodtide.train.steering import GradBucket
 
 DiceCounts = _core.evaluate.DiceCounts
 
@@ -50,8 +47,6 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda thing: pickle.loads(pickle.dumps(thing)),
 }
 BOX: data.Box = ((0, 0, 0), (4, 5, 6))
-REGROWN = Regrown((1, 2, 3), 1, True, 20, 1, 0.5, 0.25, 3.0)
-SCORES = PairScores(10, 12, 2.0, 3.0, REGROWN, None, 0.5, 7)
 
 
 def exported() -> dict[str, Any]:
@@ -129,12 +124,8 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
         f"{folder}/a.h5:a", [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]
     ),
     DecisionPoint: lambda folder: DecisionPoint(1, 2, (3, 4, 5), 1.5),
-    Merged: lambda folder: Merged(
-        [SCORES, None], [True, False], np.array([1, 2], np.uint64), np.array([1, 1], np.uint64)
-    ),
-    PairScores: lambda folder: SCORES,
-    Pairs: lambda folder: Pairs(folder / "pairs", [DecisionPoint(1, 2, (3, 4, 5), 1.5)], {"a": 1}),
-    Regrown: lambda folder: REGROWN,
+    Merged: lambda folder: Merged([True, False], {1: 1, 2: 1}, 2, 7),
+    Pairs: lambda folder: Pairs(folder / "pairs", [DecisionPoint(1, 2, (3, 4, 5), 1.5)]),
     data.Patches: patches,
     data.Shards: lambda folder: data.Shards(volume_of(folder), patch_size=(9, 9, 9), walkers=1),
     data.Split: lambda folder: data.Split("training", 0.1, 3),
@@ -158,7 +149,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
         np.ones((2, 2, 2), np.float32), [(1, 2, 3)], {"a": 1}
     ),
     segment.flooding.Origin: lambda folder: segment.flooding.Origin(1, (2, 3, 4), 5, 6, 7.5),
-    segment.flooding.Overlap: lambda folder: segment.flooding.Overlap(1, 2, 3),
     segment.Pieces: lambda folder: segment.Pieces(
         folder / "pieces", segment.pieces.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
     ),
@@ -166,17 +156,17 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
         1, 0, [np.array([1], np.uint64)], [np.array([7])]
     ),
     segment.Segmentation: lambda folder: segmentation(),
+    segment.Flooding: lambda folder: segment.Flooding(
+        segment.Segmenter(ffn(), segment.SegmentOptions(mean=128.0, std=33.0)),
+        Volume(f"{folder}/volume.h5:raw"),
+    ),
     segment.Segmenter: lambda folder: segment.Segmenter(
         ffn(), segment.SegmentOptions(mean=128.0, std=33.0)
     ),
     train.FloodValidation: lambda folder: train.FloodValidation(
         volume_of(folder), patch_size=(7, 7, 7), centres=4
     ),
-    GradBucket: lambda folder: GradBucket(
-        index=0, buffer=np.ones(3, np.float32), parameters=("a",), is_last=True
-    ),
     train.Run: lambda folder: train.Run(folder=folder, name="a", train=[{"step": 1}]),
-    train.RunDirectory: lambda folder: train.RunDirectory(folder / "run", writer=True),
     data.Channel: lambda folder: data.Channel("raw.h5:raw"),
     train.Step: lambda folder: train.Step(number=1, loss=0.5, lr=0.1),
     train.Trainer: trainer,

@@ -104,10 +104,10 @@ def test_an_array_that_promises_more_than_it_holds_is_refused(tmp_path: Path) ->
     content = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(content.replace(b"(4,)", b"(9,)"))
     with pytest.raises(InvalidFileError, match="cannot be read"):
-        reading.read_arrays(tmp_path / "a.npz", ["a"], "array a")
+        reading.read_arrays(tmp_path / "a.npz", ["a"], "array a", 1 << 20)
     np.savez(tmp_path / "b.npz", a=np.array([{}]))
     with pytest.raises(InvalidFileError, match=r"b\.npz: cannot be read"):
-        reading.read_arrays(tmp_path / "b.npz", ["a"], "array a")
+        reading.read_arrays(tmp_path / "b.npz", ["a"], "array a", 1 << 20)
 
 
 def test_a_header_that_is_no_python_is_refused(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_a_header_that_is_no_python_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("a.npy", array)
     with pytest.raises(InvalidFileError, match=r"a\.npz: cannot be read"):
-        reading.read_arrays(tmp_path / "a.npz", ["a"], "array a")
+        reading.read_arrays(tmp_path / "a.npz", ["a"], "array a", 1 << 20)
 
 
 @pytest.mark.parametrize("place", [200, 900, 5000, 9000, 20000, 30000])
-def test_a_damaged_newest_checkpoint_names_the_older_one(
+def test_a_damaged_newest_checkpoint_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], place: int
 ) -> None:
     checkpoint = folder / "run" / "checkpoints" / "step-4.h5"
@@ -130,7 +130,7 @@ def test_a_damaged_newest_checkpoint_names_the_older_one(
     checkpoint.write_bytes(content)
     said = one_line(capsys, "train", str(folder / "train.toml"))
     assert "step-4.h5" in said
-    assert "step-2.h5 is older and intact: move the damaged file away to resume from it" in said
+    assert "if the file is damaged, move it away to resume from the checkpoint before it" in said
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_damaged_newest_checkpoint_names_the_older_one(
         (b"nonsense", "log.jsonl, line 2: is not JSON"),
         (b"\xff\xfe", "log.jsonl: cannot be read: 'utf-8'"),
         (b"7", "log.jsonl, line 2: is not a JSON object"),
-        (b'{"kind": "train"}', "log.jsonl, line 2: has no step"),
-        (b'{"step": 1, "time_s": -1e300}', "log.jsonl, line 2: has no step or no time"),
+        (b'{"kind": "train"}', "log.jsonl, line 2: has no kind or no step"),
+        (b'{"step": 1, "time_s": -1e300}', "log.jsonl, line 2: time_s is -1e+300"),
     ],
 )
 def test_a_damaged_log_stops_resuming_and_stays(
@@ -159,21 +159,17 @@ def test_a_damaged_log_stops_resuming_and_stays(
 
 def test_an_image_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "stack.tif").write_bytes(b"II*\0\xff\xd8")
-    said = "stack.tif: is not a configuration in TOML; floodtide init makes one from an image\n"
-    assert (
-        one_line(capsys, "train", f"{tmp_path}/stack.tif") == f"floodtide train: {tmp_path}/{said}"
-    )
+    said = one_line(capsys, "train", f"{tmp_path}/stack.tif")
+    assert said.startswith(f"floodtide train: {tmp_path}/stack.tif: cannot be read: 'utf-8'")
+    assert said.endswith("a configuration in TOML; floodtide init makes one from an image\n")
 
 
-def test_a_missing_volume_is_named_with_its_configuration_and_key(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_volume_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evening.toml"
     path.write_text(
         '[[data.volumes]]\nname = "a"\nimage = "even.h5:raw"\nlabels = "even.h5:labels"\n'
     )
-    said = f"{path}: data.volumes 'a': image: even.h5: no such file\n"
-    assert one_line(capsys, "train", str(path)) == f"floodtide train: {said}"
+    assert one_line(capsys, "train", str(path)) == "floodtide train: even.h5: no such file\n"
 
 
 def test_a_configuration_names_the_run_directory_of_a_report(
@@ -202,11 +198,15 @@ def test_a_run_directory_whose_name_is_too_long_is_one_line(
         ("log.jsonl", b'{"kind": "train", "step": 1, "time_s": NaN}\n', "time_s is nan"),
         ("log.jsonl", b'{"kind": "train", "step": 1, "loss": 1e300}\n', "loss is 1e+300"),
         ("log.jsonl", b'{"kind": "start", "ranks": 0}\n', "ranks is 0"),
-        ("log.jsonl", b'{"kind": "start", "unit": []}\n', r"unit is []"),
-        ("log.jsonl", b'{"kind": "validation", "step": 1, "moves": 3}\n', "moves is 3"),
+        ("log.jsonl", b'{"kind": "start", "unit": []}\n', "unit is a list ([])"),
+        (
+            "log.jsonl",
+            b'{"kind": "validation", "step": 1, "moves": 3}\n',
+            "moves is an integer (3)",
+        ),
         ("log.jsonl", b"\xff\n", "log.jsonl: cannot be read"),
-        ("config.toml", b"data = 3", "data is 3"),
-        ("config.toml", b"[[data.volumes]]\nvoxel_size_nm = [0, 1, 1]", "expected what floodtide"),
+        ("config.toml", b"data = 3", "data is an integer (3)"),
+        ("config.toml", b"[[data.volumes]]\nvoxel_size_nm = [0, 1, 1]", "voxel_size_nm.0 is 0"),
         ("failure-rank-0.json", b"[]", "expected an object with a reason"),
         ("failure-rank-0.json", b'{"reason": 7}', "expected an object with a reason"),
     ],
@@ -224,11 +224,10 @@ def test_a_malformed_part_of_a_run_is_one_line(
     assert message in one_line(capsys, "report", str(run))
 
 
-def test_failures_that_are_none_of_ours_are_left_out(tmp_path: Path) -> None:
+def test_the_failure_of_the_lowest_rank_counts(tmp_path: Path) -> None:
     from floodtide.train import read_run
 
     (tmp_path / "config.toml").write_text("")
-    (tmp_path / "failure-rank-x.json").write_text("{")
     (tmp_path / "failure-rank-10.json").write_text('{"reason": "ten"}')
     (tmp_path / "failure-rank-9.json").write_text('{"reason": "nine"}')
     assert read_run(tmp_path).failure == "nine"

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import floodtide as ft
-from floodtide.base.options import described, fits
-from floodtide.base.typed import typed
+from floodtide.base.options import described, fits, typed
 from floodtide.errors import ConfigurationError, Error, InvalidArgumentError
 from floodtide.segment.predict import Predictor
 
@@ -104,13 +103,16 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: ft.data.Classes({0: "a"}),
-        "Classes: 1 values without a name, expected at most 0, and",
+        "Classes: too many positional arguments; expected kind, classes, class_weights",
     ),
     (
         lambda: ft.data.Affinities(offsets=(1, 0, 0)),
         "offsets.0 is an integer .1., expected a list of 3 integers",
     ),
-    (lambda: ft.data.Affinities(offset=()), "unknown key 'offset', did you mean 'offsets'"),
+    (
+        lambda: ft.data.Affinities(offset=()),
+        "unexpected keyword argument 'offset'; expected kind, ",
+    ),
     (lambda: ft.data.Affinities(balance="yes"), "balance is a string .'yes'., expected a boolean"),
     (
         lambda: ft.data.ShapeDescriptors(window=8.0),
@@ -197,19 +199,15 @@ def test_types(hint: Any, good: list[Any], bad: list[Any], text: str) -> None:
 
 def test_a_checked_function_keeps_its_name_and_its_errors() -> None:
     @typed()
-    def ratio(a: int, /, *more: int, by: int = 1) -> float:
+    def ratio(a: int, /, by: int = 1) -> float:
         """Return a ratio."""
-        return sum((a, *more)) / by
+        return a / by
 
-    assert (ratio.__doc__, ratio(1, 2, by=3)) == ("Return a ratio.", 1.0)
+    assert (ratio.__doc__, ratio(3, by=3)) == ("Return a ratio.", 1.0)
     with pytest.raises(ZeroDivisionError):
         ratio(1, by=0)
     with pytest.raises(InvalidArgumentError, match="ratio: by is a string"):
         ratio(1, by="1")  # type: ignore[arg-type]
-    with pytest.raises(
-        InvalidArgumentError, match=r"more.0 is a string .'2'., expected an integer"
-    ):
-        ratio(1, "2")  # type: ignore[arg-type]
 
 
 def test_messages_of_configurations_are_of_the_kind_of_a_configuration() -> None:

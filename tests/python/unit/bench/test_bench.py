@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from floodtide import _core, errors
-from floodtide.bench import kernels
+from floodtide.bench import passes
 from floodtide.bench.rows import _warm, enough, output_of, threads, timed_in_turn
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import command
@@ -73,16 +73,8 @@ def test_figures_of_a_row_agree(conv_rows: list[dict[str, object]]) -> None:
 def test_against_times_a_second_kernel() -> None:
     shape = ConvShape(size=(2, 2, 2), channels=(16, 16))
     timing = Timing(threads=(1,), seconds=0.0)
-    rows = list(kernels.conv(shape, timing, against="reference"))
+    rows = list(passes.conv(shape, timing, against="reference"))
     assert [row["kernel"] for row in rows[1::2]] == ["reference"] * 3
-
-
-def test_peak_has_a_row_for_each_level_of_the_processor() -> None:
-    rows = list(kernels.peak(Timing(threads=(1,), seconds=0.0)))
-    levels = [row["level"] for row in rows]
-    assert levels == ["generic", "avx2", "avx512"][: len(levels)]
-    assert levels[-1] == _core.processor_isa()
-    assert all(row["ratio"] == pytest.approx(1.0) for row in rows)
 
 
 def test_threads_are_restored(conv_rows: list[dict[str, object]]) -> None:
@@ -96,7 +88,7 @@ def test_table_shows_the_same_rows() -> None:
     result = run("conv", "--size", "2", "--channels", "16", "--threads", "1", "--seconds", "0")
     lines = result.output.splitlines()
     assert len(lines) == 4
-    assert {*PROMISED, "best_ratio"} <= set(lines[0].split())
+    assert set(PROMISED) <= set(lines[0].split())
     assert not {"shape", "processor", "date"} & set(lines[0].split())
     assert lines[1].startswith("conv forward")
 
@@ -110,7 +102,7 @@ def test_bad_numbers_are_named(option: list[str]) -> None:
 
 def test_unknown_kernel_is_an_error_that_lists_the_known() -> None:
     with pytest.raises(errors.Error, match=r"'winograd' is unknown, expected one of .*reference"):
-        next(kernels.conv(ConvShape(), Timing(seconds=0.0), against="winograd"))
+        next(passes.conv(ConvShape(), Timing(seconds=0.0), against="winograd"))
 
 
 def test_every_benchmark_is_a_command_with_an_example() -> None:
@@ -146,6 +138,15 @@ def test_of_compiled_formats_the_first_that_runs_is_measured() -> None:
     kept = _warm({name: functools.partial(body, name) for name in names})
     assert list(kept) == ["floodtide", "torch-compile a"]
     assert "torch-compile b" not in called
+
+
+def test_the_slower_memory_format_of_a_program_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seconds = {"floodtide": 0.05, "torch a": 0.04, "torch b": 0.01, "onnxruntime": 0.03}
+    kept = _warm({name: functools.partial(time.sleep, s) for name, s in seconds.items()})
+    assert list(kept) == ["floodtide", "torch b", "onnxruntime"]
+    assert "torch a is left out: the other memory format is faster" in capsys.readouterr().err
 
 
 def test_slow_peers_end_a_measurement() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import time
 
 import pytest
@@ -34,11 +35,7 @@ def test_rows_of_a_small_network() -> None:
     step, forward = passes.measure(SMALL, BOTH, ONCE)
     assert (step["name"], forward["name"]) == ("unet step", "unet forward")
     assert step["samples"] >= 20
-    layers = [layer.split(": ") for layer in step["kernels"].split("; ")]
-    assert "encoder1/conv_b" in dict(layers)
-    assert len(layers) == 6
     assert sum(int(part.split()[0]) for part in step["kernel"].split(", ")) == 6
-    assert all(kernel in step["kernel"] for _, kernel in layers)
     assert step["peak_memory_mib"] > 0
     assert step["images_per_s"] == pytest.approx(2 / step["median_s"])
     # Three passes of all convolutions less the first backward-data, in direct products.
@@ -82,7 +79,8 @@ def test_only_a_peer_may_fail(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch, the yardstick, is not installed"
 )
-def test_pytorch_runs_the_same_network() -> None:
+def test_pytorch_runs_the_same_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_OTHER_FORMAT", math.inf)
     made = list(passes.measure(SMALL, BOTH, ONCE, "torch"))
     assert [row["name"] for row in made] == [
         f"unet {what}{who}"

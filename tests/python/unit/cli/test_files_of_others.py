@@ -95,7 +95,6 @@ COMMANDS = {
     "evaluate-segmentation": "{bad} {labels}",
     "evaluate-truth": "{labels} {bad}",
     "evaluate-image": "{labels} {labels} --image {bad}",
-    "evaluate-before": "{labels} {labels} --before {bad}",
     "lab compare-segmentation": "{bad} {labels}",
     "lab compare-reference": "{labels} {bad}",
     "inspect-image": "{bad} --out {out}/o.html",
@@ -147,7 +146,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def served(*_: Any, **__: Any) -> None:
         raise AssertionError("the volumes are served")
 
-    monkeypatch.setattr("floodtide.view.server.serve", served)
+    monkeypatch.setattr("floodtide.view.viewer.serve", served)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +175,6 @@ def test_a_file_that_cannot_be_read_is_refused(
 
 OTHER = {
     "evaluate": "{labels} {other}",
-    "evaluate-before": "{labels} {labels} --before {other}",
     "evaluate-image": "{labels} {labels} --image {other}",
     "lab compare": "{labels} {other}",
     "inspect": "{image} --labels {other} --out {out}/o.html",

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from floodtide import _core, cli
-from floodtide.comm.launching import libraries
+from floodtide.comm import launching
 
 
 def test_json_holds_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,14 +20,14 @@ def test_json_holds_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["isa"] == _core.active_isa()
     assert {"name": "reference", "isa": "reference"} in facts["kernels"]
     assert 0 < facts["memory_available_bytes"] <= facts["memory_bytes"]
-    assert facts["mpi"]["plugins"] == libraries.plugins()
+    assert facts["mpi"]["plugins"] == launching.plugins()
     assert facts["mpi"]["ranks"] == 1
 
 
 def test_text_names_what_is_absent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(libraries, "plugin", lambda family: libraries.Path(f"/nowhere/{family}"))
+    monkeypatch.setattr(launching, "plugin", lambda family: launching.Path(f"/nowhere/{family}"))
     monkeypatch.setattr("floodtide.comm.world._state.library", None)
 
     status = cli.run(["info"])

@@ -48,8 +48,7 @@ def test_names_of_other_formats_are_refused(
     assert cli.run([command, *words]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f"floodtide {command}: writes FILE.h5:DATASET, and not {out}" in said
-    assert ("; `floodtide convert FILE.h5:DATASET" in said) == (out not in ("o.nii.gz", "s3://b/o"))
+    assert f"floodtide {command}: writes FILE.h5:DATASET, and not {out}; `floodtide convert" in said
     assert sorted(folder.iterdir()) == before
 
 

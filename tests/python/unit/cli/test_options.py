@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from floodtide import cli
 from floodtide.base import limits
 from floodtide.base.options import REQUIRED, option
-from floodtide.cli.options import filled, of_fields
-from floodtide.cli.rows import print_rows
+from floodtide.cli.options import filled, of_fields, print_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +90,6 @@ def test_rows_show_every_result_and_no_conditions(capsys: pytest.CaptureFixture[
     assert lines == [["a", "2", "0.25"], ["b", "2", "-"]]
     print_rows(rows, as_json=True)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
-    print_rows(rows, as_json=False, columns={"name": "4", "wait_share": ".0%"})
-    assert "25%" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [[], ["lab"]])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from floodtide import cli, data, errors, nn, segment
-from floodtide.view.layers import layers_of
+from floodtide.view.viewer import layers_of
 
 LABELS = (np.indices((12, 12, 12)) // 4).sum(0).astype(np.uint32) + 1
 PLACE = {"resolution": (40.0, 4.0, 4.0), "offset": (4000.0, 20.0, -28.0)}
@@ -118,4 +118,4 @@ def test_a_place_in_nm_needs_a_voxel_size_in_the_file(
     with h5py.File(tmp_path / "v.h5", "a") as file:
         file["x"].attrs.update({"voxel_size_nm": [8.0, 8.0, 8.0], "units": ["px", "nm", "nm"]})
     data.Volume(f"{tmp_path}/v.h5:x")
-    assert "its unit is px: the position is not used" in capsys.readouterr().err
+    assert "its units are px, nm, nm: the position is not used" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import training_volume
 
 from floodtide import cli, errors
 from floodtide.plan import segmenting
-from floodtide.view import layers
+from floodtide.view import viewer
 
 NAME = "it's  my volume; $HOME"
 
@@ -55,7 +55,7 @@ def test_the_command_that_resamples(capsys: pytest.CaptureFixture[str]) -> None:
     network = SimpleNamespace(name="fib25")
     image = SimpleNamespace(name=f"{NAME}.tif")
     setting = SimpleNamespace(
-        resampled=True, voxel_size_nm=(40, 4, 4), wanted_nm=(8, 8, 8), network=network, image=image
+        voxel_size_nm=(40, 4, 4), wanted_nm=(8, 8, 8), network=network, image=image
     )
     with pytest.raises(errors.InvalidArgumentError) as caught:
         segmenting.require_same_voxels(setting)
@@ -74,4 +74,4 @@ def test_no_message_has_a_name_without_quotes() -> None:
         if (match := command.search(line)) and "{sizes" not in match[0]
     ]
     assert found == []
-    assert "shlex.quote(name)" in Path(layers.__file__).read_text()
+    assert "shlex.quote(name)" in Path(viewer.__file__).read_text()

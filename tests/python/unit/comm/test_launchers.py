@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who started this process: variables that are left over, partial, or of several launchers."""
+"""Who started this process: variables that are left over, partial, or of several launching."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from pathlib import Path
 import pytest
 
 import floodtide as ft
-from floodtide.comm.launching import launchers
-
-HYDRA = ["bash", "hydra_pmi_proxy", "mpiexec", "bash"]
-PRTE = ["bash", "prterun", "bash"]
-SLURM = ["slurmstepd"]
+from floodtide.comm import launching
 
 STALE_PMI = {"PMI_RANK": "0", "PMI_SIZE": "1", "PMI_FD": "123456"}
 STALE_OMPI = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
@@ -47,10 +43,8 @@ def ompi() -> Iterator[dict[str, str]]:
         }
 
 
-def found(
-    environ: dict[str, str], ancestors: list[str]
-) -> tuple[str | None, int | None, int, bool] | None:
-    launched = launchers.launcher(environ, ancestors)
+def found(environ: dict[str, str]) -> tuple[str | None, int | None, int, bool] | None:
+    launched = launching.launcher(environ)
     return launched and (launched.family, launched.ranks, launched.rank, launched.live)
 
 
@@ -64,50 +58,39 @@ def dead(environ: dict[str, str]) -> dict[str, str]:
 def test_the_launcher_that_is_there_wins_over_what_is_left_of_another(
     pmi: dict[str, str], ompi: dict[str, str]
 ) -> None:
-    assert found(pmi | STALE_OMPI, []) == ("mpich", 4, 1, True)
-    assert found(pmi | dead(ompi), []) == ("mpich", 4, 1, True)
-    assert found(ompi | STALE_PMI, []) == ("openmpi", 3, 2, True)
-    assert found(ompi | {"PMI_RANK": "0"}, []) == ("openmpi", 3, 2, True)
+    assert found(pmi | STALE_OMPI) == ("mpich", 4, 1, True)
+    assert found(pmi | dead(ompi)) == ("mpich", 4, 1, True)
+    assert found(ompi | STALE_PMI) == ("openmpi", 3, 2, True)
+    assert found(ompi | {"PMI_RANK": "0"}) == ("openmpi", 3, 2, True)
 
 
-def test_of_two_that_are_there_the_nearest_ancestor_started_this_process(
+def test_of_two_that_are_there_the_one_with_several_ranks_counts(
     pmi: dict[str, str], ompi: dict[str, str]
 ) -> None:
-    assert found(pmi | ompi, [*HYDRA, *PRTE]) == ("mpich", 4, 1, True)
-    assert found(pmi | ompi, [*PRTE, *HYDRA]) == ("openmpi", 3, 2, True)
-    assert found(pmi | ompi, []) == ("mpich", 4, 1, True)  # MPI will tell if it is the other one
+    assert found(pmi | {"PMI_SIZE": "1"} | ompi) == ("openmpi", 3, 2, True)
+    assert found(pmi | ompi) == ("mpich", 4, 1, True)  # MPI will tell if it is the other one
 
 
 def test_launchers_in_an_allocation_of_slurm(pmi: dict[str, str], ompi: dict[str, str]) -> None:
     step = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}  # one daemon for each of two nodes
 
-    assert found(pmi | step, [*HYDRA, *SLURM]) == ("mpich", 4, 1, True)
-    assert found(ompi | step, [*PRTE, *SLURM]) == ("openmpi", 3, 2, True)
-    assert found(ompi | step, []) == ("openmpi", 3, 2, True)
-    assert found(pmi | STEP, SLURM) == (None, 6, 5, True)
-    assert found(STALE_PMI | STEP, SLURM) == (None, 6, 5, True)
+    assert found(pmi | step) == ("mpich", 4, 1, True)
+    assert found(ompi | step) == ("openmpi", 3, 2, True)
+    assert found(STALE_PMI | STEP) == (None, 6, 5, True)
 
 
 def test_variables_of_pmix_of_another_job_than_open_mpis(ompi: dict[str, str]) -> None:
     # srun --mpi=pmix within an environment that Open MPI's mpiexec has left.
     environ = ompi | {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
 
-    assert found(environ, []) == (None, None, 2, True)
+    assert found(environ) == (None, None, 2, True)
 
 
 def test_left_over_variables_of_one_rank_are_no_job() -> None:
     for environ in (STALE_PMI, STALE_OMPI, STALE_PMI | STALE_OMPI):
-        launched = launchers.launcher(environ, [])
+        launched = launching.launcher(environ)
         assert launched is not None
         assert (launched.ranks, launched.live) == (1, False)
-
-
-def test_ancestors_of_this_process_are_read() -> None:
-    assert Path(f"/proc/{os.getppid()}/comm").read_text().strip() == next(
-        iter(launchers._ancestors())
-    )
-    assert launchers.nearest(["bash", "orted", "slurmstepd"]) == "pmix"
-    assert launchers.nearest(["bash", "init"]) == ""
 
 
 def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from floodtide.comm.launching import libraries
+from floodtide.comm import launching
 
 pytestmark = pytest.mark.extra
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[4]
 @pytest.fixture(autouse=True)
 def _ranks() -> None:
     """Both notebooks end with ranks of their own."""
-    if not Path(sys.executable).with_name("mpiexec").exists() or not libraries.plugins():
+    if not Path(sys.executable).with_name("mpiexec").exists() or not launching.plugins():
         pytest.skip("no mpiexec or no MPI plug-in (pip install '.[mpi]')")
 
 

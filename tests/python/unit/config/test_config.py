@@ -89,7 +89,7 @@ def test_overrides_reach_values_tables_and_lists(example: Path) -> None:
             "schedule.scale=cubic",
             "schedule.scale is 'cubic', expected 'none', 'linear', 'sqrt',",
         ),
-        ("data.volumes.1.name=x", "not the index of one of the 1 tables"),
+        ("data.volumes.1.name=x", "not a section, or the index of a table"),
         ("training", "expected section.key=value"),
         ("run=5", r"\[run\] is an integer"),
         ("run.dir=", "run.dir is empty, expected a name"),
@@ -370,3 +370,10 @@ def test_a_range_of_values_is_one_class() -> None:
     ):
         with pytest.raises(ConfigurationError, match=message):
             Classes(classes=wrong)
+
+
+def test_keys_of_earlier_checkpoints_are_read_at_the_value_that_is_left() -> None:
+    earlier = {"run": {"bind": "launcher"}, "training": {"smooth": 1.0}}
+    assert config.from_dict(earlier) == config.from_dict({})
+    with pytest.raises(ConfigurationError, match=r"unknown key 'run\.bind'"):
+        config.from_dict({"run": {"bind": "ranks"}})

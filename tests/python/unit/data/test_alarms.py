@@ -17,9 +17,8 @@ from scipy import ndimage
 from floodtide import data, nn
 from floodtide.data import look
 from floodtide.data.boxes import Box
-from floodtide.data.image_check import image_problems
 from floodtide.data.look import QUICK, problems
-from floodtide.data.look.problems import Reading
+from floodtide.data.look.problems import Reading, image_problems
 from floodtide.data.look.trained_on import to_text
 
 Array = np.ndarray[Any, Any]
@@ -219,7 +218,7 @@ def judged(kind: Kind, cases: Iterator[Case], folder: Path) -> list[tuple[Case, 
     mean, std = kind.levels
     kept = [
         look.trained_on(
-            look.image_statistics(data.Volume(kind.image), box=box, budget=QUICK, sections=False),
+            look.image_statistics(data.Volume(kind.image), box=box, budget=QUICK),
             name="image",
             mean=mean,
             std=std,

@@ -283,7 +283,7 @@ ZARR = [
     Case("webknossos", webknossos, note="datasource-properties.json may state a voxel size"),
     Case("group", in_group, refused="expected"),
     Case("consolidated-only", consolidated, refused="no zarr.json or .zarray"),
-    Case("zip", zipped, refused="unpacks it into a folder"),
+    Case("zip", zipped, refused="expected file:dataset"),
 ]  # fmt: skip
 
 

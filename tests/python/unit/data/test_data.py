@@ -343,8 +343,8 @@ def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:
         walkers=3,
     )
     assert len(shards) == 20 * 18 * 16 == sum(shards.core.per_walker(w) for w in range(3))
-    index = next(i for i in range(100) if labels[shards.centre(2, i, epoch=1)] > 0)
-    z, y, x = shards.centre(2, index, epoch=1)
+    index = next(i for i in range(100) if labels[tuple(shards.core.centre(2, 1, i)[1])] > 0)
+    z, y, x = shards.core.centre(2, 1, index)[1]
     box = (slice(z - 2, z + 3), slice(y - 3, y + 4), slice(x - 4, x + 5))
     patch, soft = shards.load(2, index, epoch=1)
     np.testing.assert_array_equal(patch, (image[box].astype(np.float32) - 100) * np.float32(0.1))

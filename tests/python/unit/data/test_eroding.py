@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import cli, data
-from floodtide.data.copies import Eroded
+from floodtide.data.copies import eroded
 from floodtide.data.resampling import Resampled
 from floodtide.errors import InvalidArgumentError
 
@@ -41,18 +41,18 @@ def test_erosion_is_that_of_a_slow_twin_and_does_not_depend_on_blocks(
     coarse = random.integers(0, 4, [-(-n // 3) for n in shape]).astype(np.uint32)
     labels = coarse.repeat(3, 0).repeat(3, 1).repeat(3, 2)[tuple(map(slice, shape))]
     expected = twin(labels, steps)
-    eroded = data.Volume(Eroded(data.Volume(labels.copy()), steps))
-    np.testing.assert_array_equal(eroded.read(((0, 0, 0), shape)), expected)
+    found = eroded(data.Volume(labels.copy()), steps)
+    np.testing.assert_array_equal(found.read(((0, 0, 0), shape)), expected)
     start = tuple(int(random.integers(0, n)) for n in shape)
     size = tuple(int(random.integers(1, n - a + 1)) for n, a in zip(shape, start, strict=True))
     where = tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))
-    np.testing.assert_array_equal(eroded.read((start, size)), expected[where])
+    np.testing.assert_array_equal(found.read((start, size)), expected[where])
 
 
 def test_voxels_without_a_label_are_no_object() -> None:
     labels = np.full((2, 2, 8), 2**32 - 1, np.uint32)
     labels[..., :3], labels[..., 6:] = 1, 2
-    found = Eroded(data.Volume(labels), (1, 1, 1))[0:2, 0:2, 0:8]
+    found = eroded(data.Volume(labels), (1, 1, 1)).read()
     assert np.isin(found[..., :3], 1).all()
     assert np.isin(found[..., 6:], 2).all()
 
@@ -63,7 +63,7 @@ def test_half_of_a_coarse_voxel_keeps_a_boundary_at_every_place(ratio: int, phas
     """What `floodtide init` erodes before it resamples."""
     labels = np.ones((2, 2, 48), np.uint32)
     labels[..., 24 + phase :] = 2
-    fine = data.Volume(Eroded(data.Volume(labels), (0, 0, math.ceil(ratio / 2))))
+    fine = eroded(data.Volume(labels), (0, 0, math.ceil(ratio / 2)))
     coarse = Resampled(fine, (8, 8, 8), (8, 8, 8 * ratio), labels=True)
     line = coarse.read(((0, 0, 0), coarse.shape))[0, 0].tolist()
     changes = [pair for pair in itertools.pairwise(line) if pair in ((1, 2), (2, 1))]
@@ -75,7 +75,7 @@ def test_objects_with_a_boundary_stay_as_they_are() -> None:
     labels = np.ones((6, 6, 6), np.uint16)
     labels[3] = 0
     labels[4:] = 2
-    np.testing.assert_array_equal(Eroded(data.Volume(labels), (2, 2, 2))[0:6, 0:6, 0:6], labels)
+    np.testing.assert_array_equal(eroded(data.Volume(labels), (2, 2, 2)).read(), labels)
 
 
 def test_convert_erodes_before_it_resamples(

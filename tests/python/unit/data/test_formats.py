@@ -56,7 +56,7 @@ def test_boxes_are_those_of_numpy(
     expected = ARRAY[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))]
     for form, volume in stored.items():
         np.testing.assert_array_equal(volume.read((start, size)), expected, err_msg=form)
-        intensities = volume.read_intensities((start, size))
+        intensities = volume.core.read_intensities(start, size)
         np.testing.assert_array_equal(intensities, expected.astype(np.float32), err_msg=form)
 
 

@@ -18,7 +18,7 @@ from floodtide import data, errors
 from floodtide.data import look
 from floodtide.data.look import sampling
 from floodtide.data.look.alignment import Orientation
-from floodtide.data.look.image import BINS, PERCENTILES, ImageStatistics, bin_edges
+from floodtide.data.look.image import BINS, ImageStatistics, bin_edges
 from floodtide.data.look.sections import SectionSums
 from floodtide.data.look.trained_on import from_text, to_text
 
@@ -101,9 +101,6 @@ def test_image_statistics_are_those_of_numpy(
     assert found.std == pytest.approx(image.std(dtype=np.float64), rel=1e-9, abs=1e-9)
     assert sum(found.histogram) == image.size
     assert len(found.histogram) <= BINS
-    assert (
-        found.percentiles[PERCENTILES.index(50.0)] == np.sort(image.ravel())[(image.size - 1) // 2]
-    )
     assert found.sections is not None
     assert found.sections.means == pytest.approx(image.mean((1, 2), dtype=np.float64), rel=1e-9)
     assert found.sections.stds == pytest.approx(
@@ -291,15 +288,15 @@ ORIENTATIONS = [
 ]
 
 
-@pytest.mark.parametrize("orientation", ORIENTATIONS[::5], ids=lambda one: one.words)
+@pytest.mark.parametrize("orientation", ORIENTATIONS[::5], ids=lambda one: one.expression)
 def test_every_orientation_of_labels_is_recognised(
     orientation: Orientation, cube: tuple[Array, Array]
 ) -> None:
     image, labels = cube
-    stored = np.ascontiguousarray(orientation.apply(labels))  # to be turned back
+    stored = np.ascontiguousarray(orientation.undo(labels))
     found = look.alignment(data.Volume(image), data.Volume(stored))
     assert len(found.candidates) == 48
-    turned = eval(found.candidates[0].orientation.expression, {"labels": stored})
+    turned = eval(found.candidates[0].expression, {"labels": stored})
     assert (turned == labels).all()
     assert found.verdict == ("aligned" if orientation == Orientation() else "other")
 
@@ -311,7 +308,7 @@ def test_alignment_with_other_shapes(synthetic: tuple[Array, Array]) -> None:
     assert len(found.candidates) == 8
     assert found.stored is None
     assert found.clear is not None
-    assert (found.clear.orientation.apply(turned) == labels).all()
+    assert (eval(found.clear.expression, {"labels": turned}) == labels).all()
     with pytest.raises(errors.ShapeError, match="cut both to the same part"):
         look.alignment(data.Volume(image), data.Volume(labels[1:].copy()))
 
@@ -328,7 +325,7 @@ def test_a_sample_stands_for_the_whole(synthetic: tuple[Array, Array]) -> None:
     z, y, x = np.ogrid[:128, :160, :192]
     noise = np.random.default_rng(0).normal(0, 20, (128, 160, 192))
     image = (120 + z / 8 + 10 * np.sin(y / 9) + 10 * np.sin(x / 7) + noise).astype(np.uint8)
-    whole, sample = statistics(image), statistics(image, budget=1 << 19, sections=False)
+    whole, sample = statistics(image), statistics(image, budget=1 << 19)
     assert whole.whole
     assert not sample.whole
     assert sample.sections is None
@@ -396,4 +393,4 @@ def test_gala_has_the_published_figures() -> None:
     turned = np.ascontiguousarray(labels.read()[:, :, ::-1])
     wrong = look.alignment(image, data.Volume(turned)).clear
     assert wrong is not None
-    assert wrong.orientation.words == "x reversed"
+    assert wrong.expression == "labels[:, :, ::-1]"

@@ -34,8 +34,7 @@ def test_a_dataset_with_a_colon_is_refused_and_a_link_to_it_is_read(tmp_path: Pa
         file["link"] = h5py.SoftLink("/a:b")
     with h5py.File(tmp_path / "with:colon.h5", "w") as file:
         file["x"] = IMAGE
-    with pytest.raises(errors.InvalidArgumentError) as refused:
+    with pytest.raises(errors.InvalidFileError, match=r"v\.h5:a: "):
         data.Volume(f"{tmp_path}/v.h5:a:b")
-    assert "v.h5: dataset 'a:b': the name of a dataset cannot have a colon" in str(refused.value)
     for name in ("v.h5:link", "with:colon.h5:x"):
         np.testing.assert_array_equal(data.Volume(f"{tmp_path}/{name}").read(), IMAGE)

@@ -283,6 +283,45 @@ def test_noise_is_normal() -> None:
     assert abs(np.abs(noise / 0.5 < 1).mean() - 0.8413) < 0.02
 
 
+def boundary_level(image: Array, labels: Array, none: int) -> float:
+    """Return the mean of the pairs of neighbours with different labels, of which none is `none`."""
+    values: list[Array] = []
+    for axis in range(3):
+        shade, label = np.moveaxis(image, axis, 0), np.moveaxis(labels, axis, 0)
+        pairs = (label[1:] != label[:-1]) & (label[1:] != none) & (label[:-1] != none)
+        values += [shade[1:][pairs], shade[:-1][pairs]]
+    return float(np.concatenate(values).mean(dtype=float))
+
+
+def test_objects_become_faint_about_the_level_of_boundaries() -> None:
+    objects = LABELS + 3 * (np.arange(44) > 20).astype(np.uint8)  # 0 is background
+    objects[:, 38:] = 9
+    targets = core.affinity_targets([(0, 0, -2)], balance=False, descriptors=(0, 0, 0))
+    more: dict[str, Any] = {"labels": [objects], "targets": targets}
+    more["values"] = [(9, -1), *[(n, n) for n in range(6)]]
+    plain = source((9, 20, 20), **more)
+    faint = source((9, 20, 20), augmentation={"faint_object": 0.4}, **more)
+    contrasts = []
+    for index in range(20):
+        image, before = (one.load(0, 0, index)[1][..., 0] for one in (faint, plain))
+        place = plain.training_place(0, plain.number(0, 0, index))
+        labels = objects[box(*place.box)].astype(int)
+        level = boundary_level(before, labels, none=9)
+        clear = np.abs(before - level) > 0.05
+        for label in np.unique(labels[clear]):
+            inner = (labels == label) & clear
+            ratio = (image[inner] - level) / (before[inner] - level)
+            np.testing.assert_allclose(ratio, ratio.mean(), atol=2e-4)
+            if label in (0, 9):  # background, and voxels without a label
+                assert ratio.mean() == pytest.approx(1, abs=1e-5)
+            else:
+                contrasts.append(ratio.mean())
+    drawn = [one for one in contrasts if abs(one - 1) > 1e-4]
+    assert 0.2 < len(drawn) / len(contrasts) < 0.6
+    assert -0.501 < min(drawn) < -0.2
+    assert 0.2 < max(drawn) < 0.501
+
+
 def test_patches_of_few_sections_lose_none() -> None:
     lost = {"missing_section": 1.0}
     assert (source((3, 8, 8), augmentation=lost).load(0, 0, 0)[1] == -MEAN / STD).all()
@@ -300,6 +339,8 @@ def test_patches_of_few_sections_lose_none() -> None:
             {"missing_section": 0.6, "dark_section": 0.6},
             "missing_section .* is 1.2, expected a prob",
         ),
+        ({"faint_object": 1.1}, "faint_object is 1.1, expected a probability"),
+        ({"faint_object": 0.4}, "faint_object is 0.4, but the labels are classes"),
         ({"permutable_axes": [0, 1]}, "axes 0 and 1 have different patch sizes"),
         ({"reflectable_axes": [3]}, "different axes out of 0"),
     ],
@@ -447,8 +488,8 @@ def descriptors(labels: Array, deviation: tuple[float, float, float]) -> Array:
         for a, b in ((0, 1), (0, 2), (1, 2)):
             together = window(mask * at[a] * at[b]) / mass - mean[a] * mean[b]
             own.append(0.5 * together / np.sqrt(spread[a] * spread[b]) + 0.5)
-        inside_object = np.clip(np.stack([*own, mass], -1), 0, 1)
-        result[mask > 0] = inside_object[mask > 0]
+        innerobject = np.clip(np.stack([*own, mass], -1), 0, 1)
+        result[mask > 0] = innerobject[mask > 0]
     return result
 
 

@@ -226,3 +226,11 @@ def test_half_voxels_of_nifti_files_are_rounded_alike(
         nibabel.save(image, tmp_path / f"{number}.nii")
         places.add(place_of(f"{tmp_path}/{number}.nii", capsys)[0])
     assert len(places) == 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "uint64"])
+def test_two_runs_write_the_same_tiff(dtype: str, tmp_path: Path) -> None:
+    volume = data.Volume(STACK.astype(dtype))
+    for name in ("a.tif", "b.tif"):
+        data.convert(volume, f"{tmp_path}/{name}", voxel_size_nm=(40, 4, 8))
+    assert (tmp_path / "a.tif").read_bytes() == (tmp_path / "b.tif").read_bytes()

@@ -61,7 +61,7 @@ def test_image_and_labels_move_together_about_the_centre(
     for index in range(COUNT):
         z, y, x = (one.load(0, index)[0] for one in places)
         labels = places[1].load(0, index)[1]
-        centre = plain.centre(0, index)
+        centre = plain.core.centre(0, 0, index)[1]
         middle = tuple(n // 2 for n in PATCH)
         np.testing.assert_allclose([z[middle], y[middle], x[middle]], centre, atol=1e-4)
         own = 0 if centre[2] < 8 else 1 + (centre[1] > 21)
@@ -115,6 +115,26 @@ def test_intensities_change_and_labels_do_not(folder: Path) -> None:
             if "noise" in keys:
                 assert np.std(image - before) == pytest.approx(2.0, rel=0.1)
         assert differs == 5
+
+
+def test_faint_objects_keep_their_labels_and_the_background(folder: Path) -> None:
+    plain, faint = shards(folder), shards(folder, faint_object=1.0)
+    two = 0
+    for index in range(COUNT):
+        before, image = plain.load(0, index)[0], faint.load(0, index)[0]
+        np.testing.assert_array_equal(faint.load(0, index)[1], plain.load(0, index)[1])
+        changed = ~np.isclose(image, before, atol=1e-4)
+        centre = plain.core.centre(0, 0, index)[1]
+        x = centre[2] + np.arange(13)[None, None] - 6 + np.zeros(PATCH)
+        assert not changed[x < 8].any()
+        y = before  # the image shows y
+        if (y < 22).any() and (y > 21).any() and (x >= 8).all():  # the boundary lies at 21.5
+            two += 1
+            contrast = (image - 21.5) / (y - 21.5)
+            for part in (contrast[y < 22], contrast[y > 21.9]):
+                np.testing.assert_allclose(part, part[0], atol=1e-4)
+                assert abs(part[0]) <= 0.5
+    assert two > 3
 
 
 def test_an_example_is_the_same_each_time_and_another_one_in_another_epoch(folder: Path) -> None:

@@ -366,7 +366,7 @@ def test_meshes_of_another_program_stay(tmp_path: Path, capsys: pytest.CaptureFi
     foreign = tmp_path / "v/mesh/info"
     foreign.write_text('{"@type": "neuroglancer_multilod_draco"}')
     assert cli.run(["mesh", copy]) == 2
-    assert "mesh of type neuroglancer_multilod_draco of another program" in capsys.readouterr().err
+    assert "v: has mesh of another program already" in capsys.readouterr().err
     assert foreign.read_text() == '{"@type": "neuroglancer_multilod_draco"}'
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import floodtide as ft
 from floodtide import cli, config
-from floodtide.doctor import examine, host, judge
+from floodtide.doctor import host, judge
 from floodtide.doctor.judge import Diagnosis
 from floodtide.train import setup
 
@@ -49,7 +49,6 @@ def healthy(rank: int = 0, host_name: str = "node0", **changes: Any) -> dict[str
             "path": "/scratch/run",
             "seen": True if rank % 2 == 0 else None,
             "free_bytes": 1 << 40,
-            "hdf5": "",
         },
     }
     return facts | changes
@@ -81,6 +80,7 @@ def test_healthy_job_has_nothing_but_ok() -> None:
     checks = [finding.check for finding in found]
     assert checks == [
         *("launcher", "threads", "affinity", "environment", "speed", "memory", "directory"),
+        "shared",
     ]
 
 
@@ -126,8 +126,8 @@ def test_each_fault_of_a_rank_is_found_and_nothing_else(
     ("changes", "text"),
     [
         ({"error": "Permission denied"}, "files cannot be written: Permission"),
-        ({"hdf5": "unable to lock file"}, "files cannot be written: unable to lock file"),
-        ({"free_bytes": 20_000_000}, "0.0 GiB free"),
+        ({"error": "unable to lock file"}, "files cannot be written: unable to lock file"),
+        ({"free_bytes": 20_000_000}, "19.1 MiB free"),
     ],
 )
 def test_each_fault_of_the_run_directory_is_found(changes: dict[str, Any], text: str) -> None:
@@ -156,7 +156,7 @@ def test_rank_pinned_to_one_core_is_a_problem() -> None:
     ranks = [healthy(r, cores=1, affinity=[r], launcher="Open MPI's mpiexec") for r in range(2)]
     (found,) = findings(ranks, "affinity")
     assert found.level == "problem"
-    assert "ranks 0, 1 (node0) may use 1 core for 8 threads: pinned" in found.text
+    assert "rank 0 (node0), rank 1 (node0) may use 1 core for 8 threads: pinned" in found.text
 
 
 def test_idle_cores_are_advice() -> None:
@@ -179,7 +179,7 @@ def test_threads_are_a_problem_exactly_when_cores_are_fewer(
         healthy(r, affinity=everyone, cores=cores, threads=threads, quota=quota)
         for r in range(ranks)
     ]
-    level = judge.threads(facts).level
+    level, _, _ = judge.threads(facts)
     over = ranks * threads > min(cores, quota or cores)
     assert (level == "problem") == over
 
@@ -242,7 +242,7 @@ def probed(folder: Path) -> dict[str, Any]:
 
 def test_nearest_existing_directory_of_this_machine_is_well(tmp_path: Path) -> None:
     facts = probed(tmp_path)
-    assert (facts["path"], facts["hdf5"], facts["seen"]) == (str(tmp_path), "", True)
+    assert (facts["path"], facts.get("error"), facts["seen"]) == (str(tmp_path), None, True)
     assert facts["free_bytes"] > 0
 
 
@@ -292,8 +292,8 @@ def test_examination_without_a_fitting_launcher_is_one_problem(
     def fails() -> None:
         raise ft.errors.UnsupportedError("mpi: mpiexec started 2 ranks, but no")
 
-    monkeypatch.setattr("floodtide.comm.world.ensure_init", fails)
-    found, _ = examine(config.from_dict({}), tmp_path)
+    monkeypatch.setattr("floodtide.comm.world.current", fails)
+    found, _ = host.examine(config.from_dict({}), tmp_path)
     assert [(f.check, f.level) for f in found] == [("launcher", "problem")]
     assert found[0].text == "mpiexec started 2 ranks, but no"
 

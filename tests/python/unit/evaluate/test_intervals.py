@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import evaluate
-from floodtide.evaluate.intervals import LEAST_BODIES, _drawn, intervals
+from floodtide.evaluate.voxels import LEAST_BODIES, _drawn, intervals
 
 NAMES = ("all_adapted_rand_error", "all_voi_split", "all_voi_merge")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from floodtide import cli, errors
 from floodtide.data.skeletons import Skeleton
 from floodtide.evaluate import run_lengths
-from floodtide.shapes.skeletons import skeletons_of
+from floodtide.shapes.arrays import skeletons_of
 
 SIZE = (40.0, 4.0, 4.0)
 
@@ -116,7 +116,7 @@ def tubes() -> np.ndarray:
 
 
 def test_skeletons_follow_the_objects() -> None:
-    found = skeletons_of(tubes(), voxel_size=(8.0, 8.0, 8.0), min_voxels=100)
+    found = skeletons_of(tubes(), voxel_size=(8.0, 8.0, 8.0))
     assert [skeleton.id for skeleton in found] == [7, 3_000_000_000]
     for skeleton, middle in zip(found, (5.5, 17.5), strict=True):
         assert np.ptp(skeleton.nodes[:, 2]) > 100
@@ -125,7 +125,7 @@ def test_skeletons_follow_the_objects() -> None:
     lengths = run_lengths(found, tubes(), voxel_size=(8.0, 8.0, 8.0))
     assert lengths.normalised == 1.0
     assert 1600 < lengths.length < 2200
-    assert len(skeletons_of(np.maximum(tubes(), 1), min_voxels=100)) == 3, "no voxel without object"
+    assert len(skeletons_of(np.maximum(tubes(), 1))) == 3, "no voxel without object"
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,13 +160,11 @@ def test_small_mergers_do_not_count_if_asked_for(
     image[truth > 0] = 200
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["truth"], file["segments"], file["raw"] = truth, segments, image
-    words = [f"{tmp_path}/a.h5:{name}" for name in ("segments", "truth", "raw", "truth")]
-    for option, place in (("--image", 2), ("--before", 4)):
-        words.insert(place, option)
+    words = [f"{tmp_path}/a.h5:{name}" for name in ("segments", "truth", "raw")]
+    words.insert(2, "--image")
     assert cli.run(["evaluate", *words, "--skeletons", nodes, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["run_lengths"]["merged"] > 0) is merged
-    assert report["before"]["normalised_run_length"] == 1
     assert report["trivial"]["best grey level"]["normalised_run_length"] == 1
 
 

@@ -18,10 +18,9 @@ from floodtide.base.tasks import Affinities, Classes
 from floodtide.data import no_label
 from floodtide.data.patches import UNLABELLED
 from floodtide.report import planes
-from floodtide.shapes.meshes import meshes_of
+from floodtide.shapes.arrays import meshes_of
 from floodtide.train.data_checks import require_volumes_fit
-from floodtide.view.layers import layers_of
-from floodtide.view.server import _Array
+from floodtide.view.viewer import _Array, layers_of
 
 LABELS = (np.indices((12, 12, 12)) // 4).sum(0).astype(np.uint32) + 1
 

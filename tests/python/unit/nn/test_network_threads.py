@@ -164,7 +164,7 @@ def test_nobody_changes_a_network_during_a_training_step(tmp_path: Path) -> None
         state, values = model.state_dict(), model.parameters()
         zeros = {name: np.zeros_like(array) for name, array in values.items()}
 
-        def hook(_: Any, bucket: Any) -> None:
+        def hook(*_: Any) -> None:
             for change in (
                 lambda: model.load_state_dict(state),
                 lambda: optim.SGD(lr=0.1).step(values, zeros),
@@ -173,7 +173,7 @@ def test_nobody_changes_a_network_during_a_training_step(tmp_path: Path) -> None
                     in_thread(change)
                 refused.append(str(error.value))
 
-        trainer.register_comm_hook(None, hook)
+        trainer._core.set_bucket_hook(hook)
         for _ in trainer:
             pass
     assert refused
@@ -186,13 +186,13 @@ def test_one_thread_uses_a_trainer(tmp_path: Path) -> None:
     refused = []
     with Trainer.from_config(config.from_dict(document)) as trainer:
 
-        def hook(_: Any, __: Any) -> None:
+        def hook(*_: Any) -> None:
             for use in (trainer.step, trainer.save, trainer.run, trainer.close):
                 with pytest.raises(InUseError) as error:
                     in_thread(use)
                 refused.append(str(error.value))
 
-        trainer.register_comm_hook(None, hook)
+        trainer._core.set_bucket_hook(hook)
         trainer.run()
         assert trainer.steps_done == 3
     assert {message.partition(":")[0] for message in refused} == {

@@ -23,26 +23,18 @@ def test_the_rate_is_explained() -> None:
 
 
 def traps(
-    optimizer: ft.optim.Optimizer,
-    scale: str,
-    workers: int,
-    warmup: int = 0,
-    *,
-    batch: int = 1,
-    norm: bool = False,
+    optimizer: ft.optim.Optimizer, scale: str, workers: int, warmup: int = 0, batch: int = 1
 ) -> str:
     schedule = ft.optim.lr.Schedule("constant", base_lr=1e-3, warmup_steps=warmup, scale=scale)
-    return " ".join(advice.traps(optimizer, schedule, workers, batch, statistics=norm))
+    return " ".join(advice.traps(optimizer, schedule, workers, batch))
 
 
 def test_known_traps_are_named() -> None:
-    assert "rate of Adadelta" in traps(ft.optim.Adadelta(), "linear", 4)
+    assert "grows linearly" in traps(ft.optim.Optimizer("adadelta"), "linear", 4)
     assert "grows linearly" in traps(ft.optim.Adam(), "linear", 4)
     assert "grows linearly" in traps(ft.optim.Adam(), "linear", 4, batch=4)
     assert "grows linearly" in traps(ft.optim.Adam(), "paper", 16)
-    assert "no beta1" in traps(ft.optim.Adam(), "adam_sqrt", 16)
     assert "warm-up (schedule.warmup_steps) changes nothing" in traps(ft.optim.SGD(), "none", 8, 5)
-    assert "lag about 10 steps" in traps(ft.optim.SGD(), "linear", 8, norm=True)
 
 
 def test_usual_settings_have_no_warning() -> None:
@@ -50,6 +42,5 @@ def test_usual_settings_have_no_warning() -> None:
     assert not traps(ft.optim.Adam(), "sqrt", 64)
     assert not traps(ft.optim.Adam(), "sqrt_batch", 4, batch=4)
     assert not traps(ft.optim.SGD(), "linear", 64)
-    assert not traps(ft.optim.Adam(), "adam_sqrt", 8)
-    assert not traps(ft.optim.Adadelta(), "none", 64)
-    assert not traps(ft.optim.SGD(), "linear", 8, warmup=100, norm=True)
+    assert not traps(ft.optim.Optimizer("adadelta"), "none", 64)
+    assert not traps(ft.optim.SGD(), "linear", 8, warmup=100)

@@ -14,7 +14,7 @@ from plans import measure_nothing
 
 from floodtide import data
 from floodtide.data.look import FIB25
-from floodtide.plan import known
+from floodtide.plan import networks
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A published network for voxels of 8 nm that floods bright voxels."""
     bright_network.save(tmp_path / "bright.h5")
     images = dataclasses.replace(FIB25, voxel_size_nm=(8.0, 8.0, 8.0))
-    monkeypatch.setattr(known, "published", lambda _: (images, str(tmp_path / "bright.h5")))
+    monkeypatch.setattr(networks, "published", lambda _: (images, str(tmp_path / "bright.h5")))
     return "fib25"
 
 

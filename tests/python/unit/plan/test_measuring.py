@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from floodtide.plan import measuring
+from floodtide.plan import networks
 
 
 def test_a_momentary_load_does_not_change_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,5 +18,5 @@ def test_a_momentary_load_does_not_change_the_rate(monkeypatch: pytest.MonkeyPat
         now_s += 0.5 if 0.4 < now_s < 2.4 else 0.1
 
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    assert measuring._passes_per_s(a_pass) == pytest.approx(10)
+    assert networks._passes_per_s(a_pass) == pytest.approx(10)
     assert now_s < 4

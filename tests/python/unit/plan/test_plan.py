@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import bright_network
@@ -24,8 +25,8 @@ from floodtide.base.tasks import BY_KIND, Affinities
 from floodtide.data import Volume, parse_box
 from floodtide.data.boxes import intersection
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan import document, geometry, judging, unets
-from floodtide.plan.known import known_network
+from floodtide.plan import geometry, planner, unets
+from floodtide.plan.networks import known_network, levels_for
 from floodtide.train import read_log
 
 SHAPE = (40, 64, 100)  # of the fixture `stack`
@@ -42,13 +43,14 @@ def test_parts_hold_patches_and_are_apart(
     shape: tuple[int, int, int], size: tuple[float, float, float], largest: int
 ) -> None:
     try:
-        view = geometry.view_for(shape, size, largest)
+        view = geometry.view_for(shape, geometry.view_of(largest, largest // 4, size))
     except InvalidArgumentError as error:
         assert "too small" in str(error)  # noqa: PT017
         return
     assert all(f % 2 == 1 and 5 <= f <= largest for f in view.fov)
     assert all(1 <= d <= (f - 1) // 2 for f, d in zip(view.fov, view.deltas, strict=True))
-    for axis, guard, training, validation in geometry.cuts(shape, view.patch_size, view.fov):
+    needs = geometry.Needs(patch=view.patch_size, guard=view.fov)
+    for axis, guard, training, validation in geometry.cuts(((0, 0, 0), shape), needs):
         for start, extent in (training, validation):
             assert all(n >= p for n, p in zip(extent, view.patch_size, strict=True))
             assert all(a >= 0 and a + n <= m for a, n, m in zip(start, extent, shape, strict=True))
@@ -70,14 +72,15 @@ def test_parts_of_labelled_boxes_are_apart(
     volumes: list[list[Any]], inside: bool, sections: bool
 ) -> None:
     """Boxes of one volume do not overlap here if they come from different ones, so only cut boxes are compared."""
-    for split in geometry.splits(volumes, (8, 16, 16), (4, 8, 8), inside=inside, sections=sections):
+    needs = geometry.Needs(patch=(8, 16, 16), guard=(4, 8, 8), inside=inside, sections=sections)
+    for split in geometry.splits(volumes, needs):
         assert split.validation
-        assert any(split.training)
+        assert split.training
         known = [box for own in volumes for box in own]
-        for box in [*split.validation, *(box for own in split.training for box in own)]:
+        for box in [*split.validation, *(box for _, box in split.training)]:
             assert any(intersection(box, one) == box for one in known)
         if len(known) == 1:
-            ((training,),) = split.training
+            ((_, training),) = split.training
             (validation,) = split.validation
             assert intersection(training, validation) is None
 
@@ -91,9 +94,9 @@ def test_fields_of_view_are_cubes_of_tissue() -> None:
 
 
 def test_a_name_with_a_line_break_stays_in_its_comment() -> None:
-    text = document.comment("That of a\n[run] network.")
+    text = planner.comment("That of a\n[run] network.")
     assert text == "# That of a [run] network.\n"
-    long = document.comment("word " * 60)
+    long = planner.comment("word " * 60)
     assert all(line.startswith("# ") and len(line) <= 100 for line in long.splitlines())
 
 
@@ -540,9 +543,10 @@ def test_bad_sections_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_levels_are_compared() -> None:
-    assert judging.same_levels(130, 35, 128, 33)
-    assert not judging.same_levels(148, 55, 128, 33)
-    assert not judging.same_levels(0.5, 0.2, 128, 33)
+    network: Any = SimpleNamespace(name="network", levels=(128.0, 33.0))
+    for mean, std, expected in ((130, 35, (128, 33)), (148, 55, (148, 55)), (0.5, 0.2, (0.5, 0.2))):
+        seen: Any = SimpleNamespace(proposed_mean=mean, proposed_std=std, left_out="")
+        assert levels_for(seen, network, "the image")[:2] == expected
 
 
 def test_a_run_is_a_known_network(
@@ -566,5 +570,5 @@ def test_a_run_is_a_known_network(
     found = known_network("runs/r")
     settings = config.load("r.toml")
     assert found.voxel_size_nm == (8.0, 8.0, 8.0)
-    assert (found.mean, found.std) == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
+    assert found.levels == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
     assert [image.voxel_size_nm for image in found.images] == 2 * [(8.0, 8.0, 8.0)]  # whole and box

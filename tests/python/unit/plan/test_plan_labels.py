@@ -13,6 +13,7 @@ from plans import planned, refused
 from floodtide import cli, data
 from floodtide.data import Volume
 from floodtide.data.boxes import parse_boxes
+from floodtide.data.look.labels import integers_of
 from floodtide.plan import unets
 from floodtide.train import read_log
 
@@ -77,7 +78,7 @@ def test_classes_or_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert found["classes"] == {"0": "background", "1": "class 1", "2": "class 2"}
 
 
-def test_a_class_that_is_too_rare_to_hold_out_is_refused_with_all_shares(
+def test_a_class_that_is_too_rare_to_hold_out_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     image, _ = data.synth((24, 48, 48), seed=3)
@@ -88,7 +89,7 @@ def test_a_class_that_is_too_rare_to_hold_out_is_refused_with_all_shares(
     line += ["--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"]
     said = refused("init", *line, capsys=capsys)
     assert "leaves all classes in both" in said
-    assert "expected more labels (the voxels are 'background' 99.97 %, 'v' 0.02894 %)" in said
+    assert "expected more labels" in said
 
 
 @pytest.mark.parametrize("classes", [1, 2])
@@ -385,10 +386,8 @@ def test_several_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         data.write_volume(tmp_path / f"{number}.h5", arrays)
     line = [f"{tmp_path}/1.h5:raw", f"{tmp_path}/2.h5:raw", "--voxel-nm", "20,20,20"]
     line += ["--labels", f"{tmp_path}/1.h5:labels", "--out", f"{tmp_path}/v.toml"]
-    assert "2 image(s) and 1 labels" in refused("init", *line, capsys=capsys)
-    spaces = [line[0], "--voxel-nm", "40", "4", "4.5", *line[4:]]
-    said = refused("init", *spaces, capsys=capsys)
-    assert "--voxel-nm 40 4 4.5, expected commas: write --voxel-nm 40,4,4.5" in said
+    said = refused("init", *line, capsys=capsys)
+    assert f"2 image(s) ({line[0]}, {line[1]}) and 1 labels" in said
     found = planned(*line, "--labels", f"{tmp_path}/2.h5:labels", capsys=capsys)["config"]
     assert [volume["name"] for volume in found["data"]["volumes"]] == ["volume0", "volume1"]
     assert found["validation"]["volume"] in ("volume0", "volume1")
@@ -441,3 +440,61 @@ def test_sparse_objects_are_doubted(tmp_path: Path, capsys: pytest.CaptureFixtur
     line += ["--task", "affinities", "--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"]
     assert cli.run(line) == 0
     assert "whether 0 is background, or not labelled, cannot be told" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_classes_in_planes_along_any_axis(
+    tmp_path: Path, axis: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, objects = data.synth((48, 48, 48), seed=4)
+    planes = [slice(None)] * 3
+    planes[axis] = [12, 24, 36]  # type: ignore[call-overload]
+    labels = np.zeros(image.shape, np.uint8)
+    labels[tuple(planes)] = (objects % 2)[tuple(planes)]
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": labels})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--task", "classes"]
+    found = planned(*line, "--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml", capsys=capsys)[
+        "config"
+    ]
+    boxes = parse_boxes(found["data"]["volumes"][0]["box"]) + parse_boxes(
+        found["validation"]["box"]
+    )
+    assert sorted(start[axis] for start, _ in boxes) == [12, 24, 36]
+    assert all(size[axis] == 1 for _, size in boxes)
+
+
+def test_a_volume_without_any_class_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, objects = data.synth((24, 48, 48), seed=3)
+    none = np.full(image.shape, 255, np.uint8)
+    empty = np.zeros(image.shape, np.int32)
+    arrays = {"raw": image, "a": (objects % 2).astype(np.uint8), "none": none, "empty": empty}
+    data.write_volume(tmp_path / "v.h5", arrays | {"objects": objects})
+    out = ["--voxel-nm", "40,40,40", "--out", f"{tmp_path}/v.toml"]
+
+    def said(first: str, second: str, *task: str) -> str:
+        names = [f"{tmp_path}/v.h5:{name}" for name in ("raw", "raw", first, second)]
+        line = [*names[:2], "--labels", names[2], "--labels", names[3]]
+        return refused("init", *line, *task, *out, capsys=capsys)
+
+    classes = ("--task", "classes", "--unlabelled", "255")
+    assert "v.h5:none: no voxel has a class" in said("a", "none", *classes)
+    assert "v.h5:empty: no voxel is labelled" in said("objects", "empty")
+
+
+def test_whole_floats_are_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, objects = data.synth((64, 96, 96), seed=3)
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": objects.astype(np.float32)})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "8,8,8"]
+    assert cli.run(["inspect", *line, "--out", f"{tmp_path}/page.html"]) == 0
+    capsys.readouterr()
+    assert planned(*line, "--out", f"{tmp_path}/v.toml", capsys=capsys)["config"]
+    data.convert(integers_of(Volume(f"{tmp_path}/v.h5:labels")), f"{tmp_path}/c.h5:c", labels=True)
+    np.testing.assert_array_equal(Volume(f"{tmp_path}/c.h5:c").read(), objects)
+
+
+def test_voxel_sizes_with_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels"]
+    text = refused("init", *line, "--voxel-nm", "8", "8", "8", capsys=capsys)
+    assert "voxel sizes as 8,8,8" in text

@@ -13,7 +13,7 @@ from flat_unet import flat_unet
 
 import floodtide as ft
 from floodtide import _core
-from floodtide.agglomerate.pairs import decision_points
+from floodtide.agglomerate.resegmenting import decision_points
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn import SegmentationLoss
 

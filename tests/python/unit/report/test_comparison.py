@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several runs in one report: throughput, time to a loss, divergence, emulated walkers; and validation of U-Nets."""
+"""Several runs in one report: throughput, time to a loss, outcomes, emulated walkers; and validation of U-Nets."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def page(study: list[Path]) -> Page:
-    return Page(report.write(study, study[0].parent / "study.html", losses=[0.3, 0.01]))
+    return Page(report.write(study, study[0].parent / "study.html"))
 
 
 def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) -> None:
@@ -55,13 +56,14 @@ def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) 
 def test_the_table_has_speed_times_and_outcomes(page: Page, study: list[Path]) -> None:
     head = page.row_before("one")
     assert head[:4] == ["", "walkers", "ranks", "patches / s"]
-    assert head[4:6] == ["to loss 0.3 (min)", "to loss 0.01 (min)"]
+    assert re.fullmatch(r"to loss 0\.\d+ \(min\)", head[4])
     # 4 patches of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
     assert page.row("two")[1:4] == ["2", "2", "19.61"]
     assert page.row("eight")[1:4] == ["8", "2", "19.61"]
-    assert page.row("one")[5] == "not reached"
+    assert float(page.row("one")[4]) > 0
     assert page.row("one")[-1] == "all steps"
-    assert page.row("sixteen")[-1].startswith("diverged: loss rose from 0.1")
+    lowest, last = head.index("lowest loss"), head.index("last loss")  # the loss of this run rose
+    assert float(page.row("sixteen")[last]) > 2 * float(page.row("sixteen")[lowest])
 
 
 def test_emulated_workers_are_named_as_such(page: Page, study: list[Path]) -> None:
@@ -78,35 +80,19 @@ def test_the_time_to_a_loss_is_that_of_the_first_record_at_or_below_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("losses", "words"),
-    [
-        ([1.0, 0.5, 0.2, 0.2, 0.2], ""),
-        ([1.0, 0.5, 0.2, 0.3, 0.4], ""),  # has lost a quarter of what it gained
-        ([1.0, 0.5, 0.2, 0.5, 0.7], "diverged: loss rose from 0.2 to 0.7"),
-        ([1.0, 1.0, 1.01, 1.02, 1.03], ""),  # learns nothing, within noise
-        ([1.0, 1.5, 2.0, 3.0, 4.0], "diverged: loss rose from 1 to 4"),
-        ([1.0, 0.5, math.nan, 0.5], "diverged: loss is not finite at step 2"),
-        ([1.0], ""),
-    ],
-)
-def test_divergence_is_a_loss_that_rises_or_is_no_number(losses: list[float], words: str) -> None:
-    assert comparison.divergence(run_of(losses)) == words
-
-
-@pytest.mark.parametrize(
     "reason",
     [
         "train: the averaged gradient of 'head/weights' is not finite at step 203",
         "train: the loss is nan at step 203, walkers 0 to 1",
     ],
 )
-def test_a_run_that_ended_with_what_is_no_number_diverged(tmp_path: Path, reason: str) -> None:
+def test_a_run_that_ended_with_what_is_no_number_failed(tmp_path: Path, reason: str) -> None:
     folder = make_unet_run(tmp_path / "run")
     for rank in (10, 2):
         (folder / f"failure-rank-{rank}.json").write_text(
             json.dumps({"rank": rank, "reason": reason if rank == 2 else "lost a rank"})
         )
-    assert comparison.outcome(read_run(folder)) == f"diverged: {reason}"
+    assert comparison.outcome(read_run(folder)) == f"failed: {reason}"
 
 
 def test_outcomes_name_failures_and_early_ends() -> None:
@@ -122,14 +108,13 @@ def test_outcomes_name_failures_and_early_ends() -> None:
     assert comparison.outcome(run_of([1.0, 0.5])) == "all steps"
 
 
-def test_without_a_wish_the_time_is_to_the_lowest_loss_that_all_converged_runs_reached() -> None:
+def test_the_time_is_to_the_lowest_loss_that_all_runs_reached() -> None:
     runs = [run_of([1.0, low, low]) for low in (0.5, 0.25, 0.12345)]
-    diverged = run_of([1.0, 0.01, 3.0])
-    assert comparison.lowest_common([*runs, diverged]) == [0.5]
-    assert comparison.lowest_common([diverged]) == []
-    table = comparison.comparison_table(runs, ())
-    assert table.head[4] == "to loss 0.5 (s)"
-    assert [row[4] for row in table.rows] == ["1"] * 3
+    assert comparison.lowest_common([*runs, run_of([1.0, 0.01, 3.0])]) == 0.5
+    assert comparison.lowest_common([run_of([math.nan, 1.0])]) is None
+    table = comparison.comparison_table(runs)
+    column = table.head.index("to loss 0.5 (s)")
+    assert [row[column] for row in table.rows] == ["1"] * 3
 
 
 def flooding_run(folder: Path, rate: float = 1.0) -> Path:
@@ -228,9 +213,3 @@ def test_the_throughput_of_every_run_is_inside_the_figure(
     low, high = limits["Throughput"]
     assert low == 0.0
     assert high > 37.0  # the fastest run's patches a second
-
-
-def test_a_script_chooses_the_losses(study: list[Path], tmp_path: Path) -> None:
-    out = tmp_path / "out.html"
-    report.write(study[:2], out, losses=[0.5, 0.25])
-    assert "to loss 0.5 (s)" in Page(out).row_before("one")

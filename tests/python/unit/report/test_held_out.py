@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from report_page import Page
-from unet_runs import dice_scores, validation_record
+from unet_runs import validation_record
 
-from floodtide import data, nn, report
-from floodtide.report import held_out, segmented
-from floodtide.report.segmented import Segmented
-from floodtide.report.worst import worst_of
+from floodtide import config, data, nn, report
+from floodtide.report import drawing, held_out, segmented
+from floodtide.report.segmented import Segmented, worst_of
 from floodtide.segment.predict import Predictor
 from floodtide.train import read_run
 
@@ -74,7 +73,7 @@ def write_run(folder: Path, config: str, record: dict[str, Any], model: nn.UNet)
 
 
 @pytest.fixture
-def groups_run(tmp_path: Path) -> Path:
+def slices_run(tmp_path: Path) -> Path:
     """Ten patients of two slices each; the object grows with patient and slice."""
     rng = np.random.default_rng(0)
     masks = np.zeros((20, 32, 32), np.uint8)
@@ -112,51 +111,46 @@ def volume_run(folder: Path, task: str) -> Path:
     return write_run(folder / "run", config, record, model)
 
 
-def test_best_median_and_worst_groups_are_picked() -> None:
-    record = dice_scores(0.5)  # falls from group to group; the last one has none
-    picked = held_out.pick(held_out.dice_of_groups(record))
-    assert picked == [("best", 0), ("median", 4), ("worst", 8)]
-    record |= {"groups": ["a", "b", "c"]}
-    record["classes"][0]["dice_groups"] = [None, 0.3, 0.4]
-    assert held_out.pick(held_out.dice_of_groups(record)) == [("best", 2), ("worst", 1)]
-    record["classes"][0]["dice_groups"] = [None, None, None]
-    assert held_out.pick(held_out.dice_of_groups(record)) == []
+def test_the_best_the_median_and_the_worst_are_picked() -> None:
+    assert held_out.pick({4: 0.1, 5: 0.5, 6: 0.3, 7: 0.2}) == [
+        ("best", 5),
+        ("median", 7),
+        ("worst", 4),
+    ]
+    assert held_out.pick({2: 0.4, 1: 0.3}) == [("best", 2), ("worst", 1)]
+    assert held_out.pick({}) == []
 
 
-Shown = list[tuple[str, dict[str, held_out.Picture]]]
+Shown = list[tuple[str, dict[str, drawing.Picture]]]
 
 
 def drawn(run: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     """Titles and pictures of the patches that the report of a run shows."""
     shown: Shown = []
-    monkeypatch.setattr(held_out, "patches_figure", lambda patches, _: shown.extend(patches))
+    columns = drawing.columns
+    monkeypatch.setattr(
+        drawing, "columns", lambda some, *a, **k: shown.extend(some) or columns(some, *a, **k)
+    )
     assert held_out.pictures(read_run(run))[1] == []
     return shown
 
 
-def test_sections_are_the_largest_of_the_picked_groups_and_as_predicted(
-    groups_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = drawn(groups_run, monkeypatch)
-    assert [title.partition(", this section ")[0] for title, _ in shown] == [
-        "best: group 0\nDice 0.500",
-        "median: group 4\nDice 0.460",
-        "worst: group 8\nDice 0.420",
-    ]
-    predictor = Predictor(nn.load(groups_run / "checkpoints/step-40.h5"), mean=100.0, std=50.0)
-    images = data.Volume(f"{groups_run.parent}/slices.h5:image").read()
-    for (_, panels), number in zip(shown, (1, 9, 17), strict=True):
+def test_slices_are_as_predicted(slices_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor(nn.load(slices_run / "checkpoints/step-40.h5"), mean=100.0, std=50.0)
+    images = data.Volume(f"{slices_run.parent}/slices.h5:image").read()
+    for title, panels in drawn(slices_run, monkeypatch):
         _, truth, predicted = panels["Truth and prediction"]
         assert truth is not None
-        assert truth.sum() == 15 * (2 + number)
+        number = truth.sum() // 15 - 2
         likely = predictor.probabilities(images[number : number + 1]).argmax(axis=0)[0]
         assert (predicted == likely).all()
+        dice = 2 * np.sum(truth * likely) / (truth.sum() + likely.sum())
+        assert title.split("\n")[1] == f"Dice {dice:.3f}"
 
 
-def test_a_report_shows_the_groups(groups_run: Path) -> None:
-    page = Page(report.write([groups_run]))
+def test_a_report_shows_slices(slices_run: Path) -> None:
+    page = Page(report.write([slices_run]))
     assert page.images["Held-out patches with truth and prediction"].startswith("data:image/png")
-    assert "Dice of the groups as validated at step 40" in page.text
     assert "What this report cannot show" in page.text  # no training records
     assert "pictures of what was held out" not in page.text
     assert "pictures of a segmentation" not in page.text  # slices of patients are no volume
@@ -235,44 +229,27 @@ def test_a_report_shows_patches_and_objects(tmp_path: Path, task: str) -> None:
     ("change", "words"),
     [
         (lambda run: (run.parent / "slices.h5").unlink(), "slices.h5"),
-        (lambda run: (run / "checkpoints/step-40.h5").unlink(), "no checkpoint"),
+        (lambda run: (run / "checkpoints/step-40.h5").unlink(), "neither a checkpoint nor"),
         (lambda run: (run / "checkpoints/step-40.h5").write_text("broken"), "step-40.h5"),
-        (
-            lambda run: (run / "log.jsonl").write_text('{"kind": "start", "unit": "patches"}\n'),
-            "validated nothing",
-        ),
     ],
-    ids=["data", "checkpoint", "broken", "validation"],
+    ids=["data", "checkpoint", "broken"],
 )
 def test_what_is_gone_is_named_and_the_rest_is_shown(
-    groups_run: Path, change: Any, words: str
+    slices_run: Path, change: Any, words: str
 ) -> None:
-    change(groups_run)
-    page = Page(report.write([groups_run]))
+    change(slices_run)
+    page = Page(report.write([slices_run]))
     absent = page.text[page.text.index("What this report cannot show") :]
     assert "pictures of what was held out: " in absent
     assert words in absent
 
 
-def test_other_groups_than_the_log_s_are_not_shown(groups_run: Path) -> None:
-    patients = np.arange(20, dtype=np.int32)
-    with_more = groups_run.parent / "slices.h5"
-    images, masks = (data.Volume(f"{with_more}:{name}").read() for name in ("image", "mask"))
-    data.write_volume(with_more, {"image": images, "mask": masks, "patient": patients})
-    assert held_out.pictures(read_run(groups_run)) == (
-        None,
-        ["pictures of what was held out: the groups are not those of the log any more"],
-    )
-
-
 def test_the_test_part_is_segmented_where_there_is_one(tmp_path: Path) -> None:
     run = volume_run(tmp_path, "affinities")
-    config = (run / "config.toml").read_text()
-    settings, _ = segmented.newest(read_run(run))
-    assert segmented.held_out_box(settings)[1] == ((8, 0, 0), (8, 48, 48))
-    (run / "config.toml").write_text(f'{config}test_box = "8:16,0:24,0:48"\n')
-    settings, _ = segmented.newest(read_run(run))
-    assert segmented.held_out_box(settings)[1] == ((8, 0, 0), (8, 24, 48))
+    file = run / "config.toml"
+    assert segmented.held_out_box(config.load(file))[1] == ((8, 0, 0), (8, 48, 48))
+    file.write_text(f'{file.read_text()}test_box = "8:16,0:24,0:48"\n')
+    assert segmented.held_out_box(config.load(file))[1] == ((8, 0, 0), (8, 24, 48))
 
 
 def test_a_part_that_a_segment_takes_of_another_object_is_shown_once() -> None:
@@ -282,7 +259,6 @@ def test_a_part_that_a_segment_takes_of_another_object_is_shown_once() -> None:
     found = Segmented(
         segmentation=data.Volume(labels),
         start=(0, 0, 0),
-        image="",
         note="",
         truth=data.Volume(truth),
     )

@@ -27,7 +27,7 @@ from scipy import ndimage
 
 from floodtide import cli, config, errors
 from floodtide.data import Volume
-from floodtide.segment import Pieces, Segmentation, Segmenter, SegmentOptions, segment_block
+from floodtide.segment import Pieces, Segmentation, Segmenter, SegmentOptions
 from floodtide.segment.checkpoints import Checkpoint, passes_of, remove_checkpoints
 
 
@@ -259,18 +259,6 @@ def test_a_command_that_is_killed_continues(
     assert left <= {"a.h5", ".a.h5.lock"}
 
 
-@pytest.mark.parametrize("ending", ["checkpoint", "checkpoint.reverse"])
-def test_a_folder_in_the_place_of_a_checkpoint_is_refused_before_the_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
-) -> None:
-    toml = bright_network.configuration(tmp_path, checkpoint_interval=1000.0)
-    (tmp_path / f"a.h5.labels.{ending}").mkdir()
-    assert cli.run(["segment", str(toml), "--out", f"{tmp_path}/a.h5:labels"]) == 2
-    said = capsys.readouterr().err
-    assert f"a.h5.labels.{ending}: is no regular file, expected a checkpoint" in said
-    assert not (tmp_path / "a.h5").exists()
-
-
 def test_a_subvolume_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     toml = bright_network.configuration(tmp_path, subvolume=[24, 30, 30], overlap=[8, 8, 8])
     assert cli.run(["segment", str(toml), "--out", f"{tmp_path}/whole"]) == 0
@@ -289,11 +277,11 @@ def test_a_subvolume_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str
                 raise Killed
 
         with contextlib.suppress(Killed):
-            segment_block(pieces, number, segmenter, volume, stop)
+            bright_network.segment_block(pieces, number, segmenter, volume, stop)
         if pieces.done(number):
             continue
         interrupted += pieces.checkpoint(number).exists()
-        assert segment_block(pieces, number, Segmenter.load(options), volume)
+        assert bright_network.segment_block(pieces, number, Segmenter.load(options), volume)
         assert not pieces.checkpoint(number).exists()
         with (
             h5py.File(pieces.path(number)) as a,

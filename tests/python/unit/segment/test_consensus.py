@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodtide import config, errors
+from floodtide import _core, config, errors
 from floodtide.cli import segment as segment_cli
 from floodtide.data import Volume
-from floodtide.segment import Segmenter, SegmentOptions, consensus
+from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas import read_seeds
 
 
@@ -50,29 +50,16 @@ def published_rule(a, b, min_size):
 )
 def test_the_consensus_is_that_of_the_published_rule(shape, seed, ids, min_size):
     rng = np.random.default_rng(seed)
-    a, b = rng.integers(0, ids + 1, (2, *shape)) * rng.integers(1, 5)
-    np.testing.assert_array_equal(
-        consensus(a, b, min_size=min_size), published_rule(a, b, min_size)
-    )
+    a, b = (rng.integers(0, ids + 1, (2, *shape)) * rng.integers(1, 5)).astype(np.int32)
+    found = _core.segment.split_consensus(a, b, min_size)
+    np.testing.assert_array_equal(found, published_rule(a, b, min_size))
 
 
 def test_a_merger_of_one_segmentation_is_split_and_its_larger_part_keeps_the_id():
-    a = np.array([[[1, 1, 1, 1, 1, 2, 2, 0]]])
-    b = np.array([[[7, 7, 0, 0, 0, 7, 9, 9]]])
-    np.testing.assert_array_equal(consensus(a, b, min_size=0), [[[3, 3, 1, 1, 1, 2, 4, 0]]])
-    np.testing.assert_array_equal(consensus(a, b, min_size=2), [[[3, 3, 1, 1, 1, 0, 0, 0]]])
-
-
-def test_segmentations_that_do_not_fit_are_refused():
-    a = np.ones((2, 3, 4), np.uint8)
-    with pytest.raises(errors.ShapeError, match="expected equal shapes"):
-        consensus(a, a[:1])
-    with pytest.raises(errors.InvalidArgumentError, match="float64, expected integers"):
-        consensus(a, a.astype(float))
-    with pytest.raises(errors.InvalidArgumentError, match="below 2\\^31"):
-        consensus(a, a.astype(np.uint64) << np.uint64(40))
-    with pytest.raises(errors.InvalidArgumentError, match="min_size"):
-        consensus(a, a, min_size=-1)
+    a = np.array([[[1, 1, 1, 1, 1, 2, 2, 0]]], np.int32)
+    b = np.array([[[7, 7, 0, 0, 0, 7, 9, 9]]], np.int32)
+    for least, expected in ((0, [3, 3, 1, 1, 1, 2, 4, 0]), (2, [3, 3, 1, 1, 1, 0, 0, 0])):
+        np.testing.assert_array_equal(_core.segment.split_consensus(a, b, least), [[expected]])
 
 
 @pytest.fixture
@@ -96,7 +83,7 @@ def test_the_second_segmentation_starts_from_the_seeds_of_the_first_in_reverse_o
         assert [o.start_zyx for o in reverse.origins] != starts
         both = dataclasses.replace(options, consensus="reverse")
         found = Segmenter(segmenter.model, both).segment(volume, box)
-        expected = consensus(forward.segmentation, reverse.segmentation, min_size=5)
+        expected = published_rule(forward.segmentation, reverse.segmentation, 5)
         np.testing.assert_array_equal(found.segmentation, expected)
         kept = {o.id: o.voxels for o in found.origins}
         assert kept == {o.id: n for o in forward.origins if (n := int((expected == o.id).sum()))}

@@ -15,7 +15,7 @@ import pytest
 
 from floodtide import cli, data, nn
 from floodtide.base.network_files import metadata
-from floodtide.config.stored import stored
+from floodtide.config.reader import stored
 from floodtide.data.look.trained_on import TrainedOn, to_text, training_images
 
 TASKS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import bright_network
 import numpy as np
 
+from floodtide import config
 from floodtide.data import Volume
-from floodtide.segment import Segmenter, in_subvolumes, load_options, reconcile
-from floodtide.segment.blocks import segment_on_ranks
+from floodtide.segment import Flooding, Pieces, reconcile
 from floodtide.segment.reconciling import read_reconciled
 
 EXAMPLE = Path(__file__).parents[4] / "examples/segment_with_daisy.py"
@@ -24,10 +24,9 @@ if sys.version_info >= (3, 11):
         command = [sys.executable, str(EXAMPLE), file, tmp_path / "pieces", f"{out}:labels", "2"]
         ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
         assert ended.returncode == 0, ended.stderr
-        options = load_options(file)
-        segmenter, volume = Segmenter.load(options), Volume(options.image)
-        pieces = in_subvolumes(tmp_path / "own", segmenter, volume, subvolume=(24, 24, 24))
-        assert segment_on_ranks(pieces, segmenter, volume) == 27
+        work = Flooding.load(str(file), config.load(file))
+        assert work.write_subvolumes(str(tmp_path / "own"))["segmented"] == 27
+        pieces = Pieces.open(tmp_path / "own")
         expected = read_reconciled(pieces, reconcile(pieces), pieces.cut.box)
         np.testing.assert_array_equal(Volume(str(out), "labels").read(), expected)
         assert expected.max() > 1

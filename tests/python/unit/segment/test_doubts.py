@@ -18,11 +18,10 @@ from floodtide import cli, evaluate
 from floodtide.base.tasks.affinities import NEAREST
 from floodtide.data import Volume
 from floodtide.data.places import END, MERGE, SPLIT, Place, read_places, table_of
-from floodtide.errors import InvalidFileError
-from floodtide.evaluate.looking import looked_at
+from floodtide.evaluate.mistakes import looked_at
 from floodtide.segment.doubts import segments_with_places
 from floodtide.segment.linking import AffinityOptions, segments_of
-from floodtide.view.layers import layers_of, places_of
+from floodtide.view.viewer import layers_of, places_of
 
 pytest.importorskip("waterz")
 Array = np.ndarray[Any, Any]
@@ -101,19 +100,12 @@ def test_planted_mistakes_are_the_first_places(method: str) -> None:
     assert split.score == pytest.approx(0.46, abs=0.03)
 
 
-def test_the_mutex_watershed_has_no_places() -> None:
-    pytest.importorskip("mwatershed")
-    affinities, _ = planted()
-    options = AffinityOptions(method="mutex", min_size=20)
-    assert segments_with_places(affinities, NEAREST, options)[1] is None
-
-
 def test_a_piece_that_touches_nothing_ends() -> None:
     affinities, _ = planted()
     for axis in range(3):
         affinities[axis][7:15, 7:15, 67:75] = 0
         affinities[axis][9:13, 9:13, 69:73] = 0.95
-    options = AffinityOptions(background=0.3, min_size=10)
+    options = AffinityOptions(min_size=10)
     labels, places = segments_with_places(affinities, NEAREST, options)
     assert places is not None
     (alone,) = [place for place in places if place.segments[1] == 0]
@@ -187,7 +179,6 @@ def test_subvolumes_have_places_of_the_whole(
     assert not Path(tmp_path, "new.h5").exists()
     damaged.unlink()
     assert cli.run(["reconcile", folder, f"{tmp_path}/out.h5:s"]) == 0
-    assert f"{len(others)} of {len(others) + 1} subvolumes have a table" in capsys.readouterr().err
     for table in others:
         table.unlink()
     assert cli.run(["reconcile", folder, f"{tmp_path}/out.h5:s", "--json"]) == 0
@@ -217,22 +208,15 @@ def test_what_is_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert "expected a table of places" in capsys.readouterr().err
     file.write_text(re.sub(r"(merge,[0-9.]+),\d+", r"\1,77", text))
     assert cli.run(["evaluate", out, truth]) == 0
-    assert "expected the table of this segmentation" in capsys.readouterr().out
-    assert places_of(layers_of(out)[0]) == []
     assert "lists places of another segmentation" in capsys.readouterr().err
-    assert cli.run(["agglomerate", source, out, "--method", "mutex"]) == 0
-    assert not file.exists(), "a mutex watershed has no places"
-    places = [Place((1, 1, 1), SPLIT, 0.5, (7, 8), (9, 9), ((1, 1, 1), (1, 1, 1)))]
-    ones = np.ones((3, 3, 3), np.int64)
-    with pytest.raises(InvalidFileError, match="expected the table of this segmentation"):
-        looked_at(out, places, ones, ones, evaluate.ContingencyTable())
+    assert places_of(layers_of(out)[0]) == []
 
 
 def test_pieces_without_a_voxel_of_the_image_are_judged(tmp_path: Path) -> None:
     ones = np.ones((3, 3, 3), np.int64)
     # Of a small piece at finer voxels, no whole voxel of the image may be left.
     places = [Place((1, 1, 1), SPLIT, 0.5, (1, 1), (0, 0), ((1, 1, 1), (1, 1, 1)))]
-    found = looked_at(f"{tmp_path}/out.h5:s", places, ones, ones, evaluate.ContingencyTable())
+    found = looked_at(tmp_path / "out.csv", places, ones, ones, evaluate.ContingencyTable())
     assert (found.judged, found.mistakes) == (1, 1)
 
 

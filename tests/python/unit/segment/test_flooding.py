@@ -20,7 +20,7 @@ from floodtide.cli import evaluate as evaluate_cli
 from floodtide.config.segment_options import MaskOptions, seed_policies
 from floodtide.data import Volume
 from floodtide.segment import Segmenter, SegmentOptions
-from floodtide.segment.canvas import policy_seeds, read_image
+from floodtide.segment.canvas import read_image, seeds_of
 
 
 class FakeNetwork:
@@ -446,9 +446,8 @@ def test_policies_in_sequence(tmp_path):
         return _core.segment.find_seeds(voxels, mean, std, name, values, margin, None)
 
     def found(options):
-        return policy_seeds(
-            dataclasses.replace(options, mean=100.0, std=50.0), image, (5, 5, 5), None
-        )
+        known = dataclasses.replace(options, mean=100.0, std=50.0)
+        return seeds_of(image, known, (5, 5, 5), None)
 
     voxels = image.voxels
     expected = [
@@ -478,7 +477,9 @@ def test_options_take_every_registered_seed_policy_and_lists_of_them():
     for wrong in ("", "peaks,", "peaks reversed", "reversed", "other", "peaks, reversed other"):
         with pytest.raises(errors.ConfigurationError, match="seed_policy is"):
             SegmentOptions(seed_policy=wrong)
-    with pytest.raises(errors.ConfigurationError, match="no such parameter, expected none"):
+    with pytest.raises(
+        errors.ConfigurationError, match="no parameter of 'peaks, max', expected none"
+    ):
         SegmentOptions(seed_policy="peaks, max", seed_values={"grid_step": 8})
 
 

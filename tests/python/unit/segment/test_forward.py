@@ -11,8 +11,8 @@ import pytest
 
 from floodtide import data, errors, nn
 from floodtide.config.segment_options import SegmentOptions
-from floodtide.segment import Pieces, Segmenter, in_subvolumes
-from floodtide.segment.identity import options_of
+from floodtide.segment import Flooding, Pieces, Segmenter
+from floodtide.segment.checkpoints import options_of
 
 OPTIONS = SegmentOptions(
     mean=0.0, std=1.0, min_segment_size=50, move_threshold=0.6, min_boundary_dist=(0, 0, 0)
@@ -52,25 +52,23 @@ def test_segments_are_the_same() -> None:
     for forward in ("layers", "fft"):
         segmenter = Segmenter(model, dataclasses.replace(OPTIONS, forward=forward))
         assert segmenter.forward == forward
-        assert segmenter.fft_speedup is None  # not measured
         found[forward] = segmenter.segment(blobs())
     assert found["layers"].segments >= 2
     np.testing.assert_array_equal(found["fft"].segmentation, found["layers"].segmentation)
 
 
-def test_the_faster_way_is_measured() -> None:
+@pytest.mark.parametrize("faster", ["fft", "layers"])
+def test_the_faster_way_is_measured(faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     require_fft(model)
-    segmenter = Segmenter(model, OPTIONS)
-    assert segmenter.fft_speedup is not None
-    assert segmenter.forward == ("fft" if segmenter.fft_speedup >= 1.1 else "layers")
+    assert model.fastest_forward()[0] in ("fft", "layers")
+    monkeypatch.setattr(nn.FFN, "fastest_forward", lambda _: (faster, 1.0))
+    assert Segmenter(model, OPTIONS).forward == faster
 
 
 def test_what_cannot_be_computed_is_refused_or_not_chosen() -> None:
     model = network(fov=9)
-    segmenter = Segmenter(model, OPTIONS)
-    assert segmenter.forward == "layers"
-    assert segmenter.fft_speedup is None
+    assert Segmenter(model, OPTIONS).forward == "layers"
     with pytest.raises(errors.UnsupportedError, match=r"needs avx2|multiples of 11 voxels"):
         Segmenter(model, dataclasses.replace(OPTIONS, forward="fft"))
 
@@ -80,15 +78,16 @@ def test_a_restart_follows_the_choice_of_the_start(tmp_path: Path) -> None:
     require_fft(model)
     volume = data.Volume(blobs())
     for forward in ("layers", "fft"):
-        first = Segmenter(model, dataclasses.replace(OPTIONS, forward=forward))
+        options = dataclasses.replace(OPTIONS, subvolume=(24, 30, 30))
+        first = Segmenter(model, dataclasses.replace(options, forward=forward))
         folder = tmp_path / forward
-        assert in_subvolumes(folder, first, volume, subvolume=(24, 30, 30)).forward == forward
+        assert Flooding(first, volume).pieces(folder).forward == forward
         assert Pieces.open(folder).forward == forward
-        again = Segmenter(model, OPTIONS)  # "fastest"
-        in_subvolumes(folder, again, volume, subvolume=(24, 30, 30))
+        again = Segmenter(model, options)  # "fastest"
+        Flooding(again, volume).pieces(folder)
         assert again.forward == forward
-        fixed = Segmenter(model, dataclasses.replace(OPTIONS, forward="layers"))
-        in_subvolumes(folder, fixed, volume, subvolume=(24, 30, 30))
+        fixed = Segmenter(model, dataclasses.replace(options, forward="layers"))
+        Flooding(fixed, volume).pieces(folder)
         assert fixed.forward == "layers"
 
 

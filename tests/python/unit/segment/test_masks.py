@@ -23,7 +23,7 @@ from floodtide.config.segment_options import MaskChannel, MaskOptions
 from floodtide.data import Volume
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas import (
-    CanvasImage,
+    Canvas,
     closed_voxels,
     parse_window,
     read_image,
@@ -140,7 +140,7 @@ def test_masks_of_requests_are_those_of_the_twin(
             fields.append(f"{name} {{ {proto(named)} }}")
     path = volumes / "request.pbtxt"
     path.write_text(REQUEST.format(folder=volumes) + "\n".join(fields))
-    options = read_request(str(path)).options
+    options = read_request(str(path))
     text = str(config.from_dict({"segment": config.to_dict(options)}))
     (volumes / "same.toml").write_text(text)
     assert (
@@ -305,7 +305,7 @@ def test_shift_masks_forbid_what_the_twin_forbids(
     )
     fov = (3, 5, 5)
     raw = np.zeros(SHAPE, np.float32)
-    whole = CanvasImage(raw, (0, 0, 0), (0, 0, 0), (0, 0, 0), Volume(raw))
+    whole = Canvas(raw, (0, 0, 0), (0, 0, 0), (0, 0, 0), Volume(raw))
     expected = shifted_twin(shifts, options, SHAPE, fov)
     np.testing.assert_array_equal(shifted_positions(options, whole, fov), expected)
     # In a box, only the shifts of the box count. They are those of the box alone if it begins at a voxel of the mask.

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from floodtide import nn
 from floodtide.base.tasks import Affinities, Classes, Distance, PatchTask, ShapeDescriptors
 from floodtide.errors import InvalidArgumentError
-from floodtide.segment.mirroring import mirrored_mean
-from floodtide.segment.predict import Predictor, bytes_per_voxel
+from floodtide.segment.predict import Predictor, bytes_per_voxel, mirrored_mean
 
 Array = np.ndarray[Any, Any]
 OFFSETS = [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, -3), (2, 0, 0), (-1, -1, 0), (-1, 1, 0)]

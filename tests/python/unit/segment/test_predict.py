@@ -184,7 +184,7 @@ def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
     )
     report = json.loads(capsys.readouterr().out)
     assert report["checkpoint"].endswith("step-10.h5")
-    assert (report["mean"], report["std"]) == (100.0, 50.0)
+    assert (report["mean"], report["std"]) == ([100.0], [50.0])
     predictor = Predictor(SLICES, mean=100.0, std=50.0)
     box = ((1, 3, 0), (3, 37, 33))
     volume = data.Volume(f"{folder}/image.h5:raw")
@@ -199,7 +199,7 @@ def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
     assert json.loads(attributes["classes"]) == table
     assert attributes["box_start"].tolist() == [1, 3, 0]
     assert attributes["volume_shape"].tolist() == [4, 45, 40]
-    for key, value in (("image", volume.name), ("mean", "100.0"), ("network", repr(SLICES))):
+    for key, value in (("image", volume.name), ("mean", "[100.0]"), ("network", repr(SLICES))):
         found = attributes[key]
         assert (found.decode() if isinstance(found, bytes) else found) == value
     assert [path.name for path in folder.glob("out*")] == ["out.h5"]

@@ -2,6 +2,7 @@
 """Global ids of segments in overlapping subvolumes, against a slow twin and known segmentations."""
 
 from collections import Counter
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import ndimage, sparse
 
 from floodtide import _core, data, errors, evaluate
-from floodtide.segment import Pieces, reconcile, write_reconciled
+from floodtide.segment import Pieces, reconcile, reconciling, write_reconciled
 from floodtide.segment.pieces import Cut
 from floodtide.segment.reconciling import read_reconciled
 
@@ -81,11 +82,9 @@ def test_a_segmentation_that_was_cut_into_27_comes_back_whole(tmp_path):
 @settings(deadline=None, max_examples=30)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    min_voxels=st.integers(1, 30),
-    min_share=st.sampled_from([0.1, 0.5, 0.8, 1.0]),
     inside_voxels=st.sampled_from([0, 1, 20]),
 )
-def test_ids_are_those_of_a_slow_twin(tmp_path_factory, seed, min_voxels, min_share, inside_voxels):
+def test_ids_are_those_of_a_slow_twin(tmp_path_factory, seed, inside_voxels):
     """Subvolumes disagree here: each has its own objects."""
     rng = np.random.default_rng(seed)
     start = tuple(int(n) for n in rng.integers(0, 4, 3))
@@ -94,19 +93,19 @@ def test_ids_are_those_of_a_slow_twin(tmp_path_factory, seed, min_voxels, min_sh
     pieces = store(
         tmp_path_factory.mktemp("twin") / "pieces", cut, stored.__getitem__, shape=(30, 30, 30)
     )
-    rule = {"min_voxels": min_voxels, "min_share": min_share, "inside_voxels": inside_voxels}
-    found = reconcile(pieces, **rule)
-    expected, splits = twin(cut, stored, **rule)
+    with mock.patch.object(reconciling, "_RULE", (1, 0.5, inside_voxels)):
+        found = reconcile(pieces)
+    expected, splits = twin(cut, stored, inside_voxels)
     np.testing.assert_array_equal(read_reconciled(pieces, found, cut.box), expected)
     assert found.splits == splits
 
 
-def twin(cut, stored, min_voxels, min_share, inside_voxels):
+def twin(cut, stored, inside_voxels):
     """Voxel by voxel, with SciPy's connected components."""
 
     def one_object(common, of_first, of_second):
         shares = common / of_first, common / of_second
-        if min(shares) >= min_share:
+        if min(shares) >= 0.5:
             return True
         inside = max(shares) >= 0.95 and min(shares) >= 0.2
         return inside and 0 < inside_voxels <= common
@@ -124,12 +123,11 @@ def twin(cut, stored, min_voxels, min_share, inside_voxels):
         agreed = [
             (i, j)
             for (i, j), voxels in common.items()
-            if voxels >= min_voxels and one_object(voxels, sizes[0][i], sizes[1][j])
+            if one_object(voxels, sizes[0][i], sizes[1][j])
         ]
         edges += [(place[a, i], place[b, j]) for i, j in agreed]
         for side in range(2):
-            large = {i for i, voxels in sizes[side].items() if voxels >= min_voxels}
-            splits += len(large - {pair[side] for pair in agreed})
+            splits += len(sizes[side].keys() - {pair[side] for pair in agreed})
     matrix = sparse.coo_matrix(
         (np.ones(len(edges)), ([a for a, _ in edges], [b for _, b in edges])),
         shape=(len(items), len(items)),
@@ -242,19 +240,3 @@ def test_files_that_do_not_belong_there_are_refused(tmp_path, spoil, says):
     spoil(pieces.path(1))
     with pytest.raises(errors.InvalidFileError, match=says):
         reconcile(pieces)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"min_voxels": 0}, "min_voxels"),
-        ({"min_share": 0.0}, "min_share"),
-        ({"min_share": 1.5}, "min_share"),
-        ({"inside_voxels": -1}, "inside_voxels"),
-    ],
-)
-def test_thresholds_out_of_range_are_refused(tmp_path, arguments, says):
-    cut = Cut(((0, 0, 0), (4, 4, 4)), (4, 4, 4), (0, 0, 0))
-    pieces = store(tmp_path / "pieces", cut, lambda _: np.ones((4, 4, 4), np.uint8))
-    with pytest.raises(errors.InvalidArgumentError, match=says):
-        reconcile(pieces, **arguments)

@@ -19,6 +19,7 @@ from floodtide import cli, data
 from floodtide.agglomerate import predicted
 from floodtide.data import Volume
 from floodtide.evaluate import scores
+from floodtide.segment import blocks
 
 pytest.importorskip("waterz")
 Array = np.ndarray[Any, Any]
@@ -75,7 +76,7 @@ def test_the_seconds_are_also_those_of_choosing_the_decoding(
         return decoding_of(*arguments)
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + chosen[0])
-    monkeypatch.setattr(predicted, "time", clock)
+    monkeypatch.setattr(blocks, "time", clock)
     monkeypatch.setattr(predicted, "decoding_of", slow)
     assert segmented(str(plan), "--out", f"{tmp_path}/out.h5:s", capsys=capsys)["seconds"] > 1000
     pieces = [str(plan), "--out", f"{tmp_path}/pieces", *SUBVOLUME]

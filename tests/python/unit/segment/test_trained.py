@@ -43,7 +43,7 @@ def test_any_image_has_the_normalisation_that_all_volumes_have_in_common(tmp_pat
 
 def test_an_image_of_the_run_has_that_of_its_volume(tmp_path: Path) -> None:
     path = checkpoint(tmp_path, {"a": (100.0, 20.0), "b": (90.0, 20.0)})
-    assert trained.normalisations(path, f"{tmp_path}/b.h5:/raw") == [(90.0, 20.0)]
+    assert trained.normalisations(path, f"{tmp_path}/../{tmp_path.name}/b.h5:raw") == [(90.0, 20.0)]
     assert trained.normalisations(path, f"{tmp_path}/b.h5:other") is None
     assert trained.normalisations(path, "elsewhere.h5:raw") is None
 

@@ -10,7 +10,7 @@ import pytest
 
 from floodtide import cli, errors
 from floodtide.data import convert
-from floodtide.shapes.meshes import meshes_of
+from floodtide.shapes.arrays import meshes_of
 from floodtide.shapes.precomputed import add_meshes, add_skeletons
 
 SIZE = (40.0, 8.0, 4.0)
@@ -65,9 +65,10 @@ def test_files_in_several_blocks_are_one_closed_surface(
     labels[:, 16:, :3] = 5  # at the faces of the volume
     name = precomputed(tmp_path, labels, (100, 10, 20))
     volumes = []
+    monkeypatch.setattr("floodtide.shapes.arrays._REDUCTION", 1)
     for block in (256, 16):
         monkeypatch.setattr("floodtide.shapes.precomputed._BLOCK", block)
-        assert add_meshes(name, max_error=1e-6) == 2
+        assert add_meshes(name) == 2
         folder = tmp_path / "out" / "mesh"
         fragments = json.loads((folder / "70000:0").read_text())["fragments"]
         assert len(fragments) == (1 if block == 256 else 2)
@@ -95,7 +96,7 @@ def test_skeletons_lie_in_their_segments(tmp_path: Path) -> None:
     labels = np.zeros((20, 24, 200), np.uint32)
     labels[6:12, 8:14] = 9
     name = precomputed(tmp_path, labels, (0, 0, 50))
-    assert add_skeletons(name, min_voxels=100) == 1
+    assert add_skeletons(name) == 1
     data = (tmp_path / "out/skeletons/9").read_bytes()
     nodes, edges = np.frombuffer(data, "<u4", 2)
     vertices = np.frombuffer(data, "<f4", 3 * nodes, 8).reshape(-1, 3)

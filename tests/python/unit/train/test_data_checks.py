@@ -139,13 +139,13 @@ def test_the_image_as_labels_is_an_error(check: Check) -> None:
 
 def test_labels_as_fractions_are_an_error(check: Check) -> None:
     (error,), _ = check(labels="floats")
-    assert "expected whole numbers up to 16777216, one id" in error
+    assert "expected whole numbers (classes or ids) up to 16777216" in error
 
 
 def test_turned_labels_are_an_error(check: Check) -> None:
     (error,), _ = check(labels="turned", partitions="turned")
     assert "does not lie on the image" in error
-    assert "with x reversed: store labels[:, :, ::-1] instead" in error
+    assert "in another orientation: store labels[:, :, ::-1] instead" in error
 
 
 def test_labels_of_another_shape_name_the_order_of_axes(
@@ -198,10 +198,10 @@ def test_partitions_of_other_labels_are_an_error(check: Check) -> None:
     assert "make partitions of these labels" in error
 
 
-def test_few_centres_are_a_warning_with_the_reason(check: Check) -> None:
+def test_few_centres_are_a_warning(check: Check) -> None:
     errors, warnings = check("model.fov=[15,15,15]", "model.deltas=[4,4,4]", box="0:26,0:26,0:26")
     assert errors == []
-    assert any("have room at" in text and "smaller model.fov" in text for text in warnings)
+    assert any("training has examples at" in text and "need room" in text for text in warnings)
 
 
 def test_checkpoints_keep_statistics_and_the_checks_do_not_change_the_training(
@@ -295,9 +295,8 @@ def test_resuming_with_another_field_of_view_is_refused(
     capsys.readouterr()
     assert cli.run([*words, "--set", "model.fov=[9,9,9]", "--set", "training.steps=4"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.endswith(
-        "expected (1, 13, 13, 13): another network, optimizer or number of walkers needs another run.dir"
-    )
+    said = "expected (1, 13, 13, 13): another network, optimizer or number of walkers needs another run.dir"
+    assert said in error
 
 
 @pytest.fixture

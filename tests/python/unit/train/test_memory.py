@@ -17,7 +17,7 @@ from training_volume import document, write_volume
 
 import floodtide as ft
 from floodtide import _core, config
-from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.errors import InvalidArgumentError
 from floodtide.train import setup
 from floodtide.train.learners import learner_of
 
@@ -39,8 +39,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["data.prefetch=4611686018427387904"], 2, "data.prefetch is 4611686018427387904"),
         (["model.features=4294967300"], 2, "model.features is 4294967300, expected 1 to 4096"),
         (["validation.centres=999999999"], 2, "the voxels of partition classes 1 to 13"),
-        (["model.depth=1000", "model.features=4096"], 2, "a rank needs at least"),
-        (["data.prefetch=1024", "training.walkers=20000"], 2, "a rank needs at least"),
+        (["model.depth=1000", "model.features=4096"], 2, "on this host need about"),
+        (["data.prefetch=1024", "training.walkers=20000"], 2, "on this host need about"),
         (["run.threads=4000"], 2, "threads: 4000 given, the system refuses more than"),
         (["data.readers=1024"], 1, "the system refuses: Resource temporarily unavailable"),
     ],
@@ -94,7 +94,7 @@ def test_a_training_is_compared_with_what_each_rank_of_the_host_may_have(
     monkeypatch.setattr(_core, "available_bytes", lambda: needed)
     setup.require_enough_memory(settings, 2)
     monkeypatch.setattr(setup.world, "places", lambda: (0, 2, 0, 1))
-    with pytest.raises(ConfigurationError, match="to each of 2 ranks of this host"):
+    with pytest.raises(InvalidArgumentError, match="2 ranks on this host need about"):
         setup.require_enough_memory(settings, 2)
     monkeypatch.setattr(_core, "available_bytes", lambda: None)
     setup.require_enough_memory(settings, 2)

@@ -45,10 +45,10 @@ def test_optimizers_parameters_are_compared_by_name() -> None:
 
 def test_long_lists_of_keys_are_cut() -> None:
     tables = tuple({key: rank % 2 for key in "abcde"} for rank in range(30))
-    assert same_on_ranks._differences(tables) == (
-        ", ".join(f"{key} is 0 on rank 0 and 1 on rank 1" for key in "abc") + ", 2 more keys differ"
+    assert same_on_ranks.differences(tables) == (
+        ", ".join(f"{key} is 0 on rank 0 and 1 on rank 1" for key in "abc")
     )
-    assert same_on_ranks._differences(({"a": 1}, {})) == "a is 1 on rank 0 and missing on rank 1"
+    assert same_on_ranks.differences(({"a": 1}, {})) == "a is 1 on rank 0 and missing on rank 1"
 
 
 def test_tables_are_compared_by_key_and_masks_without_their_folder() -> None:

@@ -20,7 +20,7 @@ from floodtide.base.options import option
 from floodtide.base.tasks import PatchTask
 from floodtide.base.tasks.distance import explained
 from floodtide.errors import ConfigurationError, InvalidArgumentError
-from floodtide.report.held_out import Patch, panels, score_of
+from floodtide.report.held_out import Patch, panels
 from floodtide.segment.linking import segments_of
 from floodtide.segment.predict import predictor_of
 from floodtide.train import Trainer, read_log
@@ -215,5 +215,5 @@ def test_a_new_task_and_a_new_network_know_only_the_interface(folder: Path) -> N
     patch = Patch(image.read(), *(np.moveaxis(found, 0, -1),) * 3)
     assert objects.shape == SHAPE
     assert objects.max() > 1
-    assert score_of(patch, settings.task) == 0.0
+    assert settings.task.score_of_patch(patch.output, patch.truth, patch.weights) == 0.0
     assert list(panels(patch, settings.task)) == ["Image", "True targets", "Predicted targets"]

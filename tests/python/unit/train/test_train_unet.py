@@ -94,6 +94,8 @@ def test_training_ends_with_its_epochs(folder: Path) -> None:
     trainer = trained(folder, "epochs", **sections, validation={"share": 0.0, "every": 0})
     # 12 slices, 8 a step: a step belongs to the epoch that it begins in, and what begins in a third one is not taken.
     assert trainer.steps_done == 3
+    records = [one for one in read_log(folder / "epochs" / "log.jsonl") if one["kind"] == "train"]
+    assert all(one["loss"] > 0 for one in records)  # none of the call that found no patch
 
 
 def wrong_shape(path: Path) -> None:
@@ -176,6 +178,12 @@ TABLE = {"classes": {"0": "background", "1": "disk"}}
             no_label,
             ("no voxel", "label"),
         ),
+        ({"task": TABLE}, no_label, ("all labels of the training boxes have one class", "disk")),
+        (
+            {"data": {"patch": [1, 7, 7]}, "training": {"steps": 1}},
+            None,
+            ("samples of (1, 7, 7)", "multiples of (1, 2, 2)"),
+        ),
     ],
 )
 def test_mistakes_are_one_line(
@@ -193,9 +201,11 @@ def test_mistakes_are_one_line(
     file = tmp_path / "run.toml"
     file.write_text(tomli_w.dumps(document(tmp_path, **sections)))
     assert command_line(["train", str(file)]) == 2
-    (line,) = [text for text in capsys.readouterr().err.splitlines() if text]
+    lines = [text for text in capsys.readouterr().err.splitlines() if text]
+    (line,) = [text for text in lines if "note: no voxel of the boxes" not in text]
     for part in said:
         assert part in line
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_group_in_both_parts_is_refused(folder: Path) -> None:

@@ -21,8 +21,7 @@ from floodtide.config.sections import RunConfig, ValidationConfig
 from floodtide.errors import InvalidArgumentError
 from floodtide.optim import lr
 from floodtide.train import MoreOptions, Record, Trainer, read_log, trainer
-from floodtide.train.rates import rates_of
-from floodtide.train.setup import configuration_of, objects_of
+from floodtide.train.setup import configuration_of, objects_of, rates_of
 
 TABLE = {0: "background", 1: "disk"}
 ROOT = Path(__file__).resolve().parents[4]

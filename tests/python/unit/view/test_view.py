@@ -17,9 +17,8 @@ import report_runs
 
 from floodtide import cli, errors
 from floodtide.data.places import Place, table_of, write_places
-from floodtide.view import server
-from floodtide.view.layers import layers_of, places_of
-from floodtide.view.server import Served, serve
+from floodtide.view import viewer
+from floodtide.view.viewer import Served, layers_of, places_of, serve
 
 
 def write(path: Path, **datasets: np.ndarray) -> None:
@@ -189,7 +188,7 @@ def test_segments_have_surfaces_up_to_a_size(
         return bytes(source_of(serve(layers), "segmentation").get_object_mesh(segment))
 
     assert len(mesh()) > 4
-    monkeypatch.setattr(server, "_MESHED", 10)
+    monkeypatch.setattr(viewer, "_MESHED", 10)
     with pytest.raises(MeshesNotSupportedForVolume):  # not a request that waits forever
         mesh()
     assert "segmentation has more than 10 voxels: shown without surfaces" in capsys.readouterr().err

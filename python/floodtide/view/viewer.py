@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neuroglancer's Python server with some layers."""
+"""Which volumes a run or a result shows, and Neuroglancer's Python server with them."""
 
 from __future__ import annotations
 
+import functools
 import getpass
 import math
+import os
+import shlex
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -16,11 +19,16 @@ from numpy.typing import NDArray
 
 from floodtide.base import notes
 from floodtide.base.libraries import library
-from floodtide.data import Volume
+from floodtide.data import Vec3, Volume
+from floodtide.data.look import QUICK, label_statistics
 from floodtide.data.no_label import cleared
-from floodtide.data.places import Place
-from floodtide.errors import StorageError
-from floodtide.view.layers import SEGMENTS, Layer
+from floodtide.data.places import Place, places_in
+from floodtide.data.volumes import require_same_size, volume_exists
+from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
+from floodtide.train.recorded_run import SEGMENTATION, read_run
+
+SEGMENTS = "segmentation"
+"""Name of the layer of a segmentation."""
 
 # Neuroglancer computes surfaces from the whole volume: volumes of more voxels have none.
 _MESHED = 1 << 26
@@ -28,19 +36,89 @@ _PANEL = 350.0  # pixels of a picture in a window of usual size
 _NEAR = 0.3  # voxels of a pixel at a place
 
 
-@dataclass(frozen=True)
-class Served:
-    """A running viewer.
+class Layer(NamedTuple):
+    """A volume in the viewer."""
 
-    Attributes:
-        url: Its address, for a browser on this machine.
-        ssh: The command that makes this address work on another machine.
-        viewer: Neuroglancer's viewer, to change what it shows.
+    name: str  # what the viewer calls it
+    volume: Volume
+    start: Vec3  # its first voxel (z, y, x), in voxels of the whole volume
+    labels: bool  # its numbers are ids of segments
+    visible: bool = True  # at first
+
+
+def layers_of(
+    shown: str, image: str = "", truth: str = ""
+) -> tuple[list[Layer], tuple[float, float, float] | None]:
+    """Return the layers of a run directory or of a volume, the image first, and the edges of voxels in nm if known.
+
+    Args:
+        shown: A run directory with segmentation.h5, or the name of a volume: an image, or a segmentation.
+        image: The image; "": that from which the segmentation was made, if it is still there.
+        truth: The true objects; "": for a run, those of its volume; else none.
     """
+    size: tuple[float, float, float] | None = None
+    name = shown
+    if os.path.isfile(Path(shown) / "log.jsonl"):
+        run = read_run(Path(shown), Path(shown).name)
+        name = f"{Path(shown) / SEGMENTATION}:segmentation"
+        if not os.path.lexists(Path(shown) / SEGMENTATION):
+            raise InvalidArgumentError(
+                f"{shown}: has no {SEGMENTATION}; expected it (`floodtide segment` with --out {shlex.quote(name)} makes"
+                " it), or the name of a segmentation, FILE:DATASET"
+            )
+        size = run.voxel_size_nm
+        names = (run.source.get(key, "") for key in ("image", "labels"))
+        known_image, known_truth = map(os.path.expandvars, names)
+        image, truth = image or _existing(known_image), truth or _existing(known_truth)
+    volume = Volume(name)
+    labels = volume.dtype.kind in "iu"
+    if volume.dtype.name == "uint8":  # as a segmentation of few segments
+        labels = bool(volume.text("image") or volume.text("affinities"))
+    elif labels and volume.dtype.itemsize <= 2:  # as many images
+        labels = not label_statistics(volume, budget=QUICK).like_image
+    if labels:
+        image = image or _existing(volume.text("image"))
+    found = []
+    if image:
+        found.append(_layer("image", image, False))
+    found.append(_layer(SEGMENTS if labels else "image", name, labels))
+    if truth:
+        found.append(_layer("truth", truth, True)._replace(visible=False))
+    for layer in found[1:]:
+        require_same_size("view", layer.volume, found[0].volume)
+        if layer.volume.whole.offset is None and any(found[0].start):
+            first = f"{found[0].volume.name} begins at voxel {found[0].start}"
+            notes.show(
+                f"view: {first}, {layer.volume.name} states no place: it is shown from (0, 0, 0)"
+            )
+    stated = [layer.volume.geometry.voxel_size_nm for layer in found]
+    return found, size or next((s for s in stated if s is not None), None)
 
-    url: str
-    ssh: str
-    viewer: Any
+
+def places_of(layers: Sequence[Layer]) -> list[Place]:
+    """Return the places of the segmentation, in voxels of the whole volume; empty without a table beside it."""
+    shown = next((layer for layer in layers if layer.name == SEGMENTS), None)
+    return (places_in(shown.volume, shown.start) or []) if shown else []
+
+
+def _layer(name: str, reference: str, labels: bool) -> Layer:
+    volume = Volume(reference)
+    if labels and volume.dtype.kind not in "iu":
+        raise InvalidFileError(f"{reference}: holds {volume.dtype}, expected ids of segments")
+    return Layer(name, volume, volume.whole.offset or (0, 0, 0), labels)
+
+
+def _existing(name: str) -> str:
+    """Return the name of a volume if it is still there, else ""."""
+    return name if name and volume_exists(name) else ""
+
+
+class Served(NamedTuple):
+    """A running viewer."""
+
+    url: str  # for a browser on this machine
+    ssh: str  # the command that makes this address work on another machine
+    viewer: Any  # of Neuroglancer
 
 
 def serve(
@@ -78,7 +156,7 @@ def serve(
                 voxel_offset=list(layer.start[::-1]),
             )
             if layer.labels and math.prod(layer.volume.shape) > _MESHED:
-                source.get_object_mesh = _no_mesh(neuroglancer)
+                source.get_object_mesh = functools.partial(_refuse_mesh, neuroglancer)
                 notes.show(
                     f"view: {layer.name} has more than {_MESHED:,} voxels: shown without surfaces"
                 )
@@ -91,24 +169,22 @@ def serve(
         state.projection_scale = 1.5 * max(shown.volume.shape)
         state.layout = "4panel"
         if places:
-            state.layers.append(name="places", layer=_annotations(neuroglancer, space, places))
+            points = [
+                neuroglancer.PointAnnotation(
+                    id=str(number), point=_centre(place), description=_described(number, place)
+                )
+                for number, place in enumerate(places, start=1)
+            ]
+            layer = neuroglancer.LocalAnnotationLayer(
+                space, annotations=points, annotation_color="#ffd400"
+            )
+            state.layers.append(name="places", layer=layer)
     if places:
         _Steps(viewer, places)
     url = str(viewer)
     served = urlsplit(url).port
     host = f"{getpass.getuser()}@{socket.gethostname()}"
     return Served(url, f"ssh -N -L {served}:localhost:{served} {host}", viewer)
-
-
-def _annotations(neuroglancer: Any, space: Any, places: Sequence[Place]) -> Any:
-    """Return a layer with a point for each place."""
-    points = [
-        neuroglancer.PointAnnotation(
-            id=str(number), point=_centre(place), description=_described(number, place)
-        )
-        for number, place in enumerate(places, start=1)
-    ]
-    return neuroglancer.LocalAnnotationLayer(space, annotations=points, annotation_color="#ffd400")
 
 
 def _centre(place: Place) -> list[float]:
@@ -179,8 +255,5 @@ class _Array:
         return self[slice(None), slice(None), slice(None)].T
 
 
-def _no_mesh(neuroglancer: Any) -> Any:
-    def refuse(_: int) -> bytes:
-        raise neuroglancer.local_volume.MeshesNotSupportedForVolume
-
-    return refuse
+def _refuse_mesh(neuroglancer: Any, segment: int) -> bytes:
+    raise neuroglancer.local_volume.MeshesNotSupportedForVolume
