@@ -47,7 +47,7 @@ def segments_with_places(
     higher = min(options.threshold + _WINDOW, 0.999)
     labels, pieces = linking.segments_and_pieces(affinities, offsets, options, higher)
     values = linking.nearest_affinities(affinities, offsets, options.method)
-    between = _Contacts(labels.astype(np.int64), values)
+    between = _Contacts(labels.view(np.int64), values)
     doubts = [(one, between) for one in _splits_and_ends(between, options)]
     history = linking.joined(values, options.method, options.threshold, pieces)
     positions, merges = _merges(history, pieces)
@@ -79,16 +79,18 @@ class _Contacts:
         self.numbers = numbers
         keys, voxels, affinities = [], [], []
         most = int(numbers.max(initial=0)) + 1
-        for axis in range(3):
+        flat = numbers.ravel()
+        for axis, stride in enumerate(numbers.strides):
             here = tuple(slice(1 if axis == k else 0, None) for k in range(3))
             before = tuple(slice(None, -1 if axis == k else None) for k in range(3))
+            apart = np.zeros(numbers.shape, np.bool_)
             a, b = numbers[before], numbers[here]
-            at = np.nonzero((a != b) & (a > 0) & (b > 0))
-            a, b = a[at], b[at]
+            apart[here] = (a != b) & (a > 0) & (b > 0)
+            at = np.flatnonzero(apart)
+            a, b = flat[at - stride // numbers.itemsize], flat[at]
             keys.append(np.minimum(a, b) * most + np.maximum(a, b))
-            affinities.append(values[axis][here][at])
-            at[axis][:] += 1
-            voxels.append(np.ravel_multi_index(at, numbers.shape))
+            affinities.append(values[axis].ravel()[at])
+            voxels.append(at)
         key, affinity = np.concatenate(keys), np.concatenate(affinities)
         order = np.lexsort((affinity, key))
         self.affinities, self.voxels = affinity[order], np.concatenate(voxels)[order]
@@ -164,7 +166,7 @@ def _merges(
     history: Sequence[tuple[float, int, int]], pieces: NDArray[np.uint64]
 ) -> tuple[Numbers, list[_Doubt]]:
     """Return new numbers of pieces, and the merges of large pieces. Both sides of a merge have successive numbers."""
-    voxels = np.bincount(pieces.ravel().astype(np.int64)).tolist()
+    voxels = np.bincount(pieces.ravel().view(np.int64)).tolist()
     members = [[piece] for piece in range(len(voxels))]  # of what has the number of its first one
     large = []
     for score, a, b in history:
@@ -181,7 +183,7 @@ def _merges(
     for score, of_both, sides in large:
         (a, of_a), (b, of_b) = ((int(place[one]), count) for one, count in sides)
         found.append(_Doubt(MERGE, score, of_both, ((a, a + of_a), (b, b + of_b))))
-    return place[pieces.astype(np.int64)], found
+    return place[pieces], found
 
 
 def _place(doubt: _Doubt, contacts: _Contacts, labels: NDArray[np.uint64]) -> Place | None:

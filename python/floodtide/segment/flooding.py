@@ -25,14 +25,8 @@ from floodtide.data.volumes import as_volume
 from floodtide.errors import UnsupportedError
 from floodtide.nn.load import load_ffn
 from floodtide.nn.network import SameParameters
+from floodtide.segment import checkpoints as states
 from floodtide.segment.canvas import Canvas, place_seeds, read_canvas, seeds_of
-from floodtide.segment.checkpoints import (
-    Checkpoint,
-    digest,
-    digest_of_arrays,
-    options_of,
-    passes_of,
-)
 
 Image = NDArray[Any] | Volume
 
@@ -268,7 +262,7 @@ class Segmenter:
         seeds: NDArray[np.int64],
         progress: Progress | None,
         end_s: float | None,
-        checkpoint: Checkpoint | None,
+        checkpoint: states.Checkpoint | None,
         keep: bool,
     ) -> tuple[Any, bool]:
         """Return the core's flooder, and whether all seeds were tried before the time `end_s`.
@@ -302,20 +296,21 @@ class Segmenter:
 
     def _checkpoints(
         self, path: PathLike | None, image: Canvas, seeds: NDArray[np.int64]
-    ) -> tuple[Checkpoint | None, Checkpoint | None]:
+    ) -> tuple[states.Checkpoint | None, states.Checkpoint | None]:
         interval_s = self.options.checkpoint_interval
         if path is None or interval_s <= 0:
             return None, None
         settings = {
             "image": image.volume.name,
-            "voxels": digest_of_arrays([image.voxels]),
+            "voxels": states.digest_of_arrays([image.voxels]),
             "start": list(image.start),
-            "network": digest(self.model),
-            "options": options_of(self.options, self.model),
-            "seeds": digest_of_arrays([seeds]),
+            "network": states.digest(self.model),
+            "options": states.options_of(self.options, self.model),
+            "seeds": states.digest_of_arrays([seeds]),
         }
         first, second = (
-            Checkpoint(file, interval_s, settings, self.forward) for file in passes_of(Path(path))
+            states.Checkpoint(file, interval_s, settings, self.forward)
+            for file in states.passes_of(Path(path))
         )
         return first, second
 

@@ -88,6 +88,25 @@ def test_thresholds_of_one_pass_are_those_of_single_ones() -> None:
             assert pairs.shape[1] == len(np.unique(one)) == len(np.unique(labels))
 
 
+def test_noise_within_a_level_makes_no_pieces() -> None:
+    """Affinities in 64 levels: without them, each local maximum of the noise is a piece."""
+    affinities = 0.985 + 0.014 * np.random.default_rng(0).random((3, 20, 20, 20), np.float32)
+    affinities[2, :, :, 10] = 0.5
+    for method in ("mean", "median", "quantile75"):
+        ((_, labels),) = linked(affinities, NEAREST, method, [0.9995])
+        assert len(np.unique(labels)) == 2
+        assert (labels[..., :10] == labels[0, 0, 0]).all()
+
+
+def test_voxels_without_an_affinity_stay_without_a_segment() -> None:
+    affinities = np.full((3, 6, 6, 12), 0.9, np.float32)
+    affinities[:, :, :, 5:7] = 0.0  # voxels 5 to 6, and those whose predecessors they are
+    affinities[2, :, :, 7] = 0.0
+    ((_, labels),) = linked(affinities, NEAREST, "mean", [0.5])
+    assert (labels[..., 5:7] == 0).all()
+    assert len(np.unique(labels)) == 3
+
+
 def test_small_segments_merge_below_the_threshold() -> None:
     """A large, a small and a large segment in a row: affinities 0.55 and 0.45 between them."""
     affinities = np.ones((3, 4, 4, 24), np.float32)
