@@ -58,8 +58,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     stated = {
         key: value for key in geometry.KEYS if key in there and (value := _attribute(volume, key))
     }
-    coordinates = False
-    if "DIMENSION_LIST" in there:
+    if coordinates := "DIMENSION_LIST" in there:
         with by_h5py(path, dataset) as array:
             scales, coordinates = _scales_of(array)
             stated.setdefault("dimension scales", scales)
@@ -69,10 +68,10 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         (found for key in geometry.NAMES if (found := geometry.axis_names(stated.get(key)))), "zyx"
     )
     names = geometry.names_of(volume.name, stated, len(given))
-    unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
+    unsigned = volume.dtype == "int16" and bool(_BIGDATAVIEWER.fullmatch(dataset))
     size = _size_of_imaris(volume, path, dataset)
-    as_stored = (names is None or names[-3:] == ("z", "y", "x")) and size == volume.shape
-    as_stored &= not unsigned
+    in_order = names is None or names[-3:] == ("z", "y", "x")
+    as_stored = in_order and not unsigned and size == volume.shape
     if not as_stored and names is not None and len(names) != 3:
         other = _by_h5py(path, dataset, channel)
         if other is not None:
@@ -90,8 +89,7 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             _note_elsewhere(volume.name, path, dataset, names is not None)
     if as_stored:
         return Opened(volume, place, plain=True)
-    names = names or ("z", "y", "x")
-    if set(names) != set("zyx"):
+    if set(names := names or ("z", "y", "x")) != set("zyx"):
         raise InvalidFileError(
             f"{volume.name}: names the axes {', '.join(names)}, expected z, y, x, after a channel if there is one"
         )
