@@ -140,9 +140,16 @@ def _attempt(path: Path, what: str) -> Lock | Owner | None:
         if _is_in_place(*older) and _is_file(older[1], path):
             descriptor = os.dup(older[1])  # has the same kernel lock
             return Lock(path, descriptor, _write_owner(descriptor, parse(older[2]).kernel_lock))
+
+    def unlink(exception: object, *_: object) -> None:
+        if exception:  # also Ctrl-C
+            path.unlink(missing_ok=True)
+
     descriptor, is_new = _open(path)
     with contextlib.ExitStack() as unless_taken:
         unless_taken.callback(os.close, descriptor)
+        if is_new:
+            unless_taken.push(unlink)
         locked = _lock(descriptor)
         if not _is_file(descriptor, path):
             return None
@@ -158,13 +165,10 @@ def _attempt(path: Path, what: str) -> Lock | Owner | None:
                 and _is_renewed(path, descriptor, f"{what} was in use by {owner}")
             ):
                 return owner
-        try:
-            text = _write_owner(descriptor, bool(locked))
-            if not (locked and is_new):  # other hosts may not see the lock
-                time.sleep(_SETTLE_S)
-        except BaseException:  # also Ctrl-C
-            path.unlink(missing_ok=True)
-            raise
+        unless_taken.push(unlink)
+        text = _write_owner(descriptor, bool(locked))
+        if not (locked and is_new):  # other hosts may not see the lock
+            time.sleep(_SETTLE_S)
         if not _is_in_place(path, descriptor, text):
             return None
         unless_taken.pop_all()
@@ -267,6 +271,12 @@ def _release(path: Path, descriptor: int, text: bytes) -> None:
             path.unlink()
     with contextlib.suppress(OSError):  # the descriptor is closed even if this fails
         os.close(descriptor)
+
+
+def release_all() -> None:
+    """Remove all lock files of this process: it is about to end without Python's clean-up."""
+    for own in tuple(_own):
+        _release(*own)
 
 
 _own: set[tuple[Path, int, bytes]] = set()  # locks of this process: file, descriptor and text

@@ -182,6 +182,9 @@ def run(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except (_Interrupted, click.Abort, KeyboardInterrupt) as error:
         if not isinstance(error.__cause__, Interrupted):
+            from floodtide.base import locks
+
+            locks.release_all()  # the traceback may hold one, and the next line may end the process
             world.fail(KeyboardInterrupt("interrupted"))  # other ranks may not have received it
         _print_once(f"{prefix}: {error if str(error) else 'interrupted'}")
         return 130

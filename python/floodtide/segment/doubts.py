@@ -76,7 +76,7 @@ class _Contacts:
     """
 
     def __init__(self, numbers: Numbers, values: NDArray[np.float32]) -> None:
-        self.numbers = numbers
+        self.numbers = numbers = np.ascontiguousarray(numbers)
         keys, voxels, affinities = [], [], []
         most = int(numbers.max(initial=0)) + 1
         flat = numbers.ravel()

@@ -6,14 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodtide.data.formats.geometry import (
-    Geometry,
-    are_numbers,
-    axis_names,
-    shown,
-    stated_size,
-    voxels_of,
-)
+from floodtide.data.formats import geometry
 from floodtide.errors import InvalidFileError
 
 _BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name no axes
@@ -21,7 +14,7 @@ _BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name 
 
 def geometry_of_level(
     name: str, image: Mapping[str, Any], level: Mapping[str, Any], rank: int
-) -> tuple[tuple[str, ...], Geometry]:
+) -> tuple[tuple[str, ...], geometry.Geometry]:
     """Return the names of the axes of a level, and the geometry that level and image state.
 
     Args:
@@ -31,7 +24,9 @@ def geometry_of_level(
     given, owners = image.get("axes"), [level, image]
     if given is None and isinstance(image.get("coordinateSystems"), list):
         given, owners = _axes_of_system(level, image["coordinateSystems"]), [level]
-    names = _BEFORE_AXES if given is None and rank == len(_BEFORE_AXES) else axis_names(given)
+    names = (
+        _BEFORE_AXES if given is None and rank == len(_BEFORE_AXES) else geometry.axis_names(given)
+    )
     if names is None or len(names) != rank:
         raise InvalidFileError(
             f"{name}: its OME-Zarr metadata names the axes {given}, expected {rank} names such as z, y, x"
@@ -42,9 +37,10 @@ def geometry_of_level(
         if kind == "identity":
             continue
         numbers: Any = change.get(kind) if kind in ("scale", "translation") else None
-        if not are_numbers(numbers, rank):
+        if not geometry.are_numbers(numbers, rank):
             raise InvalidFileError(
-                f"{name}: has the transformation {shown(change)}, expected scale or translation with {rank} numbers"
+                f"{name}: has the transformation {geometry.shown(change)}, expected scale or translation with"
+                f" {rank} numbers"
             )
         if kind == "scale":
             scale = [a * b for a, b in zip(scale, numbers, strict=True)]
@@ -53,7 +49,7 @@ def geometry_of_level(
         else:
             moved = [a + b for a, b in zip(moved, numbers, strict=True)]
     if not set("zyx") <= set(names):
-        return names, Geometry()
+        return names, geometry.Geometry()
     at = [names.index(axis) for axis in "zyx"]
     step, start = [scale[i] for i in at], [moved[i] for i in at]
     if not min(step) > 0:
@@ -63,13 +59,13 @@ def geometry_of_level(
     source = "its OME-Zarr metadata"
     offset = None
     if any(start):
-        offset = voxels_of(name, [a / b for a, b in zip(start, step, strict=True)], source)
+        offset = geometry.voxels_of(name, [a / b for a, b in zip(start, step, strict=True)], source)
     size = None
     if known:
         axes = [given[i] if given is not None else {} for i in at]
         units = [str(a.get("unit") or "") if isinstance(a, Mapping) else "" for a in axes]
-        size = stated_size(name, source, step, units)
-    return names, Geometry.by(source, size, offset, source)
+        size = geometry.stated_size(name, source, step, units)
+    return names, geometry.Geometry.by(source, size, offset, source)
 
 
 def _axes_of_system(level: Mapping[str, Any], systems: Sequence[Any]) -> Any:

@@ -17,19 +17,7 @@ from numpy.typing import NDArray
 from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.geometry import (
-    KEYS,
-    NAMES,
-    NM,
-    VOXEL_UNITS,
-    Geometry,
-    are_numbers,
-    not_used,
-    shown,
-    size_text,
-    stated_size,
-    voxels_of,
-)
+from floodtide.data.formats import geometry
 from floodtide.errors import InvalidFileError, UnsupportedError
 
 TIFF = (".tif", ".tiff")
@@ -303,14 +291,14 @@ def _shape(path: str, series: Any) -> Vec3:
     )
 
 
-def metadata_for(shape: Vec3, dtype: np.dtype[Any], geometry: Geometry, large: bool) -> Any:
+def metadata_for(shape: Vec3, dtype: np.dtype[Any], place: geometry.Geometry, large: bool) -> Any:
     """Return the arguments of tifffile's `TiffWriter`, and the metadata of its `write`, for a stack.
 
     Args:
         dtype: Type of the voxels. ImageJ has three, OME all but integers of 64 bits, which get floodtide's metadata.
         large: True for a file of 64-bit positions, which ImageJ's own metadata do not fit.
     """
-    size, offset = geometry.voxel_size_nm, geometry.offset
+    size, offset = place.voxel_size_nm, place.offset
     known: dict[str, Any] = {"axes": "ZYX"}
     if dtype.name in _IMAGEJ and not large:
         if size is not None:
@@ -328,35 +316,37 @@ def metadata_for(shape: Vec3, dtype: np.dtype[Any], geometry: Geometry, large: b
                 units = ["pixel"] * shape[0]
                 known["Plane"] |= {f"Position{axis}": places, f"Position{axis}Unit": units}
         return {"ome": True}, known
-    if geometry != Geometry():
+    if place != geometry.Geometry():
         known |= {"voxel_size_nm": size, "offset": offset}
     return {}, known
 
 
-def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
+def geometry_of_file(path: str, file: Any, number: int = 0) -> geometry.Geometry:
     """Return what the metadata of floodtide, ImageJ or OME state."""
     shaped = file.shaped_metadata or ()
     stated = shaped[number] if number < len(shaped) else {}
     if "voxel_size_nm" in stated:
         size, offset = stated["voxel_size_nm"] or [], stated.get("offset")
         return _geometry(path, "its metadata", size, ["nm"] * 3, offset)
-    for key in (key for key in KEYS if key in stated and key not in NAMES):
-        notes.show(f"{path}: its description states {key} = {shown(stated[key])}: not used")
+    for key in (key for key in geometry.KEYS if key in stated and key not in geometry.NAMES):
+        notes.show(
+            f"{path}: its description states {key} = {geometry.shown(stated[key])}: not used"
+        )
     tags = file.pages[0].tags
     for tag, program in _OF_MICROSCOPES.items():
         if tag in tags:
-            not_used(path, f"tag {tag} of {program} may state the size of pixels")
+            geometry.not_used(path, f"tag {tag} of {program} may state the size of pixels")
     for key in ("ModelPixelScaleTag", "ModelTiepointTag", "ModelTransformationTag"):
         if key in tags:
-            not_used(path, f"its GeoTIFF metadata state {key}")
+            geometry.not_used(path, f"its GeoTIFF metadata state {key}")
     if not file.is_ome and "<OME" in (file.pages[0].description or ""):
-        not_used(path, "its OME metadata are cut off")
+        geometry.not_used(path, "its OME metadata are cut off")
     if file.is_imagej:
         return _of_imagej(path, file.imagej_metadata or {}, tags)
     if file.is_ome and file.ome_metadata:
         return _of_ome(path, file.ome_metadata, number)
     _note_resolution(path, tags)
-    return Geometry()
+    return geometry.Geometry()
 
 
 def _note_resolution(path: str, tags: Any) -> None:
@@ -365,13 +355,13 @@ def _note_resolution(path: str, tags: Any) -> None:
     pixels = [tags.valueof(name, default=(0, 1)) for name in ("YResolution", "XResolution")]
     if unit is None or not all(above > 0 and below > 0 for above, below in pixels):
         return
-    sizes = [NM[unit] * below / above for above, below in pixels]
+    sizes = [geometry.NM[unit] * below / above for above, below in pixels]
     if max(sizes) < _FINE_NM:
-        text = f"its resolution states pixels of {size_text(sizes)} nm (y, x), and no thickness"
-        not_used(path, f"{text} of a section")
+        text = f"its resolution states pixels of {geometry.size_text(sizes)} nm (y, x), and no thickness"
+        geometry.not_used(path, f"{text} of a section")
 
 
-def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
+def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> geometry.Geometry:
     unit = str(stated.get("unit", ""))
     units = [str(stated.get(key, unit)) for key in ("zunit", "yunit", "unit")]
     curve = {key: stated[key] for key in ("cf", "c0", "c1", "c2") if key in stated}
@@ -383,16 +373,16 @@ def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
     pixels = [tags[name].value for name in ("YResolution", "XResolution") if name in tags]
     places = [f"{axis}origin" for axis in "zyx"]
     origin = [stated.get(key, 0) for key in places]
-    known = are_numbers(origin) and not stated.keys().isdisjoint(places)
+    known = geometry.are_numbers(origin) and not stated.keys().isdisjoint(places)
     offset = [-n for n in origin] if known else None
     edges: list[Any] = [below / above for above, below in pixels if above > 0]
     edges = [stated.get("spacing"), *edges] if "spacing" in stated else edges
     return _geometry(path, "its ImageJ metadata", edges, units, offset)
 
 
-def _of_ome(path: str, text: str, number: int) -> Geometry:
+def _of_ome(path: str, text: str, number: int) -> geometry.Geometry:
     if "BinaryOnly" in text:
-        not_used(path, "its OME metadata are in another file")
+        geometry.not_used(path, "its OME metadata are in another file")
     images = _listed(library("tifffile", path, "formats").xml2dict(text)["OME"].get("Image"))
     if len(images) > 1 and any("UUID" in one for one in _tiff_data(images)):
         here = Path(path).name  # tifffile has no series for images whose files do not exist
@@ -439,13 +429,13 @@ def _listed(tags: Any) -> list[dict[str, Any]]:
 
 def _geometry(
     path: str, source: str, edges: Sequence[Any], units: Sequence[str], offset: Any
-) -> Geometry:
+) -> geometry.Geometry:
     """Return a geometry. Edges (z, y, x) of which some are missing are noted, and not used."""
-    start = voxels_of(path, offset, source) if are_numbers(offset) else None
+    start = geometry.voxels_of(path, offset, source) if geometry.are_numbers(offset) else None
     size = None
-    if are_numbers(list(edges)):
-        size = stated_size(path, source, edges, units)
-    elif any(n != 1 for n in edges) or (edges and units[-1].lower() not in VOXEL_UNITS):
-        text = f"{source} state {size_text(edges)} for the edges of a voxel"
-        not_used(path, f"{text}, expected three lengths (z, y, x)")
-    return Geometry.by(source, size, start, "")
+    if geometry.are_numbers(list(edges)):
+        size = geometry.stated_size(path, source, edges, units)
+    elif any(n != 1 for n in edges) or (edges and units[-1].lower() not in geometry.VOXEL_UNITS):
+        text = f"{source} state {geometry.size_text(edges)} for the edges of a voxel"
+        geometry.not_used(path, f"{text}, expected three lengths (z, y, x)")
+    return geometry.Geometry.by(source, size, start, "")

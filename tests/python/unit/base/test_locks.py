@@ -118,6 +118,13 @@ def test_this_process_takes_over(path: Path) -> None:
     assert second.held
 
 
+def test_a_process_that_is_about_to_end_releases_all_locks(path: Path) -> None:
+    lock = get(path)
+    locks.release_all()
+    assert not path.exists()
+    assert not lock.held
+
+
 def test_a_lock_that_nobody_refers_to_is_released(path: Path) -> None:
     get(path)
     assert not path.exists()
@@ -142,7 +149,7 @@ def test_a_fork_neither_keeps_nor_releases_its_parents_lock(path: Path) -> None:
         process.communicate()
 
 
-@pytest.mark.parametrize("name", ["_open", "_write_owner"])
+@pytest.mark.parametrize("name", ["_open", "_lock", "_is_file", "_write_owner"])
 def test_an_interrupt_while_a_lock_is_taken_leaves_no_file(
     path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

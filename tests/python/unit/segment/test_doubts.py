@@ -19,7 +19,7 @@ from floodtide.base.tasks.affinities import NEAREST
 from floodtide.data import Volume
 from floodtide.data.places import END, MERGE, SPLIT, Place, read_places, table_of
 from floodtide.evaluate.mistakes import looked_at
-from floodtide.segment.doubts import segments_with_places
+from floodtide.segment.doubts import _Contacts, segments_with_places
 from floodtide.segment.linking import AffinityOptions, segments_of
 from floodtide.view.viewer import layers_of, places_of
 
@@ -98,6 +98,15 @@ def test_planted_mistakes_are_the_first_places(method: str) -> None:
     )
     assert np.abs(np.subtract(split.zyx, (12, 20, 50))).max() <= 1
     assert split.score == pytest.approx(0.46, abs=0.03)
+
+
+def test_contacts_do_not_depend_on_the_order_in_memory() -> None:
+    rng = np.random.default_rng(0)
+    numbers, values = rng.integers(0, 4, (4, 5, 6)), rng.random((3, 4, 5, 6), np.float32)
+    one, other = (_Contacts(n, values) for n in (numbers, np.asfortranarray(numbers)))
+    assert len(one.voxels) > 0
+    for name in ("first", "second", "begins", "counts", "affinities", "voxels"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
 
 def test_a_piece_that_touches_nothing_ends() -> None:
