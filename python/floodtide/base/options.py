@@ -414,7 +414,7 @@ def _figure(bound: float) -> str:
 
 
 REVERSED = "reversed"
-"""In a list of rows, this word before a name means: use what the row gives in reverse order."""
+"""Put before a name in a list of rows, this word reverses the order of what the row gives."""
 
 
 def registered(

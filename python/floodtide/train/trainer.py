@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs: `Trainer` makes the objects of a training, or takes those of a script, and runs its steps."""
+"""Training runs: `Trainer` makes the objects of a training, or takes objects that a script made, and runs the steps."""
 
 from __future__ import annotations
 

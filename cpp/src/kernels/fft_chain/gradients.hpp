@@ -85,8 +85,8 @@ FLOODTIDE_INLINE void gradient_point(const Layout& layout, const Columns& x, con
 }
 
 /// Points along z that add_to_taps() adds. `first`: frequency 0, before all others. `single`: frequency 6. `pair`: frequencies
-/// k and 12 - k. The products of 12 - k follow those of k. `real_pair`: the same two, but the products of 12 - k are the
-/// conjugates of those of k, and are not stored.
+/// k and 12 - k; in memory, first the products of k, then the products of 12 - k. `real_pair`: also k and 12 - k, but only the
+/// products of k are stored. Their conjugates are the products of 12 - k.
 enum class Point { first, single, pair, real_pair };
 
 /// Adds the products of frequency `k` to the three taps along z, [tap][real, imaginary][in][out].
