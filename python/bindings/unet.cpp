@@ -139,6 +139,8 @@ void register_unet(py::module_& m) {
       .def(py::init<const UNetOptions&>(), py::arg("options"))
       .def_property_readonly("options", [](const UNet& self) { return self.options(); })  // a copy
       .def_property_readonly("total_pool", [](const UNet& self) { return triple_of(self.total_pool()); })
+      .def("free_workspace", &UNet::free_workspace, py::call_guard<py::gil_scoped_release>(),
+           "Free the memory that no pass uses now; the next pass plans its memory again.")
       .def("trained_size", [](const UNet& self) { return self.layout().trained_size(); })
       .def(
           "move_statistics",

@@ -53,7 +53,7 @@ class Pool {
       }
     }
     if (best == nullptr) {
-      std::erase_if(slots_, [](const auto& slot) { return slot->users == 0; });
+      erase_unused();
       best = slots_.emplace_back(std::make_unique<Slot>()).get();
     }
     claim(best->key);
@@ -69,6 +69,11 @@ class Pool {
     for (const auto& slot : slots_) sum += slot->bytes;
     return sum;
   }
+  /// Free all unused items.
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    erase_unused();
+  }
   /// Calls body(key, item) for the item that was given back last, if there is one and nobody uses it.
   template <class Body>
   void with_last(Body body) const {
@@ -79,6 +84,9 @@ class Pool {
   }
 
  private:
+  void erase_unused() {
+    std::erase_if(slots_, [](const auto& slot) { return slot->users == 0; });
+  }
   void give_back(Slot& slot) noexcept {
     const std::lock_guard lock(mutex_);
     slot.used = ++uses_;

@@ -190,4 +190,6 @@ LossReport UNet::loss_and_gradients(const SampleBatch& batch, const Segmentation
 
 std::size_t UNet::workspace_bytes() const noexcept { return impl_->plans.bytes(); }
 
+void UNet::free_workspace() { impl_->plans.clear(); }
+
 }  // namespace floodtide::nn

@@ -200,6 +200,7 @@ class UNet(SampleNetwork):
     def forward(
         self, images: numpy.typing.NDArray[numpy.float32]
     ) -> numpy.typing.NDArray[numpy.float32]: ...
+    def free_workspace(self) -> None: ...
     def loss_and_gradients(
         self,
         images: numpy.typing.NDArray[numpy.float32],

@@ -275,6 +275,7 @@ class Stack(NotPickled, Segmenting):
                 progress=progress,
             )
         with world.agreed():
+            self.predictor.model.core.free_workspace()  # decoding needs the memory
             if world.rank() > 0:
                 return {}
             place = path_and_dataset(predicted)

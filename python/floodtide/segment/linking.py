@@ -251,6 +251,8 @@ def nearest_affinities(
     Without those along z, they are 0, and sections are apart. The affinity of a voxel and the next one is that of the
     next one and this voxel.
     """
+    if tuple(map(tuple, offsets[: len(NEAREST)])) == NEAREST:
+        return np.require(affinities[: len(NEAREST)], np.float32, ["C", "W"])  # for waterz
     known = dict(zip(map(tuple, offsets), affinities, strict=True))
     values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
     missing = []

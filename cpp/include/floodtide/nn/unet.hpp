@@ -94,6 +94,8 @@ class UNet final : public SampleNetwork {
   [[nodiscard]] std::int64_t longest_sum() const noexcept override;
 
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override;
+  /// Free the memory that no pass uses now. The next pass plans its memory again.
+  void free_workspace();
 
  private:
   struct Impl;

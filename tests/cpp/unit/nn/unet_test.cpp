@@ -119,6 +119,8 @@ TEST_P(UNets, TheMemoryOfPassesIsKnownBefore) {
         EXPECT_EQ(network.workspace_bytes(), forward_bytes(options, n, {2, 8, 12}));
         static_cast<void>(gradients_of(network, batch.view()));
         EXPECT_EQ(network.workspace_bytes(), training_bytes(options, n, {2, 8, 12}));
+        network.free_workspace();
+        EXPECT_EQ(network.workspace_bytes(), 0U);
       }
     }
   }

@@ -65,7 +65,13 @@ def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
 def test_true_affinities_give_the_objects_back(offsets: tuple[tuple[int, int, int], ...]) -> None:
     labels = blobs((12, 14, 16), 0)
     whole = measure.label(labels, connectivity=1)
-    found = segments_of(affinities_of(labels, offsets), offsets, AffinityOptions(min_size=5))
+    affinities = affinities_of(labels, offsets)
+    found = segments_of(affinities, offsets, AffinityOptions(min_size=5))
+    np.testing.assert_array_equal(affinities, affinities_of(labels, offsets))
+    affinities.flags.writeable = False  # as of a file in memory
+    np.testing.assert_array_equal(
+        found, segments_of(affinities, offsets, AffinityOptions(min_size=5))
+    )
     sizes = np.bincount(whole.ravel())
     kept = sizes[whole] >= 5
     assert kept.mean() > 0.9
