@@ -179,6 +179,38 @@ void Hdf5File::write_raw(const std::string& dataset, std::span<const std::int64_
   }
 }
 
+void Hdf5File::write_chunk(const std::string& dataset, std::span<const std::int64_t> start, std::uint32_t skipped,
+                           std::span<const std::byte> filtered) {
+  const Hdf5Lock lock;
+  impl_->require_writing();
+  const std::vector<hsize_t> at = hdf5_sizes(start);
+  if (H5Dwrite_chunk(impl_->dataset(dataset), H5P_DEFAULT, skipped, at.data(), filtered.size(), filtered.data()) < 0) {
+    impl_->give_up(impl_->where(dataset));
+  }
+}
+
+std::pair<std::uint32_t, std::vector<std::byte>> filtered_chunk(std::span<const float> values, const DatasetOptions& options) {
+  const Hdf5Lock lock;
+  const std::string name = "chunk";
+  const auto require = [](bool done) { FLOODTIDE_REQUIRE(done, io, "HDF5: compressing a chunk failed: ", hdf5_cause()); };
+  const PropertyHandle memory(H5Pcreate(H5P_FILE_ACCESS));
+  require(H5Pset_fapl_core(memory.id(), std::size_t{1} << 16, false) >= 0);  // never on the disk
+  const FileHandle file(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, memory.id()));
+  require(file.valid());
+  const SpaceHandle space = make_space(options.chunks);
+  const PropertyHandle properties = dataset_creation(ElementType::float32, options.chunks, options, name);
+  const DatasetHandle dataset(
+      H5Dcreate2(file.id(), name.c_str(), H5T_NATIVE_FLOAT, space.id(), H5P_DEFAULT, properties.id(), H5P_DEFAULT));
+  require(dataset.valid() && H5Dwrite(dataset.id(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+  require(H5Dflush(dataset.id()) >= 0);
+  const std::vector<hsize_t> first(options.chunks.size(), 0);
+  hsize_t bytes = 0;
+  require(H5Dget_chunk_storage_size(dataset.id(), first.data(), &bytes) >= 0);
+  std::pair<std::uint32_t, std::vector<std::byte>> chunk(0, bytes);
+  require(H5Dread_chunk(dataset.id(), H5P_DEFAULT, first.data(), &chunk.first, chunk.second.data()) >= 0);
+  return chunk;
+}
+
 void Hdf5File::create_group(const std::string& group) {
   const Hdf5Lock lock;
   impl_->require_writing();

@@ -7,6 +7,7 @@
 #include <exception>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"
@@ -20,7 +21,7 @@ namespace {
 
 using data::Hdf5File;
 
-constexpr int kPositionTag = 1, kCanvasTag = 2;
+constexpr int kWalkersTag = 1, kCanvasesTag = 2;
 constexpr int kGzip = 4;
 
 using Position = Walkers::Position;
@@ -82,6 +83,10 @@ decltype(Checkpoint::optimizer) read_optimizer(const Hdf5File& file, optim::Opti
   return read;
 }
 
+data::DatasetOptions canvas_options(const Vec3& canvas) {
+  return {.chunks = {1, canvas[0], canvas[1], canvas[2]}, .gzip = kGzip};
+}
+
 Hdf5File start_file(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state) {
   Hdf5File file = Hdf5File::create(path, {.command = "floodtide train",
                                           .objects = {kParametersGroup, kAverageGroup, "optimizer", "walkers"},
@@ -107,8 +112,7 @@ Hdf5File start_file(const std::string& path, const CheckpointTexts& texts, const
   const Vec3 canvas = state.walkers.canvas_shape();
   if (volume(canvas) > 0) {
     const std::int64_t canvases[] = {walkers, canvas[0], canvas[1], canvas[2]};
-    file.create_dataset(kCanvases, data::ElementType::float32, canvases,
-                        {.chunks = {1, canvas[0], canvas[1], canvas[2]}, .gzip = kGzip});
+    file.create_dataset(kCanvases, data::ElementType::float32, canvases, canvas_options(canvas));
   }
   return file;
 }
@@ -120,17 +124,64 @@ Checksums checksums_of(const Position& position, View<const float, 3> canvas) {
   return {crc32c(std::as_bytes(std::span(position))), crc32c(std::as_bytes(canvas.span()))};
 }
 
-void write_walker(Hdf5File& file, std::int64_t number, const Position& position, View<const float, 3> canvas) {
-  const std::int64_t row[] = {number, 0};
-  const std::int64_t one_row[] = {1, static_cast<std::int64_t>(position.size())};
-  file.write_block<std::int64_t>(kPositions, row, one_row, position);
-  const Checksums checksums = checksums_of(position, canvas);
-  const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(checksums.size())};
-  file.write_block<std::uint32_t>(kChecksums, row, one_pair, checksums);
-  if (canvas.size() == 0) return;
-  const std::int64_t start[] = {number, 0, 0, 0};
-  const std::int64_t count[] = {1, canvas.shape(0), canvas.shape(1), canvas.shape(2)};
-  file.write_block<float>(kCanvases, start, count, canvas.span());
+/// A walker as the file stores it, without its canvas, which takes `canvas_bytes` after compression.
+struct StoredWalker {
+  Position position;
+  Checksums checksums;
+  std::uint32_t skipped_filters;
+  std::uint64_t canvas_bytes;
+};
+
+/// The walkers of a rank, and their compressed canvases, one after another.
+struct StoredWalkers {
+  std::vector<StoredWalker> walkers;
+  std::vector<std::byte> canvases;
+};
+
+StoredWalkers stored(const Walkers& walkers) {
+  StoredWalkers stored;
+  for (std::int64_t slot = 0; slot < walkers.local(); ++slot) {
+    const Position position = walkers.position(slot);
+    const View<const float, 3> canvas = walkers.canvas(slot);
+    std::pair<std::uint32_t, std::vector<std::byte>> chunk;
+    if (canvas.size() > 0) chunk = data::filtered_chunk(canvas.span(), canvas_options(walkers.canvas_shape()));
+    stored.walkers.push_back({position, checksums_of(position, canvas), chunk.first, chunk.second.size()});
+    stored.canvases.insert(stored.canvases.end(), chunk.second.begin(), chunk.second.end());
+  }
+  return stored;
+}
+
+void send(comm::Communicator& communicator, const StoredWalkers& own) {
+  if (own.walkers.empty()) return;
+  communicator.send(0, kWalkersTag, std::as_bytes(std::span(own.walkers)))->wait();
+  if (!own.canvases.empty()) communicator.send(0, kCanvasesTag, own.canvases)->wait();
+}
+
+StoredWalkers receive(comm::Communicator& communicator, int rank, std::size_t count) {
+  StoredWalkers received{.walkers = std::vector<StoredWalker>(count), .canvases = {}};
+  if (count == 0) return received;
+  communicator.receive(rank, kWalkersTag, std::as_writable_bytes(std::span(received.walkers)))->wait();
+  std::size_t bytes = 0;
+  for (const StoredWalker& walker : received.walkers) bytes += walker.canvas_bytes;
+  received.canvases.resize(bytes);
+  if (bytes > 0) communicator.receive(rank, kCanvasesTag, received.canvases)->wait();
+  return received;
+}
+
+/// Writes the walkers first, first + step, ...
+void write_walkers(Hdf5File& file, std::int64_t first, std::int64_t step, const StoredWalkers& part) {
+  std::span<const std::byte> rest(part.canvases);
+  for (std::int64_t number = first; const StoredWalker& walker : part.walkers) {
+    const std::int64_t start[] = {number, 0, 0, 0};
+    const std::span<const std::int64_t> row = std::span(start).first(2);
+    const std::int64_t one_row[] = {1, static_cast<std::int64_t>(walker.position.size())};
+    file.write_block<std::int64_t>(kPositions, row, one_row, walker.position);
+    const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(walker.checksums.size())};
+    file.write_block<std::uint32_t>(kChecksums, row, one_pair, walker.checksums);
+    if (walker.canvas_bytes > 0) file.write_chunk(kCanvases, start, walker.skipped_filters, rest.first(walker.canvas_bytes));
+    rest = rest.subspan(walker.canvas_bytes);
+    number += step;
+  }
 }
 
 Walkers::State read_walker(const Hdf5File& file, std::int64_t number, const Vec3& shape) {
@@ -214,40 +265,30 @@ void require_walkers(const Hdf5File& file, const Walkers& walkers) {
 
 void save_checkpoint(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state,
                      comm::Communicator& communicator) {
-  Walkers& walkers = state.walkers;
+  const int ranks = communicator.size();
   std::exception_ptr failure;
-  if (communicator.rank() == 0) {
+  const auto attempt = [&](auto&& work) {
+    if (failure) return;  // rank 0 still receives, so that senders do not wait for ever
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  StoredWalkers own;
+  attempt([&] { own = stored(state.walkers); });
+  comm::agree(communicator, failure);
+  if (communicator.rank() > 0) {
+    send(communicator, own);
+  } else {
     std::optional<Hdf5File> file;
-    Tensor<float, 3> canvas(walkers.canvas_shape());
-    const auto attempt =
-        [&](auto&& work) {  // after a failed write, rank 0 still receives, so that senders do not wait for ever
-          if (failure) return;
-          try {
-            work();
-          } catch (...) {
-            failure = std::current_exception();
-          }
-        };
     attempt([&] { file = start_file(path, texts, state); });
-    for (std::int64_t number = 0; number < walkers.options().walkers; ++number) {
-      const int owner = static_cast<int>(number % communicator.size());
-      if (owner == 0) {
-        const std::int64_t slot = number / communicator.size();
-        attempt([&] { write_walker(*file, number, walkers.position(slot), walkers.canvas(slot)); });
-      } else {
-        Position position{};
-        communicator.receive(owner, kPositionTag, std::as_writable_bytes(std::span(position)))->wait();
-        communicator.receive(owner, kCanvasTag, std::as_writable_bytes(canvas.span()))->wait();
-        attempt([&] { write_walker(*file, number, position, canvas.view()); });
-      }
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::int64_t count = (state.walkers.options().walkers - rank + ranks - 1) / ranks;
+      const StoredWalkers part = rank == 0 ? std::move(own) : receive(communicator, rank, static_cast<std::size_t>(count));
+      attempt([&] { write_walkers(*file, rank, ranks, part); });
     }
     attempt([&] { file->commit(); });
-  } else {
-    for (std::int64_t slot = 0; slot < walkers.local(); ++slot) {
-      const Position position = walkers.position(slot);
-      communicator.send(0, kPositionTag, std::as_bytes(std::span(position)))->wait();
-      communicator.send(0, kCanvasTag, std::as_bytes(walkers.canvas(slot).span()))->wait();
-    }
   }
   comm::agree(communicator, failure);
 }

@@ -187,6 +187,9 @@ class Hdf5File {
     checked_block(dataset, element_type<T>(), start, count, values.size());
     write_raw(dataset, start, count, element_type<T>(), values.data());
   }
+  /// Write a chunk that filtered_chunk() returned for the options of the dataset. `start` is its first element.
+  void write_chunk(const std::string& dataset, std::span<const std::int64_t> start, std::uint32_t skipped,
+                   std::span<const std::byte> filtered);
   /// Create a dataset and write all values. An empty shape makes a scalar.
   template <class T>
   void write_array(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const T> values,
@@ -247,5 +250,11 @@ class Hdf5File {
 
   std::unique_ptr<Impl> impl_;
 };
+
+/// Return what a file stores of one chunk: the bytes after the filters of `options`, and a mask of the filters that were
+/// skipped (compression, where it would not help). `values` has the shape options.chunks. Throws Error(io) if the library
+/// fails.
+[[nodiscard]] std::pair<std::uint32_t, std::vector<std::byte>> filtered_chunk(std::span<const float> values,
+                                                                              const DatasetOptions& options);
 
 }  // namespace floodtide::data

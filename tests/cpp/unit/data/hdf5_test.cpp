@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <bit>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <random>
 #include <thread>
 
 #include "unit/data/files.hpp"
@@ -53,6 +56,35 @@ TEST(Hdf5File, WritesPiecewiseWithFill) {
   }
   const std::vector<std::uint8_t> expected{255, 255, 255, 255, 255, 7, 255, 255, 255, 8, 255, 255, 255, 255, 255, 255};
   EXPECT_EQ(Hdf5File::open(path).read_array<std::uint8_t>("d").values, expected);
+}
+
+TEST(Hdf5File, StoresChunksThatWereFilteredBefore) {
+  const TemporaryFolder folder;
+  std::mt19937 random(1);
+  for (const bool noise : {false, true}) {  // noise hardly shrinks
+    std::vector<float> values(2 * 2 * 3 * 50);
+    for (float& value : values) value = noise ? std::bit_cast<float>(static_cast<std::uint32_t>(random() % 0x7F800000U)) : 0.5F;
+    const std::vector<std::int64_t> shape{2, 2, 3, 50}, start{1, 0, 0, 0}, count{1, 2, 3, 50};
+    const DatasetOptions options{.chunks = count, .gzip = 4};
+    const std::span<const float> second = std::span<const float>(values).subspan(2 * 3 * 50);
+    for (const bool before : {false, true}) {
+      const std::string path = folder.file(before ? "before.h5" : "after.h5");
+      Hdf5File file = Hdf5File::create(path);
+      file.create_dataset("d", ElementType::float32, shape, options);
+      if (before) {
+        const auto [skipped, filtered] = filtered_chunk(second, options);
+        EXPECT_LT(filtered.size(), noise ? 1300U : 200U);
+        file.write_chunk("d", start, skipped, filtered);
+      } else {
+        file.write_block<float>("d", start, count, second);
+      }
+      file.commit();
+      std::vector<float> expected(values.size(), 0.0F);
+      std::ranges::copy(second, expected.begin() + 2 * 3 * 50);
+      EXPECT_EQ(Hdf5File::open(path).read_array<float>("d").values, expected);
+    }
+    EXPECT_EQ(std::filesystem::file_size(folder.file("before.h5")), std::filesystem::file_size(folder.file("after.h5")));
+  }
 }
 
 TEST(Hdf5File, AttributesKeepTypeShapeAndText) {
