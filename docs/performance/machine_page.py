@@ -125,14 +125,15 @@ def roofline(axes: Axes, rows: Sequence[Row]) -> None:
         name = f"convolution, {row['name'].partition(' ')[2].replace('_', '-')}"
         axes.plot([at], [row["gflops"]], **look, label=name)
     axes.set(xscale="log", yscale="log", xlim=FLOPS_PER_BYTE, ylabel="GFLOP/s")
+    axes.set_ylim(peak / 2, 5 * peak)
     axes.set_xlabel("floating-point operations of direct convolution per byte")
     axes.set_title("Roofline, one thread")
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper left")
 
 
 def bars(axes: Axes, rows: Sequence[Row]) -> None:
     """Draw a bar for each comparison."""
-    axes.set_title("Time of the fastest other program / floodtide's")
+    axes.set_title("Fastest other program's time / ours")
     if not rows:
         axes.text(0.5, 0.5, "no other program was measured", ha="center", transform=axes.transAxes)
         axes.set_axis_off()

@@ -71,6 +71,26 @@ MACHINE_ROWS = {
 }
 
 
+def test_the_page_about_performance_rounds_the_ratios_to_pytorch_of_the_xeon() -> None:
+    docs = SCRIPT.parents[1]
+    page = (docs / "performance.md").read_text("utf-8")
+    run = (docs / "performance/intel-r-xeon-r-processor-family-6-model-167.md").read_text("utf-8")
+    cells = [[text.strip() for text in line.split("|")] for line in page.splitlines()]
+    rows = {row[1]: row[-3:-1] for row in cells if len(row) > 7 and row[1] in MACHINE_ROWS}
+    assert list(rows) == list(MACHINE_ROWS)
+    for name, ratios in rows.items():
+        (line,) = (
+            line for line in run.splitlines() if line.startswith(f"| {MACHINE_ROWS[name]} |")
+        )
+        fastest = re.findall(r"(\d\.\d+) \((torch|openvino)", line)
+        assert len(fastest) == len(ratios) == 2
+        for ratio, (measured, program) in zip(ratios, fastest, strict=True):
+            if program == "torch":
+                assert ratio == f"{float(measured):.1f}", name
+            else:  # OpenVINO was faster than PyTorch
+                assert float(ratio) > float(measured), name
+
+
 def test_the_ranges_on_the_page_about_performance_contain_the_committed_run() -> None:
     docs = SCRIPT.parents[1]
     page = (docs / "performance.md").read_text("utf-8")
