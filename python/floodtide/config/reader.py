@@ -112,7 +112,14 @@ class _Reader:
                     f"{prefix}{name} is missing, expected {options.described(hints[name])}"
                 )
         with options.named_as(f"{self._where}: {prefix}"):
-            return cls(**values)
+            built = cls(**values)
+        for name, field in fields.items():
+            needs = field.metadata.get("needs") or name
+            other = getattr(built, needs)
+            if getattr(built, name) != field.default and other == fields[needs].default:
+                text = f"has no effect with {prefix}{needs} '{other}', expected another {needs}"
+                raise self._error(f"{prefix}{name} {text}")
+        return built
 
     def _value(self, value: Any, hint: Any, field: dataclasses.Field[Any], key: str) -> Any:
         if not self.task.has(field):

@@ -18,21 +18,7 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import PATCHES, typed
 from floodtide.base.progress import bar
 from floodtide.base.tasks import PatchTask
-from floodtide.data import no_label
-from floodtide.data.boxes import (
-    Box,
-    Vec3,
-    as_vec3,
-    between,
-    box_text,
-    difference,
-    intersection,
-    is_inside,
-    parse_boxes,
-    reported,
-    slices,
-    tiles,
-)
+from floodtide.data import boxes, no_label
 from floodtide.data.formats.hdf5 import datasets_of, read_by_h5py
 from floodtide.data.samples import Image, Samples, Seen, core_augmentation
 from floodtide.data.volumes import as_volume, require_same_grid
@@ -282,7 +268,7 @@ class Patches(Samples):
         )
 
 
-def boxes_of(volume: TrainingVolume) -> list[Box]:
+def boxes_of(volume: TrainingVolume) -> list[boxes.Box]:
     """Return the boxes of a volume whose labels are used: its own, else that of its labels.
 
     Raises:
@@ -303,36 +289,37 @@ def boxes_of(volume: TrainingVolume) -> list[Box]:
             " or labels_start, the voxel (z, y, x) of the image at which they begin"
         )
     whole = (volume.labels_box_start, labels.shape)
-    if not is_inside(whole, image.shape):
+    if not boxes.is_inside(whole, image.shape):
         raise errors.ShapeError(
-            f"{where}: the labels {labels.name} have {box_text(whole)} of the image, which has shape {image.shape};"
-            " expected labels inside of it: labels_start is their first voxel"
+            f"{where}: the labels {labels.name} have {boxes.box_text(whole)} of the image, which has shape"
+            f" {image.shape}; expected labels inside of it: labels_start is their first voxel"
         )
-    boxes = parse_boxes(volume.box)
-    for box in boxes:
-        if intersection(box, whole) != box:
+    given = boxes.parse_boxes(volume.box)
+    for box in given:
+        if boxes.intersection(box, whole) != box:
             raise errors.OutOfRangeError(
-                f"{where}: box {box_text(box)} is not inside the labels, {box_text(whole)}"
+                f"{where}: box {boxes.box_text(box)} is not inside the labels, {boxes.box_text(whole)}"
             )
-    for one, other in itertools.combinations(boxes, 2):
-        if intersection(one, other) is not None:
+    for one, other in itertools.combinations(given, 2):
+        if boxes.intersection(one, other) is not None:
             raise errors.InvalidArgumentError(
-                f"{where}: boxes {box_text(one)} and {box_text(other)} overlap, expected boxes without common voxels"
+                f"{where}: boxes {boxes.box_text(one)} and {boxes.box_text(other)} overlap, expected boxes"
+                " without common voxels"
             )
-    return boxes or [whole]
+    return given or [whole]
 
 
-def _regions(volume: TrainingVolume) -> Iterator[tuple[Box, str]]:
+def _regions(volume: TrainingVolume) -> Iterator[tuple[boxes.Box, str]]:
     """Yield the boxes of a volume, cut where another group begins, with their groups."""
     numbers = _group_numbers(volume)
     for box in boxes_of(volume):
         if numbers is None:
             yield box, volume.name
             continue
-        own = numbers[slices(box)[0]]
+        own = numbers[boxes.slices(box)[0]]
         cuts = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(own)]
         for a, b in itertools.pairwise(cuts):
-            yield between(box, 0, a, b), str(own[a])
+            yield boxes.between(box, 0, a, b), str(own[a])
 
 
 def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
@@ -359,14 +346,14 @@ def _group_numbers(volume: TrainingVolume) -> np.ndarray | None:
     return numbers
 
 
-def patch_size(options: DataOptions) -> Vec3:
+def patch_size(options: DataOptions) -> boxes.Vec3:
     """Return the size (z, y, x) of the samples of options with volumes."""
     if options.patch != WHOLE:
         if options.size != (0, 0):
             raise errors.ConfigurationError(
                 f'data.size is {list(options.size)}, expected it only with data.patch = "{WHOLE}"'
             )
-        return as_vec3([int(n) for n in options.patch])
+        return boxes.as_vec3([int(n) for n in options.patch])
     if options.size != (0, 0):
         return (1, *options.size)
     shapes = [as_volume(volume.image).shape for volume in options.volumes]
@@ -394,13 +381,15 @@ def _values(options: DataOptions) -> set[int]:
     """Return the values of all labels in the boxes of volumes, without those that mean no label."""
     found: set[int] = set()
     for volume in options.volumes:
-        parts: list[Box] = []
+        parts: list[boxes.Box] = []
         for start, size in boxes_of(volume):
             depth = max(1, _BLOCK // (size[1] * size[2]))
-            parts += tiles((difference(start, volume.labels_box_start), size), (depth, *size[1:]))
+            parts += boxes.tiles(
+                (boxes.difference(start, volume.labels_box_start), size), (depth, *size[1:])
+            )
         labels = as_volume(volume.labels)
         with bar("voxels", f"values of {labels.name}") as progress:
-            for part in reported(parts, progress):
+            for part in boxes.reported(parts, progress):
                 stored = labels.read(part)
                 none = no_label.missing(stored)
                 values = np.unique(stored if none is None else stored[~none])

@@ -96,9 +96,8 @@ class StepLoop:
         self._record(self._start_record())
         for warning in self._setup.warnings:
             notes.warn(warning)
-        batch = self.config.training.batch
         rates = self._setup.optimizer, self._setup.schedule
-        for trap in advice.traps(*rates, self.data.walkers, batch):
+        for trap in advice.traps(*rates, self.data.walkers, self.config.training.batch):
             notes.show(trap)
         self.stopped = self.complete or self.given_up
 

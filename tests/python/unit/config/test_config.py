@@ -290,6 +290,18 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
             "training.batch has no meaning for task.kind 'flood', expected it only for 'classes', 'aff",
         ),
         (
+            {"comm": {"contributors": 3}},
+            "comm.contributors has no effect with comm.mode 'synchronous', expected another mode",
+        ),
+        (
+            {"comm": {"mode": "synchronous", "late": "carry"}},
+            "comm.late has no effect with comm.mode 'synchronous', expected another mode",
+        ),
+        (
+            {"training": {"epochs": 2}},
+            "training.epochs has no effect with training.on_exhausted 'cycle', expected another",
+        ),
+        (
             of_task("flood", data={"unlabelled": 2}),
             "data.unlabelled has no meaning for task.kind 'flood', expected it only for",
         ),
