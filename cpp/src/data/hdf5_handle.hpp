@@ -2,6 +2,7 @@
 // What the HDF5 library needs around each call: the lock, ids that close themselves, its error stack as text, and its types.
 #pragma once
 
+#define H5Dread_chunk_vers 1  // since HDF5 2.0, version 2 takes another argument
 #include <hdf5.h>
 
 #include <mutex>
