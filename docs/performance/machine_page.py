@@ -94,7 +94,7 @@ def line(ours: Sequence[Row], rows: Sequence[Row]) -> str:
         ]
         fastest = min(others, key=lambda other: float(other["median_s"]), default=None)
         spread = (
-            f" ({row['p10_s'] * 1e3:.3g} to {row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
+            f" ({row['p10_s'] * 1e3:.3g}-{row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
         )
         times.append(f"{row['median_s'] * 1e3:.3g}{spread}")
         if fastest is not None:

@@ -31,7 +31,7 @@ def test_the_example_sweeps_are_valid(path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(ROOT)
     plan = sweep.load(path)
     assert plan.directory == Path("runs/study") / path.stem
-    expected = "training_sample2" if path.stem in ("real", "large") else "synthetic"
+    expected = "training_sample2" if path.stem in ("real", "large", "policies") else "synthetic"
     assert {cell.config.data.volumes[0].name for cell in plan.cells} == {expected}
 
 

@@ -48,9 +48,9 @@ def test_the_page_has_a_line_for_each_convolution_and_network_of_ours(
     assert (
         lines
         == [
-            "| convolution 33³, 32 to 32 channels: forward | 100 (90 to 200), 60 (90 to 200) | 2.00, 2.00 |  |  |",
-            "| convolution 33³, 32 to 32 channels: backward-data | 100 (90 to 200) | 2.00 |  |  |",
-            "| FFN training step, depth 9, 33³ | 100 (90 to 200) | 2.00 | 2.50 (torch channels_last) | 150 |",
+            "| convolution 33³, 32 to 32 channels: forward | 100 (90-200), 60 (90-200) | 2.00, 2.00 |  |  |",
+            "| convolution 33³, 32 to 32 channels: backward-data | 100 (90-200) | 2.00 |  |  |",
+            "| FFN training step, depth 9, 33³ | 100 (90-200) | 2.00 | 2.50 (torch channels_last) | 150 |",
         ][: len(lines)]
     )
     assert len(lines) == min(len(rows), 4) - 1
