@@ -138,7 +138,7 @@ struct StoredWalkers {
   std::vector<std::byte> canvases;
 };
 
-StoredWalkers stored(const Walkers& walkers) {
+StoredWalkers stored_walkers(const Walkers& walkers) {
   StoredWalkers stored;
   for (std::int64_t slot = 0; slot < walkers.local(); ++slot) {
     const Position position = walkers.position(slot);
@@ -276,7 +276,7 @@ void save_checkpoint(const std::string& path, const CheckpointTexts& texts, cons
     }
   };
   StoredWalkers own;
-  attempt([&] { own = stored(state.walkers); });
+  attempt([&] { own = stored_walkers(state.walkers); });
   comm::agree(communicator, failure);
   if (communicator.rank() > 0) {
     send(communicator, own);
