@@ -93,9 +93,7 @@ def line(ours: Sequence[Row], rows: Sequence[Row]) -> str:
             and not is_ours(other)
         ]
         fastest = min(others, key=lambda other: float(other["median_s"]), default=None)
-        spread = (
-            f" ({row['p10_s'] * 1e3:.3g}-{row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
-        )
+        spread = f" ({row['p10_s'] * 1e3:.3g}-{row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
         times.append(f"{row['median_s'] * 1e3:.3g}{spread}")
         if fastest is not None:
             ratios.append(f"{row['speedup']:.2f} ({fastest['kernel']})")

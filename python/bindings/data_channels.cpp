@@ -44,9 +44,9 @@ class Channels {
     if (!file_.has_attribute(dataset_, attribute)) return std::nullopt;
     return file_.read_attribute<double>(dataset_, attribute).values;
   }
-  [[nodiscard]] Tensor<float, 4> read(const Vec3& start, const Vec3& size) const {
+  [[nodiscard]] Tensor<float, 4> read(const Vec3& start, const Vec3& size, std::optional<std::int64_t> channels) const {
     const std::vector<std::int64_t> first{0, start[0], start[1], start[2]};
-    const std::vector<std::int64_t> count{info_.shape[0], size[0], size[1], size[2]};
+    const std::vector<std::int64_t> count{channels.value_or(info_.shape[0]), size[0], size[1], size[2]};
     for (std::size_t axis = 0; axis < 4; ++axis) {
       FLOODTIDE_REQUIRE(first[axis] >= 0 && count[axis] >= 0 && first[axis] <= info_.shape[axis] - count[axis], out_of_range,
                         file_.path(), ":", dataset_, ": box from ", Show{start}, " of ", Show{size}, " voxels is not inside ",
@@ -81,10 +81,11 @@ void register_channels(py::module_& m) {
       .def("numbers", &Channels::numbers, py::arg("attribute"), "Numbers that the dataset carries, or None.")
       .def(
           "read",
-          [](const Channels& channels, const Vec3& start, const Vec3& size) {
-            return to_numpy(without_lock([&] { return channels.read(start, size); }));
+          [](const Channels& channels, const Vec3& start, const Vec3& size, std::optional<std::int64_t> first) {
+            return to_numpy(without_lock([&] { return channels.read(start, size, first); }));
           },
-          py::arg("start"), py::arg("size"), "Return a box, float32 (channels, z, y, x).");
+          py::arg("start"), py::arg("size"), py::arg("channels") = py::none(),
+          "Return a box, float32 (channels, z, y, x), of the first channels or of all.");
 }
 
 }  // namespace floodtide::bindings

@@ -97,6 +97,7 @@ class Channels:
         self,
         start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        channels: int | None = None,
     ) -> numpy.typing.NDArray[numpy.float32]: ...
     def text(self, attribute: str) -> str: ...
     @property

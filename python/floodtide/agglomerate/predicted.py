@@ -47,7 +47,7 @@ from floodtide.segment.checkpoints import digest
 from floodtide.segment.commands import use_threads
 from floodtide.segment.decoding import Decoding, decoding_of, kept_decoding
 from floodtide.segment.doubts import segments_with_places
-from floodtide.segment.linking import decoding_bytes, objects_of
+from floodtide.segment.linking import channels_used, decoding_bytes, objects_of
 from floodtide.segment.pieces import Cut, Pieces
 
 _COMMAND = "floodtide segment"
@@ -283,7 +283,8 @@ class Stack(NotPickled, Segmenting):
                 stored: NDArray[Any] = Volume(*place).read()  # classes (z, y, x)
             else:
                 channels = _core.data.Channels(*place)
-                stored = channels.read((0, 0, 0), channels.shape[1:])
+                offsets = self.predictor.task.affinity_offsets if self.predictor.task else ()
+                stored = channels.read((0, 0, 0), channels.shape[1:], channels_used(offsets))
             labels, doubtful = self.decoded(stored, self.box)
             decoding = {"options": json.dumps(self.decoded_with)} if self.decoded_with else {}
             found = write_segments(

@@ -251,7 +251,7 @@ def nearest_affinities(
     Without those along z, they are 0, and sections are apart. The affinity of a voxel and the next one is that of the
     next one and this voxel.
     """
-    if tuple(map(tuple, offsets[: len(NEAREST)])) == NEAREST:
+    if channels_used(offsets):
         return np.require(affinities[: len(NEAREST)], np.float32, ["C", "W"])  # for waterz
     known = dict(zip(map(tuple, offsets), affinities, strict=True))
     values = np.zeros((len(NEAREST), *affinities.shape[1:]), np.float32)
@@ -275,6 +275,12 @@ def nearest_affinities(
             " is segmented apart"
         )
     return values
+
+
+def channels_used(offsets: Sequence[Vec3]) -> int | None:
+    """Return how many of the first channels become segments: those of the nearest neighbours; None: perhaps all."""
+    count = len(NEAREST)
+    return count if tuple(map(tuple, offsets[:count])) == NEAREST else None
 
 
 def _numbered(labels: NDArray[np.uint64], min_size: int) -> NDArray[np.uint64]:

@@ -95,7 +95,7 @@ class Affinities(PatchTask):
         return [] if self.zero_is_boundary else [(0, -1)], False
 
     def objects(self, predicted: Array, agglomerate: Agglomerate) -> Array:
-        return agglomerate(predicted, self.offsets)
+        return agglomerate(predicted, self.offsets[: len(predicted)])
 
     def score_of_patch(self, output: Array, truth: Array, weights: Array) -> float | None:
         """Return the average precision of boundaries, mean of the affinities that have some."""

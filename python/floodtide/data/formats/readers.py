@@ -21,18 +21,7 @@ from floodtide.base.libraries import tensorstore_library
 from floodtide.base.reading import read_json, reason
 from floodtide.comm.arrays import array_of, is_tensor
 from floodtide.data.boxes import Vec3, as_vec3, box_text, slices
-from floodtide.data.formats.geometry import (
-    KEYS,
-    NAMES,
-    OFFSETS,
-    SIZES,
-    UNKNOWN,
-    Geometry,
-    axis_names,
-    geometry_of,
-    images_of,
-    plain,
-)
+from floodtide.data.formats import geometry as geo
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 CACHE_BYTES = 64 << 20
@@ -59,12 +48,12 @@ class Opened(NamedTuple):
     """A volume of the core, where it lies, if the core can open it by its name, and `Format.place` of its name."""
 
     core: _core.data.Volume
-    geometry: Geometry
+    geometry: geo.Geometry
     plain: bool = False
     place: tuple[str, str] | None = None
 
 
-def array_volume(array: NDArray[Any], name: str, geometry: Geometry = UNKNOWN) -> Opened:
+def array_volume(array: NDArray[Any], name: str, geometry: geo.Geometry = geo.UNKNOWN) -> Opened:
     """Return a volume that reads an array in memory, without a copy where the core knows the type."""
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)  # True may be any byte: Pillow has 255
@@ -83,7 +72,7 @@ def note_absent(name: str, absent: int, expected: int, writer: str = "") -> None
 
 
 def object_volume(
-    source: Any, name: str, geometry: Geometry = UNKNOWN, *, file: str | None = None
+    source: Any, name: str, geometry: geo.Geometry = geo.UNKNOWN, *, file: str | None = None
 ) -> Opened:
     """Return a volume that reads boxes of a Python object.
 
@@ -136,16 +125,16 @@ def open_object(source: Any, name: str) -> Opened:
     _require_zyx(source, name, attributes)
     if is_array:
         return array_volume(source, name)
-    known = Geometry()
+    known = geo.Geometry()
     if type(source).__module__.startswith("tensorstore"):  # its positions may begin anywhere
         attributes, known = _stated_by_store(source, name)
         store = source[tensorstore_library("the array").d[:].translate_to[0]]
         source = Store(store, "the array")
-    geometry = geometry_of(name, attributes, known=known)
+    geometry = geo.geometry_of(name, attributes, known=known)
     return object_volume(source, name, geometry)
 
 
-def _stated_by_store(store: Any, name: str) -> tuple[dict[str, Any], Geometry]:
+def _stated_by_store(store: Any, name: str) -> tuple[dict[str, Any], geo.Geometry]:
     """Return the units of the dimensions of a tensorstore array, as an attribute, and where its domain begins.
 
     The array may be a part of the stored one, or a transposed or thinned one. Units and domain are those of the part.
@@ -160,16 +149,16 @@ def _stated_by_store(store: Any, name: str) -> tuple[dict[str, Any], Geometry]:
             base = base.base
         metadata = base.spec().to_json().get("metadata", {})  # precomputed volumes have none
         stored = {**metadata, **metadata.get("attributes", {})}
-    places = [one.key for one in OFFSETS if one.key in stored]
-    sizes = [one.key for one in SIZES if one.key in stored and not any(units)]
+    places = [one.key for one in geo.OFFSETS if one.key in stored]
+    sizes = [one.key for one in geo.SIZES if one.key in stored and not any(units)]
     if text := ", ".join(dict.fromkeys([*sizes, *places])):
         notes.show(
             f"{name}: the stored array has the attributes {text}: not used; ft.data.Volume uses them if it gets the"
             " name of the volume"
         )
-    known = Geometry()
+    known = geo.Geometry()
     if any(store.domain.origin) and not places:
-        known = Geometry(offset=as_vec3(store.domain.origin), offset_source="its domain")
+        known = geo.Geometry(offset=as_vec3(store.domain.origin), offset_source="its domain")
     return {"dimension_units": units}, known
 
 
@@ -209,7 +198,11 @@ def _shape(source: Any, name: str) -> Vec3:
 def attributes_of(source: Any) -> dict[str, Any]:
     """Return what the attributes of an array of h5py, zarr or xarray state, as JSON would hold it."""
     found = getattr(source, "attrs", None)
-    return {key: plain(found[key]) for key in KEYS if isinstance(found, Mapping) and key in found}
+    return {
+        key: geo.plain(found[key])
+        for key in geo.KEYS
+        if isinstance(found, Mapping) and key in found
+    }
 
 
 def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
@@ -241,9 +234,9 @@ def _require_zyx(source: Any, name: str, attributes: Mapping[str, Any]) -> None:
         getattr(source, "dims", None),
         getattr(getattr(source, "metadata", None), "dimension_names", None),
         getattr(getattr(source, "domain", None), "labels", None),
-        *(attributes.get(key) for key in NAMES),
+        *(attributes.get(key) for key in geo.NAMES),
     )
-    names = next((found for one in stated if (found := axis_names(one))), None)
+    names = next((found for one in stated if (found := geo.axis_names(one))), None)
     if names is not None and names != ("z", "y", "x"):
         raise InvalidArgumentError(
             f"{name}: names its axes {', '.join(names)}, expected z, y, x: transpose it first"
@@ -257,7 +250,7 @@ def _is_level_of_image(array: Path) -> bool:
             stated = read_json(place, "the group of a Zarr array")
             if place.name == "zarr.json" and isinstance(stated, dict):
                 stated = stated.get("attributes")
-            return bool(images_of(stated))
+            return bool(geo.images_of(stated))
     return False
 
 
