@@ -35,7 +35,7 @@ _SCORING = {
 }
 _BYTES_PER_AFFINITY = 4
 _BYTES_PER_VOXEL = 250  # quantiles after 600 training steps; the mean needs 100
-_LEVELS = 64  # of affinities in the watershed: noise within a level makes no pieces
+_LEVELS = 128  # of affinities in the watershed: noise within a level makes no pieces
 _NONE = np.float32(1e-4)  # waterz leaves out voxels without a higher affinity
 STEP = 0.05
 """Between the thresholds of an agglomeration."""
