@@ -253,7 +253,6 @@ def option(
     kinds: Sequence[str] = (),
     range: Range | None = None,
     differs: str = NOWHERE,
-    needs: str = "",
 ) -> Any:
     """Return a field for a configuration dataclass.
 
@@ -266,10 +265,9 @@ def option(
         range: Range of the number, or of each number in a list. Every numeric field has a range.
         differs: How the value may differ between the ranks of a job: NOWHERE (not at all), in the FOLDER of a file, or
             in ANY way.
-        needs: Another field of the class. If that has its default, this one changes nothing, and a file may not set it.
     """
     how = {"choices": tuple(choices), "path": path, "kinds": tuple(kinds), "differs": differs}
-    metadata = {"help": text, "range": range, "needs": needs, **how}
+    metadata = {"help": text, "range": range, **how}
     if default == {}:
         return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -19,6 +19,12 @@ from floodtide.errors import ConfigurationError, InvalidFileError
 
 T = TypeVar("T")
 
+# Keys that have no effect, unless they have this default, with this value of another key.
+_IDLE = (
+    ("comm", "contributors", 0, "mode", "synchronous"),
+    ("comm", "late", "drop", "mode", "synchronous"),
+    ("training", "epochs", 1, "on_exhausted", "cycle"),
+)
 # Keys that checkpoints of earlier versions store, with the only value that still has a meaning.
 _RETIRED = (("run", "bind", "launcher"), ("training", "smooth", 1.0))
 
@@ -33,7 +39,13 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     text = reading.read_text(
         path, "a configuration in TOML; floodtide init makes one from an image"
     )
-    return from_dict(reading.parse_toml(text, str(path)), str(path), overrides)
+    config = from_dict(reading.parse_toml(text, str(path)), str(path), overrides)
+    for section, key, default, other, value in _IDLE:
+        values = vars(getattr(config, section))
+        if values[key] != default and values[other] == value:
+            text = f"has no effect with {section}.{other} '{value}', expected another {other}"
+            raise ConfigurationError(f"{path}: {section}.{key} {text}")
+    return config
 
 
 def from_dict(
@@ -112,14 +124,7 @@ class _Reader:
                     f"{prefix}{name} is missing, expected {options.described(hints[name])}"
                 )
         with options.named_as(f"{self._where}: {prefix}"):
-            built = cls(**values)
-        for name, field in fields.items():
-            needs = field.metadata.get("needs") or name
-            other = getattr(built, needs)
-            if getattr(built, name) != field.default and other == fields[needs].default:
-                text = f"has no effect with {prefix}{needs} '{other}', expected another {needs}"
-                raise self._error(f"{prefix}{name} {text}")
-        return built
+            return cls(**values)
 
     def _value(self, value: Any, hint: Any, field: dataclasses.Field[Any], key: str) -> Any:
         if not self.task.has(field):

@@ -163,10 +163,7 @@ class TrainingConfig(Checked):
         choices=_core.choices("on_exhausted"),
     )
     epochs: int = option(
-        1,
-        "Passes over a walker's shard, if on_exhausted is join or stop",
-        range=limits.EPOCHS,
-        needs="on_exhausted",
+        1, "Passes over a walker's shard, if on_exhausted is join or stop", range=limits.EPOCHS
     )
 
     def __post_init__(self) -> None:
@@ -259,13 +256,11 @@ class CommConfig(Checked):
         0,
         "Number of ranks whose gradients a training step waits for in mode partial; 0: all ranks",
         range=limits.RANKS_OR_ALL,
-        needs="mode",
     )
     late: str = option(
         "drop",
         "Mode partial: gradients ready after their step are discarded (drop), or added to the next one (carry)",
         choices=_core.choices("late"),
-        needs="mode",
     )
     timeout_s: float = option(
         300.0,

@@ -58,11 +58,6 @@ def within(table: Any, tasks: Sequence[type[Task]]) -> Sequence[type[Task]]:
 # Rows of corrections belong together: unit/train/test_pace.py.
 LEAVES = [leaf for leaf in leaves(config.Config, "", TASKS) if leaf[0] != "training.corrections"]
 IMAGE = {"image": "a.h5:a"}
-NEEDED = {  # what a key needs to have an effect
-    "comm.contributors": {"mode": "partial"},
-    "comm.late": {"mode": "partial"},
-    "training.epochs": {"on_exhausted": "join"},
-}
 
 
 def numbers_in(hint: Any) -> set[type]:
@@ -85,7 +80,6 @@ def document(key: str, kind: str, value: Any) -> dict[str, Any]:
         fresh = [{} if key.startswith("segment") else dict(IMAGE)] if following.isdigit() else {}
         node = node[0] if part.isdigit() else node.setdefault(part, fresh)
     node[last] = value
-    node.update(NEEDED.get(key, {}))
     return result
 
 

@@ -234,6 +234,26 @@ def test_every_task_survives_the_round_trip(kind: str, tmp_path: Path) -> None:
     assert config.load(tmp_path / "a.toml") == made
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "other"),
+    [
+        ("comm.contributors", 3, "comm.mode 'synchronous', expected another mode"),
+        ("comm.late", '"carry"', "comm.mode 'synchronous', expected another mode"),
+        ("training.epochs", 2, "training.on_exhausted 'cycle', expected another on_exhausted"),
+    ],
+)
+def test_keys_without_an_effect_are_refused_but_not_in_stored_configurations(
+    key: str, value: object, other: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("")
+    with pytest.raises(ConfigurationError, match=f"{file}: {key} has no effect with {other}"):
+        config.load(file, [f"{key}={value}"])
+    section, name = key.split(".")
+    made = config.from_dict({}, overrides=[f"{key}={value}"])
+    assert getattr(getattr(made, section), name) != getattr(getattr(config.Config(), section), name)
+
+
 @given(
     st.dictionaries(
         st.integers(-(2**63), 2**63 - 1), st.sampled_from(["a", "b", "c"]), min_size=2, max_size=6
@@ -288,18 +308,6 @@ def test_tables_of_classes_are_ordered_by_value(table: dict[int, str]) -> None:
         (
             of_task("flood", training={"batch": 2}),
             "training.batch has no meaning for task.kind 'flood', expected it only for 'classes', 'aff",
-        ),
-        (
-            {"comm": {"contributors": 3}},
-            "comm.contributors has no effect with comm.mode 'synchronous', expected another mode",
-        ),
-        (
-            {"comm": {"mode": "synchronous", "late": "carry"}},
-            "comm.late has no effect with comm.mode 'synchronous', expected another mode",
-        ),
-        (
-            {"training": {"epochs": 2}},
-            "training.epochs has no effect with training.on_exhausted 'cycle', expected another",
         ),
         (
             of_task("flood", data={"unlabelled": 2}),
