@@ -226,7 +226,7 @@ def read_study(folders: Sequence[Path]) -> Study:
     kinds = {run.task.kind: run.task for run in runs}
     if len(kinds) > 1:
         raise InvalidFileError(f"{where}: trainings of {' and '.join(kinds)}, expected one task")
-    flat = {id(run): flat_keys(_with_defaults(run.config)) | _share(run) for run in runs}
+    flat = {id(run): _flat(run) for run in runs}
     differing = _differing(list(flat.values()))
     if len({_volumes(table) for table in flat.values()}) == 1:  # the same names in other folders
         differing = [key for key in differing if key != "data.volumes"]
@@ -300,6 +300,17 @@ def _with_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
         return config.to_dict(config.from_dict(dict(table)))
     except ConfigurationError:
         return table
+
+
+def _flat(run: Run) -> dict[str, Any]:
+    flat = flat_keys(_with_defaults(run.config)) | _share(run)
+    own = f"{flat.get('run.dir')}/"  # for partitions that the training made: their name has a hash of their content
+    if volumes := flat.get("data.volumes"):
+        flat["data.volumes"] = [
+            {key: x.removeprefix(own) if isinstance(x, str) else x for key, x in volume.items()}
+            for volume in volumes
+        ]
+    return flat
 
 
 def _training(run: Run, flat: Mapping[str, Any]) -> Training:

@@ -20,7 +20,9 @@ STEPS = range(0, 401, 100)
 def write_run(folder: Path, walkers: int, seed: int, best: float = 0.9, ranks: int = 1) -> Path:
     """A training whose F1 rises evenly to `best` + 0.02 `seed` in 40 s."""
     folder.mkdir(parents=True)
-    config = report_runs.CONFIG.replace("seed = 7", f"seed = {seed}")
+    config = report_runs.CONFIG.replace("seed = 7", f'seed = {seed}\ndir = "{folder}"')
+    made = f'partitions = "{folder}/partitions-0.h5:partitions"'  # by each training in its folder
+    config = config.replace("voxel_size_nm", f"{made}\nvoxel_size_nm")
     (folder / "config.toml").write_text(f"{config}[training]\nwalkers = {walkers}\n")
     records = [{"kind": "start", "step": 0, "ranks": ranks, "walkers": walkers, "threads": 1}]
     for step in STEPS:

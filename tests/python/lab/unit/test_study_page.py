@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import statistics
 from itertools import takewhile
 from pathlib import Path
 
@@ -82,3 +84,18 @@ def test_the_range_of_the_prediction() -> None:
     )
     mean, high, low = (100 / growth(noise, 64) for noise in (35, 17, 60))
     assert f"{mean:.1f} % ({low:.1f} to {high:.1f} %)" in text
+
+
+def test_the_table_of_rules_is_that_of_the_trainings() -> None:
+    """Means of the last three validations, of the means over three seeds in examples/lab/study/policies.csv."""
+    with (PAGE.parents[2] / "examples/lab/study/policies.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["seeds"] for row in rows} == {"3"}
+    section = PAGE.read_text("utf-8").split("## Rules on real EM")[1].partition("## ")[0]
+    for walkers in ("4", "16", "64"):
+        cells = [walkers]
+        for rule in ("none", "auto", "sqrt", "paper", "linear"):
+            mine = [row for row in rows if row["walkers"] == walkers]
+            f1 = [float(row["f1"]) for row in mine if f"scale {rule}," in row["line"]]
+            cells.append(f"{statistics.mean(f1[-3:]):.2f}" if f1 else "as linear")
+        assert f"| {' | '.join(cells)} |" in section
