@@ -51,8 +51,8 @@ struct Checkpoint {
   std::function<void()> resume_walkers;  // gives the walkers of this rank their state
 };
 
-/// Write a checkpoint. Each rank compresses the canvases of its walkers. Rank 0 writes the file, and receives those of one rank
-/// at a time. Collective; if a rank fails, all ranks throw AgreedError.
+/// Write a checkpoint. Each rank compresses the canvases of its walkers. Rank 0 receives the walkers of one rank after another,
+/// and writes the file. Collective; if a rank fails, all ranks throw AgreedError.
 void save_checkpoint(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state,
                      comm::Communicator& communicator);
 

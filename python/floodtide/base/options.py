@@ -414,7 +414,7 @@ def _figure(bound: float) -> str:
 
 
 REVERSED = "reversed"
-"""Put before a name in a list of rows, this word reverses the order of what the row gives."""
+"""Word before a name in a list of rows: floodtide uses the results of this row in reverse order."""
 
 
 def registered(

@@ -19,7 +19,7 @@ from floodtide.errors import ConfigurationError, InvalidFileError
 
 T = TypeVar("T")
 
-# Keys that have no effect, unless they have this default, with this value of another key.
+# (section, key, its default, another key, its value): with this value of the other key, the key has no effect.
 _IDLE = (
     ("comm", "contributors", 0, "mode", "synchronous"),
     ("comm", "late", "drop", "mode", "synchronous"),

@@ -278,7 +278,7 @@ def nearest_affinities(
 
 
 def channels_used(offsets: Sequence[Vec3]) -> int | None:
-    """Return how many of the first channels become segments: those of the nearest neighbours; None: perhaps all."""
+    """Return the number of first channels that decoding needs: the nearest neighbours; None: all channels."""
     count = len(NEAREST)
     return count if tuple(map(tuple, offsets[:count])) == NEAREST else None
 
