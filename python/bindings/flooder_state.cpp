@@ -34,7 +34,7 @@ StateDict state_of(const segment::Flooder& flooder) {
   out["queue"] = rows_of(state.moves.queue);
   out["done"] = rows_of(state.moves.done);
   std::vector<Vec3> growth;
-  if (state.growth) growth = {state.growth->start, state.growth->visited_low, state.growth->visited_high};
+  if (state.growth) growth = {state.growth->start};
   out["growth"] = rows_of(growth);
   out["iterations"] = state.growth ? state.growth->iterations : 0;
   out["walltime_s"] = state.growth ? state.growth->walltime_s : 0.0;
@@ -62,13 +62,13 @@ StateDict state_of(const segment::Flooder& flooder) {
 void restore(segment::Flooder& flooder, const StateDict& values) {
   segment::FlooderState state;
   const std::vector<Vec3> touched = positions_of(values["touched"]);
-  const std::vector<Vec3> growth = positions_of(values["growth"]);
+  const std::vector<Vec3> growth = positions_of(values["growth"]);  // the seed; two more positions in older checkpoints
   const std::vector<Vec3> origins = positions_of(values["origins"]);
   const std::vector<Vec3> starts = positions_of(values["origin_starts"]);
   const auto walltimes_s = values["origin_walltimes_s"].cast<std::vector<double>>();
-  FLOODTIDE_REQUIRE(touched.size() == 2 && (growth.empty() || growth.size() == 3) && origins.size() == starts.size() &&
-                        origins.size() == walltimes_s.size(),
-                    invalid_file, "segment: the checkpoint has tables of other sizes than expected");
+  FLOODTIDE_REQUIRE(
+      touched.size() == 2 && growth.size() <= 3 && origins.size() == starts.size() && origins.size() == walltimes_s.size(),
+      invalid_file, "segment: the checkpoint has tables of other sizes than expected");
   state.touched = {touched[0], touched[1]};
   const auto logits = view_of<const float, 3>(values["logits"], "logits");
   state.logits = Tensor<float, 3>(logits.shape());
@@ -77,8 +77,7 @@ void restore(segment::Flooder& flooder, const StateDict& values) {
   state.moves.done = positions_of(values["done"]);
   if (!growth.empty()) {
     state.moves.start = growth[0];
-    state.growth = segment::Growth{growth[0], growth[1], growth[2], values["iterations"].cast<std::int64_t>(),
-                                   values["walltime_s"].cast<double>()};
+    state.growth = segment::Growth{growth[0], values["iterations"].cast<std::int64_t>(), values["walltime_s"].cast<double>()};
   }
   state.next_seed = values["next_seed"].cast<std::int64_t>();
   state.evaluations = values["evaluations"].cast<std::int64_t>();

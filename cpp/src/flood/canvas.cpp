@@ -22,7 +22,12 @@ double google_ffn_logit(double probability, const char* what) {
 }
 
 Canvas::Canvas(const Vec3& shape, const Vec3& fov, float pad_logit)
-    : logits_(shape), fov_(fov), pad_logit_(pad_logit), touched_begin_(shape), touched_end_{0, 0, 0} {
+    : logits_(shape),
+      fov_(fov),
+      pad_logit_(pad_logit),
+      touched_begin_(shape),
+      touched_end_{0, 0, 0},
+      reach_(static_cast<std::size_t>(shape[0] * shape[1])) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     FLOODTIDE_REQUIRE(fov[axis] >= 1 && fov[axis] % 2 == 1, invalid_argument, "canvas: field of view ", Show{fov},
                       " (z, y, x) has an even size, expected odd sizes");
@@ -40,13 +45,32 @@ bool Canvas::holds_fov(const Vec3& position) const noexcept {
   return true;
 }
 
+void Canvas::touch(const Box& box) {
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    touched_begin_[axis] = std::min(touched_begin_[axis], box.start[axis]);
+    touched_end_[axis] = std::max(touched_end_[axis], box.end()[axis]);
+  }
+  const auto begin = static_cast<std::int32_t>(box.start[2]);
+  const auto end = static_cast<std::int32_t>(box.end()[2]);
+  for (std::int64_t z = box.start[0]; z < box.end()[0]; ++z) {
+    for (std::int64_t y = box.start[1]; y < box.end()[1]; ++y) {
+      Reach& row = reach_[row_number(z, y)];
+      row = row.begin == row.end ? Reach{begin, end} : Reach{std::min(row.begin, begin), std::max(row.end, end)};
+    }
+  }
+}
+
 void Canvas::clear() {
   const View<float, 3> view = logits_.view();
   for (std::int64_t z = touched_begin_[0]; z < touched_end_[0]; ++z) {
     for (std::int64_t y = touched_begin_[1]; y < touched_end_[1]; ++y) {
-      std::fill(&view(z, y, touched_begin_[2]), &view(z, y, touched_end_[2] - 1) + 1, kUnvisited);
+      Reach& row = reach_[row_number(z, y)];
+      std::fill_n(&view(z, y, row.begin), row.end - row.begin, kUnvisited);
+      row = {};
     }
   }
+  touched_begin_ = shape();
+  touched_end_ = {0, 0, 0};
 }
 
 Box Canvas::touched() const noexcept {
@@ -61,15 +85,13 @@ void Canvas::restore(const Box& touched, View<const float, 3> logits) {
   FLOODTIDE_ASSERT(logits.shape() == touched.size);
   clear();
   paste_box(logits, logits_.view(), touched);
-  touched_begin_ = touched.start;
-  touched_end_ = touched.end();
+  touch(touched);
 }
 
 void Canvas::reset(const Vec3& seed, float seed_logit) {
   clear();
   logits_.view().at(seed) = seed_logit;
-  touched_begin_ = seed;
-  touched_end_ = {seed[0] + 1, seed[1] + 1, seed[2] + 1};
+  touch({seed, {1, 1, 1}});
 }
 
 void Canvas::cut(const Vec3& centre, View<float, 3> out_logits) const {
@@ -82,10 +104,7 @@ void Canvas::paste(const Vec3& centre, View<const float, 3> logits) {
   FLOODTIDE_ASSERT(logits.shape() == fov_ && holds_fov(centre));
   const Box box = centred_box(centre, fov_);
   paste_box(logits, logits_.view(), box);
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    touched_begin_[axis] = std::min(touched_begin_[axis], box.start[axis]);
-    touched_end_[axis] = std::max(touched_end_[axis], box.end()[axis]);
-  }
+  touch(box);
 }
 
 void Canvas::keep_disconnected(const Vec3& centre, float object_logit, double share, View<float, 3> out_logits) const {

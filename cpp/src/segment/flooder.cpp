@@ -17,6 +17,10 @@ constexpr std::uint8_t kCertain = 255;
 constexpr std::uint8_t kMoves = kClosedToMoves | kClosedByShift;
 constexpr std::int64_t kLargestInitialId = std::int64_t{1} << 30;  // leaves room for new ids
 
+// How often, at most, a flooder counts the seeds that are in no segment, for its progress. In large volumes, to count them
+// after every segment would take minutes.
+constexpr std::int64_t kRecounts = 128;
+
 constexpr int kProbabilitySteps = 254;
 
 /// Return a bound of numpy.linspace(0, 1, 255). Comparing with bounds, as google/ffn does, can differ by one from floor(254 p).
@@ -207,17 +211,13 @@ void Flooder::evaluate(const Vec3& position) {
     canvas_.keep_disconnected(position, move_logit_, options_.disco_seed_threshold, answer_.view());
   }
   canvas_.paste(position, answer_.view());
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    growth_->visited_low[axis] = std::min(growth_->visited_low[axis], position[axis]);
-    growth_->visited_high[axis] = std::max(growth_->visited_high[axis], position[axis]);
-  }
 }
 
 /// Put the start of an object on the canvas.
 void Flooder::begin(const Vec3& start) {
   canvas_.reset(start, init_logit_);
   moves_.reset(start);
-  growth_ = Growth{start, start, start};
+  growth_ = Growth{start};
 }
 
 /// Evaluate the network until the object under way is complete.
@@ -251,11 +251,11 @@ std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
 }
 
 /// Return how many voxels of the object on the canvas are empty in the segmentation, and its overlaps with earlier segments.
-std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(const Box& box, std::int64_t id) const {
+std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(std::int64_t id) const {
   std::int64_t empty = 0;
   std::map<std::int32_t, std::int64_t> taken;
-  for_each_voxel(box, [&](const Vec3& voxel) {
-    if (!(canvas_[voxel] >= segment_logit_)) return;
+  canvas_.for_each_touched(interior_, [&](const Vec3& voxel, float logit) {
+    if (!(logit >= segment_logit_)) return;
     const std::int32_t label = segmentation_->view().at(voxel);
     if (label > 0) {
       ++taken[label];
@@ -268,12 +268,13 @@ std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(const Box& box, s
   return {empty, overlaps};
 }
 
-void Flooder::accept(const Box& box, std::int32_t id) {
-  for_each_voxel(box, [&](const Vec3& voxel) {
+void Flooder::accept(std::int32_t id) {
+  canvas_.for_each_touched(interior_, [&](const Vec3& voxel, float logit) {
+    if (!(logit >= segment_logit_)) return;
     std::int32_t& label = segmentation_->view().at(voxel);
-    if (label > 0 || !(canvas_[voxel] >= segment_logit_)) return;
+    if (label > 0) return;
     label = id;
-    if (probability_->size() > 0) probability_->view().at(voxel) = quantised_probability(canvas_[voxel]);
+    if (probability_->size() > 0) probability_->view().at(voxel) = quantised_probability(logit);
   });
 }
 
@@ -303,16 +304,14 @@ void Flooder::finish() {
     count("invalid-weak-time-ms", walltime_ms);
     return;
   }
-  const Box visited{growth.visited_low, growth.visited_high - growth.visited_low + Vec3{1, 1, 1}};
-  const Box box = intersection(visited.grown(margin()), interior_);
   const auto id = initial_ + static_cast<std::int32_t>(found_.origins.size() + 1);
-  const auto [voxels, overlaps] = measure(box, id);
+  const auto [voxels, overlaps] = measure(id);
   if (voxels < options_.min_segment_size) {
     mark_failed(seed);
     count("invalid-small-time-ms", walltime_ms);
     return;
   }
-  accept(box, id);
+  accept(id);
   std::int64_t overlapping = 0;
   for (const Overlap& overlap : overlaps) overlapping += overlap.voxels;
   segmented_ += voxels;
@@ -352,11 +351,11 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress,
   };
   std::int64_t failed = outside(seeds.first(first));                                      // tried seeds that are in no segment
   std::int64_t waiting = first == 0 ? std::ssize(seeds) : outside(seeds.subspan(first));  // neither tried nor in a segment
+  std::int64_t counted = segmented_;                                                      // voxels in segments at that time
   for (std::size_t i = first; i < seeds.size(); ++i) {
     seed_ = static_cast<std::int64_t>(i);
     const Vec3& seed = seeds[i];
     if (!in_segment(seed)) --waiting;
-    const std::size_t segments = found_.origins.size();
     report(progress, settled_voxels(failed, waiting, 0), total);
     const bool resumed = growth_.has_value();
     if (resumed || may_start_at(seed)) {
@@ -368,7 +367,10 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress,
       finish();
     }
     if (!in_segment(seed)) ++failed;
-    if (found_.origins.size() > segments) waiting = outside(seeds.subspan(i + 1));
+    if (segmented_ - counted > total / kRecounts) {
+      waiting = outside(seeds.subspan(i + 1));
+      counted = segmented_;
+    }
   }
   seed_ = std::ssize(seeds);
   report(progress, total, total);

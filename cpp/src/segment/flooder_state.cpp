@@ -40,8 +40,7 @@ void Flooder::restore(FlooderState state, View<const std::int32_t, 3> segmentati
                  std::ranges::any_of(state.moves.queue, outside);
   if (state.growth) {
     const Growth& growth = *state.growth;
-    damaged = damaged || !canvas_.holds_fov(growth.start) || outside(growth.visited_low) || outside(growth.visited_high) ||
-              growth.iterations < 1;
+    damaged = damaged || !canvas_.holds_fov(growth.start) || growth.iterations < 1;
   }
   FLOODTIDE_REQUIRE(!damaged, invalid_file, "segment: the checkpoint has positions outside of ", Show{canvas_.shape()},
                     " (z, y, x), expected one of this box");

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -28,10 +33,27 @@ class Canvas {
   /// True if a field of view centred at `position` lies inside the canvas.
   [[nodiscard]] bool holds_fov(const Vec3& position) const noexcept;
 
-  /// Mark every voxel as unvisited, then set the logit of the seed. The time is proportional to the size of the visited box.
+  /// Mark every voxel as unvisited, then set the logit of the seed. The time is proportional to the visited part of the rows
+  /// along x.
   void reset(const Vec3& seed, float seed_logit);
   /// Return the box that the last object has reached: every other voxel is unvisited.
   [[nodiscard]] Box touched() const noexcept;
+  /// Calls body(voxel, logit) for all voxels of `box` that the last object may have reached, in row-major order: those between
+  /// its first and its last voxel of a row along x. The box must lie inside the canvas. A neuron fills little of its box in a
+  /// large volume.
+  template <class Body>
+  void for_each_touched(const Box& box, const Body& body) const {
+    const Box part = intersection(box, touched());
+    for (std::int64_t z = part.start[0]; z < part.end()[0]; ++z) {
+      for (std::int64_t y = part.start[1]; y < part.end()[1]; ++y) {
+        const Reach& row = reach_[row_number(z, y)];
+        const std::int64_t end = std::min<std::int64_t>(row.end, part.end()[2]);
+        for (std::int64_t x = std::max<std::int64_t>(row.begin, part.start[2]); x < end; ++x) {
+          body(Vec3{z, y, x}, logits_.view()(z, y, x));
+        }
+      }
+    }
+  }
   /// Mark every voxel as unvisited, then write the logits [z, y, x] of a box, as of an earlier object that has reached it.
   void restore(const Box& touched, View<const float, 3> logits);
   /// Copy the field of view centred at `centre`. Unvisited voxels become pad_logit.
@@ -47,6 +69,16 @@ class Canvas {
   void keep_disconnected(const Vec3& centre, float object_logit, double share, View<float, 3> out_logits) const;
 
  private:
+  /// The visited part of a row along x.
+  struct Reach {
+    std::int32_t begin = 0;
+    std::int32_t end = 0;
+  };
+
+  [[nodiscard]] std::size_t row_number(std::int64_t z, std::int64_t y) const noexcept {
+    return static_cast<std::size_t>(z * shape()[1] + y);
+  }
+  void touch(const Box& box);
   void clear();
 
   Tensor<float, 3> logits_;
@@ -54,6 +86,7 @@ class Canvas {
   float pad_logit_;
   Vec3 touched_begin_;
   Vec3 touched_end_;
+  std::vector<Reach> reach_;  // one for each row (z, y); empty for rows without a visited voxel
 };
 
 }  // namespace floodtide::flood

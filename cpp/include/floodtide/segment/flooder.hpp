@@ -157,8 +157,8 @@ class Flooder {
   void grow(const OnMove& on_move);
   [[nodiscard]] bool may_start_at(const Vec3& seed);
   void finish();
-  [[nodiscard]] std::pair<std::int64_t, std::vector<Overlap>> measure(const Box& box, std::int64_t id) const;
-  void accept(const Box& box, std::int32_t id);
+  [[nodiscard]] std::pair<std::int64_t, std::vector<Overlap>> measure(std::int64_t id) const;
+  void accept(std::int32_t id);
   void mark_failed(const Vec3& seed);
   void count(std::string_view name, std::int64_t amount = 1);
 

@@ -17,8 +17,6 @@ namespace floodtide::segment {
 /// An object while it grows.
 struct Growth {
   Vec3 start;                   ///< the seed
-  Vec3 visited_low;             ///< smallest and largest position of a field of view, on each axis
-  Vec3 visited_high;            ///< see visited_low
   std::int64_t iterations = 0;  ///< evaluations of the network
   double walltime_s = 0.0;
 };

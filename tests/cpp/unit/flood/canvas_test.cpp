@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "floodtide/base/error.hpp"
 
@@ -39,6 +40,32 @@ TEST(Canvas, ForgetsEverythingOnReset) {
   const auto logits = canvas.logits().span();
   EXPECT_EQ(std::count_if(logits.begin(), logits.end(), [](float value) { return !std::isnan(value); }), 1);
   EXPECT_EQ(canvas[Vec3({3, 3, 3})], 2.0F);
+}
+
+TEST(Canvas, FindsTheVisitedVoxelsOfABox) {
+  Canvas canvas({9, 9, 40}, {3, 3, 3}, kPad);
+  canvas.reset({4, 4, 4}, 2.0F);
+  canvas.paste({7, 7, 38}, filled({3, 3, 3}, 7.0F).view());  // forgotten with the next seed
+  canvas.reset({4, 4, 4}, 2.0F);
+  canvas.paste({4, 4, 4}, filled({3, 3, 3}, 1.0F).view());
+  canvas.paste({4, 4, 30}, filled({3, 3, 3}, 1.0F).view());
+  canvas.paste({7, 1, 20}, filled({3, 3, 3}, 1.0F).view());
+  for (const Box& box : {Box{{}, canvas.shape()}, Box{{5, 0, 5}, {4, 9, 16}}, Box{{8, 8, 0}, {1, 1, 40}}}) {
+    std::vector<Vec3> expected;
+    for_each_voxel(box, [&](const Vec3& voxel) {
+      if (!std::isnan(canvas[voxel])) expected.push_back(voxel);
+    });
+    std::vector<Vec3> found;
+    std::int64_t looked_at = 0;
+    canvas.for_each_touched(box, [&](const Vec3& voxel, float logit) {
+      ++looked_at;
+      if (std::isnan(logit)) return;
+      EXPECT_EQ(logit, canvas[voxel]);
+      found.push_back(voxel);
+    });
+    EXPECT_EQ(found, expected);
+    EXPECT_LE(looked_at, 9 * (29 + 3)) << "rows from the first to the last visited voxel only";
+  }
 }
 
 TEST(Canvas, KnowsWhereAFieldOfViewFits) {

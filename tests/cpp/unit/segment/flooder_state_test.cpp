@@ -92,7 +92,6 @@ TEST(FlooderState, RefusesOtherSeedsAndPositionsOutside) {
   for (const std::function<void(FlooderState&)>& damage : std::vector<std::function<void(FlooderState&)>>{
            [](FlooderState& state) { state.moves.queue.push_back({2, 11, 4}); },
            [](FlooderState& state) { state.growth->start = {0, 0, 0}; },
-           [](FlooderState& state) { state.growth->visited_high = {5, 1, 1}; },
            [](FlooderState& state) { state.growth->iterations = 0; },
            [](FlooderState& state) { state.touched.start[2] = 8; },
            [](FlooderState& state) { state.logits = Tensor<float, 3>({1, 1, 1}); },
