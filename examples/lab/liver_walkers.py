@@ -4,20 +4,27 @@
 Every training sees each slice 10 times. Each walker contributes two slices to a step, so W walkers make 1/W of the
 steps of one. A rank computes several walkers one after another if there are more walkers than ranks. Such a
 training has the same result as with a rank for each walker, but takes longer. The script writes one report for each
-rule (loss and Dice against time, patches a second, time to a loss; each slice is a patch), and one figure of all
-rules. Started again, it skips finished trainings, and continues interrupted ones.
+rule (loss and Dice against time, patches a second, time to a loss; each slice is a patch), a table and a figure of all
+rules, and one of the Dice that ranks would report if each validated alone, on its share of the patients. Started
+again, it skips finished trainings, and continues interrupted ones.
 
     FLOODTIDE_DATA=... python examples/lab/liver_walkers.py    # from the repository's root; half an hour on two cores
+    ... liver_walkers.py --seeds 0 1 2    # three trainings for each number of the table
     ... liver_walkers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --walkers 1 8 32
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
 import os
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -52,14 +59,16 @@ def halve(source: Path, target: Path) -> int:
     return n
 
 
-def train(rule: str, walkers: int, epoch: int, options: argparse.Namespace) -> Path:
+def train(rule: str, walkers: int, seed: int, epoch: int, options: argparse.Namespace) -> Path:
     """Train in a folder of its own; return the folder. A training that diverges is a result, too."""
     scale, warmup_epochs, schedule = RULES[rule]
     folder, ranks = options.folder, min(options.ranks, walkers)
     # Of one walker the scaled rate is the base rate: neither scale nor warm-up matters.
     name = f"{rule}-{walkers}" if walkers > 1 else f"{schedule}-1"
+    name += f"-seed-{seed}" if seed else ""
     settings = {
         "run.dir": name,
+        "run.seed": seed,
         "training.walkers": walkers,
         "training.steps": options.epochs * epoch,
         "schedule.scale": scale,
@@ -80,26 +89,39 @@ def train(rule: str, walkers: int, epoch: int, options: argparse.Namespace) -> P
     return folder / name
 
 
-def last_dice(run: Run) -> float:
-    """Mean over the held-out patients after the last epoch; not a number if a training did not get to one."""
-    dice = run.validation[-1]["classes"][0]["dice_mean"] if run.validation else None
-    return np.nan if dice is None else dice
+def dices(run: Run) -> list[float]:
+    """Dice of each held-out patient after the last epoch; empty if a training did not get to one."""
+    return run.validation[-1]["classes"][0]["dice_groups"] if run.validation else []
 
 
-def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
-    """The last Dice of each training against its number of walkers, a line a rule."""
+def mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else np.nan
+
+
+def alone(patients: Sequence[float], ranks: int) -> list[float]:
+    """Dice that each of some ranks would report if it validated alone, on every `ranks`-th patient."""
+    return [mean(patients[rank::ranks]) for rank in range(min(ranks, len(patients)))]
+
+
+def draw(rows: Sequence[dict[str, Any]], what: str, label: str, path: Path) -> None:
+    """A value of each training against its number of walkers: a line a rule, from lowest to highest seed."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, axis = pyplot.subplots(figsize=(6, 4), layout="constrained")
-    for (rule, points), marker in zip(scores.items(), "sov^D", strict=True):
-        axis.plot(*zip(*points, strict=True), marker=marker, label=rule.replace("_", ", "))
+    counts = sorted({row["walkers"] for row in rows})
+    for (number, rule), marker in zip(enumerate(RULES), "sov^D", strict=False):
+        cells = [[r[what] for r in rows if (r["rule"], r["walkers"]) == (rule, n)] for n in counts]
+        means = np.array([mean(cell) for cell in cells])
+        spread = [means - [min(cell) for cell in cells], [max(cell) for cell in cells] - means]
+        at = np.array(counts) * 1.03 ** (number - 2)  # beside each other
+        axis.errorbar(at, means, spread, marker=marker, capsize=2, label=rule.replace("_", ", "))
     axis.set_xscale("log", base=2)
-    axis.set_xticks([n for n, _ in points], [str(n) for n, _ in points])
+    axis.set_xticks(counts, [str(n) for n in counts])
     axis.set_xlabel("walkers (2 slices each in a training step)")
-    axis.set_ylabel("Dice at the end, mean of held-out patients")
+    axis.set_ylabel(label)
     axis.legend(title="rate")
     axis.grid(alpha=0.3)
     figure.savefig(path)
@@ -115,22 +137,31 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="as train's"
     )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     options = parser.parse_args()
     folder = options.folder
     data = Path(os.environ["FLOODTIDE_DATA"]) / "msd_liver_ct"
     folder.mkdir(parents=True, exist_ok=True)
     halve(data / "liver_validation.h5", folder / "validation.h5")
     slices = halve(data / "liver_train.h5", folder / "train.h5")
-    scores = {}
+    rows = []
     for rule in RULES:
-        trained = [
-            train(rule, walkers, slices // (BATCH * walkers), options)
-            for walkers in options.walkers
-        ]
+        cells = list(itertools.product(options.walkers, options.seeds))
+        trained = [train(rule, n, seed, slices // (BATCH * n), options) for n, seed in cells]
         report.write(trained, folder / f"{rule}.html", folder / rule)
-        runs = [read_run(each, each.name) for each in trained]
-        scores[rule] = [(run.walkers, last_dice(run)) for run in runs]
-    draw(scores, folder / "rules.svg")
+        for (walkers, seed), path in zip(cells, trained, strict=True):
+            found = dices(read_run(path, path.name))
+            apart = alone(found, walkers)
+            spread = max(apart, default=np.nan) - min(apart, default=np.nan)
+            scores = {"dice": round(mean(found), 4), "spread": round(spread, 4)}
+            rows.append({"rule": rule, "walkers": walkers, "seed": seed, **scores})
+    draw(rows, "dice", "Dice at the end, mean of held-out patients", folder / "rules.svg")
+    label = "highest less lowest Dice of ranks that validate alone"
+    draw(rows, "spread", label, folder / "alone.svg")
+    with (folder / "scores.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
     print("\n".join(str(path) for path in sorted(folder.glob("*.html"))))
 
 

@@ -45,7 +45,8 @@ void ExactSum::run(std::span<const float> own, std::span<float> out_sum) {
   FLOODTIDE_REQUIRE(std::ssize(out_sum) == length_ && (length_ == 0 || std::ssize(own) % length_ == 0), shape_mismatch,
                     "exact sum: ", own.size(), " values into ", out_sum.size(), ", expected arrays of ", length_);
   const std::int64_t arrays = length_ == 0 ? 0 : std::ssize(own) / length_;
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
+  parallel_for(std::ssize(parts_), [&](std::int64_t number) {
+    const auto part = static_cast<std::size_t>(number);
     // Without the sign, the bits of floats have the same order as the floats. Values that are not finite are the largest.
     std::uint32_t largest = 0;
     for (std::int64_t array = 0; array < arrays; ++array) {
@@ -55,11 +56,12 @@ void ExactSum::run(std::span<const float> own, std::span<float> out_sum) {
       }
     }
     exponents_[part] = exponent_of(largest);
-  }
+  });
   allreduce(comm_, std::span(exponents_), ReduceOp::max, algorithm_);
   std::ranges::fill(sums_, 0);
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
-    if (exponents_[part] == kZero || exponents_[part] == kNotFinite) continue;
+  parallel_for(std::ssize(parts_), [&](std::int64_t number) {
+    const auto part = static_cast<std::size_t>(number);
+    if (exponents_[part] == kZero || exponents_[part] == kNotFinite) return;
     const double scale = std::ldexp(1.0, kBits - spare_bits_ - static_cast<int>(exponents_[part]));  // the product is exact
     for (std::int64_t array = 0; array < arrays; ++array) {
       const float* const values = own.data() + array * length_;
@@ -67,19 +69,20 @@ void ExactSum::run(std::span<const float> own, std::span<float> out_sum) {
         sums_[static_cast<std::size_t>(i)] += std::llrint(scale * static_cast<double>(values[i]));
       }
     }
-  }
+  });
   allreduce(comm_, std::span(sums_), ReduceOp::sum, algorithm_);
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
+  parallel_for(std::ssize(parts_), [&](std::int64_t number) {
+    const auto part = static_cast<std::size_t>(number);
     const auto begin = static_cast<std::size_t>(parts_[part].begin), end = static_cast<std::size_t>(parts_[part].end);
     if (exponents_[part] == kNotFinite) {
       std::fill(out_sum.begin() + parts_[part].begin, out_sum.begin() + parts_[part].end,
                 std::numeric_limits<float>::quiet_NaN());
-      continue;
+      return;
     }
     const double scale =
         exponents_[part] == kZero ? 1.0 : std::ldexp(1.0, static_cast<int>(exponents_[part]) + spare_bits_ - kBits);
     for (std::size_t i = begin; i < end; ++i) out_sum[i] = static_cast<float>(scale * static_cast<double>(sums_[i]));
-  }
+  });
 }
 
 }  // namespace floodtide::comm

@@ -32,10 +32,11 @@ std::vector<float> array(std::int64_t number) {
 }
 
 /// Return the sum of `arrays` arrays, which are distributed over the ranks in turn.
-std::vector<float> sum_on(int ranks, std::int64_t arrays, const std::string& algorithm) {
+std::vector<float> sum_on(int ranks, std::int64_t arrays, const std::string& algorithm, int threads = 1) {
   std::vector<float> result;
   std::mutex mutex;
   run_threads(ranks, [&](Communicator& comm) {
+    set_num_threads(threads);
     std::vector<float> own;
     for (std::int64_t number = comm.rank(); number < arrays; number += comm.size()) {
       const std::vector<float> values = array(number);
@@ -59,6 +60,7 @@ TEST(ExactSum, GivesTheSameBitsOnAnyNumberOfRanksByAnyAlgorithm) {
       EXPECT_EQ(sum_on(ranks, 7, std::string(row.name)), expected) << ranks << ' ' << row.name;
     }
   }
+  EXPECT_EQ(sum_on(2, 7, "ring", 3), expected) << "on three threads";
 }
 
 TEST(ExactSum, IsWithinOneRoundingOfTheSum) {

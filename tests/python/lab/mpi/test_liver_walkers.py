@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import h5py
 import numpy as np
 import pytest
 
+from floodtide.train import read_run
+
 SCRIPT = Path(__file__).resolve().parents[4] / "examples/lab/liver_walkers.py"
 RULES = ("linear", "linear_warmup_cosine")  # of five
 
@@ -19,18 +22,12 @@ pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
 
 
 def study() -> ModuleType:
-    """The script as a module that trains by two of its rules, and draws each of the others as the first of the two."""
+    """The script as a module that trains by two of its rules."""
     spec = importlib.util.spec_from_file_location("liver_walkers", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    names, draw = list(module.RULES), module.draw
-
-    def draw_all(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
-        draw({name: scores.get(name, scores[RULES[0]]) for name in names}, path)
-
-    module.draw = draw_all
     module.RULES = {name: module.RULES[name] for name in RULES}
     return module
 
@@ -49,7 +46,8 @@ def test_the_study_of_workers_trains_and_draws(
             file["patient"] = np.arange(first, first + n, dtype=np.int32)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLOODTIDE_DATA", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["liver_walkers.py", "--walkers", "1", "2", "--epochs", "4"])
+    words = "liver_walkers.py --walkers 1 2 --seeds 0 3 --epochs 4"
+    monkeypatch.setattr(sys, "argv", words.split())
     study().main()
     folder = tmp_path / "runs/liver_walkers"
     with h5py.File(folder / "train.h5") as file:
@@ -62,3 +60,14 @@ def test_the_study_of_workers_trains_and_draws(
         assert (folder / f"{rule}.html").is_file()
         assert (folder / rule / "by_time.svg").is_file()
     assert (folder / "rules.svg").is_file()
+    assert (folder / "alone.svg").is_file()
+    with (folder / "scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    cells = [(rule, w, seed) for rule in RULES for w in "12" for seed in "03"]
+    assert [(row["rule"], row["walkers"], row["seed"]) for row in rows] == cells
+    last = read_run(folder / "linear-2-seed-3").validation[-1]["classes"][0]["dice_groups"]
+    (row,) = (
+        row for row in rows if (row["rule"], row["walkers"], row["seed"]) == ("linear", "2", "3")
+    )
+    assert float(row["dice"]) == pytest.approx(np.mean(last), abs=1e-4)
+    assert float(row["spread"]) == pytest.approx(abs(last[0] - last[1]), abs=1e-4)
