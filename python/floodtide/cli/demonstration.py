@@ -35,7 +35,7 @@ LOM_RADIUS = (8, 8, 8)
 THRESHOLDS = (0.2, 0.4, 0.6, 0.8)  # with more classes, most would hold only slivers of objects
 WALKERS = 8
 AVERAGE = 0.995  # without averaging, the parameters alternate between merging and splitting objects
-PHASES = ((0.75, 1e-3), (1.0, 3e-4))  # share of the steps, learning rate
+LEARNING_RATE = 1e-3  # falls to 0 along a cosine
 MEAN, STD = 128.0, 33.0  # the network receives (image - MEAN) / STD
 # Candidates for segment.move_threshold; the best one on the tuning box is used. Low thresholds merge cells, high
 # thresholds split or miss cells. The training target inside objects is 0.95.
@@ -99,23 +99,20 @@ def _volume(directory: Path) -> dict[str, str]:
 
 
 def _trained(directory: Path, steps: int, seed: int) -> nn.FFN:
-    lines = TrainingLines(steps)
-    with bar("steps", "train") as progress:
-        for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
-            settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
-            # The partitions of the demonstration have a smaller radius than its network reaches, on purpose.
-            with notes.no_warnings():
-                trainer = Trainer.from_config(settings, callbacks=[lines])
-                trainer.run(lambda done, _: progress(done, steps))
-            if not trainer.complete:
-                # the signal stopped the training on all ranks
-                text = f"stopped at step {trainer.steps_done}: the same command resumes"
-                raise on_all_ranks(Error(text))
+    settings = config.from_dict(_configuration(directory, steps, seed))
+    # The partitions of the demonstration have a smaller radius than its network reaches, on purpose.
+    with notes.no_warnings():
+        trainer = Trainer.from_config(settings, callbacks=[TrainingLines()], progress=True)
+        trainer.run()
+    if not trainer.complete:
+        # the signal stopped the training on all ranks
+        text = f"stopped at step {trainer.steps_done}: the same command resumes"
+        raise on_all_ranks(Error(text))
     # Without the trainer, whose watchdog would end the job if rank 0 segments for long.
     return cast(nn.FFN, trainer.result)
 
 
-def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[str, Any]:
+def _configuration(directory: Path, steps: int, seed: int) -> dict[str, Any]:
     volume = {"name": "synthetic", "box": TRAINING_BOX, "mean": MEAN, "std": STD}
     return {
         "run": {"dir": str(directory), "seed": seed, "log_every_s": 5.0},
@@ -123,7 +120,8 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
         "augmentation": {"permutable_axes": [0, 1, 2]},
         "model": {"depth": 4, "features": 16, "fov": [17, 17, 17], "deltas": [6, 6, 6]},
         "training": {"steps": steps, "walkers": WALKERS, "average": AVERAGE},
-        "optimizer": {"name": "adam", "lr": lr},
+        "optimizer": {"name": "adam", "lr": LEARNING_RATE},
+        "schedule": {"name": "cosine"},
         "validation": {"box": HELD_OUT_BOX, "every": 400, "centres": 39},
         "segment": SEGMENT,
     }

@@ -22,20 +22,13 @@ class TrainingLines:
     """A callback of `Trainer` that prints one line on standard error for each record of the log.
 
     A line begins with the time of day.
-
-    Args:
-        total: Number of steps of all trainings, if several follow each other; None: that of the training.
     """
-
-    def __init__(self, total: int | None = None) -> None:
-        self._total = total
 
     def __call__(self, trainer: Trainer, record: Any) -> None:
         """Print the line of a record."""
         text = f"step {record['step']}"
         if record["kind"] == "train":
-            total = self._total or trainer.config.training.total
-            text += f" of {total}: {_training(record)}"
+            text += f" of {trainer.config.training.total}: {_training(record)}"
         elif record["kind"] == "validation":
             text += f": validation {_scores(record, trainer.config.task)}"
         elif record["kind"] == "correction":

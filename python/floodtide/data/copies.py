@@ -35,7 +35,7 @@ _SEGMENTING = ("segment", "agglomerate", "reconcile", "resegment", "consensus")
 
 def convert(
     source: str | Volume,
-    destination: str,
+    destination: str | Path,
     *,
     voxel_size_nm: Sequence[float] | None = None,
     resample_nm: Sequence[float] | None = None,
@@ -67,6 +67,7 @@ def convert(
         InvalidFileError: If the source cannot be read.
         StorageError: If the destination cannot be written.
     """
+    destination = str(destination)
     steps = [erode] * 3 if isinstance(erode, int) else list(erode)
     if voxel_size_nm is not None:
         limits.VOXEL_SIZE.check(voxel_size_nm, "convert: voxel_size_nm")

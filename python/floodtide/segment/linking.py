@@ -95,10 +95,10 @@ def segments_and_pieces(
     Pieces are what is merged above the threshold `higher`, of any size and with any numbers. For the rest see
     `segments_of`.
     """
-    if affinities.ndim != 4 or len(affinities) != len(offsets):
+    if affinities.ndim != 4 or len(affinities) != len(offsets) or 0 in affinities.shape:
         raise ShapeError(
             f"agglomerate: affinities of shape {affinities.shape} and {len(offsets)} offsets, expected"
-            " (offsets, z, y, x)"
+            " (offsets, z, y, x) of at least one voxel"
         )
     require_range("agglomerate", affinities)
     limits.require_memory(

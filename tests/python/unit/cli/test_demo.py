@@ -44,7 +44,7 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
         def from_config(cls, *_, **__):
             return cls()
 
-        def run(self, _):
+        def run(self):
             pass
 
     monkeypatch.setattr(demo, "Trainer", Stopped)
@@ -54,7 +54,7 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
     assert caught.value.agreed
 
 
-def test_stages_are_named_and_steps_have_one_total(tmp_path, capsys, monkeypatch):
+def test_stages_are_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "SHAPE", (128, 64, 64))
     monkeypatch.setattr(demo, "TRAINING_BOX", "0:80,0:64,0:64")
     monkeypatch.setattr(demo, "HELD_OUT_BOX", "88:128,0:64,0:64")

@@ -319,7 +319,7 @@ def test_a_dataset_without_voxels_is_refused(tmp_path: Path) -> None:
 
 def test_the_finest_level_of_an_ome_zarr_image_is_read(tmp_path: Path) -> None:
     data.convert(data.Volume(ARRAY[:4, :5, :6]), f"{tmp_path}/image.zarr/s0")
-    data.convert(data.Volume(ARRAY[:2, :2, :2]), f"{tmp_path}/image.zarr/s1")
+    data.convert(data.Volume(ARRAY[:2, :2, :2]), tmp_path / "image.zarr/s1")
     axes = [{"name": n, "type": "space", "unit": "micrometer"} for n in "zyx"]
     levels = [
         {

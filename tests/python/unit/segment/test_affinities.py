@@ -222,6 +222,11 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         segments_of(np.zeros((3, 2, 2, 2), np.float32), NEAREST)
 
 
+def test_affinities_without_voxels_are_refused() -> None:
+    with pytest.raises(errors.ShapeError, match=r"\(3, 2, 0, 2\) .* of at least one voxel"):
+        segments_of(np.zeros((3, 2, 0, 2), np.float32), NEAREST)
+
+
 @pytest.mark.parametrize(("scale", "shift"), [(255, 0), (8, -4), (1.04, -0.11)])
 def test_affinities_of_another_range_are_refused(
     tmp_path: Path, scale: float, shift: float, capsys: pytest.CaptureFixture[str]
