@@ -36,7 +36,7 @@ from floodtide.cli import options as shared
 )
 @shared.switch(
     "--labels",
-    "The volume holds labels: precomputed states it, and --resample-nm takes the most frequent label.",
+    "The volume holds labels: precomputed states it, and --resample-nm takes the label of the largest weight.",
 )
 @shared.number(
     "--erode",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes at another voxel size: images averaged or interpolated, labels by majority.
+"""Volumes at another voxel size: images averaged or interpolated, labels elected with the same weights.
 
 The grids share the first corner of the first voxel. Along each axis, voxel i of the new grid covers the old voxels from
 i * r to (i + 1) * r, where r is the new voxel size divided by the old one.
@@ -25,6 +25,9 @@ from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
 
 _MOST_RATIO = 64.0  # between two voxel sizes
+_ROUNDING = 1e-9  # of a sum of weights
+_SLAB = 1 << 20  # voxels at a time, to save memory
+_Axis = tuple[NDArray[np.int64], NDArray[np.float64]]
 _FROM, _FROM_NM = "resampled_from", "resampled_from_voxel_nm"  # attributes of resampled volumes
 
 
@@ -34,9 +37,9 @@ class Resampled:
     Args:
         voxel_size_nm: Its voxel size (z, y, x) in nm.
         new_voxel_size_nm: The voxel size to read it at.
-        labels: True: a voxel gets the label that most of its sample points have (of equal counts, the smallest label).
-            There are as many points along an axis as old voxels that a new voxel touches, rounded up. False: a voxel
-            gets the mean of the old voxels that it covers, or, for smaller new voxels, a linear interpolation.
+        labels: False: a voxel gets the mean of the old voxels that it covers, or, for smaller new voxels, a linear
+            interpolation. True: a voxel gets the label whose old voxels have the largest sum of weights in this mean
+            or interpolation; of equal sums, the smallest label.
     """
 
     def __init__(
@@ -92,13 +95,12 @@ class Resampled:
     def read(self, box: Box) -> NDArray[Any]:
         """Return the new voxels of a box (start, size)."""
         axes = list(zip(*box, self.ratio, self._volume.shape, strict=True))
-        weighted = [] if self._labels else [_weights(*axis) for axis in axes]
-        points = [old for old, _ in weighted] or [_points(*axis) for axis in axes]
-        low = as_vec3([int(p.min()) for p in points])
-        size = as_vec3([int(p.max()) + 1 - a for p, a in zip(points, low, strict=True)])
-        block = self._volume.read((low, size))
+        weighted = [_weights(*axis) for axis in axes]
+        low = as_vec3([int(old.min()) for old, _ in weighted])
+        ends = [int(old.max()) + 1 for old, _ in weighted]
+        block = self._volume.read((low, difference(ends, low)))
         if self._labels:
-            return _majority(block, [p - a for p, a in zip(points, low, strict=True)], box[1])
+            return _elected(block, low, weighted)
         values = block.astype(np.float32 if block.dtype.itemsize <= 2 else np.float64)
         for axis, (old, weights) in enumerate(weighted):
             along = [-1 if axis == other else 1 for other in range(3)]
@@ -136,30 +138,25 @@ def original_of(volume: Volume) -> tuple[str, SizeNm] | None:
 
 
 def labels_at(labels: NDArray[Any], start: Vec3, ratio: Sequence[float], box: Box) -> NDArray[Any]:
-    """Return labels of a new grid at the centres of the old voxels of a box: the way back from `Resampled`.
+    """Return labels of a new grid at the old voxels of a box: the way back from `Resampled`, by the same rule.
 
     Args:
+        labels: Those of a part (z, y, x) of the new grid that covers the box.
         start: The first of them, in new voxels.
         ratio: New voxel size divided by the old one, for each axis.
     """
-    indices = [
-        np.clip(((np.arange(a, a + n) + 0.5) / r).astype(np.int64) - first, 0, extent - 1)
-        for a, n, r, first, extent in zip(*box, ratio, start, labels.shape, strict=True)
-    ]
-    return labels[np.ix_(*indices)]
+    weighted = []
+    for a, n, r, first, extent in zip(*box, ratio, start, labels.shape, strict=True):
+        new, weights = _weights(a, n, 1 / r, first + extent)
+        weighted.append((np.maximum(new, first), weights))
+    rows = max(1, _SLAB // math.prod(box[1][1:]))
+    (old, weights), *others = weighted
+    slabs = [slice(low, low + rows) for low in range(0, box[1][0], rows)]
+    found = [_elected(labels, start, [(old[:, z], weights[:, z]), *others]) for z in slabs]
+    return np.concatenate(found)
 
 
-def _points(start: int, count: int, ratio: float, whole: int) -> NDArray[np.int64]:
-    """Return the old voxels (count, points) at the sample points of new voxels along an axis."""
-    points = max(1, math.ceil(ratio - 1e-9))
-    inner = (np.arange(points) + 0.5) / points
-    at = (np.arange(start, start + count)[:, None] + inner) * ratio
-    return np.minimum(np.floor(at + 1e-9).astype(np.int64), whole - 1)
-
-
-def _weights(
-    start: int, count: int, ratio: float, whole: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _weights(start: int, count: int, ratio: float, whole: int) -> _Axis:
     """Return the old voxels that make the new voxels from `start` along an axis, and their weights.
 
     Both are arrays (voxels of a new one, count). An old voxel of weight 0 is another one that is needed.
@@ -180,18 +177,41 @@ def _weights(
     return np.clip(old, used.min(), used.max()).astype(np.int64), result
 
 
-def _majority(
-    block: NDArray[Any], indices: Sequence[NDArray[np.int64]], size: Vec3
-) -> NDArray[Any]:
-    """Return the most frequent label at the sample points of each new voxel."""
-    z, y, x = (index.shape[1] for index in indices)
-    found = block[np.ix_(*(index.ravel() for index in indices))]
-    found = found.reshape(size[0], z, size[1], y, size[2], x).transpose(0, 2, 4, 1, 3, 5)
-    found = np.sort(found.reshape(*size, -1), axis=-1)
-    best, most = found[..., 0].copy(), np.ones(size, np.int32)
-    run = np.ones(size, np.int32)  # equal points up to the current one
-    for before, label in itertools.pairwise(np.moveaxis(found, -1, 0)):
-        run = np.where(label == before, run + 1, 1)
-        better = run > most
-        best[better], most[better] = label[better], run[better]
-    return best
+def _elected(block: NDArray[Any], start: Vec3, weighted: Sequence[_Axis]) -> NDArray[Any]:
+    """Return the label with the largest sum of weights at each new voxel; of equal sums, the smallest label.
+
+    Args:
+        block: The old voxels from `start`.
+        weighted: What `_weights` returns for each axis.
+    """
+    used = [(old - low, weights) for (old, weights), low in zip(weighted, start, strict=True)]
+    rows = [np.flatnonzero(weights.any(axis=1)).tolist() for _, weights in used]
+    points = list(itertools.product(*rows))
+
+    def at(point: tuple[int, ...]) -> NDArray[Any]:
+        return block[np.ix_(*(old[i] for (old, _), i in zip(used, point, strict=True)))]
+
+    result = at(points[0])
+    several = np.zeros(result.shape, np.bool_)
+    for point in points[1:]:
+        several |= at(point) != result
+    voxels = np.nonzero(several)
+
+    def here(column: int) -> list[tuple[NDArray[Any], ...]]:
+        axes = [axis[column] for axis in used]
+        return [
+            tuple(one[i][v] for one, i, v in zip(axes, point, voxels, strict=True))
+            for point in points
+        ]
+
+    labels = np.stack([block[old] for old in here(0)])
+    weights = np.stack([math.prod(axes) for axes in here(1)])
+    order = np.argsort(labels, axis=0)
+    labels, weights = (np.take_along_axis(one, order, 0) for one in (labels, weights))
+    best, most, total = labels[0].copy(), weights[0].copy(), weights[0]
+    for before, label, weight in zip(labels, labels[1:], weights[1:], strict=False):
+        total = np.where(label == before, total + weight, weight)
+        better = total > most + _ROUNDING
+        best[better], most[better] = label[better], total[better]
+    result[voxels] = best
+    return result

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
+from collections import defaultdict
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -72,27 +74,42 @@ def test_images_are_means_or_interpolated(n: int, old: float, new: float) -> Non
     )
 
 
-def majority_twin(
-    labels: np.ndarray[Any, Any], ratio: tuple[float, ...], shape: tuple[int, ...]
+def axis_twin(ratio: Fraction, count: int, whole: int) -> list[dict[int, Fraction]]:
+    """Weights of the old voxels of each new voxel along an axis."""
+    found: list[dict[int, Fraction]] = []
+    for i in range(count):
+        if ratio >= 1:
+            shares = {
+                j: min((i + 1) * ratio, j + 1) - max(i * ratio, Fraction(j)) for j in range(whole)
+            }
+            kept = {j: share for j, share in shares.items() if share > 0}
+        else:
+            at = (i + Fraction(1, 2)) * ratio - Fraction(1, 2)
+            at = min(max(at, Fraction(0)), Fraction(whole - 1))
+            kept = {j: 1 - abs(at - j) for j in range(whole) if abs(at - j) < 1}
+        found.append(kept or {whole - 1: Fraction(1)})  # over the end, by rounding of the shape
+    total = [sum(one.values()) for one in found]
+    return [{j: w / n for j, w in one.items()} for one, n in zip(found, total, strict=True)]
+
+
+def election_twin(
+    labels: np.ndarray[Any, Any], ratio: list[Fraction], shape: tuple[int, ...]
 ) -> np.ndarray[Any, Any]:
     result = np.zeros(shape, labels.dtype)
-    points = [max(1, math.ceil(r - 1e-9)) for r in ratio]
+    axes = [axis_twin(*axis) for axis in zip(ratio, shape, labels.shape, strict=True)]
     for at in np.ndindex(*shape):
-        votes: Counter[int] = Counter()
-        for inner in np.ndindex(*points):
-            place = tuple(
-                min(math.floor((i + (k + 0.5) / n) * r + 1e-9), m - 1)
-                for i, k, n, r, m in zip(at, inner, points, ratio, labels.shape, strict=True)
-            )
-            votes[int(labels[place])] += 1
+        votes: dict[int, Fraction] = defaultdict(Fraction)
+        for old in itertools.product(*(axis[i] for axis, i in zip(axes, at, strict=True))):
+            weights = (axis[i][j] for axis, i, j in zip(axes, at, old, strict=True))
+            votes[int(labels[old])] += math.prod(weights)
         most = max(votes.values())
-        result[at] = min(label for label, count in votes.items() if count == most)
+        result[at] = min(label for label, share in votes.items() if share == most)
     return result
 
 
 @given(shape=sizes, old=voxels, new=voxels, seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
-def test_labels_are_the_majority(
+def test_labels_have_the_largest_weight(
     shape: tuple[int, int, int],
     old: tuple[float, float, float],
     new: tuple[float, float, float],
@@ -100,10 +117,36 @@ def test_labels_are_the_majority(
 ) -> None:
     labels = volume(shape, seed, 4)
     found = Resampled(data.Volume(labels), old, new, labels=True)
-    if math.prod(found.shape) > 4000:
+    if math.prod(found.shape) > 1500:
         return
     whole = found.read(((0, 0, 0), found.shape))
-    np.testing.assert_array_equal(whole, majority_twin(labels, found.ratio, found.shape))
+    ratio = [Fraction(b) / Fraction(a) for a, b in zip(old, new, strict=True)]
+    np.testing.assert_array_equal(whole, election_twin(labels, ratio, found.shape))
+    # The way back reads the part of the new grid that covers a box.
+    start, size = found.box_of(((0, 0, 0), shape))
+    part = whole[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))]
+    back = labels_at(part, start, found.ratio, ((0, 0, 0), shape))
+    np.testing.assert_array_equal(back, election_twin(part, [1 / r for r in ratio], shape))
+
+
+def test_a_curved_surface_is_smooth_at_finer_voxels() -> None:
+    """A ball at half the voxel size has fewer wrong voxels than copies of its large voxels."""
+    truth = sum((axis - 15.5) ** 2 for axis in np.indices((32, 32, 32))) < 11.0**2
+    coarse = Resampled(data.Volume(truth.astype(np.uint8)), (4.0,) * 3, (8.0,) * 3, labels=True)
+    labels = coarse.read(((0, 0, 0), coarse.shape))
+    smooth = labels_at(labels, (0, 0, 0), coarse.ratio, ((0, 0, 0), truth.shape))
+    copied = labels.repeat(2, 0).repeat(2, 1).repeat(2, 2)
+    assert np.count_nonzero(smooth != truth) < 0.9 * np.count_nonzero(copied != truth)
+
+
+def test_a_box_inside_is_read_without_what_is_around() -> None:
+    """At the faces of a part, its own voxels continue."""
+    labels = volume((6, 6, 6), 3, 9)
+    found = labels_at(labels[2:4, 2:4, 2:4], (2, 2, 2), (2.0,) * 3, ((4, 4, 4), (4, 4, 4)))
+    assert found.shape == (4, 4, 4)
+    assert set(np.unique(found)) <= set(np.unique(labels[2:4, 2:4, 2:4]))
+    corner = labels_at(labels[2:4, 2:4, 2:4], (2, 2, 2), (2.0,) * 3, ((4, 4, 4), (1, 1, 1)))
+    assert corner[0, 0, 0] == labels[2, 2, 2]
 
 
 @given(shape=sizes, old=voxels, new=voxels, seed=st.integers(0, 99), labels=st.booleans())
@@ -129,8 +172,9 @@ def test_boxes_are_parts_of_the_whole(
 @given(shape=sizes, factor=st.integers(1, 4), seed=st.integers(0, 9))
 @settings(max_examples=30, deadline=None)
 def test_there_and_back(shape: tuple[int, int, int], factor: int, seed: int) -> None:
-    """Labels at finer voxels come back as they were."""
-    labels = volume(shape, seed, 9)
+    """Labels of at least two voxels along each axis come back from finer voxels as they were."""
+    labels = volume(shape, seed, 9).repeat(2, 0).repeat(2, 1).repeat(2, 2)
+    shape = labels.shape
     fine = Resampled(data.Volume(labels), (8.0,) * 3, (8.0 / factor,) * 3, labels=True)
     whole = fine.read(((0, 0, 0), fine.shape))
     back = labels_at(whole, (0, 0, 0), fine.ratio, ((0, 0, 0), shape))
