@@ -105,9 +105,8 @@ def _trained(directory: Path, steps: int, seed: int) -> nn.FFN:
         trainer = Trainer.from_config(settings, callbacks=[TrainingLines()], progress=True)
         trainer.run()
     if not trainer.complete:
-        # the signal stopped the training on all ranks
-        text = f"stopped at step {trainer.steps_done}: the same command resumes"
-        raise on_all_ranks(Error(text))
+        stopped = f"stopped at step {trainer.steps_done}: the same command resumes"
+        raise on_all_ranks(Error(stopped))  # a signal stops the training on all ranks
     # Without the trainer, whose watchdog would end the job if rank 0 segments for long.
     return cast(nn.FFN, trainer.result)
 

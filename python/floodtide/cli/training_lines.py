@@ -19,10 +19,7 @@ _UNITS = {"fovs": "FOVs", "patches": "patches"}
 
 
 class TrainingLines:
-    """A callback of `Trainer` that prints one line on standard error for each record of the log.
-
-    A line begins with the time of day.
-    """
+    """A callback of `Trainer` that prints a line on standard error for each record of the log, with the time of day."""
 
     def __call__(self, trainer: Trainer, record: Any) -> None:
         """Print the line of a record."""

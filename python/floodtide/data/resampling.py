@@ -8,6 +8,7 @@ i * r to (i + 1) * r, where r is the new voxel size divided by the old one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -174,7 +175,8 @@ def _weights(start: int, count: int, ratio: float, whole: int) -> _Axis:
     weights[0, weights.sum(axis=0) <= 0] = 1.0  # over the end, by rounding of the shape
     result: NDArray[np.float64] = weights / weights.sum(axis=0)
     used = np.minimum(old[weights > 0], whole - 1)
-    return np.clip(old, used.min(), used.max()).astype(np.int64), result
+    needed = weights.any(axis=1)
+    return np.clip(old[needed], used.min(), used.max()).astype(np.int64), result[needed]
 
 
 def _elected(block: NDArray[Any], start: Vec3, weighted: Sequence[_Axis]) -> NDArray[Any]:
@@ -185,27 +187,19 @@ def _elected(block: NDArray[Any], start: Vec3, weighted: Sequence[_Axis]) -> NDA
         weighted: What `_weights` returns for each axis.
     """
     used = [(old - low, weights) for (old, weights), low in zip(weighted, start, strict=True)]
-    rows = [np.flatnonzero(weights.any(axis=1)).tolist() for _, weights in used]
-    points = list(itertools.product(*rows))
+    points = list(itertools.product(*(range(len(old)) for old, _ in used)))
 
     def at(point: tuple[int, ...]) -> NDArray[Any]:
         return block[np.ix_(*(old[i] for (old, _), i in zip(used, point, strict=True)))]
 
+    def share(point: tuple[int, ...]) -> Any:
+        z, y, x = (weights[i] for (_, weights), i in zip(used, point, strict=True))
+        return z[:, None, None] * y[:, None] * x
+
     result = at(points[0])
-    several = np.zeros(result.shape, np.bool_)
-    for point in points[1:]:
-        several |= at(point) != result
-    voxels = np.nonzero(several)
-
-    def here(column: int) -> list[tuple[NDArray[Any], ...]]:
-        axes = [axis[column] for axis in used]
-        return [
-            tuple(one[i][v] for one, i, v in zip(axes, point, voxels, strict=True))
-            for point in points
-        ]
-
-    labels = np.stack([block[old] for old in here(0)])
-    weights = np.stack([math.prod(axes) for axes in here(1)])
+    several = functools.reduce(np.logical_or, (at(point) != result for point in points))
+    labels = np.stack([at(point)[several] for point in points])
+    weights = np.stack([share(point)[several] for point in points])
     order = np.argsort(labels, axis=0)
     labels, weights = (np.take_along_axis(one, order, 0) for one in (labels, weights))
     best, most, total = labels[0].copy(), weights[0].copy(), weights[0]
@@ -213,5 +207,5 @@ def _elected(block: NDArray[Any], start: Vec3, weighted: Sequence[_Axis]) -> NDA
         total = np.where(label == before, total + weight, weight)
         better = total > most + _ROUNDING
         best[better], most[better] = label[better], total[better]
-    result[voxels] = best
+    result[several] = best
     return result
