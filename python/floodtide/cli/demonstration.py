@@ -35,7 +35,7 @@ LOM_RADIUS = (8, 8, 8)
 THRESHOLDS = (0.2, 0.4, 0.6, 0.8)  # with more classes, most would hold only slivers of objects
 WALKERS = 8
 AVERAGE = 0.995  # without averaging, the parameters alternate between merging and splitting objects
-LEARNING_RATE = 1e-3  # falls to 0 along a cosine
+LEARNING_RATE = 1e-3  # falls to three tenths after three quarters of the steps
 MEAN, STD = 128.0, 33.0  # the network receives (image - MEAN) / STD
 # Candidates for segment.move_threshold; the best one on the tuning box is used. Low thresholds merge cells, high
 # thresholds split or miss cells. The training target inside objects is 0.95.
@@ -120,7 +120,7 @@ def _configuration(directory: Path, steps: int, seed: int) -> dict[str, Any]:
         "model": {"depth": 4, "features": 16, "fov": [17, 17, 17], "deltas": [6, 6, 6]},
         "training": {"steps": steps, "walkers": WALKERS, "average": AVERAGE},
         "optimizer": {"name": "adam", "lr": LEARNING_RATE},
-        "schedule": {"name": "cosine"},
+        "schedule": {"name": "step", "milestones": str(round(0.75 * steps)), "decay": 0.3},
         "validation": {"box": HELD_OUT_BOX, "every": 400, "centres": 39},
         "segment": SEGMENT,
     }

@@ -71,12 +71,18 @@ MACHINE_ROWS = {
 }
 
 
-def test_the_page_about_performance_rounds_the_ratios_to_pytorch_of_the_xeon() -> None:
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("intel-r-xeon-r-processor-family-6-model-167", 8), ("amd-epyc-family-25-model-17", 6)],
+)
+def test_the_page_about_performance_rounds_the_ratios_to_pytorch(name: str, column: int) -> None:
     docs = SCRIPT.parents[1]
     page = (docs / "performance.md").read_text("utf-8")
-    run = (docs / "performance/intel-r-xeon-r-processor-family-6-model-167.md").read_text("utf-8")
+    run = (docs / f"performance/{name}.md").read_text("utf-8")
     cells = [[text.strip() for text in line.split("|")] for line in page.splitlines()]
-    rows = {row[1]: row[-3:-1] for row in cells if len(row) > 7 and row[1] in MACHINE_ROWS}
+    rows = {
+        row[1]: row[column : column + 2] for row in cells if len(row) > 9 and row[1] in MACHINE_ROWS
+    }
     assert list(rows) == list(MACHINE_ROWS)
     for name, ratios in rows.items():
         (line,) = (
@@ -86,7 +92,7 @@ def test_the_page_about_performance_rounds_the_ratios_to_pytorch_of_the_xeon() -
         assert len(fastest) == len(ratios) == 2
         for ratio, (measured, program) in zip(ratios, fastest, strict=True):
             if program == "torch":
-                assert ratio == f"{float(measured):.1f}", name
+                assert float(ratio) == pytest.approx(float(measured), abs=0.0501), name
             else:  # OpenVINO was faster than PyTorch
                 assert float(ratio) > float(measured), name
 
