@@ -249,7 +249,7 @@ def _note(pair: Pair) -> str:
             said.append(f"{share} % {'' if said else 'of these voxels '}{text}")
     if not said:
         return ""
-    advice = f"; the test part is {box_text(test[0])}" if test else ""
+    advice = f"; held out is {box_text(test[0])}" if test else ""
     return f"note: {', and '.join(said)}: this score is too good{advice}"
 
 

@@ -141,7 +141,7 @@ def test_a_picture_is_drawn(volumes: str, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-TEST_PART = "the test part is 16:20,0:32,0:32"
+TEST_PART = "held out is 16:20,0:32,0:32"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ TEST_PART = "the test part is 16:20,0:32,0:32"
             "",
             {
                 "": (
-                    "note: 60 % of these voxels were trained on: this score is too good; the test part is"
+                    "note: 60 % of these voxels were trained on: this score is too good; held out is"
                     " 12:20,0:32,0:32"
                 ),
                 "12:20,0:32,0:32": "",
@@ -228,6 +228,6 @@ def test_boxes_of_a_resampled_training_volume_are_found_in_the_original(tmp_path
     )
     assert found is not None
     assert found.first == [
-        "note: 60 % of these voxels were trained on: this score is too good; the test part is 24:40,0:32,0:32"
+        "note: 60 % of these voxels were trained on: this score is too good; held out is 24:40,0:32,0:32"
     ]
     assert found.too_good
