@@ -5,8 +5,8 @@ Every training sees each slice 10 times. Each walker contributes two slices to a
 steps of one. A rank computes several walkers one after another if there are more walkers than ranks. Such a
 training has the same result as with a rank for each walker, but takes longer. The script writes one report for each
 rule (loss and Dice against time, patches a second, time to a loss; each slice is a patch), a table and a figure of all
-rules, and one of the Dice that ranks would report if each validated alone, on its share of the patients. Started
-again, it skips finished trainings, and continues interrupted ones.
+rules, and a figure of the Dice that ranks would report if each validated the last network alone, on its share of the
+patients. Started again, it skips finished trainings, and continues interrupted ones.
 
     FLOODTIDE_DATA=... python examples/lab/liver_walkers.py    # from the repository's root; half an hour on two cores
     ... liver_walkers.py --seeds 0 1 2    # three trainings for each number of the table
@@ -98,32 +98,49 @@ def mean(values: Sequence[float]) -> float:
     return statistics.fmean(values) if values else np.nan
 
 
-def alone(patients: Sequence[float], ranks: int) -> list[float]:
-    """Dice that each of some ranks would report if it validated alone, on every `ranks`-th patient."""
-    return [mean(patients[rank::ranks]) for rank in range(min(ranks, len(patients)))]
-
-
-def draw(rows: Sequence[dict[str, Any]], what: str, label: str, path: Path) -> None:
-    """A value of each training against its number of walkers: a line a rule, from lowest to highest seed."""
+def axes_of(label: str) -> tuple[Any, Any]:
+    """A figure and its axes, over numbers that double."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, axis = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    axis.set_xscale("log", base=2)
+    axis.set_xlabel(label)
+    axis.grid(alpha=0.3)
+    return figure, axis
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """The last Dice against the number of walkers: a line a rule, from lowest to highest seed."""
+    figure, axis = axes_of("walkers (2 slices each in a training step)")
     counts = sorted({row["walkers"] for row in rows})
     for (number, rule), marker in zip(enumerate(RULES), "sov^D", strict=False):
-        cells = [[r[what] for r in rows if (r["rule"], r["walkers"]) == (rule, n)] for n in counts]
+        cells = [
+            [row["dice"] for row in rows if (row["rule"], row["walkers"]) == (rule, n)]
+            for n in counts
+        ]
         means = np.array([mean(cell) for cell in cells])
         spread = [means - [min(cell) for cell in cells], [max(cell) for cell in cells] - means]
         at = np.array(counts) * 1.03 ** (number - 2)  # beside each other
         axis.errorbar(at, means, spread, marker=marker, capsize=2, label=rule.replace("_", ", "))
-    axis.set_xscale("log", base=2)
     axis.set_xticks(counts, [str(n) for n in counts])
-    axis.set_xlabel("walkers (2 slices each in a training step)")
-    axis.set_ylabel(label)
+    axis.set_ylabel("Dice at the end, mean of held-out patients")
     axis.legend(title="rate")
-    axis.grid(alpha=0.3)
+    figure.savefig(path)
+
+
+def draw_alone(patients: Sequence[float], path: Path) -> None:
+    """The Dice of one network that each rank would report if it validated alone, on its share of the patients."""
+    counts = [n for n in (1, 2, 4, 8, 16) if n <= len(patients)]
+    figure, axis = axes_of("ranks that share the held-out patients")
+    for n in counts:
+        axis.plot(
+            [n] * n, [mean(patients[rank::n]) for rank in range(n)], "o", color="C0", alpha=0.6
+        )
+    axis.set_xticks(counts, [str(n) for n in counts])
+    axis.set_ylabel("Dice of each rank")
     figure.savefig(path)
 
 
@@ -151,13 +168,10 @@ def main() -> None:
         report.write(trained, folder / f"{rule}.html", folder / rule)
         for (walkers, seed), path in zip(cells, trained, strict=True):
             found = dices(read_run(path, path.name))
-            apart = alone(found, walkers)
-            spread = max(apart, default=np.nan) - min(apart, default=np.nan)
-            scores = {"dice": round(mean(found), 4), "spread": round(spread, 4)}
-            rows.append({"rule": rule, "walkers": walkers, "seed": seed, **scores})
-    draw(rows, "dice", "Dice at the end, mean of held-out patients", folder / "rules.svg")
-    label = "highest less lowest Dice of ranks that validate alone"
-    draw(rows, "spread", label, folder / "alone.svg")
+            score = round(mean(found), 4)
+            rows.append({"rule": rule, "walkers": walkers, "seed": seed, "dice": score})
+    draw(rows, folder / "rules.svg")
+    draw_alone(found, folder / "alone.svg")
     with (folder / "scores.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()

@@ -70,4 +70,3 @@ def test_the_study_of_workers_trains_and_draws(
         row for row in rows if (row["rule"], row["walkers"], row["seed"]) == ("linear", "2", "3")
     )
     assert float(row["dice"]) == pytest.approx(np.mean(last), abs=1e-4)
-    assert float(row["spread"]) == pytest.approx(abs(last[0] - last[1]), abs=1e-4)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import csv
 import runpy
+import statistics
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,25 @@ def test_the_example_configuration_is_valid() -> None:
 def test_the_study_of_workers_trains_on_halved_slices() -> None:
     loaded = config.load(EXAMPLES / "liver_walkers.toml")
     assert [volume.groups for volume in loaded.data.volumes] == ["train.h5:patient"]
+
+
+def test_the_dices_of_32_walkers_are_those_of_the_trainings() -> None:
+    with (EXAMPLES / "liver_walkers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    dices: dict[str, list[float]] = {}
+    for row in rows:
+        assert row["walkers"] == "32"
+        dices.setdefault(row["rule"], []).append(float(row["dice"]))
+    page = (ROOT / "docs/lab/many_walkers.md").read_text("utf-8")
+    for rule, values in dices.items():
+        name = rule.replace("sqrt", "square root").replace("warmup", "warm-up").replace("_", ", ")
+        (line,) = (
+            line
+            for line in page.splitlines()
+            if line.startswith(f"| {name} | 0.92") and "(" in line
+        )
+        low, high = min(values), max(values)
+        expected = f"| {statistics.fmean(values):.3f} ({low:.3f} to {high:.3f}) |"
+        assert line.endswith(expected)
+    best = dices.pop("sqrt_warmup_cosine")
+    assert min(best) > max(max(values) for values in dices.values())
