@@ -205,6 +205,23 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_checkpoint_of_before_06a247ed_continues(tmp_path: Path) -> None:
+    """Beside the seed, it had two positions of the object under way."""
+    raw, path = image(5), tmp_path / "out.checkpoint"
+    with pytest.raises(Killed), mock.patch.object(Checkpoint, "due", each(1)):
+        Segmenter(Network(8), OPTIONS).segment(raw, checkpoint=path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    assert arrays["growth"].shape == (1, 3)
+    arrays["growth"] = np.repeat(arrays["growth"], 3, axis=0)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    same(
+        Segmenter(Network(), OPTIONS).segment(raw, checkpoint=path),
+        Segmenter(Network(), OPTIONS).segment(raw),
+    )
+
+
 SLOW = """
 import sys, time
 from floodtide import cli, nn
