@@ -8,7 +8,6 @@ i * r to (i + 1) * r, where r is the new voxel size divided by the old one.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import json
 import math
@@ -27,7 +26,7 @@ from floodtide.errors import InvalidArgumentError
 
 _MOST_RATIO = 64.0  # between two voxel sizes
 _ROUNDING = 1e-9  # of a sum of weights
-_SLAB = 1 << 20  # voxels at a time, to save memory
+_AT_ONCE = 1 << 21  # old voxels of new ones that are looked at together, to save memory
 _Axis = tuple[NDArray[np.int64], NDArray[np.float64]]
 _FROM, _FROM_NM = "resampled_from", "resampled_from_voxel_nm"  # attributes of resampled volumes
 
@@ -139,22 +138,15 @@ def original_of(volume: Volume) -> tuple[str, SizeNm] | None:
 
 
 def labels_at(labels: NDArray[Any], start: Vec3, ratio: Sequence[float], box: Box) -> NDArray[Any]:
-    """Return labels of a new grid at the old voxels of a box: the way back from `Resampled`, by the same rule.
+    """Return labels of a part of a new grid at the old voxels of a box: the way back from `Resampled`, by its rule.
 
     Args:
-        labels: Those of a part (z, y, x) of the new grid that covers the box.
         start: The first of them, in new voxels.
         ratio: New voxel size divided by the old one, for each axis.
     """
-    weighted = []
-    for a, n, r, first, extent in zip(*box, ratio, start, labels.shape, strict=True):
-        new, weights = _weights(a, n, 1 / r, first + extent)
-        weighted.append((np.maximum(new, first), weights))
-    rows = max(1, _SLAB // math.prod(box[1][1:]))
-    (old, weights), *others = weighted
-    slabs = [slice(low, low + rows) for low in range(0, box[1][0], rows)]
-    found = [_elected(labels, start, [(old[:, z], weights[:, z]), *others]) for z in slabs]
-    return np.concatenate(found)
+    axes = zip(*box, ratio, start, labels.shape, strict=True)
+    weighted = [_weights(a, n, 1 / r, first + extent) for a, n, r, first, extent in axes]
+    return _elected(labels, start, weighted)
 
 
 def _weights(start: int, count: int, ratio: float, whole: int) -> _Axis:
@@ -182,30 +174,37 @@ def _weights(start: int, count: int, ratio: float, whole: int) -> _Axis:
 def _elected(block: NDArray[Any], start: Vec3, weighted: Sequence[_Axis]) -> NDArray[Any]:
     """Return the label with the largest sum of weights at each new voxel; of equal sums, the smallest label.
 
-    Args:
-        block: The old voxels from `start`.
-        weighted: What `_weights` returns for each axis.
+    `block` has the old voxels from `start`; its faces continue. `weighted` is what `_weights` returns for each axis.
     """
-    used = [(old - low, weights) for (old, weights), low in zip(weighted, start, strict=True)]
-    points = list(itertools.product(*(range(len(old)) for old, _ in used)))
-
-    def at(point: tuple[int, ...]) -> NDArray[Any]:
-        return block[np.ix_(*(old[i] for (old, _), i in zip(used, point, strict=True)))]
-
-    def share(point: tuple[int, ...]) -> Any:
-        z, y, x = (weights[i] for (_, weights), i in zip(used, point, strict=True))
-        return z[:, None, None] * y[:, None] * x
-
-    result = at(points[0])
-    several = functools.reduce(np.logical_or, (at(point) != result for point in points))
-    labels = np.stack([at(point)[several] for point in points])
-    weights = np.stack([share(point)[several] for point in points])
-    order = np.argsort(labels, axis=0)
-    labels, weights = (np.take_along_axis(one, order, 0) for one in (labels, weights))
-    best, most, total = labels[0].copy(), weights[0].copy(), weights[0]
-    for before, label, weight in zip(labels, labels[1:], weights[1:], strict=False):
-        total = np.where(label == before, total + weight, weight)
-        better = total > most + _ROUNDING
-        best[better], most[better] = label[better], total[better]
-    result[several] = best
+    pairs = zip(weighted, start, strict=True)
+    z, y, x = ((np.maximum(old.T - low, 0), w.T) for (old, w), low in pairs)
+    shape, counts = zip(*(old.shape for old, _ in (z, y, x)), strict=True)
+    points = math.prod(counts)
+    rows = max(1, _AT_ONCE // (points * shape[2]))
+    steps = max(1, rows // shape[1]), min(rows, shape[1])
+    result = np.empty(shape, block.dtype)
+    for corner in itertools.product(range(0, shape[0], steps[0]), range(0, shape[1], steps[1])):
+        at = tuple(slice(low, low + step) for low, step in zip(corner, steps, strict=True))
+        axes = [*((old[s], w[s]) for (old, w), s in zip((z, y), at, strict=True)), x]
+        found = block[np.ix_(*(old.ravel() for old, _ in axes))]
+        found = found.reshape([n for old, _ in axes for n in old.shape])
+        labels = found.transpose(0, 2, 4, 1, 3, 5).reshape(-1, points)
+        weights = np.einsum("au,bv,cw->abcuvw", *(w for _, w in axes)).reshape(-1, points)
+        best = np.take_along_axis(labels, weights.argmax(axis=1)[:, None], 1)
+        sure = np.einsum("np,np->n", weights, labels == best) > 0.5 + _ROUNDING
+        best[~sure, 0] = _of_largest_sum(labels[~sure], weights[~sure])
+        result[at] = best.reshape([len(old) for old, _ in axes])
     return result
+
+
+def _of_largest_sum(labels: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[Any]:
+    """Return the label with the largest sum of weights in each row; of equal sums, the smallest label."""
+    order = labels.argsort(axis=1)
+    labels, weights = (np.take_along_axis(one, order, 1) for one in (labels, weights))
+    first = np.ones(labels.shape, np.bool_)  # of equal labels in a row
+    first[:, 1:] = labels[:, 1:] != labels[:, :-1]
+    row = first.nonzero()[0]
+    sums = np.add.reduceat(weights.ravel(), np.flatnonzero(first))
+    largest = np.maximum.reduceat(sums, np.flatnonzero(np.diff(row, prepend=-1)))
+    winners = sums >= largest[row] - _ROUNDING
+    return labels[first][winners][np.unique(row[winners], return_index=True)[1]]

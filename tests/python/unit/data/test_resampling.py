@@ -129,6 +129,15 @@ def test_labels_have_the_largest_weight(
     np.testing.assert_array_equal(back, election_twin(part, [1 / r for r in ratio], shape))
 
 
+def test_parts_that_are_looked_at_together_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = volume((7, 8, 9), 1, 5)
+    found = Resampled(data.Volume(labels), (4.0,) * 3, (3.0,) * 3, labels=True)
+    whole = found.read(((0, 0, 0), found.shape))
+    for at_once in (1, 8 * 12 * 4, 8 * 12 * 11 * 3):
+        monkeypatch.setattr("floodtide.data.resampling._AT_ONCE", at_once)
+        np.testing.assert_array_equal(found.read(((0, 0, 0), found.shape)), whole)
+
+
 def test_a_curved_surface_is_smooth_at_finer_voxels() -> None:
     """A ball at half the voxel size has fewer wrong voxels than copies of its large voxels."""
     truth = sum((axis - 15.5) ** 2 for axis in np.indices((32, 32, 32))) < 11.0**2
