@@ -67,3 +67,15 @@ def test_the_dices_of_32_walkers_are_those_of_the_trainings() -> None:
         assert line.endswith(expected)
     best = dices.pop("sqrt_warmup_cosine")
     assert min(best) > max(max(values) for values in dices.values())
+
+
+def test_the_times_to_an_f1_are_those_of_the_trainings() -> None:
+    with (ROOT / "examples/fib25/time_to_f1.csv").open() as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: (int(row["walkers"]), row["seed"]))
+    page = (ROOT / "docs/real_em_training.md").read_text("utf-8")
+    for walkers in (2, 8, 32):
+        times = [float(row["time_s"]) for row in rows if row["walkers"] == str(walkers)]
+        assert len(times) == 3
+        alone = statistics.fmean(times) / walkers
+        text = f"{alone:.0f}" if walkers == 2 else f"{alone:.1f}"
+        assert f"| {walkers} | {', '.join(f'{one:.0f}' for one in times)} | {text} |" in page
