@@ -90,8 +90,9 @@ def train(rule: str, walkers: int, seed: int, epoch: int, options: argparse.Name
 
 
 def dices(run: Run) -> list[float]:
-    """Dice of each held-out patient after the last epoch; empty if a training did not get to one."""
-    return run.validation[-1]["classes"][0]["dice_groups"] if run.validation else []
+    """Dice of each held-out patient that has one after the last epoch; empty if a training did not get to one."""
+    found = run.validation[-1]["classes"][0]["dice_groups"] if run.validation else []
+    return [dice for dice in found if dice is not None]
 
 
 def mean(values: Sequence[float]) -> float:

@@ -36,7 +36,7 @@ from floodtide.cli import options as shared
 )
 @shared.switch(
     "--labels",
-    "The volume holds labels: precomputed states it, and --resample-nm takes the label of the largest weight.",
+    "The volume holds labels: precomputed states it, and --resample-nm takes the label with the largest share.",
 )
 @shared.number(
     "--erode",
