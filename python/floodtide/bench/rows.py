@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
-import math
 import os
 import shutil
 import subprocess
@@ -116,7 +115,7 @@ def timed_in_turn(
     peak = _core.bench.Peak(_core.active_isa())
     first, *_ = bodies
     pause_s = _PAUSE_S if any(map(_is_peer, bodies)) else 0.0
-    bodies = _warm(bodies)
+    bodies = _started(bodies)
     times: dict[str, list[float]] = {name: [] for name in bodies}
     rates: list[float] = []
     spent_s = 0.0
@@ -125,11 +124,14 @@ def timed_in_turn(
     ):
         time.sleep(pause_s)
         rates.append(peak.sample())
-        for name, body in bodies.items():
+        for name in times:
             time.sleep(pause_s)
             start = time.perf_counter()
-            body()
+            bodies[name]()
             times[name].append(time.perf_counter() - start)
+        if len(rates) == 1:
+            for name in _slow({name: took_s for name, (took_s,) in times.items()}):
+                del times[name]
         spent_s = sum(map(sum, times.values()))
     return times, rates
 
@@ -138,40 +140,40 @@ def _is_peer(name: str) -> bool:
     return name.startswith(tuple(PEERS))
 
 
-def _warm(bodies: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
-    """Call each function, and return those that are not far slower than the first one. Say which are left out.
+def _started(bodies: Mapping[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """Call each function once, because the first call may plan or compile. Leave out programs that fail, and say so.
 
-    Another program that fails is left out, too, and so is the memory format in which a program is clearly slower.
-    torch.compile takes long, and may refuse a memory format: only the first format that it takes is measured.
+    torch.compile takes long, and may refuse a memory format: only the first format that it takes is returned.
     """
-    kept: dict[str, float] = {}  # seconds of a pass
-    most_s = math.inf
+    started: dict[str, Callable[[], Any]] = {}
     for name, body in bodies.items():
-        if name.startswith(_COMPILED) and any(one.startswith(_COMPILED) for one in kept):
+        if name.startswith(_COMPILED) and any(one.startswith(_COMPILED) for one in started):
             continue
         try:
-            for _ in range(2):  # the first call may plan or compile
-                start = time.perf_counter()
-                body()
-                took_s = time.perf_counter() - start
+            body()
         except Exception as error:
             if not _is_peer(name):
                 raise
             reason = str(error).partition("\n")[0]
             notes.show(f"{name} is left out: it fails with {type(error).__name__}: {reason}")
-            continue
-        if took_s > most_s:
-            notes.show(f"{name} is left out: a pass takes {took_s:.1f} s")
-            continue
-        if not kept:
-            most_s = max(_SLOW_S, _SLOW * took_s)
-        kept[name] = took_s
-    fastest = {n.partition(" ")[0]: s for n, s in sorted(kept.items(), key=lambda one: -one[1])}
-    for name, took_s in [*kept.items()]:
-        if _is_peer(name) and took_s > _OTHER_FORMAT * fastest[name.partition(" ")[0]]:
-            notes.show(f"{name} is left out: the other memory format is faster")
-            del kept[name]
-    return {name: bodies[name] for name in kept}
+        else:
+            started[name] = body
+    return started
+
+
+def _slow(seconds: Mapping[str, float]) -> list[str]:
+    """Name what is far slower than the first function, and slower memory formats of a program, and say why."""
+    (_, first_s), *others = seconds.items()
+    fastest = {name.partition(" ")[0]: s for name, s in sorted(others, key=lambda one: -one[1])}
+    reasons = {}
+    for name, took_s in others:
+        if took_s > max(_SLOW_S, _SLOW * first_s):
+            reasons[name] = f"a pass takes {took_s:.1f} s"
+        elif took_s > _OTHER_FORMAT * fastest[name.partition(" ")[0]]:
+            reasons[name] = "the other memory format is faster"
+    for name, reason in reasons.items():
+        notes.show(f"{name} is left out: {reason}")
+    return [*reasons]
 
 
 def compared(

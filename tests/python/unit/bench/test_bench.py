@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from floodtide import _core, errors
 from floodtide.bench import passes
-from floodtide.bench.rows import _warm, enough, output_of, threads, timed_in_turn
+from floodtide.bench.rows import _slow, _started, enough, output_of, threads, timed_in_turn
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import command
 
@@ -135,8 +135,8 @@ def test_of_compiled_formats_the_first_that_runs_is_measured() -> None:
             raise AssertionError("expected another stride")
 
     names = ("floodtide", "torch-compile refused", "torch-compile a", "torch-compile b")
-    kept = _warm({name: functools.partial(body, name) for name in names})
-    assert list(kept) == ["floodtide", "torch-compile a"]
+    started = _started({name: functools.partial(body, name) for name in names})
+    assert list(started) == ["floodtide", "torch-compile a"]
     assert "torch-compile b" not in called
 
 
@@ -144,8 +144,7 @@ def test_the_slower_memory_format_of_a_program_is_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     seconds = {"floodtide": 0.05, "torch a": 0.04, "torch b": 0.01, "onnxruntime": 0.03}
-    kept = _warm({name: functools.partial(time.sleep, s) for name, s in seconds.items()})
-    assert list(kept) == ["floodtide", "torch b", "onnxruntime"]
+    assert _slow(seconds) == ["torch a"]
     assert "torch a is left out: the other memory format is faster" in capsys.readouterr().err
 
 
