@@ -52,22 +52,30 @@ ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std:
 }
 
 void ConvBlock::set_parameters(const BlockParameters<const float>& parameters, kernels::Passes passes, Workspace& workspace) {
-  const bool norm = batch_norm_;
-  convolution_.set_weights(parameters.weights.data(), norm ? no_biases_.data() : parameters.biases.data(), workspace, passes);
-  for (std::int64_t c = 0; c < channels_; ++c) {
-    weights_scale_[c] = norm ? parameters.scale[at(c)] : 1.0F;
-    weights_shift_[c] = norm ? parameters.shift[at(c)] : 0.0F;
-    const double inverse = norm ? 1.0 / std::sqrt(double{parameters.variance[at(c)]} + kEpsilon) : 1.0;
-    const double scale = double{weights_scale_[c]} * inverse;
-    moving_scale_[c] = static_cast<float>(scale);
-    moving_shift_[c] = static_cast<float>(double{weights_shift_[c]} - (norm ? scale * double{parameters.mean[at(c)]} : 0.0));
+  folded_ = passes == kernels::Passes::forward;
+  if (!batch_norm_) {
+    convolution_.set_weights(parameters.weights.data(), parameters.biases.data(), workspace, passes);
+    return;
   }
-}
-
-void ConvBlock::use_moving_statistics() {
+  std::ranges::copy(parameters.scale, weights_scale_.data());
+  std::ranges::copy(parameters.shift, weights_shift_.data());
+  if (!folded_) {
+    convolution_.set_weights(parameters.weights.data(), no_biases_.data(), workspace, passes);
+    return;
+  }
+  std::vector<double> factors(at(channels_));
+  std::vector<float> weights(parameters.weights.size()), biases(at(channels_));
+  for (std::size_t c = 0; c < biases.size(); ++c) {
+    factors[c] = double{parameters.scale[c]} / std::sqrt(double{parameters.variance[c]} + kEpsilon);
+    biases[c] = static_cast<float>(double{parameters.shift[c]} - factors[c] * double{parameters.mean[c]});
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    weights[i] = static_cast<float>(factors[i % factors.size()] * double{parameters.weights[i]});
+  }
+  convolution_.set_weights(weights.data(), biases.data(), workspace, passes);
   for (Statistics& group : groups_) {
-    std::ranges::copy(moving_scale_.span(), group.scale.data());
-    std::ranges::copy(moving_shift_.span(), group.shift.data());
+    std::ranges::fill(group.scale.span(), 1.0F);
+    std::ranges::fill(group.shift.span(), 0.0F);
   }
 }
 

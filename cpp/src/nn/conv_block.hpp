@@ -30,6 +30,8 @@ struct Channels {
 ///
 /// A block stores only `before`, the output of its convolution. Whoever reads the block's output normalises it again, a band at
 /// a time, so that it stays in the cache: memory is slower than this computation. All pointers are to the first unit of a band.
+/// A forward pass with the moving statistics is *folded*: they and the ReLU are part of the convolution, so `before` is the
+/// block's output.
 ///
 /// Batch norm needs sums over all units of a group before it can scale the first one. A training pass therefore calls
 /// convolve() and sum_outputs() for all bands, then finish_statistics(), then normalise(). The backward pass calls
@@ -40,7 +42,9 @@ class ConvBlock {
   /// @param in, out numbers of channels; `out` is a multiple of 16
   ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups, const UNetOptions& options);
 
+  /// @param passes only forward: the next passes are folded
   void set_parameters(const BlockParameters<const float>& parameters, kernels::Passes passes, Workspace& workspace);
+  [[nodiscard]] bool folded() const noexcept { return folded_; }
 
   /// Return the number of units of a band. Bands lie within groups, and are not larger with more groups.
   [[nodiscard]] static std::int64_t band_units(const Grid& grid, std::int64_t out, int groups);
@@ -48,13 +52,11 @@ class ConvBlock {
 
   /// @param input its halo is zero
   void convolve(const float* input, float* before, Workspace& workspace) const {
-    convolution_.forward(input, kernels::Activation::none, nullptr, false, before, workspace);
+    convolution_.forward(input, kernels::Activation::none, nullptr, folded_, before, workspace);
   }
   void sum_outputs(Range units, const float* before);
   /// `scale` times the mean of the statistics over the groups of this rank is added to the mean and variance of `gradients`.
   void finish_statistics(const BlockParameters<float>& gradients, double scale, const SumOverRanks& sum_over_ranks);
-  /// From now on, normalise with the moving statistics instead of the statistics of the last training pass.
-  void use_moving_statistics();
   /// Return the factors that turn `before` into the input of the ReLU.
   [[nodiscard]] kernels::pointwise::Affine affine(std::int64_t unit) const noexcept;
   /// Computes the output of the block. @param units of one group
@@ -101,11 +103,10 @@ class ConvBlock {
 
   Grid grid_, band_;
   std::int64_t channels_;
-  bool batch_norm_, synchronised_;
+  bool batch_norm_, synchronised_, folded_ = false;
   kernels::Conv3d convolution_;  // of a band
   const kernels::pointwise::Kernels* pointwise_;
-  AlignedBuffer<float> weights_scale_{channels_}, weights_shift_{channels_};  // of batch norm; 1 and 0 without batch norm
-  AlignedBuffer<float> moving_scale_{channels_}, moving_shift_{channels_};    // for a forward pass with the moving statistics
+  AlignedBuffer<float> weights_scale_{channels_}, weights_shift_{channels_};  // of batch norm
   AlignedBuffer<float> no_biases_{channels_}, dropped_bias_grad_{channels_};
   std::vector<Statistics> groups_;
   std::int64_t chunks_;                 // number of chunks per unit

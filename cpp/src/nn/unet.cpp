@@ -67,7 +67,8 @@ struct UNet::Impl {
   };
   struct Planned {
     std::optional<UNetPlan> plan;
-    std::uint64_t version = 0;  // of the parameters that the plan has; 0: none
+    std::uint64_t version = 0;    // of the parameters that the plan has; 0: none
+    Passes passes = Passes::all;  // for which it has them
 
     [[nodiscard]] std::size_t bytes() const noexcept { return plan ? plan->bytes() : 0; }
   };
@@ -95,9 +96,11 @@ struct UNet::Impl {
       lease->plan.emplace(images, size, groups, options, layout);
       network.set_kernel_names(lease->plan->kernel_names());
     }
-    if (lease->version != version) {
-      lease->plan->set_parameters(std::as_const(network).parameters());
+    const Passes passes = groups > 0 ? Passes::all : Passes::forward;
+    if (lease->version != version || lease->passes != passes) {
+      lease->plan->set_parameters(std::as_const(network).parameters(), passes);
       lease->version = version;
+      lease->passes = passes;
     }
     body(*lease->plan);
   }

@@ -196,8 +196,7 @@ void UNetPlan::add_level(int level) {
   if (groups_ > 0) here.joined = reserve(floats);
 }
 
-void UNetPlan::set_parameters(std::span<const float> parameters) {
-  const Passes passes = groups_ > 0 ? Passes::all : Passes::forward;
+void UNetPlan::set_parameters(std::span<const float> parameters, Passes passes) {
   const auto of = [&](std::size_t entry) { return part(parameters, layout_->arrays.entry(entry)); };
   for (std::size_t level = 0; level < levels_.size(); ++level) {
     for (auto* nodes : {&levels_[level].encoder, &levels_[level].decoder}) {
@@ -212,11 +211,12 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
   head_.set_weights(of(layout_->head), of(layout_->head + 1));
 }
 
-void UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range units) {
+const float* UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range units) {
   if (level > 0) {
     const Level& above = levels_[level - 1];
     const Node& source = above.encoder[1];
-    return above.pool[0].forward(source.band(units), source.block.affine(units.begin), input_.data());
+    above.pool[0].forward(source.band(units), source.block.affine(units.begin), input_.data());
+    return input_.data();
   }
   const Grid& grid = levels_[0].grid;
   const std::int64_t channels = images.shape(4), stored = kernels::stored_channels(channels), depth = size_[0];
@@ -231,11 +231,19 @@ void UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range 
       for (std::int64_t x = 0; x < inside; ++x) out[x * stored + c] = source[x * channels + c];
     }
   });
+  return input_.data();
+}
+
+const float* UNetPlan::load_output(const Node& node, Range units) {
+  if (node.block.folded()) return node.band(units);
+  node.output(units, {input_.data(), node.block.channels()});
+  return input_.data();
 }
 
 const float* UNetPlan::output_of(std::size_t level, Range units) {
   const Level& here = levels_[level];
   if (level == lowest()) return bottom_.data() + here.encoder[1].begin(units);
+  if (here.decoder[1].block.folded()) return here.decoder[1].band(units);
   here.decoder[1].output(units, {below_.data(), here.channels});
   return below_.data();
 }
@@ -244,10 +252,8 @@ template <class Load>
 void UNetPlan::run_node(Node& node, const Pass* pass, Load load) {
   ConvBlock& block = node.block;
   clear_halo(block.band(), block.convolution().shape().stored_in(), input_.data());
-  if (pass == nullptr) block.use_moving_statistics();
   for_each_band(block, [&](Range units) {
-    load(units);
-    block.convolve(input_.data(), node.band(units), workspace_);
+    block.convolve(load(units), node.band(units), workspace_);
     if (pass != nullptr) block.sum_outputs(units, node.band(units));
   });
   if (pass == nullptr) return;
@@ -258,8 +264,8 @@ void UNetPlan::run_node(Node& node, const Pass* pass, Load load) {
 void UNetPlan::run(View<const float, 5> images, const Pass* pass) {
   for (std::size_t number = 0; number < levels_.size(); ++number) {
     Level& level = levels_[number];
-    run_node(level.encoder[0], pass, [&](Range units) { load_input(number, images, units); });
-    run_node(level.encoder[1], pass, [&](Range units) { load_output(level.encoder[0], units); });
+    run_node(level.encoder[0], pass, [&](Range units) { return load_input(number, images, units); });
+    run_node(level.encoder[1], pass, [&](Range units) { return load_output(level.encoder[0], units); });
   }
   const Level& last = levels_.back();
   const Node& source = last.encoder[1];
@@ -274,18 +280,20 @@ void UNetPlan::run(View<const float, 5> images, const Pass* pass) {
     run_node(level.decoder[0], pass, [&](Range units) {
       level.encoder[1].output(units, {input_.data(), 2 * channels});
       level.up[0].forward(output_of(number, units), input_.data());
-      if (pass == nullptr) return;
-      copy_channels(level.decoder[0].block.band(), channels, {input_.data() + channels, 2 * channels},
-                    {level.joined.data() + level.decoder[0].begin(units), channels});
+      if (pass != nullptr) {
+        copy_channels(level.decoder[0].block.band(), channels, {input_.data() + channels, 2 * channels},
+                      {level.joined.data() + level.decoder[0].begin(units), channels});
+      }
+      return input_.data();
     });
-    run_node(level.decoder[1], pass, [&](Range units) { load_output(level.decoder[0], units); });
+    run_node(level.decoder[1], pass, [&](Range units) { return load_output(level.decoder[0], units); });
   }
 }
 
 HeadInput UNetPlan::head_input() const noexcept {
   if (lowest() == 0) return {bottom_.data(), nullptr};
   const Node& last = levels_[0].decoder[1];
-  return {last.before, &last.block};
+  return {last.before, last.block.folded() ? nullptr : &last.block};
 }
 
 void UNetPlan::forward(View<const float, 5> images) {

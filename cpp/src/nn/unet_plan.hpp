@@ -73,7 +73,8 @@ class UNetPlan {
   /// @param options, layout must outlive the plan
   UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptions& options, const UNetLayout& layout);
 
-  void set_parameters(std::span<const float> parameters);
+  /// @param passes that follow: forward(), or all
+  void set_parameters(std::span<const float> parameters, kernels::Passes passes);
 
   /// Runs a forward pass of images [n, z, y, x, in_channels]. Images that are smaller than size() are padded with zeros.
   void forward(View<const float, 5> images);
@@ -125,10 +126,10 @@ class UNetPlan {
   [[nodiscard]] std::size_t lowest() const noexcept { return levels_.size() - 1; }
   void add_level(int level);
 
-  // These functions compute a band of the input of a convolution.
-  /// Loads the images on level 0, and else what is pooled from the level above.
-  void load_input(std::size_t level, View<const float, 5> images, Range units);
-  void load_output(const Node& node, Range units) { node.output(units, {input_.data(), node.block.channels()}); }
+  // These functions return a band of the input of a convolution.
+  /// The images on level 0, and else what is pooled from the level above.
+  const float* load_input(std::size_t level, View<const float, 5> images, Range units);
+  const float* load_output(const Node& node, Range units);
   /// Return a band of the output of the last block of a level. The level above reads it.
   [[nodiscard]] const float* output_of(std::size_t level, Range units);
 

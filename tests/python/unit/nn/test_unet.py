@@ -93,6 +93,26 @@ def test_moving_statistics_approach_the_batch() -> None:
     np.testing.assert_allclose(after["encoder0/norm_a/variance"], 0.9 + 0.1 * variance, rtol=1e-4)
 
 
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_forward_and_training_passes_do_not_disturb_each_other(batch_norm: bool) -> None:
+    """A forward pass makes the moving statistics part of the weights, which a training pass uses as they are."""
+    images = np.random.default_rng(7).standard_normal((4, 1, 8, 8)).astype(np.float32)
+    masks = (images > 0).astype(np.uint8)
+    network = flat_unet(seed=1, batch_norm=batch_norm)
+    network.loss_and_gradients(images, masks)  # moves the statistics
+    fresh = flat_unet(seed=2, batch_norm=batch_norm)
+    fresh.load_state_dict(network.state_dict())
+    expected = fresh.forward(images)
+    _, gradients = network.loss_and_gradients(images, masks)
+    network.load_state_dict(fresh.state_dict())
+    for _ in range(2):
+        np.testing.assert_array_equal(network.forward(images), expected)
+        _, again = network.loss_and_gradients(images, masks)
+        for name, gradient in gradients.items():
+            np.testing.assert_array_equal(again[name], gradient, err_msg=name)
+        network.load_state_dict(fresh.state_dict())
+
+
 def test_training_lowers_the_loss_and_finds_the_mask() -> None:
     random = np.random.default_rng(8)
     masks = np.zeros((4, 1, 32, 32), np.uint8)
