@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The poster's study on two cores: one U-Net trained by 1, 2, 4, ... walkers, by five rules for the learning rate.
 
-Every training sees each slice 10 times. Each walker contributes two slices to a step, so W walkers make 1/W of the
-steps of one. A rank computes several walkers one after another if there are more walkers than ranks. Such a
-training has the same result as with a rank for each walker, but takes longer. The script writes one report for each
-rule (loss and Dice against time, patches a second, time to a loss; each slice is a patch), a table and a figure of all
-rules, and a figure of the Dice that ranks would report if each validated the last network alone, on its share of the
-patients. Started again, it skips finished trainings, and continues interrupted ones.
+Every training has ten epochs. Each walker contributes two slices to a step, so W walkers make 1/W of the steps of
+one, rounded down for each epoch. A rank computes several walkers one after another if there are more walkers than
+ranks. Such a training has the same result as with a rank for each walker, but takes longer. The script writes one
+report for each rule (loss and Dice against time, patches a second, time to a loss; each slice is a patch), a table
+and a figure of all rules, and a figure of the Dice that ranks would report if each validated the last network alone,
+on its share of the patients. Started again, it skips finished trainings, and continues interrupted ones.
 
     FLOODTIDE_DATA=... python examples/lab/liver_walkers.py    # from the repository's root; half an hour on two cores
     ... liver_walkers.py --seeds 0 1 2    # three trainings for each number of the table

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PUBLISHED = {"accuracy": 0.963, "f1": 0.973}
-"""Scores of google/ffn's published network by the paper's measure (docs/lab/sweeps.md)."""
+"""Scores of google/ffn's published network by the paper's measure (docs/real_em_training.md)."""
 _TIME = Score("time", "time", lambda record: record.get("time_s"), lambda _: None)
 
 
