@@ -81,6 +81,13 @@ def is_ours(row: Row) -> bool:
     return not str(row.get("kernel", "")).startswith(tuple(PEERS))
 
 
+KEYS = ("median_s", "p10_s", "p90_s")
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f}" if seconds >= 1 else f"{seconds * 1e3:.3g}"
+
+
 def line(ours: Sequence[Row], rows: Sequence[Row]) -> str:
     """A row of the table: our rows of one measurement, one for each number of threads."""
     times, ratios = [], []
@@ -93,8 +100,8 @@ def line(ours: Sequence[Row], rows: Sequence[Row]) -> str:
             and not is_ours(other)
         ]
         fastest = min(others, key=lambda other: float(other["median_s"]), default=None)
-        spread = f" ({row['p10_s'] * 1e3:.3g}-{row['p90_s'] * 1e3:.3g})" if "p10_s" in row else ""
-        times.append(f"{row['median_s'] * 1e3:.3g}{spread}")
+        median, *ends = (milliseconds(row[key]) for key in KEYS if key in row)
+        times.append(f"{median} ({'-'.join(ends)})" if ends else median)
         if fastest is not None:
             ratios.append(f"{row['speedup']:.2f} ({fastest['kernel']})")
     memory = [f"{row['step_memory_mib']:.0f}" for row in ours if "step_memory_mib" in row]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from floodtide import _core
 from floodtide.base import notes
-from floodtide.bench.rows import PEERS, Row, missing, output_of
+from floodtide.bench.rows import ONNX, PEERS, Row, missing, output_of
 from floodtide.bench.shapes import Timing
 
 
@@ -25,7 +25,6 @@ class Benchmark(NamedTuple):
 
 
 _TRAINING = ("torch", "torch-compile")
-_FORWARD = (*_TRAINING, "onnxruntime", "openvino")
 _BFLOAT16 = ("torch-bf16",)
 
 BENCHMARKS = (
@@ -35,8 +34,8 @@ BENCHMARKS = (
         "step --set training.walkers=2", "FFN training step, depth 9, 33³, batch 2", _TRAINING
     ),
     Benchmark("step", "FFN training step, depth 9, 33³, against bfloat16", _BFLOAT16),
-    Benchmark("forward", "FFN forward pass, depth 12, 33³", _FORWARD),
-    Benchmark("unet", "U-Net, 240², batch 8", _FORWARD),
+    Benchmark("forward", "FFN forward pass, depth 12, 33³", (*_TRAINING, *ONNX)),
+    Benchmark("unet", "U-Net, 240², batch 8", ("torch", *ONNX)),
 )
 
 
@@ -48,6 +47,7 @@ def measure(timing: Timing) -> Iterator[Row]:
     absent = [peer for peer in PEERS if missing(peer)]
     if absent:
         notes.line(f"not installed, so not compared with: {', '.join(absent)}")
+    notes.line("U-Nets are not compared with torch-compile, which compiles for a minute")
     for command, _, peers in BENCHMARKS:
         installed = [peer for peer in peers if peer not in absent]
         if peers == _BFLOAT16:

@@ -13,13 +13,12 @@ import pytest
 from floodtide import config
 from floodtide.lab import sweep
 
-pytestmark = pytest.mark.extra
-
 ROOT = Path(__file__).resolve().parents[4]
 EXAMPLES = ROOT / "examples/lab"
 SWEEPS = [path for path in sorted(EXAMPLES.glob("study/*.toml")) if path.stem != "base"]
 
 
+@pytest.mark.extra
 def test_the_forecasts_are_what_the_model_says() -> None:
     """One table stands for all: the others take a minute (docs/lab/generate_scaling.py --check)."""
     made = runpy.run_path(str(ROOT / "docs/lab/generate_scaling.py"))
@@ -27,6 +26,7 @@ def test_the_forecasts_are_what_the_model_says() -> None:
     assert made["efficiencies"](made["COMPUTE_S"]) in page
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_the_example_sweeps_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOODTIDE_DATA", "/data")
@@ -53,8 +53,12 @@ def test_the_dices_of_32_walkers_are_those_of_the_trainings() -> None:
     dices: dict[str, list[float]] = {}
     for row in rows:
         assert row["walkers"] == "32"
-        dices.setdefault(row["rule"], []).append(float(row["dice"]))
+        if row["optimizer"] == "adam":
+            dices.setdefault(row["rule"], []).append(float(row["dice"]))
     page = (ROOT / "docs/lab/many_walkers.md").read_text("utf-8")
+    momentum = sorted(float(row["dice"]) for row in rows if row["optimizer"] == "momentum")
+    cells = "**{:.3f}**, {:.3f}, {:.3f}".format(*momentum)  # the linear rule, in the second table
+    assert page.splitlines().count(f"| linear | 0.916 | 0.923 | {cells} |") == 1
     for rule, values in dices.items():
         name = rule.replace("sqrt", "square root").replace("warmup", "warm-up").replace("_", ", ")
         (line,) = (

@@ -154,3 +154,24 @@ def test_which_predictions_about_rules_were_right() -> None:
     ]
     said = re.findall(r"^\| (?:4|16|64) \| [^|\d][^|]* \| (yes|no) \|$", section, re.MULTILINE)
     assert said == ["yes" if one else "no" for one in right]
+
+
+def test_adam_and_momentum_among_the_optimizers() -> None:
+    """The best tried rates and their mean scores in examples/lab/study/optimizers.csv."""
+    scores: dict[tuple[str, str], dict[float, list[float]]] = {}
+    with (PAGE.parents[2] / "examples/lab/study/optimizers.csv").open() as file:
+        for row in csv.DictReader(file):
+            rates = scores.setdefault((row["optimizer"], row["walkers"]), {})
+            rates.setdefault(float(row["rate"]), []).append(float(row["average_precision"]))
+    section = PAGE.read_text("utf-8").split("## Optimizers")[1].partition("\n## ")[0]
+    best = {
+        cell: max(rates, key=lambda r: statistics.mean(rates[r])) for cell, rates in scores.items()
+    }
+    for walkers in ("1", "16"):
+        adam, momentum = (
+            statistics.mean(scores[name, walkers][best[name, walkers]])
+            for name in ("adam", "momentum")
+        )
+        assert f"(Adam {adam:.3f}, momentum {momentum:.3f}" in section
+    for name, title in (("adam", "Adam"), ("momentum", "momentum")):
+        assert f"| {title} | {best[name, '1']:g} | {best[name, '16']:g} |" in section

@@ -73,7 +73,11 @@ MACHINE_ROWS = {
 
 @pytest.mark.parametrize(
     ("name", "column"),
-    [("intel-r-xeon-r-processor-family-6-model-167", 8), ("amd-epyc-family-25-model-17", 6)],
+    [
+        ("amd-epyc-family-25-model-17", 4),
+        ("amd-epyc-family-25-model-1", 6),
+        ("intel-r-xeon-r-processor-family-6-model-167", 8),
+    ],
 )
 def test_the_page_about_performance_rounds_the_ratios_to_pytorch(name: str, column: int) -> None:
     docs = SCRIPT.parents[1]
