@@ -98,6 +98,7 @@ struct UNet::Impl {
     }
     const Passes passes = groups > 0 ? Passes::all : Passes::forward;
     if (lease->version != version || lease->passes != passes) {
+      lease->version = 0;  // if setting them fails halfway
       lease->plan->set_parameters(std::as_const(network).parameters(), passes);
       lease->version = version;
       lease->passes = passes;

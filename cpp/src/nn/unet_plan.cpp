@@ -91,7 +91,7 @@ struct PlanFloats {
       const Grid band = band_grid(grid, units);
       input = std::max({input, band.floats(before), band.floats((last ? 1 : 2) * channels)});
       if (last) bottom = levels.back();
-      if (level + 2 < options.depth) {
+      if (training && level + 2 < options.depth) {
         const Grid next = band_grid(grid_of(n, size, level + 1, options), units);
         below = std::max(below, next.floats(features_of(options, level + 1)));
       }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The learning-rate study of docs/lab/study.md, from the volume to the report: bash examples/lab/study/run.sh
 #
-# About 8 hours on two cores. Killed and started again, it goes on where it was. The results are in runs/study; the report
+# More than 8 hours on two cores. Killed and started again, it goes on where it was. The results are in runs/study; the report
 # is runs/study/report.html. FLOODTIDE_DATA names the folder of the real volumes (default ../shared/data). Without
 # them, the confirmation on real EM is left out.
 set -euo pipefail

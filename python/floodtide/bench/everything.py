@@ -47,7 +47,8 @@ def measure(timing: Timing) -> Iterator[Row]:
     absent = [peer for peer in PEERS if missing(peer)]
     if absent:
         notes.line(f"not installed, so not compared with: {', '.join(absent)}")
-    notes.line("U-Nets are not compared with torch-compile, which compiles for a minute")
+    if "torch-compile" not in absent:
+        notes.line("U-Nets are not compared with torch-compile, which compiles for a minute")
     for command, _, peers in BENCHMARKS:
         installed = [peer for peer in peers if peer not in absent]
         if peers == _BFLOAT16:

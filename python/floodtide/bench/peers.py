@@ -65,9 +65,7 @@ class Peer(ABC):
         self._input = self._input.to(memory_format=memory_format)
         self._random = torch.rand(ours.batch, *ours.sizes)
         self._bfloat16 = against == "torch-bf16"
-        options = {"cpp.dynamic_threads": True}  # one compilation for all numbers of threads
-        compiled = against == "torch-compile"
-        self._run = torch.compile(self._output, options=options) if compiled else self._output
+        self._run = torch.compile(self._output) if against == "torch-compile" else self._output
 
     def _output(self) -> Any:
         with self._torch.autocast("cpu", dtype=self._torch.bfloat16, enabled=self._bfloat16):

@@ -113,6 +113,20 @@ def test_forward_and_training_passes_do_not_disturb_each_other(batch_norm: bool)
         network.load_state_dict(fresh.state_dict())
 
 
+def test_sections_that_are_computed_one_by_one() -> None:
+    """Sections of 264 x 272 pixels are a band each: more of them do not stay in the cache together."""
+    random = np.random.default_rng(7)
+    images = random.standard_normal((3, 1, 264, 272)).astype(np.float32)
+    network = flat_unet(depth=3)
+    state = network.state_dict()
+    for name in network.statistics():
+        state[name] = random.uniform(0.5, 2, state[name].shape).astype(np.float32)
+    network.load_state_dict(state)
+    got = network.forward(images)
+    for image, probabilities in zip(images, got, strict=True):
+        np.testing.assert_array_equal(network.forward(image[None])[0], probabilities)
+
+
 def test_training_lowers_the_loss_and_finds_the_mask() -> None:
     random = np.random.default_rng(8)
     masks = np.zeros((4, 1, 32, 32), np.uint8)
