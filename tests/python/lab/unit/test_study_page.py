@@ -32,7 +32,10 @@ def exponent(rates: dict[int, float]) -> str:
 
 
 def residuals(rates: dict[int, float], power: float = 1.0) -> str:
-    """Squared residuals of the law from theory, to a power, divided by those of a power law."""
+    """Return how many times larger the squared residuals of the law from theory are than those of a power law.
+
+    With `power` 0.5, the rates follow the square root of that law, as theory says for Adam.
+    """
     logs = {n: float(np.log2(rate)) / power for n, rate in rates.items()}
     found = optimum.crossover_of(list(rates), logs, {n: np.full(2, v) for n, v in logs.items()})
     return f"{found.residuals:.1f}"
