@@ -21,11 +21,12 @@ using Index = std::int64_t;
 #define FLOODTIDE_BLOCK __attribute__((noinline))
 #define FLOODTIDE_LAMBDA __attribute__((always_inline))
 
-/// A vector of `Count` floats.
+/// Vectors of `Count` numbers.
 template <int Count>
 struct Lanes {
   typedef float Vector __attribute__((vector_size(sizeof(float) * Count), may_alias));
   typedef float Unaligned __attribute__((vector_size(sizeof(float) * Count), may_alias, aligned(sizeof(float))));
+  typedef double Wide __attribute__((vector_size(sizeof(double) * Count), may_alias, aligned(sizeof(double))));
 };
 
 template <class B>
@@ -46,6 +47,38 @@ template <class B>
 FLOODTIDE_INLINE void store_unaligned(float* p, typename B::Vector value) {
   *reinterpret_cast<typename Lanes<B::Lanes>::Unaligned*>(p) = value;
 }
+
+/// `Count` doubles in two registers. GCC often keeps a vector that is wider than a register in memory, and converts floats by
+/// way of memory, too.
+template <int Count>
+struct Doubles {
+  using Half = typename Lanes<Count / 2>::Wide;
+  using Floats = typename Lanes<Count / 2>::Unaligned;
+  Half low, high;
+
+  static FLOODTIDE_INLINE Half load_half(const float* p) {
+#if defined(__AVX512F__)
+    if constexpr (Count == 16) return Half(_mm512_maskz_cvtps_pd(0xFF, _mm256_loadu_ps(p)));
+#elif defined(__AVX2__)
+    if constexpr (Count == 8) return Half(_mm256_cvtps_pd(_mm_loadu_ps(p)));
+#endif
+    return __builtin_convertvector(*reinterpret_cast<const Floats*>(p), Half);
+  }
+  static FLOODTIDE_INLINE Doubles load(const float* p) { return {load_half(p), load_half(p + Count / 2)}; }
+  FLOODTIDE_INLINE void store(float* p) const {
+    *reinterpret_cast<Floats*>(p) = __builtin_convertvector(low, Floats);
+    *reinterpret_cast<Floats*>(p + Count / 2) = __builtin_convertvector(high, Floats);
+  }
+  FLOODTIDE_INLINE void store(double* p) const {
+    *reinterpret_cast<Half*>(p) = low;
+    *reinterpret_cast<Half*>(p + Count / 2) = high;
+  }
+  FLOODTIDE_INLINE double operator[](int i) const { return i < Count / 2 ? low[i] : high[i - Count / 2]; }
+  FLOODTIDE_INLINE Doubles operator+(const Doubles& other) const { return {low + other.low, high + other.high}; }
+  FLOODTIDE_INLINE Doubles& operator+=(const Doubles& other) { return *this = *this + other; }
+  FLOODTIDE_INLINE Doubles operator-(const Doubles& other) const { return {low - other.low, high - other.high}; }
+  friend FLOODTIDE_INLINE Doubles operator*(double factor, const Doubles& v) { return {factor * v.low, factor * v.high}; }
+};
 
 FLOODTIDE_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
 FLOODTIDE_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }

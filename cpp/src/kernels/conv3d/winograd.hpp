@@ -68,8 +68,9 @@ struct Kernels {
   void (*transform_weights)(const Tiling& tiling, const float* weights, std::int64_t in, std::int64_t out,
                             std::int64_t in_begin, std::int64_t in_end, float* out_transformed);
   /// Transforms the sum of `parts` arrays [points][in][out], which are `part_floats` floats apart, to weight gradients, and
-  /// adds them to `out_weight_grad`. Only the input channels from in_begin to in_end are transformed.
-  void (*transform_products)(const Tiling& tiling, const float* products, std::int64_t parts, std::int64_t part_floats,
+  /// adds them to `out_weight_grad`. Only the input channels from in_begin to in_end are transformed. The sums overwrite the
+  /// first array.
+  void (*transform_products)(const Tiling& tiling, float* products, std::int64_t parts, std::int64_t part_floats,
                              std::int64_t in, std::int64_t out, std::int64_t in_begin, std::int64_t in_end,
                              float* out_weight_grad);
   void (*forward)(const ForwardTask& task);

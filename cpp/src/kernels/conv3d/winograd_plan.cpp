@@ -160,7 +160,7 @@ class WinogradPlan final : public Conv3dPlan {
   }
 
   /// Transforms the sum of `parts` arrays of products, and adds it to the gradients of the weights.
-  void transform_products(const float* products, std::int64_t parts, std::int64_t part_floats, float* out_weight_grad) const {
+  void transform_products(float* products, std::int64_t parts, std::int64_t part_floats, float* out_weight_grad) const {
     parallel_for(shape_.in_channels / kChannelBlock, [&](std::int64_t block) {
       const std::int64_t begin = block * kChannelBlock;
       kernels_.transform_products(tiling_, products, parts, part_floats, shape_.in_channels, shape_.out_channels, begin,

@@ -192,16 +192,15 @@ void weight_gradients(const WeightGradientsTask& task) {
 
 template <class B>
 void sum_plane(const Layout& layout, const float* plane, double* out_sums) {
-  typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes), may_alias, aligned(sizeof(double))));
   for (Index channel = 0; channel < layout.channels; channel += B::Lanes) {
-    Wide sum{};
+    Doubles<B::Lanes> sum{};
     for (Index y = 0; y < layout.rows(); ++y) {
       const float* const row = plane + layout.interior() + y * layout.row_stride() + channel;
       typename B::Vector of_row{};
       for (Index x = 0; x < layout.columns(); ++x) of_row += load<B>(row + x * layout.channels);
-      sum += __builtin_convertvector(of_row, Wide);
+      sum += Doubles<B::Lanes>::load(reinterpret_cast<const float*>(&of_row));
     }
-    *reinterpret_cast<Wide*>(out_sums + channel) = sum;
+    sum.store(out_sums + channel);
   }
 }
 

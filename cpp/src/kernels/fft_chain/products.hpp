@@ -219,7 +219,7 @@ FLOODTIDE_BLOCK void weights_of_infinity(const float* taps, Index count, float* 
 template <class B>
 FLOODTIDE_BLOCK void multiply_constant(const float* from, Index planes, Index plane_stride, Index channels, const float* taps,
                                        float* out) {
-  typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes)));
+  using Wide = Doubles<B::Lanes>;
   const Index squared = channels * channels;
   for (Index block = 0; block < channels; block += B::Outputs) {
     const Index width = smaller(B::Outputs, channels - block);
@@ -230,12 +230,11 @@ FLOODTIDE_BLOCK void multiply_constant(const float* from, Index planes, Index pl
         for (Index plane = 0; plane < planes; ++plane) input += double{from[plane * plane_stride + in]};
         Wide weight{};
         for (Index tap = 0; tap < 3; ++tap) {
-          const float* const at = taps + 2 * tap * squared + block * channels + in * width + channel;
-          weight += __builtin_convertvector(load<B>(at), Wide);
+          weight += Wide::load(taps + 2 * tap * squared + block * channels + in * width + channel);
         }
         sum += input * weight;
       }
-      slot<B>(out + block + channel) = __builtin_convertvector(sum, typename B::Vector);
+      sum.store(out + block + channel);
     }
   }
 }

@@ -4,9 +4,7 @@
 #include "kernels/conv3d/simd.hpp"
 #include "kernels/fft_chain/tasks.hpp"
 
-// Transforms of weights along y and x, in vectors of doubles that are wider than a register. They stay within a function, so
-// that the ABI warning does not matter.
-#pragma GCC diagnostic ignored "-Wpsabi"
+// Transforms of weights along y and x, in double precision.
 namespace floodtide::kernels::fft {
 namespace {
 
@@ -58,7 +56,7 @@ constexpr GroupPoint group_point(Index group) {
 /// Transforms the weights of one group.
 template <class B>
 FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* weights, Index group, float* out_transformed) {
-  typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes)));
+  using Wide = Doubles<B::Lanes>;
   const Index channels = layout.channels, squared = channels * channels;
   const GroupPoint point = group_point(group);
   Number factors[9];
@@ -72,15 +70,14 @@ FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* 
       for (Index out = 0; out < channels; out += B::Lanes) {
         Wide re{}, im{};
         for (Index tap = 0; tap < 9; ++tap) {
-          const Wide weight =
-              __builtin_convertvector(load_unaligned<B>(weights + ((z * 9 + tap) * channels + in) * channels + out), Wide);
+          const Wide weight = Wide::load(weights + ((z * 9 + tap) * channels + in) * channels + out);
           re += factors[tap].re * weight;
           im += factors[tap].im * weight;
         }
         const Index block = out / B::Outputs * B::Outputs, width = smaller(B::Outputs, channels - block);
         const Index at = block * channels + in * width + out - block;
-        slot<B>(to + at) = __builtin_convertvector(re, typename B::Vector);
-        slot<B>(to + squared + at) = __builtin_convertvector(im, typename B::Vector);
+        re.store(to + at);
+        im.store(to + squared + at);
       }
     }
   }
