@@ -176,13 +176,6 @@ std::int64_t clock_offset_ns(Communicator& comm) {
   return offset;
 }
 
-bool all_ok(Communicator& comm, bool ok) {
-  std::int64_t value = ok ? 1 : 0;
-  allreduce(comm, ReduceBuffer::of(std::span(&value, 1)), ReduceOp::min,
-            {.algorithm = "recursive_doubling", .words = "whether all ranks are fine"});
-  return value == 1;
-}
-
 void agree(Communicator& comm, const std::exception_ptr& failure_here) {
   const auto records = allgather(comm, failure_record(failure_here), "failures");
   for (std::size_t rank = 0; rank < records.size(); ++rank) {

@@ -78,7 +78,9 @@ void require_filters(hid_t properties, const std::string& where) {
     FLOODTIDE_REQUIRE(id >= 0, invalid_file, where, ": is damaged: one of its filters cannot be read");
     if (H5Zfilter_avail(id) > 0) continue;
     raise(ErrorCode::invalid_file, where, ": is compressed with the HDF5 filter ", filter_name(id, name.data()), " (", id,
-          "), which is not installed; convert the file where it is: h5repack -f GZIP=4 OLD.h5 NEW.h5");
+          "), which is not installed; ",
+          id == 32000 ? "copy the dataset with h5py, which brings this filter"
+                      : "convert the file where it is: h5repack -f GZIP=4 OLD.h5 NEW.h5");
   }
 }
 

@@ -72,9 +72,6 @@ void reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op,
 /// exchange. Source: Cristian, Distributed Computing 3 (1989), 146-158.
 [[nodiscard]] std::int64_t clock_offset_ns(Communicator& comm);
 
-/// True if `ok` is true on all ranks. Collective.
-[[nodiscard]] bool all_ok(Communicator& comm, bool ok);
-
 /// Error that all ranks of a communicator throw together, so that no rank is left waiting.
 class FLOODTIDE_EXPORT AgreedError : public Error {
  public:

@@ -68,12 +68,11 @@ class Affinities final : public Targets {
     }
     if (training && options_.balance) balance(targets, weights);
     if (!descriptors()) return;
-    const Tensor<float, 4> described = shape_descriptors(labels, options_.descriptors);
+    const Tensor<float, 4> described = shape_descriptors(labels, {border, patch.size}, options_.descriptors);
     for_each_voxel(patch, [&](const Vec3& at) {
-      const Vec3 from = at + border;
       for (std::int64_t channel = 0; channel < kDescriptors; ++channel) {
         const Shape<4> place{at[0], at[1], at[2], offsets() + channel};
-        targets.at(place) = described.view().at({from[0], from[1], from[2], channel});
+        targets.at(place) = described.view().at({at[0], at[1], at[2], channel});
         weights.at(place) = is_object(label(at)) ? 1.0F : 0.0F;
       }
     });

@@ -26,7 +26,7 @@ template <int Count>
 struct Lanes {
   typedef float Vector __attribute__((vector_size(sizeof(float) * Count), may_alias));
   typedef float Unaligned __attribute__((vector_size(sizeof(float) * Count), may_alias, aligned(sizeof(float))));
-  typedef double Wide __attribute__((vector_size(sizeof(double) * Count), may_alias, aligned(sizeof(double))));
+  typedef double Wide __attribute__((vector_size(sizeof(double) * Count)));
 };
 
 template <class B>
@@ -42,10 +42,6 @@ FLOODTIDE_INLINE typename B::Vector& slot(float* p) {
 template <class B>
 FLOODTIDE_INLINE typename B::Vector load_unaligned(const float* p) {
   return *reinterpret_cast<const typename Lanes<B::Lanes>::Unaligned*>(p);
-}
-template <class B>
-FLOODTIDE_INLINE void store_unaligned(float* p, typename B::Vector value) {
-  *reinterpret_cast<typename Lanes<B::Lanes>::Unaligned*>(p) = value;
 }
 
 /// `Count` doubles in two registers. GCC often keeps a vector that is wider than a register in memory, and converts floats by
@@ -68,10 +64,6 @@ struct Doubles {
   FLOODTIDE_INLINE void store(float* p) const {
     *reinterpret_cast<Floats*>(p) = __builtin_convertvector(low, Floats);
     *reinterpret_cast<Floats*>(p + Count / 2) = __builtin_convertvector(high, Floats);
-  }
-  FLOODTIDE_INLINE void store(double* p) const {
-    *reinterpret_cast<Half*>(p) = low;
-    *reinterpret_cast<Half*>(p + Count / 2) = high;
   }
   FLOODTIDE_INLINE double operator[](int i) const { return i < Count / 2 ? low[i] : high[i - Count / 2]; }
   FLOODTIDE_INLINE Doubles operator+(const Doubles& other) const { return {low + other.low, high + other.high}; }

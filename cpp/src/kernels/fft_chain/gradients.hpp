@@ -184,7 +184,7 @@ void weight_gradients(const WeightGradientsTask& task) {
 #pragma GCC unroll 9
       for (int tap = 0; tap < 9; ++tap) {
         float* const to = task.weight_grad + (((2 - z) * 9 + 8 - tap) * channels + in) * channels + out;
-        store_unaligned<B>(to, load_unaligned<B>(to) + sums[tap]);
+        *reinterpret_cast<typename Lanes<B::Lanes>::Unaligned*>(to) += sums[tap];
       }
     }
   }
@@ -200,7 +200,7 @@ void sum_plane(const Layout& layout, const float* plane, double* out_sums) {
       for (Index x = 0; x < layout.columns(); ++x) of_row += load<B>(row + x * layout.channels);
       sum += Doubles<B::Lanes>::load(reinterpret_cast<const float*>(&of_row));
     }
-    sum.store(out_sums + channel);
+    for (int i = 0; i < B::Lanes; ++i) out_sums[channel + i] = sum[i];
   }
 }
 

@@ -375,7 +375,7 @@ def test_a_filter_that_is_not_there_is_named(tmp_path: Path, number: int, name: 
             dataset.write_direct_chunk((0, 0, 0), bytes(64), 0)
     message = refusal(lambda: ft.data.Volume(f"{path}:raw"))
     assert message.startswith(f"{path}:raw: is compressed with the HDF5 filter {name} ({number})")
-    assert "h5repack" in message
+    assert ("with h5py" if name == "LZF" else "h5repack") in message
     assert len(message.splitlines()) == 1
 
 

@@ -509,7 +509,7 @@ def test_groups_with_another_filter_or_elsewhere_are_refused(tmp_path: Path) -> 
         layout = h5py.VirtualLayout(shape=(3,), dtype=int)
         layout[...] = h5py.VirtualSource("other.h5", "g", shape=(3,))
         file.create_virtual_dataset("g", layout)
-    for name, message in (("lzf", "h5repack"), ("elsewhere", "another dataset")):
+    for name, message in (("lzf", "with h5py"), ("elsewhere", "another dataset")):
         given_ = volume(ZEROS, MASK, groups=f"{tmp_path}/{name}.h5:g")
         with pytest.raises(errors.InvalidFileError, match=message):
             Patches(given_, WHOLE, PLAIN, task=Classes())
