@@ -79,7 +79,7 @@ void require_filters(hid_t properties, const std::string& where) {
     if (H5Zfilter_avail(id) > 0) continue;
     raise(ErrorCode::invalid_file, where, ": is compressed with the HDF5 filter ", filter_name(id, name.data()), " (", id,
           "), which is not installed; ",
-          id == 32000 ? "copy the dataset with h5py, which brings this filter"
+          id == 32000 ? "write the dataset again with h5py, which can read it"
                       : "convert the file where it is: h5repack -f GZIP=4 OLD.h5 NEW.h5");
   }
 }

@@ -24,10 +24,6 @@ _IDLE = (
     ("comm", "contributors", 0, "mode", "synchronous"),
     ("comm", "late", "drop", "mode", "synchronous"),
     ("training", "epochs", 1, "on_exhausted", "cycle"),
-    ("segment", "overlap", None, "subvolume", None),
-    ("segment", "shift_mask_fov", "", "shift_mask", ""),
-    ("segment", "shift_mask_threshold", 4.0, "shift_mask", ""),
-    ("segment", "shift_mask_scale", 1, "shift_mask", ""),
 )
 # Keys that checkpoints of earlier versions store, with the only value that still has a meaning.
 _RETIRED = (("run", "bind", "launcher"), ("training", "smooth", 1.0))
@@ -47,9 +43,8 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     for section, key, default, other, value in _IDLE:
         values = vars(getattr(config, section))
         if values[key] != default and values[other] == value:
-            why = f"with {section}.{other} '{value}', expected another {other}"
-            why = why if value else f"without {section}.{other}"
-            raise ConfigurationError(f"{path}: {section}.{key} has no effect {why}")
+            text = f"has no effect with {section}.{other} '{value}', expected another {other}"
+            raise ConfigurationError(f"{path}: {section}.{key} {text}")
     return config
 
 

@@ -74,7 +74,7 @@ struct AffinityTargets {
 /// Nature Methods 2023.
 ///
 /// @param labels    [z, y, x]
-/// @param part      the voxels whose descriptors are computed
+/// @param part      the voxels whose descriptors are computed; inside `labels`
 /// @param deviation of the window (z, y, x) in voxels, cut off at three of them
 [[nodiscard]] Tensor<float, 4> shape_descriptors(View<const std::int64_t, 3> labels, const Box& part,
                                                  const std::array<double, 3>& deviation);

@@ -377,7 +377,7 @@ void transform_weights(const Tiling& t, const float* weights, Index in, Index ou
 template <class B>
 void transform_products(const Tiling& t, float* products, Index parts, Index part_floats, Index in, Index out, Index in_begin,
                         Index in_end, float* weight_grad) {
-  // The arrays are read from start to end, because they do not fit into L2. (A cube's vectors lie far apart.)
+  // The arrays are read from start to end, because L2 is too small for them, and a cube's vectors lie far apart.
   for (Index point = 0; parts > 1 && point < points(t); ++point) {
     for (Index i = (point * in + in_begin) * out; i < (point * in + in_end) * out; i += B::Lanes) {
       auto sum = Doubles<B::Lanes>::load(products + i);

@@ -254,7 +254,7 @@ def by_h5py(path: str, dataset: str) -> Iterator[Any]:
         # The core has no LZF filter, and that of h5py gives random numbers for damaged chunks.
         if array.id.get_create_plist().get_filter_by_id(h5py.h5z.FILTER_LZF):
             raise InvalidFileError(
-                f"{name}: is compressed with LZF, expected another filter; copy the dataset with h5py"
+                f"{name}: is compressed with LZF, expected another filter; write it again with h5py"
             )
         yield array
 

@@ -237,13 +237,9 @@ def test_every_task_survives_the_round_trip(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "other"),
     [
-        ("comm.contributors", 3, "with comm.mode 'synchronous', expected another mode"),
-        ("comm.late", '"carry"', "with comm.mode 'synchronous', expected another mode"),
-        ("training.epochs", 2, "with training.on_exhausted 'cycle', expected another on_exhausted"),
-        ("segment.overlap", "[1, 2, 3]", "without segment.subvolume"),
-        ("segment.shift_mask_fov", '"0:1,0:1,0:1"', "without segment.shift_mask"),
-        ("segment.shift_mask_threshold", 2.0, "without segment.shift_mask"),
-        ("segment.shift_mask_scale", 2, "without segment.shift_mask"),
+        ("comm.contributors", 3, "comm.mode 'synchronous', expected another mode"),
+        ("comm.late", '"carry"', "comm.mode 'synchronous', expected another mode"),
+        ("training.epochs", 2, "training.on_exhausted 'cycle', expected another on_exhausted"),
     ],
 )
 def test_keys_without_an_effect_are_refused_but_not_in_stored_configurations(
@@ -251,7 +247,7 @@ def test_keys_without_an_effect_are_refused_but_not_in_stored_configurations(
 ) -> None:
     file = tmp_path / "a.toml"
     file.write_text("")
-    with pytest.raises(ConfigurationError, match=f"{file}: {key} has no effect {other}"):
+    with pytest.raises(ConfigurationError, match=f"{file}: {key} has no effect with {other}"):
         config.load(file, [f"{key}={value}"])
     section, name = key.split(".")
     made = config.from_dict({}, overrides=[f"{key}={value}"])
