@@ -44,8 +44,8 @@ FLOODTIDE_INLINE typename B::Vector load_unaligned(const float* p) {
   return *reinterpret_cast<const typename Lanes<B::Lanes>::Unaligned*>(p);
 }
 
-/// `Count` doubles in two registers. GCC often keeps a vector that is wider than a register in memory, and converts floats by
-/// way of memory, too.
+/// `Count` doubles in two registers, because GCC 12 often keeps wider vectors in memory. Intrinsics load them, because GCC 12
+/// also uses memory to convert half a vector of floats.
 template <int Count>
 struct Doubles {
   using Half = typename Lanes<Count / 2>::Wide;

@@ -520,15 +520,9 @@ def test_balanced_affinities_weigh_ones_and_zeros_alike() -> None:
     assert set(np.unique(targets.make(objects(), False)[3])) == {0.0, 1.0}
 
 
-@pytest.mark.parametrize(
-    ("deviation", "border"),
-    [((1.5, 2.0, 2.4), (5, 6, 7)), ((0.1, 3.0, 2.4), (0, 9, 7)), ((2.4, 4.5, 2.0), (7, 14, 6))],
-    ids=["plain", "one section", "wider than the patch"],
-)
-def test_shape_descriptors_equal_their_definition(
-    deviation: tuple[float, float, float], border: tuple[int, int, int]
-) -> None:
-    labels = objects()
+@pytest.mark.parametrize("deviation", [(1.5, 2, 2.4), (0.1, 3, 2.4), (2.4, 4.5, 2)])
+def test_shape_descriptors_equal_their_definition(deviation: tuple[float, float, float]) -> None:
+    labels, border = objects(), [int(3 * one + 0.5) for one in deviation]
     targets = core.affinity_targets([(0, 0, -1)], balance=True, descriptors=deviation)
     _, _, found, weights = targets.make(labels, True)
     inner = tuple(slice(b, n - b) for b, n in zip(border, labels.shape, strict=True))
