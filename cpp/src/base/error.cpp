@@ -22,8 +22,6 @@ std::string_view name(ErrorCode code) noexcept {
   return "unknown";
 }
 
-bool is_input_error(ErrorCode code) noexcept { return code <= ErrorCode::invalid_file; }
-
 Error as_error(const std::exception_ptr& exception) {
   try {
     std::rethrow_exception(exception);

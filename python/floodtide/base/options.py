@@ -427,16 +427,9 @@ def registered(
         elsewhere: Parameters that other sections set. They are not keys of this section.
         several: True: the selector may name several rows, see `listed`. The field holds the parameters of all of them.
     """
-    return dataclasses.field(
-        default_factory=dict,
-        metadata={
-            "help": "Parameters of the row",
-            "rows": rows,
-            "selector": selector,
-            "elsewhere": tuple(elsewhere),
-            "several": several,
-        },
-    )
+    metadata = {"help": "Parameters of the row", "rows": rows, "selector": selector}
+    metadata |= {"elsewhere": tuple(elsewhere), "several": several}
+    return dataclasses.field(default_factory=dict, metadata=metadata)
 
 
 def registered_fields(cls: Any) -> list[dataclasses.Field[Any]]:
@@ -486,10 +479,8 @@ def _resolved(
     """Return the values of all parameters of a row: the given values after checks, and defaults for the others."""
     known = parameters(field, name, prefix)
     if (unknown := next((key for key in given if key not in known), None)) is not None:
-        wanted = ", ".join(known) or "none"
-        raise ConfigurationError(
-            f"{prefix}{unknown} is no parameter of '{name}', expected {wanted}"
-        )
+        valid = ", ".join(known) or "none"
+        raise ConfigurationError(f"{prefix}{unknown} is no parameter of '{name}', expected {valid}")
     values: dict[str, Value] = {}
     for name, spec in known.items():
         key = prefix + name

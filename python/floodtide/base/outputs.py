@@ -87,10 +87,19 @@ def starts_like(kind: str, *beginnings: bytes) -> Check:
     return check
 
 
+def _picture(ending: str, kind: str, beginning: bytes) -> Check:
+    def check(path: str) -> None:
+        if not path.lower().endswith(ending):
+            raise InvalidArgumentError(f"{path}: is to be {kind}, expected a name with {ending}")
+        starts_like(kind, beginning)(path)
+
+    return check
+
+
 PICTURES: dict[str, Check] = {
-    ".png": starts_like("a PNG picture", b"\x89PNG\r\n"),
-    ".svg": starts_like("an SVG picture", b"<svg"),
-    ".pdf": starts_like("a PDF file", b"%PDF-"),
+    ".png": _picture(".png", "a PNG picture", b"\x89PNG\r\n"),
+    ".svg": _picture(".svg", "an SVG picture", b"<svg"),
+    ".pdf": _picture(".pdf", "a PDF file", b"%PDF-"),
 }
 
 

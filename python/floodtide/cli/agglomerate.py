@@ -32,7 +32,7 @@ def _offsets(text: str) -> list[list[int]]:
 @click.command()
 @click.argument("source", metavar="AFFINITIES.h5:DATASET | CONFIG.toml")
 @click.argument("volumes", metavar="OUT | SEGMENTATION [OUT]", nargs=-1, required=True)
-@shared.of_fields(AffinityOptions, only=_FIELDS, **dict.fromkeys(_FIELDS))
+@shared.of_fields(AffinityOptions, **dict.fromkeys(_FIELDS))
 @shared.box
 @shared.text(
     "--offsets", "JSON", "[[z, y, x], ...] of the channels, if the file has none.", type=_offsets

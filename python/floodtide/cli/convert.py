@@ -34,6 +34,7 @@ from floodtide.cli import options as shared
     "Write a volume at this voxel size z,y,x in nm: means of the voxels, or a linear interpolation.",
     count=3,
 )
+@shared.box
 @shared.switch(
     "--labels",
     "The volume holds labels: precomputed states it, and --resample-nm takes the label with the largest share.",

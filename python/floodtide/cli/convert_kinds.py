@@ -17,7 +17,7 @@ from floodtide.cli import options as shared
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.table import format_of
 from floodtide.data.look.trained_on import to_text, training_images
-from floodtide.data.volumes import stated_by
+from floodtide.data.volumes import stated_by, volume_exists
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn import onnx_export, safetensors_files
 from floodtide.nn.load import is_tensorflow
@@ -29,7 +29,8 @@ _OTHERS = {  # networks for other programs
     ".safetensors": (safetensors_files.save, safetensors_files.require_own),
 }
 _SHOWN = ("depth", "features", "fov", "deltas")  # of a network
-_OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels", "erode")
+_OF_NETWORKS = ("fov", "deltas")
+_OF_VOLUMES = ("voxel_nm", "resample_nm", "box", "labels", "erode")
 
 Report = dict[str, Any]
 
@@ -41,6 +42,10 @@ def convert(
     suffix = Path(destination).suffix
     of_network = suffix in (".h5", ".hdf5", *_OTHERS)
     of_google = destination.startswith(_NPZ) or suffix == ".toml"
+    if suffix in (".h5", ".hdf5") and volume_exists(source):
+        raise InvalidArgumentError(
+            f"convert: {source} is a volume, and {destination} is the name of a network; expected {destination}:DATASET"
+        )
     if of_network or of_google:
         shared.refuse_given(_OF_VOLUMES, "is for volumes, the destination is none")
     if of_network:
@@ -100,16 +105,17 @@ def _notes(source: str) -> dict[str, Any]:
 
 
 def volume(
-    source: str, destination: str, *, voxel_nm: Sequence[float] | None, **asked: Any
+    source: str, destination: str, *, voxel_nm: Sequence[float] | None, box: str, **asked: Any
 ) -> Report:
-    """Copy a volume to another format or voxel size. `floodtide.data.convert` explains the arguments in `asked`."""
+    """Copy a volume, or a box of it. `floodtide.data.convert` explains the arguments in `asked`."""
     try:
         format_of(destination)
     except InvalidArgumentError as error:
         what = "does not end in .h5, .hdf5, .onnx or .safetensors, as networks do, and is no volume"
         raise InvalidArgumentError(f"the destination {destination} {what}: {error}") from None
+    asked |= {"voxel_size_nm": voxel_nm, "box": data.parse_box(box)}
     with bar("voxels", "convert") as progress:
-        copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress, **asked)
+        copy = data.convert(source, destination, progress=progress, **asked)
     report: Report = {"source": source, "destination": destination, "shape": copy.shape}
     report |= {"dtype": copy.dtype.name, "voxel_size_nm": copy.geometry.voxel_size_nm}
     stated = stated_by(data.Volume(source), voxel_nm, "--voxel-nm").text

@@ -29,9 +29,7 @@ overrides = click.option(
     help="Override a key of the configuration. Can be given several times.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-rows_as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object per row."
-)
+rows_as_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object per row.")
 
 _FIRST = (
     "benchmark", "name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio",
@@ -122,24 +120,21 @@ def require_same_arguments() -> None:
     require_same(str(context.info_name), context.params, "arguments")
 
 
-def of_fields(
-    options: type[Any], only: Collection[str] = (), **defaults: Any
-) -> Callable[[Command], Command]:
+def of_fields(options: type[Any], **defaults: Any) -> Callable[[Command], Command]:
     """Return a decorator that gives a command an option for each field of a dataclass of options.
 
     A truth value becomes a flag, a tuple of numbers becomes numbers with commas between them, and a tuple of texts
     becomes an option that can be given several times.
 
     Args:
-        options: The dataclass, with fields of `floodtide.base.options.option`.
-        only: Names of fields; empty: all that `option` has made. The others keep their defaults.
+        options: The dataclass. Fields that `floodtide.base.options.option` has not made keep their defaults.
         defaults: Defaults by field, in place of those of the dataclass.
     """
     hints = typing.get_type_hints(options)
 
     def decorate(command: Command) -> Command:
         for field in reversed(dataclasses.fields(options)):
-            if "help" not in field.metadata or (only and field.name not in only):
+            if "help" not in field.metadata:
                 continue
             default = defaults.get(field.name, field.default)
             text = field.metadata["help"]

@@ -51,6 +51,7 @@ def array_of(what: str, value: Any) -> Array:
     """Return the values of an array or tensor of any library, or of a list; without a copy where that is possible.
 
     The result is a read-only copy if a tensor's memory does not hold its values: PyTorch negates some views lazily.
+    Values in another byte order are copied.
 
     Args:
         what: Start of the message.
@@ -60,10 +61,12 @@ def array_of(what: str, value: Any) -> Array:
             that NumPy does not have.
     """
     try:
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError("it is a masked array: fill it first (array.filled(0))")
         array = _shared(value) if is_tensor(value) else np.asarray(value)
         if array.dtype.hasobject:
             raise TypeError("it holds Python objects")
-        return array
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         kind = f" of {value.dtype}" if hasattr(value, "dtype") else ""
         raise InvalidArgumentError(
@@ -141,8 +144,9 @@ def _library_of(tensor: Any) -> Any:
 
 
 def is_tensor(value: Any) -> bool:
-    """Return True for an array that is not NumPy's, and that other libraries can share (DLPack)."""
-    return hasattr(value, "__dlpack__") and not isinstance(value, (np.ndarray, np.generic))
+    """Return True for an array that is not NumPy's, and that other libraries can share (DLPack), or is masked."""
+    plain = isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, np.ma.MaskedArray)
+    return hasattr(value, "__dlpack__") and not plain
 
 
 def _each(value: Any, is_one: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:

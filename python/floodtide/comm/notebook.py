@@ -218,9 +218,7 @@ def _results(folder: Path, np: int, status: int, *, interrupted: bool) -> list[A
     elif missing:
         rank, cause = (missing[0] if len(missing) == 1 else None), None
         which = f"rank {rank}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
-        error = RankError(
-            f"run: {which} ended without a result (mpiexec's exit status is {status})"
-        )
+        error = RankError(f"run: {which} ended without a result (mpiexec's exit status: {status})")
     else:
         return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(np)]
     error.rank = rank

@@ -36,9 +36,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         InvalidFileError: If the file is missing or not TOML.
         ConfigurationError: If a key is unknown, or a value has the wrong type or is out of range.
     """
-    text = reading.read_text(
-        path, "a configuration in TOML; floodtide init makes one from an image"
-    )
+    text = reading.read_text(path, "a TOML configuration; floodtide init makes one from an image")
     config = from_dict(reading.parse_toml(text, str(path)), str(path), overrides)
     for section, key, default, other, value in _IDLE:
         values = vars(getattr(config, section))

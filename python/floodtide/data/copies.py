@@ -18,13 +18,23 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
 from floodtide.data import no_label
-from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, grown, reported, slices
+from floodtide.data.boxes import (
+    Box,
+    Progress,
+    Vec3,
+    as_vec3,
+    box_text,
+    grown,
+    is_inside,
+    reported,
+    slices,
+)
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, not_written, shared_writer
 from floodtide.data.resampling import Resampled
 from floodtide.data.volumes import Volume, computed, settled_size, whole_geometry
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, OutOfRangeError
 
 BLOCK_BYTES = 64 << 20
 """Bytes of a block that is written at a time, unless a chunk of the destination is larger."""
@@ -39,6 +49,7 @@ def convert(
     *,
     voxel_size_nm: Sequence[float] | None = None,
     resample_nm: Sequence[float] | None = None,
+    box: Box | None = None,
     labels: bool = False,
     erode: int | Vec3 = 0,
     command: str = "floodtide convert",
@@ -55,6 +66,7 @@ def convert(
         voxel_size_nm: Voxel size (z, y, x) in nm; it replaces the size that the source states.
         resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
             larger volume then states where it begins in new voxels, rounded.
+        box: Copy only this box, in voxels of the source. The copy states where it begins in the whole volume.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
         erode: Voxels of the source, at most so far along an axis from another object, become 0 (`eroded`), before a
             resampling; one number, or one for each axis (z, y, x).
@@ -64,6 +76,7 @@ def convert(
     Raises:
         InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type; for labels
             that are no integers; if the voxel size is needed and unknown.
+        OutOfRangeError: If the box is not inside the source.
         InvalidFileError: If the source cannot be read.
         StorageError: If the destination cannot be written.
     """
@@ -81,16 +94,22 @@ def convert(
     if any(steps) and not labels:
         raise InvalidArgumentError(f"convert: erode is {erode}, expected it only for labels")
     size = settled_size(volume, voxel_size_nm, "the copy")
+    written_by, inputs = volume.text(WRITTEN_BY), files_of([volume.name])
+    if any(steps):
+        volume = eroded(volume, as_vec3(steps))
+    if box is not None:
+        if not is_inside(box, volume.shape):
+            raise OutOfRangeError(
+                f"{volume.name}: box {box_text(box)} is not inside its {volume.shape} voxels"
+            )
+        volume = computed(volume, volume.read, box=box)
     plan = Plan(
         shape=volume.shape,
         dtype=volume.dtype,
         geometry=Geometry(voxel_size_nm=size, offset=volume.whole.offset),
         command=command,
-        labels=labels or volume.text(WRITTEN_BY).removeprefix("floodtide ") in _SEGMENTING,
+        labels=labels or written_by.removeprefix("floodtide ") in _SEGMENTING,
     )
-    inputs = files_of([volume.name])
-    if any(steps):
-        volume = eroded(volume, as_vec3(steps))
     read: Callable[[Box], NDArray[Any]] = volume.read
     if resample_nm is not None:
         if size is None:

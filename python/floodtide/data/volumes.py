@@ -192,22 +192,32 @@ def _places(extent: int) -> list[tuple[int, int]]:
 
 
 class _Computed:
-    def __init__(self, like: Volume, read: Callable[[Box], NDArray[Any]], dtype: Any) -> None:
-        self._read = read
-        self.shape, self.chunks, self.dtype = like.shape, like.chunks, dtype
+    def __init__(
+        self, read: Callable[[Box], NDArray[Any]], dtype: Any, box: Box, chunks: Vec3
+    ) -> None:
+        self._read, self.dtype, (self._start, self.shape) = read, dtype, box
+        self.chunks = boxes.as_vec3([*map(min, chunks, self.shape)])
 
-    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
-        return self._read(boxes.of_slices(box))
+    def __getitem__(self, where: tuple[slice, slice, slice]) -> NDArray[Any]:
+        start, size = boxes.of_slices(where)
+        return self._read((boxes.total(start, self._start), size))
 
 
-def computed(like: Volume, read: Callable[[Box], NDArray[Any]], dtype: Any = None) -> Volume:
-    """Return a volume with the shape, name and geometry of another one, and the voxels that `read` returns for a box.
+def computed(
+    like: Volume, read: Callable[[Box], NDArray[Any]], dtype: Any = None, box: Box | None = None
+) -> Volume:
+    """Return a volume with the name and place of another one, and the voxels that `read` returns for a box of it.
 
     Args:
         dtype: Type of the voxels; None: that of the other volume.
+        box: The part of the other volume that is the new one; None: all.
     """
-    found = Volume(_Computed(like, read, like.dtype if dtype is None else dtype), name=like.name)
-    found.geometry = like.geometry
+    part, known = box or ((0, 0, 0), like.shape), like.whole
+    found = Volume(_Computed(read, dtype or like.dtype, part, like.chunks), name=like.name)
+    if box is not None:
+        offset = boxes.total(known.offset or (0, 0, 0), part[0])
+        known = dataclasses.replace(known, offset=offset)
+    found.geometry = known
     return found
 
 
@@ -291,11 +301,22 @@ def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
     ]
     if not orders:
         raise ShapeError(
-            f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape};"
-            " expected the same shape (z, y, x): cut both to the same part, or write a configuration with labels_start"
-            " of the volume, the voxel of the image at which the labels begin"
+            f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape}; expected"
+            f" the same shape (z, y, x): cut both to the same part with `floodtide convert --box`{_same(image, labels)}"
+            ", or write a configuration with labels_start, the voxel of the image at which the labels begin"
         )
     return orders
+
+
+def _same(image: Volume, labels: Volume) -> str:
+    """Return which boxes of both are the same place, if the labels state where they lie."""
+    first, its = image.whole.offset or (0, 0, 0), labels.whole.offset
+    shared = its and boxes.intersection((first, image.shape), (its, labels.shape))
+    if not shared or its is None:
+        return ""
+    cut, other = (boxes.box_text((boxes.difference(shared[0], a), shared[1])) for a in (first, its))
+    where = f", if the image begins at {first}" if image.whole.offset is None else ""
+    return f" ({cut} of the image is {other} of the labels{where})"
 
 
 def require_same_shape(image: Volume, labels: Volume) -> None:
@@ -391,6 +412,9 @@ def write_volume(
     limits.GZIP.check(gzip, "write_volume: gzip")
     if voxel_size_nm is not None:
         limits.VOXEL_SIZE.check(voxel_size_nm, "write_volume: voxel_size_nm")
+    if not isinstance(arrays, Mapping):
+        what = type(arrays).__name__
+        raise InvalidArgumentError(f"write_volume: arrays is {what}, expected {{dataset: array}}")
     given = {name: array_of(f"write_volume: {name}", array) for name, array in arrays.items()}
     with (
         reserved("write_volume", path, unchecked, wait_s=WAIT_S),

@@ -256,7 +256,7 @@ def _resolved(
             f" {_listed(names)}"
         )
     known = set(names or predicted)
-    of_truth, notes = _classes_of(pair, true, known, table)
+    of_truth, notes = _classes_of(pair, true, known, table, names)
     classes = sorted(known | set(of_truth.values()))
     place = {number: at for at, number in enumerate(classes)}
     confusion = np.zeros((len(classes), len(classes)), np.int64)
@@ -289,14 +289,14 @@ def _resolved(
 
 
 def _classes_of(
-    pair: Pair, true: set[int], known: set[int], table: Classes | None
+    pair: Pair, true: set[int], known: set[int], table: Classes | None, names: Mapping[int, str]
 ) -> tuple[dict[int, int], list[str]]:
     """Return which class each value of the truth stands for, and sentences about it.
 
     Args:
         true: The values of the truth.
         known: The classes of the segmentation: those that it notes, else those that it holds.
-        table: What the segmentation notes; None: nothing.
+        table, names: What the segmentation notes, and the names of its classes; None and empty: nothing.
     """
     segmentation, truth = pair.segmentation.name, pair.truth.name
     of_truth = {value: value for value in sorted(true)}
@@ -309,7 +309,6 @@ def _classes_of(
         said = f"the value {max(true)} of {truth} is compared with the class {max(known)} of {segmentation}"
         return dict(zip(sorted(true), sorted(known), strict=True)), [said]
     if other and (table is not None or (mine and theirs and mine.isdisjoint(theirs))):
-        names = {} if table is None else dict(zip(table.written, table.channels, strict=True))
         raise InvalidArgumentError(
             f"{truth}: holds {_listed(other)}, expected only classes of {segmentation}: {_listed(known, names)}; give"
             " both volumes the same values, or say by --unlabelled VALUE which value is no label"

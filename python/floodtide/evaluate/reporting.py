@@ -288,10 +288,7 @@ def _moved(boxes: Iterable[Box], first: Vec3, ratio: Sequence[float]) -> list[Bo
 
 
 def _share(region: Box, boxes: Sequence[Box]) -> int:
-    """Return the share of a box that boxes cover, in whole percent: 0 only for no voxel.
-
-    Voxels in several boxes count several times.
-    """
+    """Return the share of a box that boxes without common voxels cover, in whole percent: 0 only for no voxel."""
     parts = [part[1] for box in boxes if (part := intersection(region, box))]
     share = round(100 * sum(map(math.prod, parts)) / math.prod(region[1]))
     return min(100, max(1, share)) if parts else 0

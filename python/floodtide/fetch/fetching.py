@@ -137,9 +137,7 @@ def fetch(
         InvalidArgumentError: If another file of that name is there, or the source is no folder.
     """
     if source is not None and not source.is_dir():
-        raise InvalidArgumentError(
-            f"{source}: is no folder; expected the folder that has the files"
-        )
+        raise InvalidArgumentError(f"{source}: is no folder; expected the folder with the files")
     total = sum(len(item.originals) for item in data_set.items)
     done = itertools.count(1)
 
@@ -235,9 +233,7 @@ def download(address: str, limit: int) -> bytes | None:
             f"{address}: cannot be read: {cause}; without internet: --from FOLDER"
         ) from None
     if len(content) > limit:
-        raise StorageError(
-            f"{address}: has more than {_core.describe_bytes(limit)}, the most expected"
-        )
+        raise StorageError(f"{address}: more than {_core.describe_bytes(limit)}, the most expected")
     return content
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits
-from floodtide.base.options import option
+from floodtide.base.options import Range, option
 from floodtide.train import gradient_products
 
 Floats = NDArray[np.float64]
@@ -28,6 +28,7 @@ _SAMPLES = 4000
 _SEED = 0
 _INTERVAL = (2.5, 97.5)  # percentiles
 _LEAST_PASSES = 2
+_GROUPS = Range(8, 1024, "walkers")  # few have too narrow an interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Options:
     groups: int = option(
         32,
         "Number of walkers: groups of patches whose gradients are multiplied with each other",
-        range=limits.SEVERAL_RANKS,
+        range=_GROUPS,
     )
 
 

@@ -99,9 +99,7 @@ def levels_for(
     """
     mean, std = round(seen.proposed_mean, 4), round(seen.proposed_std, 4)
     if std <= 0:
-        raise InvalidArgumentError(
-            f"{seen.name}: all voxels have one grey level, expected an image"
-        )
+        raise InvalidArgumentError(f"{seen.name}: has only one grey level, expected an image")
     left_out = f" (without {seen.left_out})" if seen.left_out else ""
     own = f"Measured in {where}{left_out}."
     if start is None or start.levels is None:

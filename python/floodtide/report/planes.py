@@ -170,9 +170,7 @@ def opened(name: str) -> Volume | None:
     return Volume(name) if name and volume_exists(name) else None
 
 
-def covering(
-    volume: Volume | None, segmentation: Volume, start: Vec3 | None = None
-) -> Layer | None:
+def covering(volume: Volume | None, segmentation: Volume, start: Vec3 | None) -> Layer | None:
     """Return a volume and the place of a segmentation in it; None if it does not cover all of it.
 
     Args:

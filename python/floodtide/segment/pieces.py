@@ -326,7 +326,5 @@ class Pieces:
                 f"{volume.name}: {volume.shape} voxels from {volume.geometry.offset}, expected {size} from {start}"
             )
         if not np.issubdtype(volume.dtype, np.unsignedinteger):
-            raise InvalidFileError(
-                f"{volume.name}: holds {volume.dtype}, expected unsigned integers"
-            )
+            raise InvalidFileError(f"{volume.name}: has {volume.dtype}, expected unsigned integers")
         return volume.read((difference(box[0], start), box[1]))

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,18 +32,16 @@ from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import Progress, as_vec3, difference, is_inside, slices
 from floodtide.data.formats.writers import hdf5_file
 from floodtide.data.look.problems import Reading, checked_image, image_problems, settle
-from floodtide.data.volumes import name_of, require_same_grid
+from floodtide.data.volumes import as_volume, require_same_grid
 from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.nn.network import SameParameters
 from floodtide.segment import trained
-from floodtide.segment.canvas import as_float32
 from floodtide.segment.windows import blocks_of
 
 Image = NDArray[Any] | Volume
 Images = Image | Sequence[Image]
 """An image, or one for each channel of the network."""
 Values = NDArray[np.float32]
-One = TypeVar("One", Image, Volume)
 
 MEMORY_MIB = 2048
 """Default memory (MiB) for the activations of a block."""
@@ -113,8 +111,8 @@ class Predictor:
         """Predict block by block.
 
         Args:
-            image: (z, y, x) of any numeric type, or a Volume, of which only the needed parts are read; or a list of
-                one for each channel of the network.
+            image: A Volume (z, y, x), of which only the needed parts are read, or what `Volume` takes; or a list of one
+                for each channel of the network.
             box: (start, size) of the part to predict, in voxels; None: the whole image. Voxels around the box are
                 used as context.
             progress: Called as progress(voxels done, voxels).
@@ -124,7 +122,7 @@ class Predictor:
             (z, y, x, outputs).
 
         Raises:
-            ShapeError: If the image does not have three axes.
+            InvalidFileError: If `Volume` does not take an image, as if it has not three axes.
             OutOfRangeError: If the box is not inside the image.
             InvalidArgumentError: If `memory_mib` is too small for the smallest block, or exceeds the available memory.
             NumericalError: If a probability is not finite.
@@ -134,7 +132,7 @@ class Predictor:
         yield from self._rounds(images, _checked(images[0], box), progress, 1)
 
     def _rounds(
-        self, images: Sequence[Image], box: Box, progress: Progress | None, ranks: int
+        self, images: Sequence[Volume], box: Box, progress: Progress | None, ranks: int
     ) -> Iterator[tuple[Box, Any]]:
         """Predict a block on each of the ranks at a time, and yield what `blocks` yields; None on other ranks than 0.
 
@@ -167,9 +165,9 @@ class Predictor:
                 if progress is not None:
                     progress(done, math.prod(box[1]))
 
-    def _block(self, images: Sequence[Image], read: Box, at: Box, same: SameParameters) -> Values:
+    def _block(self, images: Sequence[Volume], read: Box, at: Box, same: SameParameters) -> Values:
         """Return the probabilities (z, y, x, outputs) of the voxels that a block keeps."""
-        probabilities = self._forward([_read(one, read) for one in images])
+        probabilities = self._forward([one.core.read_intensities(*read) for one in images])
         same.require()
         kept = np.ascontiguousarray(probabilities[(*slices(at, read[0]), slice(self.outputs))])
         if not np.isfinite(kept).all():
@@ -253,7 +251,7 @@ class Predictor:
         with contextlib.ExitStack() as held:
             with world.agreed():
                 if world.rank() == 0:
-                    held.enter_context(_output(out, files_of([name_of(one) for one in volumes])))
+                    held.enter_context(_output(out, files_of([one.name for one in volumes])))
                     file = held.enter_context(hdf5_file(path, _COMMAND, _datasets(dataset)))
                     for name, dtype in kinds.items():
                         channels = [self.outputs] if dtype == "float32" else []
@@ -293,25 +291,26 @@ class Predictor:
             **({} if self.task is None else self.task.notes),
         }
 
-    def channels(self, image: One | Sequence[One]) -> list[One]:
+    def channels(self, image: Images) -> list[Volume]:
         """Return the image of each channel of the network, after checks.
 
         Raises:
-            InvalidArgumentError, ShapeError: If their number is wrong, or their shapes, voxel sizes or places differ.
+            InvalidArgumentError, ShapeError: If their number is wrong, they are no images, or their shapes, voxel sizes
+                or places differ.
         """
-        images: list[Any] = list(image) if isinstance(image, list | tuple) else [image]
+        given: Sequence[Any] = image if isinstance(image, list | tuple) else [image]
+        images = [as_volume(one) for one in given]
         if len(images) != len(self.mean):
             raise InvalidArgumentError(
                 f"predict: {len(images)} image(s), expected {len(self.mean)}: one for each channel of the network"
                 " (--channel of `floodtide predict`, or data.volumes.channels of the table that segment.image names)"
             )
         for one in images[1:]:
-            if tuple(one.shape) != tuple(images[0].shape):
+            if one.shape != images[0].shape:
                 raise ShapeError(
                     f"predict: channels of shapes {images[0].shape} and {one.shape}, expected the same"
                 )
-            if isinstance(one, Volume) and isinstance(images[0], Volume):
-                require_same_grid("predict", one, images[0])
+            require_same_grid("predict", one, images[0])
         return images
 
     def settle_channels(self, where: str, images: Sequence[Volume], box: Box | None) -> None:
@@ -499,22 +498,14 @@ def bytes_per_voxel(model: nn.PatchNetwork) -> float:
     return planned + 4 * 3 * int(core.options.in_channels + core.options.classes)
 
 
-def _checked(image: Image, box: Box | None) -> Box:
+def _checked(image: Volume, box: Box | None) -> Box:
     """Return the box after checks; the box of the whole image if `box` is None."""
-    if len(image.shape) != 3:
-        raise ShapeError(f"predict: the image has shape {image.shape}, expected (z, y, x)")
-    start, size = box or ((0, 0, 0), as_vec3(image.shape))
+    start, size = box or ((0, 0, 0), image.shape)
     if min(size) < 1 or not is_inside((start, size), image.shape):
         raise OutOfRangeError(
             f"predict: box of start {start} and size {size} is not inside an image of {image.shape}"
         )
     return start, size
-
-
-def _read(image: Image, box: Box) -> Values:
-    if isinstance(image, Volume):
-        return image.core.read_intensities(*box)
-    return as_float32(image[slices(box)])
 
 
 def mirrored_mean(

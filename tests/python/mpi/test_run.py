@@ -119,7 +119,7 @@ def leaves_python() -> None:
 @pytest.mark.parametrize("function", [killed, leaves_python])
 def test_ranks_without_a_result_are_named(function: Callable[[], Any]) -> None:
     """mpiexec ends the other ranks, too. floodtide cannot tell which rank ended first."""
-    says = r"1 ended without a result \(mpiexec's exit status is [0-9]+\)"
+    says = r"1 ended without a result \(mpiexec's exit status: [0-9]+\)"
     with pytest.raises(ft.errors.RankError, match=says) as caught:
         ft.run(function, np=2)
     assert caught.value.rank is None or "run: rank 1 ended" in str(caught.value)

@@ -16,7 +16,7 @@
 namespace floodtide {
 
 /// Kind of failure that an Error reports. The exit status of the command line is 2 for errors that the user can fix by changing
-/// the input (see is_input_error): those up to invalid_file. It is 1 for all other errors.
+/// the input: those up to invalid_file. It is 1 for all other errors.
 enum class ErrorCode {
   invalid_argument,  ///< a value outside what the operation accepts
   shape_mismatch,    ///< arrays or volumes whose sizes do not fit each other
@@ -31,9 +31,6 @@ enum class ErrorCode {
 };
 
 [[nodiscard]] std::string_view name(ErrorCode code) noexcept;
-
-/// True for errors that are caused by wrong usage or wrong input (exit status 2).
-[[nodiscard]] bool is_input_error(ErrorCode code) noexcept;
 
 /// Base class of the exceptions of the library. Messages name the operation, what was expected and what was found.
 /// The class is exported because plug-ins throw errors that the core catches.

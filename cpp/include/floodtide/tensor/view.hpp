@@ -51,10 +51,7 @@ class View {
   template <class... Index>
     requires(sizeof...(Index) == Rank)
   [[nodiscard]] T& operator()(Index... index) const noexcept {
-    const std::int64_t position[] = {static_cast<std::int64_t>(index)...};
-    std::int64_t offset = 0;
-    for (std::size_t axis = 0; axis < Rank; ++axis) offset = offset * shape_[axis] + position[axis];
-    return data_[offset];
+    return at({static_cast<std::int64_t>(index)...});
   }
   [[nodiscard]] T& at(const Shape<Rank>& position) const noexcept {
     std::int64_t offset = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/conv3d/simd.hpp"
+#include "kernels/conv3d/sums.hpp"
 #include "kernels/conv3d/winograd.hpp"
 
 // Products of transformed tiles with transformed weights, and of transformed inputs with transformed gradients.
@@ -13,32 +13,9 @@ template <class B, int Tiles, int Vectors>
 FLOODTIDE_BLOCK void product_block(const float* x, Index step, Index depth, const float* weights, float* out) {
   using Vector = typename B::Vector;
   Vector sums[Tiles][Vectors];
-#pragma GCC unroll 16
-  for (int tile = 0; tile < Tiles; ++tile) {
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] = Vector{};
-  }
-  // One pointer for three tiles, because an x86 address can be base, base + step or base + 2 * step.
-  const float* base[(Tiles + 2) / 3];
-#pragma GCC unroll 8
-  for (int i = 0; i < (Tiles + 2) / 3; ++i) base[i] = x + 3 * i * step;
-#pragma GCC unroll 4
-  for (Index k = 0; k < depth; ++k, weights += Vectors * B::Lanes) {
-    Vector weight[Vectors];
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) weight[vector] = load<B>(weights + vector * B::Lanes);
-#pragma GCC unroll 16
-    for (int tile = 0; tile < Tiles; ++tile) {
-      const float value = base[tile / 3][tile % 3 * step + k];
-#pragma GCC unroll 4
-      for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] += weight[vector] * value;
-    }
-  }
-#pragma GCC unroll 16
-  for (int tile = 0; tile < Tiles; ++tile) {
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) slot<B>(out + tile * step + vector * B::Lanes) = sums[tile][vector];
-  }
+  clear_sums<B>(sums);
+  accumulate<B, Tiles, Vectors, Factor::real>(x, step, depth, weights, 0, sums);
+  store_sums<B>(sums, out, step);
 }
 
 template <class B, int Tiles, int Vectors>
@@ -87,21 +64,8 @@ FLOODTIDE_BLOCK void weights_block(const float* x, Index x_step, const float* gr
                                    float* sums, Index sums_step) {
   using Vector = typename B::Vector;
   Vector sum[Channels][Vectors];
-#pragma GCC unroll 16
-  for (int channel = 0; channel < Channels; ++channel) {
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) sum[channel][vector] = Vector{};
-  }
-  for (Index tile = 0; tile < tiles; ++tile, x += x_step, grad += grad_step) {
-    Vector gradient[Vectors];
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) gradient[vector] = load<B>(grad + vector * B::Lanes);
-#pragma GCC unroll 16
-    for (int channel = 0; channel < Channels; ++channel) {
-#pragma GCC unroll 4
-      for (int vector = 0; vector < Vectors; ++vector) sum[channel][vector] += gradient[vector] * x[channel];
-    }
-  }
+  clear_sums<B>(sum);
+  add_tiles<B>(x, x_step, grad, grad_step, tiles, sum);
 #pragma GCC unroll 16
   for (int channel = 0; channel < Channels; ++channel) {
 #pragma GCC unroll 4

@@ -10,22 +10,6 @@
 namespace floodtide::kernels::fft {
 namespace {
 
-/// Adds the products of all tiles to sums[in][out].
-template <class B, int Channels, int Vectors>
-FLOODTIDE_INLINE void add_tiles(const float* x, const float* grad, Index step, Index tiles,
-                                typename B::Vector (&sums)[Channels][Vectors]) {
-  for (Index tile = 0; tile < tiles; ++tile, x += step, grad += step) {
-    typename B::Vector gradient[Vectors];
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) gradient[vector] = load<B>(grad + vector * B::Lanes);
-#pragma GCC unroll 16
-    for (int channel = 0; channel < Channels; ++channel) {
-#pragma GCC unroll 4
-      for (int vector = 0; vector < Vectors; ++vector) sums[channel][vector] += gradient[vector] * x[channel];
-    }
-  }
-}
-
 /// Pointers to the first tile of a block of channels: inputs, gradients, and the products of the block.
 struct GradientBlock {
   const float *x_re, *x_im, *x_difference;
@@ -36,14 +20,10 @@ struct GradientBlock {
 template <class B, int Channels, int Vectors>
 FLOODTIDE_BLOCK void gradient_block(const GradientBlock& at, Index step, Index tiles) {
   typename B::Vector sums[Channels][Vectors];
-#pragma GCC unroll 16
-  for (int channel = 0; channel < Channels; ++channel) {
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) sums[channel][vector] = typename B::Vector{};
-  }
-  add_tiles<B>(at.x_im, at.im, step, tiles, sums);
+  clear_sums<B>(sums);
+  add_tiles<B>(at.x_im, step, at.im, step, tiles, sums);
   store_sums<B>(sums, at.out_im, step);
-  add_tiles<B>(at.x_re, at.re, step, tiles, sums);
+  add_tiles<B>(at.x_re, step, at.re, step, tiles, sums);
   store_sums<B>(sums, at.out_re, step);
 #pragma GCC unroll 16
   for (int channel = 0; channel < Channels; ++channel) {
@@ -52,7 +32,7 @@ FLOODTIDE_BLOCK void gradient_block(const GradientBlock& at, Index step, Index t
       sums[channel][vector] = 2.0F * load<B>(at.out_im + channel * step + vector * B::Lanes) - sums[channel][vector];
     }
   }
-  add_tiles<B>(at.x_difference, at.sum, step, tiles, sums);
+  add_tiles<B>(at.x_difference, step, at.sum, step, tiles, sums);
   store_sums<B>(sums, at.out_im, step);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/conv3d/sums.hpp"
 #include "kernels/fft_chain/transforms.hpp"
 #include "kernels/fft_chain/weights.hpp"
 
@@ -70,61 +71,6 @@ FLOODTIDE_BLOCK void inverse_column(const Columns& from, Index offset, float* to
       });
 }
 
-/// A product of the three: by the real part of the weights, by imaginary minus real part, or by the sum of both, subtracted.
-enum class Factor { real, difference, sum };
-
-/// Adds a product to the sums. The imaginary parts of the weights follow `weights` after `imaginary` floats.
-template <class B, int Tiles, int Vectors, Factor factor>
-FLOODTIDE_INLINE void accumulate(const float* x, Index step, const float* weights, Index imaginary,
-                                 typename B::Vector (&sums)[Tiles][Vectors]) {
-  using Vector = typename B::Vector;
-  // One pointer for three tiles, because an x86 address can be base, base + step or base + 2 * step.
-  const float* base[(Tiles + 2) / 3];
-#pragma GCC unroll 8
-  for (int i = 0; i < (Tiles + 2) / 3; ++i) base[i] = x + 3 * i * step;
-#pragma GCC unroll 4
-  for (Index k = 0; k < step; ++k, weights += Vectors * B::Lanes) {
-    Vector weight[Vectors];
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) {
-      weight[vector] = load<B>(weights + vector * B::Lanes);
-      if constexpr (factor == Factor::difference)
-        weight[vector] = load<B>(weights + imaginary + vector * B::Lanes) - weight[vector];
-      if constexpr (factor == Factor::sum) weight[vector] += load<B>(weights + imaginary + vector * B::Lanes);
-    }
-#pragma GCC unroll 16
-    for (int tile = 0; tile < Tiles; ++tile) {
-      const float value = base[tile / 3][tile % 3 * step + k];
-#pragma GCC unroll 4
-      for (int vector = 0; vector < Vectors; ++vector) {
-        if constexpr (factor == Factor::sum) {
-          sums[tile][vector] -= weight[vector] * value;
-        } else {
-          sums[tile][vector] += weight[vector] * value;
-        }
-      }
-    }
-  }
-}
-
-template <class B, int Tiles, int Vectors>
-FLOODTIDE_INLINE void store_sums(const typename B::Vector (&sums)[Tiles][Vectors], float* to, Index step) {
-#pragma GCC unroll 16
-  for (int tile = 0; tile < Tiles; ++tile) {
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) slot<B>(to + tile * step + vector * B::Lanes) = sums[tile][vector];
-  }
-}
-
-template <class B, int Tiles, int Vectors>
-FLOODTIDE_INLINE void load_sums(const float* from, Index step, typename B::Vector (&sums)[Tiles][Vectors]) {
-#pragma GCC unroll 16
-  for (int tile = 0; tile < Tiles; ++tile) {
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] = load<B>(from + tile * step + vector * B::Lanes);
-  }
-}
-
 /// Pointers to the first tile of a block: inputs and products.
 struct PointBlock {
   const float *re, *im, *sum;
@@ -135,17 +81,13 @@ template <class B, int Tiles, int Vectors>
 FLOODTIDE_BLOCK void multiply_block(const PointBlock& at, Index step, const float* weights, Index imaginary) {
   using Vector = typename B::Vector;
   Vector sums[Tiles][Vectors];
-#pragma GCC unroll 16
-  for (int tile = 0; tile < Tiles; ++tile) {
-#pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] = Vector{};
-  }
-  accumulate<B, Tiles, Vectors, Factor::real>(at.sum, step, weights, imaginary, sums);
+  clear_sums<B>(sums);
+  accumulate<B, Tiles, Vectors, Factor::real>(at.sum, step, step, weights, imaginary, sums);
   store_sums<B>(sums, at.out_re, step);
-  accumulate<B, Tiles, Vectors, Factor::difference>(at.re, step, weights, imaginary, sums);
+  accumulate<B, Tiles, Vectors, Factor::difference>(at.re, step, step, weights, imaginary, sums);
   store_sums<B>(sums, at.out_im, step);
   load_sums<B>(at.out_re, step, sums);
-  accumulate<B, Tiles, Vectors, Factor::sum>(at.im, step, weights, imaginary, sums);
+  accumulate<B, Tiles, Vectors, Factor::sum>(at.im, step, step, weights, imaginary, sums);
   store_sums<B>(sums, at.out_re, step);
 }
 

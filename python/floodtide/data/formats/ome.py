@@ -31,7 +31,7 @@ def geometry_of_level(
         raise InvalidFileError(
             f"{name}: its OME-Zarr metadata names the axes {given}, expected {rank} names such as z, y, x"
         )
-    scale, moved, known = [1.0] * rank, [0.0] * rank, False
+    scale, moved, known, placed = [1.0] * rank, [0.0] * rank, False, False
     for change in _changes(owners):
         kind = change.get("type") if isinstance(change, Mapping) else None
         if kind == "identity":
@@ -47,18 +47,17 @@ def geometry_of_level(
             moved = [a * b for a, b in zip(moved, numbers, strict=True)]
             known = True
         else:
+            placed = True
             moved = [a + b for a, b in zip(moved, numbers, strict=True)]
     if not set("zyx") <= set(names):
         return names, geometry.Geometry()
     at = [names.index(axis) for axis in "zyx"]
     step, start = [scale[i] for i in at], [moved[i] for i in at]
     if not min(step) > 0:
-        raise InvalidFileError(
-            f"{name}: states a scale of {step} (z, y, x), expected numbers above 0"
-        )
+        raise InvalidFileError(f"{name}: states scale {step}, expected numbers above 0 (z, y, x)")
     source = "its OME-Zarr metadata"
     offset = None
-    if any(start):
+    if placed:
         offset = geometry.voxels_of(name, [a / b for a, b in zip(start, step, strict=True)], source)
     size = None
     if known:

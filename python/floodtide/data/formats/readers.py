@@ -115,12 +115,9 @@ def open_object(source: Any, name: str) -> Opened:
     """Open an array, or another object that a volume can read."""
     is_array = isinstance(source, np.ndarray)
     name = name or ("the array" if is_array else f"the {type(source).__name__} object")
-    if is_tensor(source) and not isinstance(getattr(source, "dtype", None), np.dtype):
+    foreign = is_tensor(source) and not isinstance(getattr(source, "dtype", None), np.dtype)
+    if foreign or isinstance(source, np.ma.MaskedArray):  # which `array_of` refuses
         source, is_array = array_of(name, source), True
-    if is_array and type(source).__module__.startswith("numpy.ma"):
-        raise InvalidArgumentError(
-            f"{name}: is a masked array, expected a plain one: fill it first (array.filled(0))"
-        )
     attributes = attributes_of(source)
     _require_zyx(source, name, attributes)
     if is_array:

@@ -166,7 +166,9 @@ def label_statistics(
     boxes = sampling.sample(whole, budget)
     if math.prod(whole[1]) > budget:
         boxes = [part for one in inside for part in sampling.sample(one, budget // len(inside))]
-    ids, sizes = _counted(volume, boxes, progress and part_of(progress, 1, 2))
+    slabs = sampling.slabs(volume, boxes, progress and part_of(progress, 1, 2))
+    ids, counts = _merged([_table(cleared(stored, volume.name)) for _, stored in slabs])
+    sizes = counts.astype(np.int64)
     order = np.argsort(-sizes[ids != 0], kind="stable")
     objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
     near = _neighbours(volume, inside, budget)
@@ -196,15 +198,6 @@ def label_statistics(
         **vars(found),
         **vars(near),
     )
-
-
-def _counted(
-    volume: Volume, boxes: Sequence[Box], progress: Progress | None
-) -> tuple[Array, NDArray[np.int64]]:
-    """Return the values in boxes, in ascending order, and the voxels of each."""
-    slabs = sampling.slabs(volume, boxes, progress)
-    ids, sizes = _merged([_table(cleared(stored, volume.name)) for _, stored in slabs])
-    return ids, sizes.astype(np.int64)
 
 
 def integers_of(volume: Volume) -> Volume:

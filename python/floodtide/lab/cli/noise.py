@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -28,7 +29,8 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any
 
     \b
     Columns:
-      noise_scale, low, high   in examples, with a 95 % interval: fields of view of flood filling, or patches
+      noise_scale, low, high   in examples, with a 95 % interval: fields of view of flood filling, or patches; inf (in
+                               JSON null) if no gradient can be told from the noise
       examples                 number of examples measured
 
     Example: floodtide lab noise runs/fib25/checkpoints/step-2000.h5 --minutes 20
@@ -37,10 +39,7 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool, **options: Any
 
     with bar("seconds", "noise") as progress:
         found, examples = measure(file, overrides, filled(Options, options), progress)
-    row = {
-        "noise_scale": found.examples,
-        "low": found.low,
-        "high": found.high,
-        "examples": examples,
-    }
-    print_columns([row], as_json, _FORMATS)
+    row: dict[str, Any] = {"noise_scale": found.examples, "low": found.low, "high": found.high}
+    if as_json:  # which has no infinity
+        row = {name: scale if math.isfinite(scale) else None for name, scale in row.items()}
+    print_columns([row | {"examples": examples}], as_json, _FORMATS)

@@ -17,12 +17,5 @@ TEST(Error, RequireNamesOperationAndBothValues) {
   }
 }
 
-TEST(Error, OnlyUsersMistakesAreInputErrors) {
-  EXPECT_TRUE(is_input_error(ErrorCode::invalid_file));
-  EXPECT_TRUE(is_input_error(ErrorCode::shape_mismatch));
-  EXPECT_FALSE(is_input_error(ErrorCode::io));
-  EXPECT_FALSE(is_input_error(ErrorCode::numerical));
-}
-
 }  // namespace
 }  // namespace floodtide

@@ -16,7 +16,7 @@ import training_volume
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodtide import config, data, nn
+from floodtide import cli, config, data, nn
 from floodtide.errors import ConfigurationError
 from floodtide.lab import noise
 from floodtide.train import Trainer, gradient_products
@@ -130,6 +130,17 @@ def test_without_a_gradient_there_is_no_upper_bound() -> None:
     values = np.random.default_rng(0).normal(0.0, 1.0, (16, 50))
     found = noise.estimate(values @ values.T, (values**2).sum(axis=1), 1)
     assert found.high == np.inf
+
+
+def test_json_has_no_infinity_and_few_groups_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = noise.NoiseScale(examples=7.0, low=2.0, high=np.inf, square=0.1)
+    monkeypatch.setattr("floodtide.lab.cli.noise.measure", lambda *_: (found, 64))
+    assert cli.run(["lab", "noise", "network.h5", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert row == {"noise_scale": 7.0, "low": 2.0, "high": None, "examples": 64}
+    assert cli.run(["lab", "noise", "network.h5", "--groups", "2"]) == 2
 
 
 def test_the_command_takes_a_checkpoint_or_a_configuration(folder: Path, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_an_image_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "stack.tif").write_bytes(b"II*\0\xff\xd8")
     said = one_line(capsys, "train", f"{tmp_path}/stack.tif")
     assert said.startswith(f"floodtide train: {tmp_path}/stack.tif: cannot be read: 'utf-8'")
-    assert said.endswith("a configuration in TOML; floodtide init makes one from an image\n")
+    assert said.endswith("a TOML configuration; floodtide init makes one from an image\n")
 
 
 def test_a_missing_volume_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

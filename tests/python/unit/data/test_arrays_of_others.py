@@ -107,6 +107,7 @@ OME = [
     Case("both-scale", ome(image=[scaled(2, 2, 2)]), (80, 8, 16)),
     Case("translation", ome(changes=[moved(-80.0, 8.0, 0)]), NM, (-2, 2, 0)),
     Case("between-voxels", ome(changes=[moved(0, 2.0, 0)]), NM, (0, 1, 0), note="at 0, 0.5, 0"),
+    Case("at-0", ome(changes=[moved(0, 0, 0)]), NM, (0, 0, 0)),
     Case("image-moves", ome(image=[scaled(1, 1, 1), moved(40, 0, -16)]), NM, (1, 0, -2)),
     Case("identity", ome(image=[{"type": "identity"}]), NM),
     Case("coarse-first", coarse_first, NM),

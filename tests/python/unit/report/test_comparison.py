@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -93,6 +94,8 @@ def test_a_run_that_ended_with_what_is_no_number_failed(tmp_path: Path, reason: 
             json.dumps({"rank": rank, "reason": reason if rank == 2 else "lost a rank"})
         )
     assert comparison.outcome(read_run(folder)) == f"failed: {reason}"
+    page = report.write([folder]).read_text()
+    assert f"Failed: {html.escape(reason)}".replace("&#x27;", "&#39;") in page
 
 
 def test_outcomes_name_failures_and_early_ends() -> None:

@@ -132,7 +132,10 @@ def test_labels_of_another_order_are_found(
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ("part", "expected the same shape (z, y, x): cut both to the same part"),
+        (
+            "part",
+            "expected the same shape (z, y, x): cut both to the same part with `floodtide convert --box`",
+        ),
         ("floats", "expected whole numbers (classes or ids) up to 16777216"),
         ("raw", "is given as image and as labels"),
     ],

@@ -14,7 +14,13 @@ from flat_unet import flat_unet
 
 from floodtide import cli, data, nn
 from floodtide.base.tasks import Affinities, Classes, Distance, ShapeDescriptors
-from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
+from floodtide.errors import (
+    InvalidArgumentError,
+    InvalidFileError,
+    NumericalError,
+    OutOfRangeError,
+    ShapeError,
+)
 from floodtide.segment import predict
 from floodtide.segment.predict import Predictor
 
@@ -109,7 +115,7 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(InvalidArgumentError, match="has 3 outputs, and its task 'distance' has"):
         Predictor(SLICES, mean=0.0, std=1.0, task=Distance())
     predictor = Predictor(SLICES, mean=0.0, std=1.0)
-    with pytest.raises(ShapeError, match=r"expected \(z, y, x\)"):
+    with pytest.raises(InvalidFileError, match=r"expected three \(z, y, x\)"):
         predictor.probabilities(noise((20, 20)))
     with pytest.raises(OutOfRangeError, match="is not inside"):
         predictor.probabilities(noise((2, 20, 20)), ((1, 0, 0), (2, 20, 20)))
