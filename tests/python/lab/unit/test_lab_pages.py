@@ -83,3 +83,35 @@ def test_the_times_to_an_f1_are_those_of_the_trainings() -> None:
         alone = statistics.fmean(times) / walkers
         text = f"{alone:.0f}" if walkers == 2 else f"{alone:.1f}"
         assert f"| {walkers} | {', '.join(f'{one:.0f}' for one in times)} | {text} |" in page
+
+
+def test_the_scores_of_the_folds_are_those_of_the_trainings() -> None:
+    with (ROOT / "examples/fib25/folds.csv").open() as file:
+        rows = {(row["answer"], row["part"]): row for row in csv.DictReader(file)}
+    page = (ROOT / "docs/real_em_training.md").read_text("utf-8")
+
+    def score(name: str, row: dict[str, str]) -> float:
+        voi = (row["all_voi_split"], row["all_voi_merge"])
+        names = {
+            "error": (row["all_adapted_rand_error"],),
+            "VOI": voi,
+            "NERL": (row["run_length"],),
+        }
+        return sum(map(float, names[name]))
+
+    of_runs = [("error", 3), ("VOI", 2), ("NERL", 3)]
+    wanted = [(name, digits, "ffn_evening.toml", ["ffn-0", "ffn-1"]) for name, digits in of_runs]
+    wanted += [(n, d, "best grey level", ["best grey level"]) for n, d in of_runs[:2]]
+    wanted += [("error", 3, "everything one object", ["everything one object"])]
+    for name, digits, title, answers in wanted:
+        parts = ("z", "y", "zy", "gala_fib", "gala_fib, filled")
+        cells = [[score(name, rows[one, part]) for one in answers] for part in parts]
+        cells.insert(3, [statistics.median(fold) for fold in zip(*cells[:3], strict=True)])
+        texts = (", ".join(f"{value:.{digits}f}" for value in cell) for cell in cells)
+        assert f"| {name}, {title} | {' | '.join(texts)} |" in page
+    inside = [
+        statistics.median(score("error", rows[one, f"{part}, inside"]) for part in parts[:3])
+        for one in ("ffn-0", "ffn-1", "best grey level")
+    ]
+    text = "median errors are {:.3f} and {:.3f} (best grey level {:.3f})".format(*inside)
+    assert text in page
