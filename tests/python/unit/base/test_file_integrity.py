@@ -541,7 +541,7 @@ def test_write_volume_takes_every_type_that_is_read(tmp_path: Path, dtype: str) 
     np.testing.assert_array_equal(read, values)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "?", "c8", ">u2", "S3"])
+@pytest.mark.parametrize("dtype", ["f2", "?", "c8", "S3"])
 def test_write_volume_lists_the_types_that_it_takes(tmp_path: Path, dtype: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"\(u\)int8, \(u\)int16.*float64"):
         ft.data.write_volume(tmp_path / "volume.h5", {"raw": np.zeros((2, 2, 2), dtype)})

@@ -160,7 +160,8 @@ def test_inputs_of_every_command_stay(
             "no attribute written_by says that floodtide lab synth wrote it",
         ),
         (["lab", "synth", "notes.txt", "--shape", "16,16,16"], "cannot be read as an HDF5 file"),
-        (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "notes.txt"], "not a PNG"),
+        (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "notes.png"], "not a PNG"),
+        (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "new.pdf"], "a name with .png"),
         (
             ["lab", "simulate", "--paper", "--ranks", "1", "--out", "notes.svg"],
             "not an SVG picture",
@@ -170,8 +171,8 @@ def test_inputs_of_every_command_stay(
 def test_files_that_the_command_did_not_write_stay(
     arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "notes.txt").write_text("notes of a person\n")
-    (folder / "notes.svg").write_text("notes of a person\n")
+    for name in ("notes.txt", "notes.svg", "notes.png"):
+        (folder / name).write_text("notes of a person\n")
     data.write_volume("synth.h5", {"raw": np.zeros((4, 4, 4), np.uint8)})
     refused(folder, capsys, *arguments, says=says)
 
@@ -185,6 +186,10 @@ WRITERS: list[Callable[[str], list[str]]] = [
 ]
 
 
+def name_for(command: Callable[[str], list[str]]) -> str:
+    return "out.png" if "--picture" in command("") else "out.h5"
+
+
 @pytest.mark.parametrize("kind", ["folder", "fifo", "socket", "device", "link-to-device"])
 @pytest.mark.parametrize("command", WRITERS)
 def test_what_is_no_regular_file_is_refused(
@@ -193,20 +198,20 @@ def test_what_is_no_regular_file_is_refused(
     folder: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out = folder / "out.h5"
+    out = folder / name_for(command)
     if kind == "folder":
         out.mkdir()
     elif kind == "fifo":
         os.mkfifo(out)
     elif kind == "socket":
         with socket.socket(socket.AF_UNIX) as opened:
-            opened.bind("out.h5")
+            opened.bind(out.name)
     elif kind == "device":
         out.symlink_to("/dev/full")
     else:
         (folder / "first").symlink_to("/dev/stdout")
         out.symlink_to("first")
-    refused(folder, capsys, *command("out.h5"), says="out.h5")
+    refused(folder, capsys, *command(out.name), says=out.name)
 
 
 UNPRIVILEGED = """
@@ -224,14 +229,14 @@ def test_a_write_protected_file_is_refused(
     command: Callable[[str], list[str]], folder: Path
 ) -> None:
     """Its folder may be written to, so that nothing else keeps the file from being replaced."""
-    out = folder / "out.h5"
+    out = folder / name_for(command)
     out.write_bytes(b"")
     out.chmod(0o444)
     before = digests(folder)
-    arguments = [sys.executable, "-c", UNPRIVILEGED, *command("out.h5")]
+    arguments = [sys.executable, "-c", UNPRIVILEGED, *command(out.name)]
     ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2, ended.stderr
-    assert "out.h5: exists and is write-protected" in ended.stderr
+    assert f"{out.name}: exists and is write-protected" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
     assert digests(folder) == before
 
