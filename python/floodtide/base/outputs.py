@@ -90,7 +90,9 @@ def starts_like(kind: str, *beginnings: bytes) -> Check:
 def _picture(ending: str, kind: str, beginning: bytes) -> Check:
     def check(path: str) -> None:
         if not path.lower().endswith(ending):
-            raise InvalidArgumentError(f"{path}: is to be {kind}, expected a name with {ending}")
+            raise InvalidArgumentError(
+                f"{path}: is to be {kind}, expected a name that ends in {ending}"
+            )
         starts_like(kind, beginning)(path)
 
     return check

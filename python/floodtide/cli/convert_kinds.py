@@ -105,7 +105,7 @@ def _notes(source: str) -> dict[str, Any]:
 
 
 def volume(
-    source: str, destination: str, *, voxel_nm: Sequence[float] | None, box: str, **asked: Any
+    source: str, destination: str, *, voxel_nm: Sequence[float] | None, **asked: Any
 ) -> Report:
     """Copy a volume, or a box of it. `floodtide.data.convert` explains the arguments in `asked`."""
     try:
@@ -113,9 +113,8 @@ def volume(
     except InvalidArgumentError as error:
         what = "does not end in .h5, .hdf5, .onnx or .safetensors, as networks do, and is no volume"
         raise InvalidArgumentError(f"the destination {destination} {what}: {error}") from None
-    asked |= {"voxel_size_nm": voxel_nm, "box": data.parse_box(box)}
     with bar("voxels", "convert") as progress:
-        copy = data.convert(source, destination, progress=progress, **asked)
+        copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress, **asked)
     report: Report = {"source": source, "destination": destination, "shape": copy.shape}
     report |= {"dtype": copy.dtype.name, "voxel_size_nm": copy.geometry.voxel_size_nm}
     stated = stated_by(data.Volume(source), voxel_nm, "--voxel-nm").text

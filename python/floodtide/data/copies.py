@@ -17,18 +17,8 @@ from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
 from floodtide.comm import world
-from floodtide.data import no_label
-from floodtide.data.boxes import (
-    Box,
-    Progress,
-    Vec3,
-    as_vec3,
-    box_text,
-    grown,
-    is_inside,
-    reported,
-    slices,
-)
+from floodtide.data import boxes, no_label
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3, grown, reported, slices
 from floodtide.data.formats.geometry import WRITTEN_BY, Geometry
 from floodtide.data.formats.table import HDF5, format_of
 from floodtide.data.formats.writers import Plan, Writer, blocks, new_top, not_written, shared_writer
@@ -49,7 +39,7 @@ def convert(
     *,
     voxel_size_nm: Sequence[float] | None = None,
     resample_nm: Sequence[float] | None = None,
-    box: Box | None = None,
+    box: Box | str | None = None,
     labels: bool = False,
     erode: int | Vec3 = 0,
     command: str = "floodtide convert",
@@ -66,7 +56,8 @@ def convert(
         voxel_size_nm: Voxel size (z, y, x) in nm; it replaces the size that the source states.
         resample_nm: Voxel size (z, y, x) in nm of the copy, see `Resampled`; None: that of the source. A part of a
             larger volume then states where it begins in new voxels, rounded.
-        box: Copy only this box, in voxels of the source. The copy states where it begins in the whole volume.
+        box: Copy only this box, in voxels of the source, or that of a text "z0:z1,y0:y1,x0:x1". The copy
+            states where it begins in the whole volume.
         labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
         erode: Voxels of the source, at most so far along an axis from another object, become 0 (`eroded`), before a
             resampling; one number, or one for each axis (z, y, x).
@@ -97,10 +88,12 @@ def convert(
     written_by, inputs = volume.text(WRITTEN_BY), files_of([volume.name])
     if any(steps):
         volume = eroded(volume, as_vec3(steps))
+    if isinstance(box, str):
+        box = boxes.parse_box(box)
     if box is not None:
-        if not is_inside(box, volume.shape):
+        if not boxes.is_inside(box, volume.shape):
             raise OutOfRangeError(
-                f"{volume.name}: box {box_text(box)} is not inside its {volume.shape} voxels"
+                f"{volume.name}: box {boxes.box_text(box)} is not inside its {volume.shape} voxels"
             )
         volume = computed(volume, volume.read, box=box)
     plan = Plan(
@@ -157,8 +150,8 @@ def write_blocks(
             if writer is None and shared:
                 writer = shared_writer(destination, shared, plan)
             if writer is not None:
-                boxes = list(blocks(plan.shape, writer.chunks, BLOCK_BYTES // plan.dtype.itemsize))
-                for box in reported(boxes[rank :: size if shared else 1], progress):
+                parts = list(blocks(plan.shape, writer.chunks, BLOCK_BYTES // plan.dtype.itemsize))
+                for box in reported(parts[rank :: size if shared else 1], progress):
                     writer.write(box, read(box))
         with agreed():
             held.close()  # gives the volume its name

@@ -213,7 +213,8 @@ def computed(
         box: The part of the other volume that is the new one; None: all.
     """
     part, known = box or ((0, 0, 0), like.shape), like.whole
-    found = Volume(_Computed(read, dtype or like.dtype, part, like.chunks), name=like.name)
+    kind = like.dtype if dtype is None else dtype
+    found = Volume(_Computed(read, kind, part, like.chunks), name=like.name)
     if box is not None:
         offset = boxes.total(known.offset or (0, 0, 0), part[0])
         known = dataclasses.replace(known, offset=offset)

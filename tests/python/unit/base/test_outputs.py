@@ -161,7 +161,7 @@ def test_inputs_of_every_command_stay(
         ),
         (["lab", "synth", "notes.txt", "--shape", "16,16,16"], "cannot be read as an HDF5 file"),
         (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "notes.png"], "not a PNG"),
-        (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "new.pdf"], "a name with .png"),
+        (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "new.pdf"], "that ends in .png"),
         (
             ["lab", "simulate", "--paper", "--ranks", "1", "--out", "notes.svg"],
             "not an SVG picture",

@@ -73,5 +73,5 @@ def test_a_box_outside_is_refused_before_anything_is_written(padded: Path) -> No
     with pytest.raises(
         OutOfRangeError, match=r"box 0:6,0:8,2:12 is not inside its \(6, 8, 10\) voxels"
     ):
-        data.convert(f"{padded}:ids", padded.parent / "part.zarr", box=((0, 0, 2), (6, 8, 10)))
+        data.convert(f"{padded}:ids", padded.parent / "part.zarr", box="0:6,0:8,2:12")
     assert [one.name for one in padded.parent.iterdir()] == ["padded.h5"]
