@@ -298,7 +298,7 @@ class ValidationConfig(Checked):
         kinds=(FLOOD,),
         range=limits.CENTRES,
     )
-    seed: int = option(0, "Seed of the chosen centres or held-out groups", range=limits.FILE_SEED)
+    seed: int = option(0, "Seed for choosing centres or held-out groups", range=limits.FILE_SEED)
     share: float = option(
         0.0,
         "Instead of a box: share of the groups in data.volumes that are held out",

@@ -163,5 +163,7 @@ def _batches(**arrays: Array) -> list[Array]:
         )
     for name, array in arrays.items():
         if array.shape != shape:
-            raise ShapeError(f"FFN: {name} has shape {array.shape}, expected {shape} as the image")
+            raise ShapeError(
+                f"FFN: {name} has shape {array.shape}, expected {shape} like the image"
+            )
     return [array if array.ndim == 4 else array[None] for array in arrays.values()]

@@ -122,7 +122,7 @@ class Predictor:
             (z, y, x, outputs).
 
         Raises:
-            InvalidFileError: If `Volume` does not take an image, as if it has not three axes.
+            InvalidFileError: If `Volume` refuses an image, for example one of two axes.
             OutOfRangeError: If the box is not inside the image.
             InvalidArgumentError: If `memory_mib` is too small for the smallest block, or exceeds the available memory.
             NumericalError: If a probability is not finite.
@@ -295,8 +295,8 @@ class Predictor:
         """Return the image of each channel of the network, after checks.
 
         Raises:
-            InvalidArgumentError, ShapeError: If their number is wrong, they are no images, or their shapes, voxel sizes
-                or places differ.
+            InvalidArgumentError, ShapeError: If their number is wrong, or their shapes, voxel sizes or places differ.
+            InvalidFileError: If `Volume` refuses one.
         """
         given: Sequence[Any] = image if isinstance(image, list | tuple) else [image]
         images = [as_volume(one) for one in given]

@@ -88,7 +88,9 @@ def open_folder(reference: str) -> Opened:
         )
     if len(varying) == 1 and not decimal and (missing := _missing(sorted(varying[0]))):
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        notes.show(f"{reference}: no file has number {shown}; sections beside a gap are neighbours")
+        notes.show(
+            f"{reference}: no file has the number {shown}; sections beside a gap are neighbours"
+        )
     return object_volume(source, reference, source.geometry)
 
 

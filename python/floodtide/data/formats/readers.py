@@ -116,7 +116,7 @@ def open_object(source: Any, name: str) -> Opened:
     is_array = isinstance(source, np.ndarray)
     name = name or ("the array" if is_array else f"the {type(source).__name__} object")
     foreign = is_tensor(source) and not isinstance(getattr(source, "dtype", None), np.dtype)
-    if foreign or isinstance(source, np.ma.MaskedArray):  # which `array_of` refuses
+    if foreign or isinstance(source, np.ma.MaskedArray):  # refused by `array_of`
         source, is_array = array_of(name, source), True
     attributes = attributes_of(source)
     _require_zyx(source, name, attributes)

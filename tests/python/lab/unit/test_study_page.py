@@ -32,7 +32,7 @@ def exponent(rates: dict[int, float]) -> str:
 
 
 def residuals(rates: dict[int, float], power: float = 1.0) -> str:
-    """Return the squared residuals of the law from theory, divided by those of a power law.
+    """Return by which factor a power law fits better than the law from theory: a ratio of squared residuals.
 
     With `power` 0.5, the rates follow the square root of that law, as theory says for Adam.
     """

@@ -450,7 +450,7 @@ NAMES = [
     Case("tiles", named("s1r1c1.tif", "s1r1c2.tif", "s1r2c1.tif", "s1r2c2.tif"), note="as for channels or tiles"),
     Case("same-numbers", named("01.tif", "1.tif", "2.tif", "3.tif"), note="no number in the names differs"),
     Case("dates", named("s1_1103.tif", "s2_1103.tif", "s3_1104.tif", "s4_1105.tif")),
-    Case("gap", named("1.tif", "2.tif", "3.tif", "7.tif"), note="no file has number 4, 5, 6"),
+    Case("gap", named("1.tif", "2.tif", "3.tif", "7.tif"), note="no file has the number 4, 5, 6"),
     Case("no-picture", named("1.tif", "2.tif", "3.tif", "4.tif", others=("5.tif",)), refused="5.tif"),
     Case("no-file", named("1.tif", "2.tif", "3.tif", "4.tif", pattern="*.png"), refused="no file has such a name"),
     Case("a-folder", named("1.tif", "2.tif", "3.tif", "4.tif", pattern=""), refused="/v/*.tif' for the pictures"),

@@ -143,7 +143,7 @@ def test_missing_numbers_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture
     for number in (0, 1, 2, 5, 6):
         tifffile.imwrite(tmp_path / f"run3_s{number:03}_raw.tif", STACK[0])
     assert data.Volume(f"{tmp_path}/*.tif").shape == (5, 5, 6)
-    assert "no file has number 3, 4" in capsys.readouterr().err
+    assert "no file has the number 3, 4" in capsys.readouterr().err
     for number in (0, 10, 20, 30):
         Image.fromarray(STACK[0]).save(tmp_path / f"{number}.png")
     data.Volume(f"{tmp_path}/*.png")

@@ -207,7 +207,7 @@ def test_wrong_arrays_are_named() -> None:
     network = ft.nn.FFN(1, (3, 3, 3), (1, 1, 1), 2)
     image, logits, labels, _ = example((3, 4, 5))
     with pytest.raises(
-        ShapeError, match=r"logits has shape \(3, 4\), expected \(3, 4, 5\) as the image"
+        ShapeError, match=r"logits has shape \(3, 4\), expected \(3, 4, 5\) like the image"
     ):
         network.forward(image, logits[..., 0])
     with pytest.raises(ShapeError, match=r"expected \(z, y, x\) or"):
